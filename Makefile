@@ -1,0 +1,44 @@
+# Everything a newcomer needs is `make run` and `make test`; both set up what they use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: run test test-slow lint types format check clean
+
+run: $(VENV)/.core  ## draw sentences from the default model, changing as you watch
+	$(BIN)/maskov sample --epochs 60
+
+test: $(VENV)/.dev  ## the tests, without the slow ones
+	$(BIN)/pytest
+
+test-slow: $(VENV)/.dev  ## the slow tests
+	$(BIN)/pytest -m slow
+
+lint: $(VENV)/.dev  ## style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev  ## types, strictly
+	$(BIN)/mypy
+
+format: $(VENV)/.dev  ## mend what can be mended by itself
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+check: test lint types  ## all that CI runs
+
+clean:  ## remove what was set up
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(BIN)/pip:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)) and "maskov needs Python 3.11 or 3.12: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/pip
+	$(INSTALL) --editable .
+	touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/pip
+	$(INSTALL) --editable '.[dev,reference]'
+	touch $@ $(VENV)/.core

@@ -1,0 +1,53 @@
+"""maskov: sample correctly and fast from any masked language model.
+
+A masked language model defines an energy, and its conditionals propose moves that a
+Metropolis-Hastings test accepts or rejects (Goyal, Dyer & Berg-Kirkpatrick, ICLR 2022).
+"""
+
+__version__ = "0.1.0"
+
+from maskov.diagnostics import Summary
+from maskov.energies import Autoregressive, Energy, Norm, Raw, parse_energy
+from maskov.engine import Engine
+from maskov.errors import InputError, MaskovError, ModelError, RunError
+from maskov.kernels import Gibbs, Kernel, Metropolis, Sweep, mask_predict
+from maskov.models import HuggingFaceModel, MaskedModel, TabularModel, counterexample, load
+from maskov.proposals import MaskedConditional
+from maskov.run import Run, Sample, resume, sample
+from maskov.schedules import Linear, Schedule
+from maskov.scoring import Score, score, score_autoregressive
+
+__all__ = [
+    "Autoregressive",
+    "Energy",
+    "Engine",
+    "Gibbs",
+    "HuggingFaceModel",
+    "InputError",
+    "Kernel",
+    "Linear",
+    "MaskedConditional",
+    "MaskedModel",
+    "MaskovError",
+    "Metropolis",
+    "ModelError",
+    "Norm",
+    "Raw",
+    "Run",
+    "RunError",
+    "Sample",
+    "Schedule",
+    "Score",
+    "Summary",
+    "Sweep",
+    "TabularModel",
+    "__version__",
+    "counterexample",
+    "load",
+    "mask_predict",
+    "parse_energy",
+    "resume",
+    "sample",
+    "score",
+    "score_autoregressive",
+]

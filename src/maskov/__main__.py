@@ -1,0 +1,5 @@
+"""`python -m maskov` is the command."""
+
+from maskov.cli import main
+
+main()

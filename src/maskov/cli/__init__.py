@@ -1,0 +1,64 @@
+"""The command `maskov`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import maskov
+from maskov.cli.inspecting import diagnose, score, verify
+from maskov.cli.output import say
+from maskov.cli.sampling import infill, resume, sample
+from maskov.errors import MaskovError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Sample correctly and fast from any masked language model.",
+)
+for command in (sample, infill, score, resume, diagnose, verify):
+    app.command()(command)
+
+
+def _version(asked: bool) -> bool:
+    if asked:
+        print(f"maskov {maskov.__version__}")
+        raise typer.Exit
+    return asked
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="the version")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="show tracebacks")] = False,
+) -> None:
+    """Options of every command; `main` reads --debug itself, wherever it stands."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command; what the user can mend is one sentence and exit code 2."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    try:
+        app(args=[word for word in given if word != "--debug"], prog_name="maskov")
+    except MaskovError as error:
+        if debug:
+            raise
+        say(f"maskov: {error}")
+        sys.exit(2)
+    except BrokenPipeError:
+        # The reader has gone, as with `| head`; nothing more can be said on standard output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except KeyboardInterrupt:
+        say("maskov: stopped")
+        sys.exit(130)

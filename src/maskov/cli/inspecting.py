@@ -1,0 +1,111 @@
+"""The commands that measure: `score`, `diagnose`, `verify`."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from maskov.cli.output import print_json, read_lines
+from maskov.energies import Autoregressive, parse_energy
+from maskov.models import DEFAULT_MODEL, choose_device, load
+from maskov.run import Run
+from maskov.scoring import Score, score_autoregressive
+from maskov.scoring import score as score_texts
+from maskov.verify import verify as verify_kernels
+
+
+def score(
+    file: Annotated[str, typer.Argument(help="texts, one a line; - for standard input")],
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="built-in name, folder or hub name")
+    ] = DEFAULT_MODEL,
+    energy: Annotated[
+        str, typer.Option("--energy", "-e", help="raw, norm, autoregressive, or a sum")
+    ] = "raw",
+    causal_model: Annotated[
+        str | None,
+        typer.Option("--causal-model", help="causal LM for 'autoregressive' (else --model is it)"),
+    ] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="folder, hub name or vocab.txt, if not the model's")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 ...")] = "auto",
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="run code that comes with the model")
+    ] = False,
+    token_budget: Annotated[
+        int | None, typer.Option(min=1, help="tokens a model call; found by itself unless given")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
+) -> None:
+    """Score texts: the energy of each and the term of every token."""
+    lines = read_lines(file)
+    where = choose_device(device)
+
+    def causal(name: str) -> Autoregressive:
+        return Autoregressive(name, where, trust_remote_code=trust_remote_code)
+
+    if energy == "autoregressive":
+        _print_scores(score_autoregressive(causal(causal_model or model), lines), json)
+        return
+    chosen = parse_energy(energy, causal_model, causal)
+    masked = load(model, where, tokenizer=tokenizer, trust_remote_code=trust_remote_code)
+    _print_scores(score_texts(masked, lines, chosen, token_budget), json)
+
+
+def diagnose(
+    run: Annotated[Path, typer.Argument(help="run folder")],
+    json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+) -> None:
+    """Say what a run did: rates, costs, energies with standard errors."""
+    summary = Run.open(run).summary().to_dict()
+    if json:
+        print_json([json_module.dumps(summary, ensure_ascii=False)])
+        return
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    for name, value in summary.items():
+        lines = value if isinstance(value, list) else [value]
+        shown = [f"{line:.6g}" if isinstance(line, float) else str(line) for line in lines]
+        table.add_row(name.replace("_", " "), "\n".join(shown))
+    Console().print(table, markup=False, highlight=False)
+
+
+def verify(
+    json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
+) -> None:
+    """Prove the kernels on the paper's counter-example, by their exact transition matrices."""
+    findings = verify_kernels()
+    if json:
+        print_json(finding.to_json() for finding in findings)
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("kernel", "target", "claims invariance", "max |πP − π|", "stationary law"):
+        table.add_column(column)
+    for finding in findings:
+        table.add_row(
+            finding.kernel,
+            finding.target,
+            "yes" if finding.claims_invariance else "no",
+            f"{finding.invariance_error:.1e}",
+            " ".join(f"{state}:{p:.4f}" for state, p in finding.stationary.items()),
+        )
+    Console().print(table, markup=False, highlight=False)
+
+
+def _print_scores(scores: list[Score], json: bool) -> None:
+    if json:
+        print_json(score.to_json() for score in scores)
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("energy", justify="right", style="cyan")
+    table.add_column("text", overflow="fold")
+    for score in scores:
+        table.add_row(f"{score.energy:.4f}", score.text)
+    Console().print(table, markup=False, highlight=False)

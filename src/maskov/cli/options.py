@@ -1,0 +1,212 @@
+"""The options that `sample` and `infill` share, written once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from maskov.energies import Autoregressive, parse_energy
+from maskov.errors import InputError
+from maskov.kernels import Gibbs, Kernel, Metropolis, Sweep, mask_predict
+from maskov.models import DEFAULT_MODEL, MaskedModel, load
+from maskov.proposals import MaskedConditional
+from maskov.run.describe import KERNELS
+from maskov.schedules import Linear, Schedule
+
+_MODEL = "Model"
+_KERNEL = "Kernel"
+_SCHEDULE = "Schedule"
+_RUN = "Run"
+
+
+def _option(name: str, text: str, panel: str, short: str | None = None) -> Any:
+    names = (name, short) if short else (name,)
+    return typer.Option(*names, help=text, rich_help_panel=panel)
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """Everything the command line can say about a run."""
+
+    model: Annotated[str, _option("--model", "built-in name, folder or hub name", _MODEL, "-m")] = (
+        DEFAULT_MODEL
+    )
+    tokenizer: Annotated[
+        str | None,
+        _option("--tokenizer", "folder, hub name or vocab.txt, if not the model's", _MODEL),
+    ] = None
+    causal_model: Annotated[
+        str | None, _option("--causal-model", "causal LM for the energy 'autoregressive'", _MODEL)
+    ] = None
+    device: Annotated[str, _option("--device", "auto, cpu, cuda, cuda:1 ...", _MODEL)] = "auto"
+    trust_remote_code: Annotated[
+        bool, _option("--trust-remote-code", "run code that comes with the model", _MODEL)
+    ] = False
+
+    energy: Annotated[
+        str, _option("--energy", "raw, norm, autoregressive, or a sum: raw+0.5*norm", _KERNEL, "-e")
+    ] = "raw"
+    kernel: Annotated[str, _option("--kernel", "mh, gibbs or mask-predict", _KERNEL, "-k")] = "mh"
+    order: Annotated[
+        str, _option("--order", "random sweep, left-to-right, or replacement", _KERNEL)
+    ] = "random"
+    block: Annotated[int, _option("--block", "positions masked together", _KERNEL)] = 1
+    temperature: Annotated[
+        float, _option("--temperature", "temperature of the proposal", _KERNEL)
+    ] = 1.0
+    top_p: Annotated[float, _option("--top-p", "nucleus of the proposal", _KERNEL)] = 1.0
+    top_k: Annotated[
+        int | None, _option("--top-k", "most probable tokens of the proposal", _KERNEL)
+    ] = None
+    epsilon: Annotated[
+        float, _option("--epsilon", "share of the full conditional in the proposal", _KERNEL)
+    ] = 0.0
+
+    epochs: Annotated[int, _option("--epochs", "sweeps over all positions", _SCHEDULE, "-n")] = 20
+    burn_in: Annotated[int, _option("--burn-in", "epochs kept out of averages", _SCHEDULE)] = 0
+    target_temperature: Annotated[
+        float, _option("--target-temperature", "T in p ∝ exp(-E/T)", _SCHEDULE)
+    ] = 1.0
+    anneal: Annotated[float, _option("--anneal", "fall of T an epoch", _SCHEDULE)] = 0.0
+    target_floor: Annotated[
+        float | None,
+        _option("--target-floor", "T stops falling here; 0.01 unless given", _SCHEDULE),
+    ] = None
+    block_anneal: Annotated[
+        float, _option("--block-anneal", "fall of the block size an epoch", _SCHEDULE)
+    ] = 0.0
+    block_floor: Annotated[
+        int | None,
+        _option("--block-floor", "the block size stops falling here; 1 unless given", _SCHEDULE),
+    ] = None
+    force_accept: Annotated[
+        int, _option("--force-accept", "first epochs that accept everything", _SCHEDULE)
+    ] = 0
+
+    chains: Annotated[int, _option("--chains", "chains (to each template)", _RUN, "-c")] = 8
+    start: Annotated[
+        str, _option("--start", "masked (filled at random) or greedy (one pass)", _RUN)
+    ] = "masked"
+    thin: Annotated[
+        int, _option("--thin", "keep a sample every so many epochs; 0: only the last", _RUN)
+    ] = 0
+    seed: Annotated[int, _option("--seed", "of all random numbers", _RUN, "-s")] = 0
+    out: Annotated[Path | None, _option("--out", "run folder to write", _RUN, "-o")] = None
+    token_budget: Annotated[
+        int | None,
+        _option("--token-budget", "tokens a model call; found by itself unless given", _RUN),
+    ] = None
+    checkpoint_every: Annotated[
+        float, _option("--checkpoint-every", "seconds between checkpoints", _RUN)
+    ] = 60.0
+    json: Annotated[bool, _option("--json", "JSON lines on standard output", _RUN)] = False
+    quiet: Annotated[bool, _option("--quiet", "no progress", _RUN, "-q")] = False
+
+    def source(self) -> dict[str, Any]:
+        """Return how to load the model again."""
+        return {
+            "name": self.model,
+            "tokenizer": self.tokenizer,
+            "trust_remote_code": self.trust_remote_code,
+        }
+
+    def load_model(self) -> MaskedModel:
+        """Load the masked model."""
+        return load(device=self.device, **self.source())
+
+    def build_schedule(self) -> Schedule:
+        """Return the schedule; lone floors are refused, since they would do nothing."""
+        if self.target_floor is not None and self.anneal == 0:
+            raise InputError("--target-floor needs --anneal, the fall of the temperature.")
+        if self.block_floor is not None and self.block_anneal == 0:
+            raise InputError("--block-floor needs --block-anneal, the fall of the block size.")
+        if not self.target_temperature > 0:
+            raise InputError(
+                f"the target temperature must be above 0, not {self.target_temperature:g}."
+            )
+        if self.block < 1:
+            raise InputError(f"a block has at least one position, not {self.block}.")
+        floor = self.target_temperature if self.anneal == 0 else 0.01
+        return Schedule(
+            epochs=self.epochs,
+            burn_in=self.burn_in,
+            target_temperature=Linear(
+                self.target_temperature,
+                self.anneal,
+                floor if self.target_floor is None else self.target_floor,
+            ),
+            block=Linear(float(self.block), self.block_anneal, float(self.block_floor or 1)),
+            forced_epochs=self.force_accept,
+        )
+
+    def build_kernel(self, device: Any) -> Kernel:
+        """Return the kernel, or refuse options that contradict it."""
+        if self.kernel not in KERNELS:
+            raise InputError(f"unknown kernel '{self.kernel}'; use one of {', '.join(KERNELS)}.")
+        if self.token_budget is not None and self.token_budget < 1:
+            raise InputError(f"--token-budget must be at least 1, not {self.token_budget}.")
+        proposal = MaskedConditional(self.temperature, self.top_k, self.top_p, self.epsilon)
+        if self.kernel != "mh":
+            targeted = (self.target_temperature, self.anneal, self.force_accept)
+            if targeted != (1.0, 0.0, 0):
+                raise InputError(
+                    f"'{self.kernel}' has no target and accepts everything: drop "
+                    "--target-temperature, --anneal and --force-accept, or use --kernel mh."
+                )
+        if self.kernel == "mask-predict":
+            cut = (self.top_k, self.top_p, self.epsilon, self.block, self.block_anneal, self.order)
+            if cut != (None, 1.0, 0.0, 1, 0.0, "random") or self.temperature not in (0, 1):
+                raise InputError(
+                    "mask-predict takes the most probable token where it is least sure: drop "
+                    "--temperature, --top-p, --top-k, --epsilon, --block and --order."
+                )
+            if self.start != "masked":
+                raise InputError("mask-predict starts from all masked: drop --start.")
+            return mask_predict(self.epochs)
+        positions = Sweep(self.order, self.block)
+        if self.kernel == "gibbs":
+            return Gibbs(proposal, positions)
+
+        def causal(name: str) -> Autoregressive:
+            return Autoregressive(name, device, trust_remote_code=self.trust_remote_code)
+
+        energy = parse_energy(self.energy, self.causal_model, causal)
+        return Metropolis(energy, proposal, positions)
+
+
+def takes_options(options: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command every field of a dataclass as an option; it receives them as one object."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        def run(**values: Any) -> Any:
+            chosen = options(**{f.name: values.pop(f.name) for f in fields(options)})
+            return command(options=chosen, **values)
+
+        hints = get_type_hints(command, include_extras=True)
+        own = [
+            parameter.replace(annotation=hints[parameter.name])
+            for parameter in inspect.signature(command).parameters.values()
+            if parameter.name != "options"
+        ]
+        kinds = get_type_hints(options, include_extras=True)
+        shared = [
+            inspect.Parameter(
+                f.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if f.default is MISSING else f.default,
+                annotation=kinds[f.name],
+            )
+            for f in fields(options)
+        ]
+        keyword = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+        run.__signature__ = inspect.Signature([*keyword, *shared])  # type: ignore[attr-defined]
+        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        run.__annotations__ = {p.name: p.annotation for p in [*keyword, *shared]}
+        return run
+
+    return decorate

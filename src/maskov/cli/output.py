@@ -1,0 +1,83 @@
+"""Reading what the user gives and printing what he asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from maskov.errors import InputError
+from maskov.run import Run
+
+
+def read_lines(source: str) -> list[str]:
+    """Read texts, one a line, from a file or from standard input (`-`)."""
+    try:
+        data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"cannot read '{source}': {reason}.") from error
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise InputError(f"'{source}' is not UTF-8 text (line {line}).") from error
+    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    if lines == [""]:
+        raise InputError(f"'{source}' is empty; give one text a line.")
+    return lines
+
+
+def say(text: str) -> None:
+    """Tell the user something beside the results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def print_json(lines: Iterable[str]) -> None:
+    """Print JSON lines."""
+    for line in lines:
+        sys.stdout.write(line + "\n")
+
+
+def print_run(run: Run, json: bool, quiet: bool, said: str = "") -> None:
+    """Print the samples, and beside them what the run did, but for the note `said` before."""
+    samples = run.samples
+    if json:
+        print_json(sample.to_json() for sample in samples)
+    else:
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for name in ("chain", "E_raw", "E_norm"):
+            table.add_column(name, justify="right", style="cyan" if name != "chain" else "dim")
+        table.add_column("text", overflow="fold")
+        for sample in samples:
+            table.add_row(
+                str(sample.chain),
+                f"{sample.energy_raw:.2f}",
+                f"{sample.energy_norm:.2f}",
+                sample.text,
+            )
+        # A pipe has no width of its own; texts must not be cut or folded for it.
+        console = Console() if sys.stdout.isatty() else Console(width=10_000, soft_wrap=True)
+        console.print(table, markup=False, highlight=False)
+    if not quiet:
+        _say_summary(run, said)
+
+
+def _say_summary(run: Run, said: str) -> None:
+    summary = run.summary()
+    for file in run.damaged:
+        say(f"note: the checkpoint {file.name} was damaged; the one before it was used")
+    say(
+        f"accepted {summary.acceptance_rate:.3f}  novel {summary.novel_rate:.3f}  "
+        f"passes/step {summary.passes_per_step:.2f}  "
+        f"leaves its target invariant: {'yes' if summary.leaves_invariant else 'no'}"
+        if summary.acceptance_rate is not None
+        else "no epoch after burn-in is complete yet"
+    )
+    for note in summary.notes:
+        if note != said:
+            say(f"note: {note}")
+    say(run.signature)

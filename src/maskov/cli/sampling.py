@@ -1,0 +1,156 @@
+"""The commands that run chains: `sample`, `infill`, `resume`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from maskov.cli.options import SamplingOptions, takes_options
+from maskov.cli.output import print_run, read_lines, say
+from maskov.cli.signals import stop_on_signals
+from maskov.cli.terminal import progress_for
+from maskov.errors import InputError, Interrupted
+from maskov.models import MaskedModel
+from maskov.run import Run
+from maskov.run import resume as resume_run
+from maskov.run import sample as sample_run
+from maskov.run.api import load_model
+from maskov.run.store import RunFolder
+
+DEFAULT_LENGTH = 20
+
+
+@takes_options(SamplingOptions)
+def sample(
+    options: SamplingOptions,
+    length: Annotated[
+        str | None,
+        typer.Option(
+            "--length", "-l", help="tokens of a sample: 20, or a range 15:45; 20 unless given"
+        ),
+    ] = None,
+    start_text: Annotated[
+        str | None,
+        typer.Option("--start-text", help="file of texts to start from, one a line (- for stdin)"),
+    ] = None,
+) -> None:
+    """Draw samples from a masked language model."""
+    if start_text is not None and length is not None:
+        raise InputError("the texts of --start-text have their own lengths: drop --length.")
+    if start_text is not None and options.start != "masked":
+        raise InputError("chains start from --start-text or from --start, not both.")
+    if start_text is not None and options.kernel == "mask-predict":
+        raise InputError("mask-predict starts from all masked: drop --start-text.")
+    texts = None if start_text is None else read_lines(start_text)
+    span = None if length is None else parse_length(length)
+    _run(options, lambda model: {"length": span or _usual(model), "texts": texts})
+
+
+@takes_options(SamplingOptions)
+def infill(
+    options: SamplingOptions,
+    template: Annotated[
+        str, typer.Argument(help="a text with \\[MASK] for each blank, a file of such, or -")
+    ],
+) -> None:
+    """Fill blanks: sample them given the rest, from the same energy."""
+    literal = "[MASK]" in template or "<mask>" in template
+    if not literal and template != "-" and not Path(template).is_file():
+        raise InputError(
+            f"'{template}' is neither a template nor a file: write [MASK] for each blank."
+        )
+    lines = [template] if literal else read_lines(template)
+    _run(options, lambda model: {"templates": lines})
+
+
+def resume(
+    run: Annotated[Path, typer.Argument(help="run folder")],
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 ...")] = "auto",
+    checkpoint_every: Annotated[float, typer.Option(help="seconds between checkpoints")] = 60.0,
+    json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
+) -> None:
+    """Go on with a run that was stopped, from its last checkpoint."""
+    manifest = RunFolder.open(run).manifest
+
+    def go_on(**watch: Any) -> Run:
+        return resume_run(run, model, device, checkpoint_every, **watch)
+
+    epochs = manifest["schedule"]["epochs"]
+    model = None if Run.open(run).finished else load_model(manifest, device)
+    _watched(go_on, model, epochs, run, json, quiet)
+
+
+def parse_length(text: str) -> tuple[int, int]:
+    """Read `20` or `15:45`."""
+    first, colon, last = text.partition(":")
+    try:
+        return int(first), int(last if colon else first)
+    except ValueError:
+        raise InputError(f"the length '{text}' is no number or range; write 20 or 15:45.") from None
+
+
+def _usual(model: MaskedModel) -> tuple[int, int]:
+    """Return the default length, or the nearest that the model takes."""
+    length = min(max(DEFAULT_LENGTH, model.min_length), model.max_length)
+    return length, length
+
+
+def _run(options: SamplingOptions, origin: Callable[[MaskedModel], dict[str, Any]]) -> None:
+    """Check everything that can be checked, then load the model and sample."""
+    schedule = options.build_schedule()
+    options.build_kernel("cpu")
+    if options.out is not None:
+        RunFolder.check_free(options.out)
+    model = options.load_model()
+    kernel = options.build_kernel(model.device)
+    if not options.quiet and options.kernel != "mh" and options.energy != "raw":
+        say(f"note: '{options.kernel}' has no target; --energy plays no part (both are traced)")
+
+    def begin(**watch: Any) -> Run:
+        return sample_run(
+            model,
+            kernel,
+            schedule,
+            chains=options.chains,
+            start=options.start,
+            seed=options.seed,
+            thin=options.thin,
+            out=options.out,
+            budget=options.token_budget,
+            checkpoint_seconds=options.checkpoint_every,
+            source=options.source(),
+            **origin(model),
+            **watch,
+        )
+
+    _watched(begin, model, schedule.epochs, options.out, options.json, options.quiet)
+
+
+def _watched(
+    work: Callable[..., Run],
+    model: MaskedModel | None,
+    epochs: int,
+    folder: Path | None,
+    json: bool,
+    quiet: bool,
+) -> None:
+    """Do the work with a view on it, and with signals that stop it softly."""
+    with stop_on_signals() as stop:
+        try:
+            with ExitStack() as stack:
+                view = None if model is None else progress_for(model, epochs, quiet)
+                if view is not None:
+                    stack.enter_context(view)
+                run = work(listener=view, stop=stop)
+        except (Interrupted, KeyboardInterrupt):
+            if folder is not None:
+                say(f"stopped and saved; go on with: maskov resume {folder}")
+            else:
+                say("stopped; nothing was kept (with --out a run can be resumed)")
+            raise typer.Exit(stop.exit_code) from None
+    print_run(run, json, quiet, said="" if model is None else model.caution)

@@ -1,0 +1,145 @@
+"""What a run shows while it works: chains changing word by word, or plain lines, or nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from maskov.models.base import MaskedModel
+from maskov.types import ChainState, StepInfo, Traces
+
+_FRAMES_PER_SECOND = 12
+_SHOWN_CHAINS = 8
+_PLAIN_LINES = 10
+
+
+class PlainProgress:
+    """About ten lines over the whole run, for logs and pipes."""
+
+    def __init__(self, epochs: int) -> None:
+        self._epochs = epochs
+        self._every = max(1, epochs // _PLAIN_LINES)
+        self._begun = time.monotonic()
+
+    def begun(self, model: MaskedModel) -> None:
+        """Say first what the samples are not, if anything."""
+        if model.caution:
+            print(f"note: {model.caution}", file=sys.stderr, flush=True)
+
+    def stepped(self, state: ChainState, info: StepInfo, epoch: int, passes: int) -> None:
+        """Say nothing between epochs."""
+
+    def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
+        """Say how the epoch went."""
+        if (epoch + 1) % self._every and epoch + 1 < self._epochs:
+            return
+        speed = passes / max(time.monotonic() - self._begun, 1e-9)
+        print(
+            f"epoch {epoch + 1}/{self._epochs}  {_rates(values)}  {speed:,.0f} passes/s",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    def __enter__(self) -> PlainProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave nothing behind."""
+
+
+class LiveView:
+    """A few chains, redrawn several times a second; words that changed light up."""
+
+    def __init__(self, model: MaskedModel, epochs: int, console: Console) -> None:
+        self._model = model
+        self._epochs = epochs
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._begun = self._drawn = time.monotonic()
+        self._before: list[list[str]] = []
+        self._footer = ""
+
+    def begun(self, model: MaskedModel) -> None:
+        """Say first what the samples are not, if anything."""
+        if model.caution:
+            self._live.console.print(f"note: {model.caution}", style="yellow", highlight=False)
+
+    def stepped(self, state: ChainState, info: StepInfo, epoch: int, passes: int) -> None:
+        """Redraw, unless the last frame is too young."""
+        now = time.monotonic()
+        if now - self._drawn < 1 / _FRAMES_PER_SECOND:
+            return
+        self._drawn = now
+        speed = passes / max(now - self._begun, 1e-9)
+        share = (epoch + 0.5) / self._epochs
+        left = (now - self._begun) * (1 - share) / share
+        status = f"epoch {epoch + 1}/{self._epochs}  {speed:,.0f} passes/s  about {left:.0f} s left"
+        self._live.update(
+            Group(self._table(state), Text(f"{status}  {self._footer}", style="dim")), refresh=True
+        )
+
+    def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
+        """Remember the rates for the line below the chains."""
+        self._footer = _rates(values)
+
+    def _table(self, state: ChainState) -> Table:
+        table = Table(box=None, show_header=False, padding=(0, 1))
+        table.add_column(justify="right", style="dim")
+        table.add_column(justify="right", style="cyan")
+        table.add_column(overflow="fold")
+        shown = min(_SHOWN_CHAINS, len(state.chain))
+        words = []
+        for row in range(shown):
+            ids = state.tokens[row, : int(state.lengths[row])].tolist()
+            words.append(self._model.token_strings(ids))
+            energy = "" if state.energy is None else f"{float(state.energy[row]):.1f}"
+            old = self._before[row] if row < len(self._before) else words[row]
+            table.add_row(str(int(state.chain[row])), energy, _changed(words[row], old))
+        self._before = words
+        return table
+
+    def __enter__(self) -> LiveView:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._live.__exit__(*error)
+
+
+def _changed(words: list[str], before: list[str]) -> Text:
+    """Join tokens into text, those that differ from the frame before in bold."""
+    line = Text()
+    for position, word in enumerate(words):
+        fresh = position >= len(before) or before[position] != word
+        glued = word.startswith("##")
+        line.append("" if glued or not position else " ")
+        # Sub-words are marked differently in each vocabulary: ## inside, Ġ or ▁ at the start.
+        shown = word.removeprefix("##").replace("Ġ", "").replace("▁", "")
+        line.append(shown, style="bold yellow" if fresh else "")
+    return line
+
+
+def _rates(values: Traces) -> str:
+    steps = max(int(values["steps"].sum()), 1)
+    energies = "  ".join(
+        f"E_{name} {values[f'energy_{name}'].mean():.2f}" for name in ("raw", "norm")
+    )
+    rates = "  ".join(f"{name} {values[name].sum() / steps:.2f}" for name in ("accepted", "novel"))
+    return f"{energies}  {rates}"
+
+
+Progress = PlainProgress | LiveView
+
+
+def progress_for(model: MaskedModel, epochs: int, quiet: bool) -> Progress | None:
+    """Choose the view: live on a terminal, plain lines elsewhere, nothing when quiet."""
+    if quiet:
+        return None
+    if not sys.stderr.isatty():
+        return PlainProgress(epochs)
+    return LiveView(model, epochs, Console(stderr=True))

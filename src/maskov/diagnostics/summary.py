@@ -1,0 +1,93 @@
+"""What a run did, in numbers: rates, costs, energies with their standard errors."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from maskov.types import Traces
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A run's rates and averages.
+
+    Rates and energies are over the epochs after burn-in; `steps` and `passes_per_step` count
+    every epoch that was run. A standard error is over chains, each chain's mean counting once;
+    with a single chain there is none.
+    """
+
+    signature: str
+    model: str
+    kernel: str
+    energy: str | None
+    leaves_invariant: bool
+    notes: list[str]
+    chains: int
+    epochs: int
+    epochs_done: int
+    burn_in: int
+    steps: int
+    acceptance_rate: float | None
+    novel_rate: float | None
+    proposed_novel_rate: float | None
+    passes_per_step: float | None
+    energy_raw_mean: float | None
+    energy_raw_standard_error: float | None
+    energy_norm_mean: float | None
+    energy_norm_standard_error: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+
+def summarise(manifest: dict[str, Any], traces: Traces) -> Summary:
+    """Summarise the epochs that were completed."""
+    done = int((traces["steps"].sum(1) > 0).sum())
+    burn_in = int(manifest["schedule"]["burn_in"])
+    kept = {name: values[burn_in:done] for name, values in traces.items()}
+    steps = int(traces["steps"][:done].sum())
+    notes = list(manifest["notes"])
+    if done < manifest["schedule"]["epochs"]:
+        notes.append(f"the run is not finished: {done} of {manifest['schedule']['epochs']} epochs")
+    raw, norm = _mean(kept["energy_raw"]), _mean(kept["energy_norm"])
+    return Summary(
+        signature=manifest["signature"],
+        model=manifest["model"]["name"],
+        kernel=manifest["kernel"]["name"],
+        energy=manifest["kernel"].get("energy"),
+        leaves_invariant=manifest["leaves_invariant"],
+        notes=notes,
+        chains=manifest["chains"],
+        epochs=manifest["schedule"]["epochs"],
+        epochs_done=done,
+        burn_in=burn_in,
+        steps=steps,
+        acceptance_rate=_share(kept["accepted"], kept["steps"]),
+        novel_rate=_share(kept["novel"], kept["steps"]),
+        proposed_novel_rate=_share(kept["proposed_novel"], kept["steps"]),
+        passes_per_step=_share(traces["passes"][:done], traces["steps"][:done]),
+        energy_raw_mean=raw[0],
+        energy_raw_standard_error=raw[1],
+        energy_norm_mean=norm[0],
+        energy_norm_standard_error=norm[1],
+    )
+
+
+def _share(part: npt.NDArray[Any], whole: npt.NDArray[Any]) -> float | None:
+    total = int(whole.sum())
+    return float(part.sum() / total) if total else None
+
+
+def _mean(values: npt.NDArray[Any]) -> tuple[float | None, float | None]:
+    """Return the mean over epochs and chains, and its standard error over chains."""
+    if not len(values):
+        return None, None
+    chains = values.mean(0)
+    if len(chains) < 2:
+        return float(chains.mean()), None
+    return float(chains.mean()), float(chains.std(ddof=1) / np.sqrt(len(chains)))

@@ -1,0 +1,192 @@
+"""The energy of a left-to-right model: −log p(text), under any Hugging Face causal LM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskov.energies.base import Energy
+from maskov.engine.batches import Batcher, token_budget
+from maskov.errors import InputError, MaskovError, ModelError
+from maskov.models.base import MaskedModel
+from maskov.models.huggingface import HuggingFaceModel, fingerprint, load_tokenizer
+from maskov.models.quiet import quiet
+from maskov.types import Float, Int, Sites, Tensor
+
+
+class Autoregressive(Energy):
+    """−log p of the text under a causal LM, which may have a tokenizer of its own.
+
+    With the masked model's vocabulary, its tokens are scored as they are. With another one the
+    sequence is decoded and tokenised again: still one energy for each sequence, as Metropolis
+    needs. The first token is scored after the model's start token.
+    """
+
+    needs_sites = False
+    needs_normaliser = False
+
+    def __init__(
+        self,
+        name: str,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        trust_remote_code: bool = False,
+    ) -> None:
+        self.name = name
+        self._device = torch.device(device)
+        self._dtype = dtype
+        self._trust_remote_code = trust_remote_code
+
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any, int]:
+        """Load the network, its tokenizer and its start token when first asked."""
+        from transformers import AutoModelForCausalLM
+
+        if Path(self.name).exists() and not (Path(self.name) / "config.json").is_file():
+            raise ModelError(f"'{self.name}' is no model folder: it has no config.json.")
+        try:
+            with quiet():
+                network, report = AutoModelForCausalLM.from_pretrained(
+                    self.name,
+                    dtype=self._dtype,
+                    output_loading_info=True,
+                    trust_remote_code=self._trust_remote_code,
+                    weights_only=True,
+                )
+                tokenizer = load_tokenizer(self.name, self._trust_remote_code)
+        except MaskovError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"no causal language model '{self.name}': give a folder with config.json, weights "
+                "and tokenizer, or a hub name while online."
+            ) from error
+        network = network.to(self._device).eval().requires_grad_(False)
+        if report["missing_keys"] or not _looks_left_only(network):
+            raise ModelError(
+                f"'{self.name}' is no causal language model; give one that was trained left to "
+                "right."
+            )
+        starts = (tokenizer.bos_token_id, tokenizer.cls_token_id, tokenizer.eos_token_id)
+        start = next((int(token) for token in starts if token is not None), None)
+        if start is None:
+            raise ModelError(f"the tokenizer of '{self.name}' has no start token to begin from.")
+        return network, tokenizer, start
+
+    @cached_property
+    def _batcher(self) -> Batcher:
+        network, _, _ = self._loaded
+        # Logits of the whole vocabulary at every position are what fills the memory.
+        per_token = 4 * 3 * int(network.config.vocab_size) + 64 * int(network.config.hidden_size)
+        return Batcher(token_budget(per_token, self._device))
+
+    def token_terms(self, ids: Sequence[Sequence[int]]) -> list[Float[Tensor, " length"]]:
+        """Return −log p of each token of sequences in this model's own vocabulary."""
+        network, _, start = self._loaded
+        limit = int(getattr(network.config, "max_position_embeddings", None) or 10**9)
+        longest = max(map(len, ids), default=0)
+        if longest + 1 > limit:
+            raise InputError(
+                f"a text has {longest} tokens; '{self.name}' takes at most {limit - 1}."
+            )
+        lengths = torch.tensor([len(sequence) for sequence in ids])
+        terms = [torch.zeros(0, dtype=torch.float64)] * len(ids)
+
+        def work(rows: Tensor, width: int) -> None:
+            chosen = rows.tolist()
+            batch = torch.zeros((len(chosen), width + 1), dtype=torch.long)
+            batch[:, 0] = start
+            for line, index in enumerate(chosen):
+                batch[line, 1 : 1 + len(ids[index])] = torch.tensor(ids[index])
+            # Padding on the right is never seen from the left, so it needs no mask.
+            batch = batch.to(self._device)
+            scores = network(input_ids=batch[:, :-1]).logits
+            picked = scores.gather(2, batch[:, 1:, None]).squeeze(2)
+            negative = (scores.logsumexp(2) - picked).double().cpu()
+            for line, index in enumerate(chosen):
+                terms[index] = negative[line, : len(ids[index])]
+
+        self._batcher.each(lengths, work)
+        return terms
+
+    def tokenise(self, text: str) -> list[int]:
+        """Turn a text into this model's own tokens."""
+        _, tokenizer, _ = self._loaded
+        with quiet():
+            return [int(i) for i in tokenizer(text, add_special_tokens=False)["input_ids"]]
+
+    def token_strings(self, ids: Sequence[int]) -> list[str]:
+        """Return the spelling of this model's own tokens."""
+        _, tokenizer, _ = self._loaded
+        return [str(token) for token in tokenizer.convert_ids_to_tokens(list(ids))]
+
+    def __call__(
+        self,
+        model: MaskedModel,
+        tokens: Int[Tensor, "n length"],
+        lengths: Int[Tensor, " n"],
+        sites: Sites | None,
+    ) -> Float[Tensor, " n"]:
+        """Return −log p of each sequence, read in this model's vocabulary."""
+        content = _content(tokens, lengths)
+        if not self._shares_vocabulary(model):
+            content = [self.tokenise(model.decode(sequence)) for sequence in content]
+        energies = torch.stack([terms.sum() for terms in self.token_terms(content)])
+        return energies.to(tokens.device)
+
+    def terms(
+        self,
+        model: MaskedModel,
+        tokens: Int[Tensor, "n length"],
+        lengths: Int[Tensor, " n"],
+        sites: Sites | None,
+    ) -> Float[Tensor, "n length"]:
+        """Return the term of each position, where both models share their tokens."""
+        if not self._shares_vocabulary(model):
+            raise InputError(
+                f"'{self.name}' has another vocabulary than '{model.name}', so its terms belong "
+                "to other tokens; ask for `token_terms` instead."
+            )
+        terms = torch.zeros(tokens.shape, dtype=torch.float64)
+        for row, part in enumerate(self.token_terms(_content(tokens, lengths))):
+            terms[row, : len(part)] = part
+        return terms.to(tokens.device)
+
+    def models(self) -> dict[str, str]:
+        """Name the causal model and its fingerprint."""
+        network, tokenizer, _ = self._loaded
+        return {self.name: fingerprint(network, tokenizer)}
+
+    def _shares_vocabulary(self, model: MaskedModel) -> bool:
+        _, tokenizer, _ = self._loaded
+        if self._shared is None or self._shared[0] is not model:
+            same = (
+                isinstance(model, HuggingFaceModel)
+                and model.tokenizer.get_vocab() == tokenizer.get_vocab()
+            )
+            self._shared = (model, same)
+        return self._shared[1]
+
+    _shared: tuple[MaskedModel, bool] | None = None
+
+    def __str__(self) -> str:
+        return f"autoregressive({self.name})"
+
+
+def _looks_left_only(network: Any) -> bool:
+    """Check that a later token changes nothing before it; encoders load as causal LMs too."""
+    probe = torch.zeros((2, 3), dtype=torch.long, device=network.device)
+    probe[1, 2] = 1
+    with quiet():
+        scores = network(input_ids=probe).logits[:, :2]
+    return bool(torch.allclose(scores[0], scores[1], rtol=1e-3, atol=1e-4))
+
+
+def _content(tokens: Tensor, lengths: Tensor) -> list[list[int]]:
+    """Return each sequence without its padding."""
+    rows, sizes = tokens.tolist(), lengths.tolist()
+    return [row[:size] for row, size in zip(rows, sizes, strict=True)]

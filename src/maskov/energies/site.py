@@ -1,0 +1,81 @@
+"""The paper's two energies: sums over positions of what the model says when each alone is masked.
+
+    E_raw(x)  = −Σ_t logit_t(x_t | x without t)
+    E_norm(x) = −Σ_t log softmax_t(x_t | x without t)
+
+The softmax is the model's own, over its full vocabulary. E_raw is defined up to a shift of the
+logits in each context, so its values are not comparable between checkpoints.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import torch
+
+from maskov.energies.base import Energy
+from maskov.errors import InputError
+from maskov.models.base import MaskedModel
+from maskov.types import Float, Int, Sites, Tensor
+
+
+class SiteEnergy(Energy):
+    """An energy that is a sum over the masked passes of the sequence."""
+
+    needs_sites = True
+
+    @abstractmethod
+    def at_sites(self, sites: Sites) -> Float[Tensor, "n length"]:
+        """Return the term of each site; padding may hold anything."""
+
+    def terms(
+        self,
+        model: MaskedModel,
+        tokens: Int[Tensor, "n length"],
+        lengths: Int[Tensor, " n"],
+        sites: Sites | None,
+    ) -> Float[Tensor, "n length"]:
+        """Return the term of each position, zero at padding."""
+        if sites is None:
+            raise InputError(f"the energy '{self}' needs the masked passes of its sequences.")
+        inside = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+        return torch.where(inside, self.at_sites(sites), 0.0)
+
+    def __call__(
+        self,
+        model: MaskedModel,
+        tokens: Int[Tensor, "n length"],
+        lengths: Int[Tensor, " n"],
+        sites: Sites | None,
+    ) -> Float[Tensor, " n"]:
+        """Sum the terms in float64."""
+        return self.terms(model, tokens, lengths, sites).sum(1)
+
+
+@dataclass(frozen=True)
+class Raw(SiteEnergy):
+    """E_raw: minus the sum of the raw logits."""
+
+    needs_normaliser = False
+
+    def at_sites(self, sites: Sites) -> Float[Tensor, "n length"]:
+        """Return minus the logit."""
+        return -sites.logit
+
+    def __str__(self) -> str:
+        return "raw"
+
+
+@dataclass(frozen=True)
+class Norm(SiteEnergy):
+    """E_norm: minus the pseudo-log-likelihood."""
+
+    needs_normaliser = True
+
+    def at_sites(self, sites: Sites) -> Float[Tensor, "n length"]:
+        """Return minus the log-softmax."""
+        return sites.log_normaliser - sites.logit
+
+    def __str__(self) -> str:
+        return "norm"

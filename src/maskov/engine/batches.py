@@ -1,0 +1,100 @@
+"""Cut work into batches under a token budget, and survive a budget that was too bold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+
+from maskov.errors import Interrupted, ModelError
+from maskov.types import Int, Tensor
+
+# On a CPU a batch should stay near the caches; on a GPU it should fill the machine.
+_CPU_BYTES = 64 * 2**20
+_GPU_SHARE = 0.25
+_GPU_TOKENS = 2**17
+# A group of equal lengths is padded up to the next one only while it fills less than this share.
+_PADDED_SHARE = 0.25
+
+
+def token_budget(bytes_per_token: int, device: torch.device) -> int:
+    """Return how many tokens one batch may hold.
+
+    The answer depends on the model and the machine alone, never on timings, so that a run
+    repeated is a run repeated to the bit.
+    """
+    if device.type == "cuda":
+        total = torch.cuda.get_device_properties(device).total_memory
+        tokens = min(int(total * _GPU_SHARE) // bytes_per_token, _GPU_TOKENS)
+    else:
+        tokens = _CPU_BYTES // bytes_per_token
+    return int(2 ** max(6, tokens.bit_length() - 1))
+
+
+def pack(lengths: Int[Tensor, " n"], budget: int) -> Iterator[tuple[int, int, int]]:
+    """Cut sequences sorted by length into (begin, end, width) under the budget.
+
+    Sequences of one length stay together, so that most batches need no padding; a batch is
+    padded only to fill up a small one. The loop runs over distinct lengths, not over sequences.
+    """
+    values, counts = torch.unique_consecutive(lengths, return_counts=True)
+    begin = end = width = 0
+    for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+        while count:
+            held = end - begin
+            room = max(1, budget // max(value, 1)) - held
+            if held and (room <= 0 or (value > width and held * width >= _PADDED_SHARE * budget)):
+                yield begin, end, width
+                begin = end
+                continue
+            taken = min(room, count)
+            end, width, count = end + taken, value, count - taken
+    if end > begin:
+        yield begin, end, width
+
+
+class Batcher:
+    """Runs work batch by batch; halves the budget when memory runs out, and goes on."""
+
+    def __init__(self, budget: int, stop: Callable[[], bool] | None = None) -> None:
+        self.budget = budget
+        self._stop = stop
+
+    def each(
+        self, lengths: Int[Tensor, " n"], work: Callable[[Int[Tensor, " rows"], int], None]
+    ) -> None:
+        """Call `work(rows, width)` until every row was worked on once."""
+        order = torch.argsort(lengths, stable=True)
+        while order.numel():
+            order = order[self._until_memory_ends(order, lengths[order], work) :]
+
+    def _until_memory_ends(
+        self, order: Tensor, lengths: Tensor, work: Callable[[Tensor, int], None]
+    ) -> int:
+        """Work through the rows; return how many were done when memory ran out or all were."""
+        for begin, end, width in pack(lengths, self.budget):
+            if self._stop is not None and self._stop():
+                raise Interrupted("asked to stop")
+            try:
+                work(order[begin:end], width)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                if end - begin == 1:
+                    raise ModelError(
+                        f"out of memory on a single sequence of {width} tokens; "
+                        "use shorter sequences, a smaller model or another --device."
+                    ) from error
+                self.budget = max(1, min(self.budget, (end - begin) * width) // 2)
+                if torch.cuda.is_available():
+                    torch.cuda.empty_cache()
+                return begin
+        return order.numel()
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell a lack of memory from any other failure, on CPU and GPU."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    text = str(error).lower()
+    return "out of memory" in text or "can't allocate memory" in text

@@ -1,0 +1,154 @@
+"""Answers masked queries in full batches and counts what they cost.
+
+The cost of sampling is masked passes: one copy of one sequence through the model. Everything that
+needs passes comes through here, whichever chain and step it belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from maskov.engine.batches import Batcher, token_budget
+from maskov.errors import ModelError
+from maskov.models.base import MaskedModel, Queries
+from maskov.types import Bool, Float, Int, Sites, Tensor
+
+# Rows of the vocabulary held at once when the head runs outside a model pass (in scores).
+_HEAD_SCORES = 2**24
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the passes gave, one row a pass: the fields of `Sites` without their layout."""
+
+    hidden: Float[Tensor, "passes hidden"]
+    logit: Float[Tensor, " passes"]
+    log_normaliser: Float[Tensor, " passes"]
+
+
+class Engine:
+    """A model with a token budget, a pass counter and a watch for numbers that are none."""
+
+    def __init__(
+        self,
+        model: MaskedModel,
+        budget: int | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> None:
+        self.model = model
+        self.batcher = Batcher(budget or token_budget(model.bytes_per_token, model.device), stop)
+        self.passes = 0
+        self._broken = torch.zeros((), dtype=torch.bool, device=model.device)
+
+    @property
+    def head_rows(self) -> int:
+        """How many positions the head should serve at once."""
+        return max(1, _HEAD_SCORES // self.model.vocabulary_size)
+
+    def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
+        """Answer queries that mask any number of positions each, in row-major order."""
+        counts = queries.masked.sum(1)
+        starts = counts.cumsum(0) - counts
+        found: Tensor | None = None
+
+        def work(rows: Tensor, width: int) -> None:
+            nonlocal found
+            part = queries.rows(rows, width)
+            answer = self.model.hidden(part)
+            if found is None:
+                found = answer.new_empty((int(counts.sum()), answer.shape[1]))
+            within = part.masked.cumsum(1) - 1
+            target = (starts[rows][:, None] + within)[part.masked]
+            found[target] = answer
+            self.passes += len(part)
+
+        self.batcher.each(queries.lengths, work)
+        if found is None:
+            raise ModelError("no position was masked: there is nothing to ask the model.")
+        self.watch(found)
+        return found
+
+    def answers(
+        self,
+        tokens: Int[Tensor, "n length"],
+        lengths: Int[Tensor, " n"],
+        row: Int[Tensor, " passes"],
+        place: Int[Tensor, " passes"],
+        normaliser: bool,
+    ) -> Answers:
+        """Mask each (row, place) alone; return its vector and the score of the token there."""
+        model, count = self.model, row.shape[0]
+        logit = torch.zeros(count, dtype=torch.float64, device=tokens.device)
+        log_normaliser = torch.full_like(logit, torch.nan)
+        hidden: Tensor | None = None
+
+        def work(index: Tensor, width: int) -> None:
+            nonlocal hidden
+            rows, places = row[index], place[index]
+            masked = torch.arange(width, device=tokens.device) == places[:, None]
+            answer = model.hidden(Queries(tokens[rows, :width], lengths[rows], masked))
+            if hidden is None:
+                hidden = answer.new_empty((count, answer.shape[1]))
+            hidden[index] = answer
+            current = tokens[rows, places]
+            if normaliser:
+                scores = model.logits(answer)
+                logit[index] = scores.gather(1, current[:, None]).squeeze(1).double()
+                log_normaliser[index] = scores.logsumexp(1).double()
+            else:
+                logit[index] = model.logit_of(answer, current).double()
+            self.passes += len(index)
+
+        self.batcher.each(lengths[row], work)
+        if hidden is None:
+            raise ModelError("no position was masked: there is nothing to ask the model.")
+        self.watch(logit)
+        return Answers(hidden, logit, log_normaliser)
+
+    def sites(
+        self,
+        tokens: Int[Tensor, "n length"],
+        lengths: Int[Tensor, " n"],
+        normaliser: bool = True,
+        known: Sites | None = None,
+        needed: Bool[Tensor, "n length"] | None = None,
+    ) -> Sites:
+        """Return the sites of whole sequences: all of them, or those `needed` beside `known`."""
+        if needed is None:
+            needed = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+        row, place = needed.nonzero(as_tuple=True)
+        if known is not None and not row.numel():
+            return known
+        answers = self.answers(tokens, lengths, row, place, normaliser)
+        if known is None:
+            known = Sites(
+                answers.hidden.new_zeros((*tokens.shape, answers.hidden.shape[1])),
+                answers.logit.new_zeros(tokens.shape),
+                answers.logit.new_zeros(tokens.shape),
+            )
+        where = (row, place)
+        return Sites(
+            known.hidden.index_put(where, answers.hidden),
+            known.logit.index_put(where, answers.logit),
+            known.log_normaliser.index_put(where, answers.log_normaliser),
+        )
+
+    def log_normaliser(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, " masked"]:
+        """Return the log-sum-exp of the full vocabulary, from vectors already at hand."""
+        parts = torch.split(hidden, self.head_rows)
+        return torch.cat([self.model.logits(part).logsumexp(1).double() for part in parts])
+
+    def watch(self, values: Tensor) -> None:
+        """Remember whether any value is not a number, without waiting for the device."""
+        self._broken = self._broken | values.isnan().any()
+
+    def check(self) -> None:
+        """Raise if the model has given anything that is not a number."""
+        if bool(self._broken):
+            raise ModelError(
+                f"the model '{self.model.name}' gave not-a-number scores (NaN); its weights are "
+                "damaged or its precision is too low. Nothing of this epoch was kept."
+            )

@@ -1,0 +1,23 @@
+"""Errors a user can act on: one sentence that says what is wrong and what to do."""
+
+from __future__ import annotations
+
+
+class MaskovError(Exception):
+    """Something the user can put right; the command line prints it and exits with code 2."""
+
+
+class InputError(MaskovError):
+    """An option, text or template that cannot be used as given."""
+
+
+class ModelError(MaskovError):
+    """A model that cannot be loaded, or that answers with something that is not a number."""
+
+
+class RunError(MaskovError):
+    """A run folder that cannot be written, read or continued."""
+
+
+class Interrupted(MaskovError):  # noqa: N818 - an interruption is not a fault
+    """The user or the system asked the run to stop; the state before the step is intact."""

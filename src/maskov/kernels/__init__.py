@@ -1,0 +1,20 @@
+"""Kernels: how a chain moves, and whether that leaves its target invariant."""
+
+from maskov.kernels.accept import accept
+from maskov.kernels.base import Evaluated, Kernel
+from maskov.kernels.gibbs import Gibbs, mask_predict
+from maskov.kernels.metropolis import Metropolis
+from maskov.kernels.sweep import ORDERS, LowestConfidence, Positions, Sweep
+
+__all__ = [
+    "ORDERS",
+    "Evaluated",
+    "Gibbs",
+    "Kernel",
+    "LowestConfidence",
+    "Metropolis",
+    "Positions",
+    "Sweep",
+    "accept",
+    "mask_predict",
+]

@@ -1,0 +1,58 @@
+"""Models: what answers "which token stands here, given the rest?"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from maskov.errors import InputError
+from maskov.models.base import MaskedModel, Queries
+from maskov.models.huggingface import HuggingFaceModel
+from maskov.models.tabular import TabularModel, counterexample
+from maskov.models.untrained import untrained
+
+DEFAULT_MODEL = "untrained"
+
+_BUILT_IN: dict[str, Callable[[torch.device], MaskedModel]] = {
+    "untrained": untrained,
+    "counterexample": lambda device: counterexample(),
+}
+
+__all__ = [
+    "DEFAULT_MODEL",
+    "HuggingFaceModel",
+    "MaskedModel",
+    "Queries",
+    "TabularModel",
+    "choose_device",
+    "counterexample",
+    "load",
+    "untrained",
+]
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """Turn `auto`, `cpu`, `cuda`, `cuda:1` or `mps` into a device that is there."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"the device '{name}' is not available here; try --device cpu.") from error
+    return device
+
+
+def load(
+    name: str = DEFAULT_MODEL,
+    device: torch.device | str = "auto",
+    dtype: torch.dtype = torch.float32,
+    tokenizer: str | None = None,
+    trust_remote_code: bool = False,
+) -> MaskedModel:
+    """Load a masked model by its built-in name, its folder or its hub name."""
+    where = choose_device(device) if isinstance(device, str) else device
+    if name in _BUILT_IN:
+        return _BUILT_IN[name](where)
+    return HuggingFaceModel.load(name, where, dtype, tokenizer, trust_remote_code)

@@ -1,0 +1,228 @@
+"""Any Hugging Face masked LM, from a local folder or by its hub name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskov.errors import InputError, MaskovError, ModelError
+from maskov.models.base import MaskedModel, Queries
+from maskov.models.heads import split_head
+from maskov.models.quiet import quiet
+from maskov.models.vocabulary import forbidden_tokens
+from maskov.types import Float, Int, Tensor
+
+# Families whose positions start after the padding index, which shortens what they can hold.
+_OFFSET_POSITIONS = frozenset(
+    {"roberta", "xlm-roberta", "camembert", "esm", "longformer", "mpnet", "data2vec-text",
+     "roberta-prelayernorm", "xlm-roberta-xl", "xmod", "ibert"}
+)  # fmt: skip
+
+
+class HuggingFaceModel(MaskedModel):
+    """A masked LM and its tokenizer; the head runs at the masked positions only."""
+
+    def __init__(self, network: Any, tokenizer: Any, name: str, caution: str = "") -> None:
+        if tokenizer.mask_token_id is None:
+            raise ModelError(
+                f"the tokenizer of '{name}' has no mask token; this is no masked language model."
+            )
+        self.name = name
+        self.caution = caution
+        # Without gradients nothing is recorded, so no inference context is needed anywhere.
+        self.network = network.eval().requires_grad_(False)
+        self.tokenizer = tokenizer
+        self.mask_id = int(tokenizer.mask_token_id)
+        self.device = network.device
+        self.dtype = network.dtype
+        self._before, self._after = _frame(tokenizer)
+        pad = tokenizer.pad_token_id
+        self._pad_id = int(pad) if pad is not None else self.mask_id
+        probe = torch.tensor(
+            [[*self._before, self.mask_id, self.mask_id, *self._after]], device=self.device
+        )
+        with quiet():
+            size = network(input_ids=probe).logits.shape[-1]
+            self._head = split_head(network, probe)
+        self.forbidden = forbidden_tokens(tokenizer, size).to(self.device)
+        if bool(self.forbidden.all()):
+            raise ModelError(f"every token of '{name}' is special: there is nothing to sample.")
+        self.min_length = 1
+        self.max_length = _capacity(network.config, tokenizer) - probe.shape[1] + 2
+
+    @classmethod
+    def load(
+        cls,
+        name: str,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        tokenizer: str | None = None,
+        trust_remote_code: bool = False,
+    ) -> HuggingFaceModel:
+        """Load a checkpoint; pickled weights are read as plain tensors, never executed."""
+        from transformers import AutoModelForMaskedLM
+
+        if Path(name).exists() and not (Path(name) / "config.json").is_file():
+            raise ModelError(f"'{name}' is no model folder: it has no config.json.")
+        try:
+            with quiet():
+                network, report = AutoModelForMaskedLM.from_pretrained(
+                    name,
+                    dtype=dtype,
+                    output_loading_info=True,
+                    trust_remote_code=trust_remote_code,
+                    weights_only=True,
+                )
+                loaded = load_tokenizer(tokenizer or name, trust_remote_code)
+        except MaskovError:
+            raise
+        except Exception as error:
+            raise ModelError(_why(name, error)) from error
+        if report["missing_keys"] or report["mismatched_keys"]:
+            missing = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
+            raise ModelError(
+                f"'{name}' is no masked language model: its weights lack {missing[0]} "
+                f"({len(missing)} missing); give a checkpoint that has its masked-LM head."
+            )
+        return cls(network.to(device), loaded, name)
+
+    def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
+        """Run the framed, masked sequences and pick the masked positions."""
+        ids, attention = self._frame_up(queries)
+        offset = len(self._before)
+        row, place = queries.masked.nonzero(as_tuple=True)
+        if self._head is None:
+            logits: Tensor = self.network(input_ids=ids, attention_mask=attention).logits
+            return logits[row, place + offset]
+        states = self.network.base_model(input_ids=ids, attention_mask=attention)[0]
+        return self._head.transform(states[row, place + offset])
+
+    def logits(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, "masked vocabulary"]:
+        """Apply the projection, or nothing where the vectors are logits already."""
+        return hidden if self._head is None else self._head.logits(hidden)
+
+    def logit_of(
+        self, hidden: Float[Tensor, "masked hidden"], tokens: Int[Tensor, " masked"]
+    ) -> Float[Tensor, " masked"]:
+        """Apply one row of the projection."""
+        if self._head is None:
+            return super().logit_of(hidden, tokens)
+        return self._head.logit_of(hidden, tokens)
+
+    @property
+    def head_at_masked_positions(self) -> bool:
+        """Whether the head is split for this family (false: its own full forward is used)."""
+        return self._head is not None
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Guess the activations of one layer, plus logits everywhere if the head is whole."""
+        config = self.network.config
+        width = int(getattr(config, "hidden_size", 512))
+        width *= 16  # input, attention's four, the feed-forward's four times two, and slack
+        if self._head is None:
+            width += 2 * self.vocabulary_size
+        return width * self.dtype.itemsize
+
+    def _frame_up(self, queries: Queries) -> tuple[Tensor, Tensor | None]:
+        """Mask the queries and put the model's special tokens around them."""
+        count, width = queries.tokens.shape
+        content = queries.tokens.masked_fill(queries.masked, self.mask_id)
+        before = torch.tensor(self._before, dtype=torch.long, device=self.device)
+        after = torch.tensor(self._after, dtype=torch.long, device=self.device)
+        if bool((queries.lengths == width).all()):
+            # Without padding there is nothing to hide, and attention is faster without a mask.
+            ids = torch.cat([before.expand(count, -1), content, after.expand(count, -1)], dim=1)
+            return ids, None
+        place = torch.arange(len(before) + width + len(after), device=self.device)[None]
+        end = (len(before) + queries.lengths)[:, None]
+        ids = torch.full((count, place.shape[1]), self._pad_id, device=self.device)
+        ids[:, : len(before)] = before
+        ids[:, len(before) : len(before) + width] = content
+        ids = ids.masked_fill(place >= end, self._pad_id)
+        for offset, token in enumerate(self._after):
+            ids = torch.where(place == end + offset, token, ids)
+        return ids, (place < end + len(after)).long()
+
+    def encode(self, text: str) -> list[int]:
+        """Tokenise without special tokens; [MASK] is read as this model's own mask."""
+        text = text.replace("[MASK]", self.tokenizer.mask_token)
+        with quiet():
+            return [int(i) for i in self.tokenizer(text, add_special_tokens=False)["input_ids"]]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Join the tokens as the tokenizer does."""
+        text: str = self.tokenizer.decode([int(i) for i in ids])
+        return text.strip()
+
+    def token_strings(self, ids: Sequence[int]) -> list[str]:
+        """Return the vocabulary's spelling of each token."""
+        return [str(t) for t in self.tokenizer.convert_ids_to_tokens([int(i) for i in ids])]
+
+    def control_ids(self) -> frozenset[int]:
+        """All special tokens but the one for unknown words, which may stand in a scored text."""
+        return frozenset(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id}
+
+    def fingerprint(self) -> str:
+        """Hash every weight and the vocabulary."""
+        return fingerprint(self.network, self.tokenizer)
+
+
+def fingerprint(network: Any, tokenizer: Any) -> str:
+    """Hash all that decides a network's answers about a text."""
+    digest = hashlib.sha256()
+    for key, value in sorted(network.state_dict().items()):
+        digest.update(key.encode())
+        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    digest.update(json.dumps(tokenizer.get_vocab(), sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def load_tokenizer(source: str, trust_remote_code: bool = False) -> Any:
+    """Load a tokenizer from a folder or hub name, or from a bare `vocab.txt` of BERT's kind."""
+    from transformers import AutoTokenizer, BertTokenizer
+
+    if source.endswith(".txt"):
+        path = Path(source)
+        if not path.is_file():
+            raise InputError(f"there is no vocabulary file '{source}'.")
+        words = path.read_text(encoding="utf-8").split("\n")
+        # Folding case would lose every token of a vocabulary that has capitals (amino acids).
+        plain = [word for word in words if not (word.startswith("[") and word.endswith("]"))]
+        lower = all(word == word.lower() for word in plain)
+        return BertTokenizer(str(path), do_lower_case=lower)
+    return AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
+
+
+def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """Return the special tokens the tokenizer puts before and after a text."""
+    with quiet():
+        coded = tokenizer(tokenizer.mask_token, return_special_tokens_mask=True)["input_ids"]
+    place = coded.index(tokenizer.mask_token_id)
+    return list(coded[:place]), list(coded[place + 1 :])
+
+
+def _capacity(config: Any, tokenizer: Any) -> int:
+    """Return how many tokens the model takes, its frame included."""
+    limit = int(getattr(config, "max_position_embeddings", None) or 10**9)
+    if getattr(config, "model_type", "") in _OFFSET_POSITIONS:
+        limit -= int(getattr(config, "pad_token_id", None) or 0) + 1
+    return min(limit, int(min(tokenizer.model_max_length, 10**9)))
+
+
+def _why(name: str, error: Exception) -> str:
+    """Say in one sentence why a checkpoint did not load."""
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if "Unrecognized configuration class" in first:
+        return f"'{name}' is no masked language model; give a checkpoint with a masked-LM head."
+    if not Path(name).exists() and isinstance(error, OSError):
+        return (
+            f"no model '{name}': there is no such folder, and it could not be had from the hub. "
+            "Give a folder with config.json and weights, or a hub name while online."
+        )
+    return f"the model '{name}' could not be loaded: {first}"

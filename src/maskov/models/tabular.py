@@ -1,0 +1,125 @@
+"""A masked model small enough to be known completely: a table of scores, a handful of states.
+
+It exists to prove things. Its tables need not come from any joint distribution, so it shows
+exactly what goes wrong with Gibbs sampling from masked conditionals and that
+Metropolis-Hastings does not suffer from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import torch
+
+from maskov.errors import InputError
+from maskov.models.base import MaskedModel, Queries
+from maskov.types import Float, Int, Tensor
+
+
+class TabularModel(MaskedModel):
+    """Conditionals given as a table: `scores[i, x_1, ..., x_n]` is the score of x_i in place i.
+
+    Where several positions are masked, the score is the average over all ways to fill the other
+    ones: some fixed function of the unmasked context is all that an exact block move needs.
+    """
+
+    def __init__(
+        self,
+        scores: Float[Tensor, ...],
+        tokens: Sequence[str],
+        forbidden: Sequence[str] = (),
+        name: str = "tabular",
+    ) -> None:
+        length, size = scores.shape[0], len(tokens)
+        if tuple(scores.shape) != (length, *(size,) * length):
+            raise InputError(
+                f"a table for {length} positions and {size} tokens has the shape "
+                f"{(length, *(size,) * length)}, not {tuple(scores.shape)}."
+            )
+        self.name = name
+        self.tokens = list(tokens)
+        self.scores = scores.double()
+        self.mask_id = size
+        self.forbidden = torch.tensor([token in forbidden for token in tokens])
+        self.min_length = self.max_length = length
+        self.device = torch.device("cpu")
+        self.dtype = torch.float64
+        self._answers = torch.stack([_averaged(table, i) for i, table in enumerate(self.scores)])
+
+    @classmethod
+    def from_conditionals(
+        cls, conditionals: Float[Tensor, ...], tokens: Sequence[str], name: str = "tabular"
+    ) -> TabularModel:
+        """Build from probabilities: `conditionals[i, x_1, ..., x_n]` is p(x_i | the others)."""
+        return cls(conditionals.double().log(), tokens, name=name)
+
+    def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
+        """Look the scores up; they are their own hidden vectors."""
+        if (queries.lengths != self.max_length).any():
+            raise InputError(f"'{self.name}' only knows sequences of {self.max_length} tokens.")
+        row, place = queries.masked.nonzero(as_tuple=True)
+        context = queries.tokens.masked_fill(queries.masked, self.mask_id)[row]
+        strides = (len(self.tokens) + 1) ** torch.arange(self.max_length - 1, -1, -1)
+        # The asked place itself is read at every token, so its own index is left out.
+        code = (context * strides).sum(1) - context[torch.arange(len(row)), place] * strides[place]
+        every = torch.arange(len(self.tokens))[None] * strides[place][:, None]
+        return self._answers.flatten(1)[place[:, None], code[:, None] + every]
+
+    def logits(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, "masked vocabulary"]:
+        """Return the scores unchanged."""
+        return hidden
+
+    @property
+    def bytes_per_token(self) -> int:
+        """A few numbers per token."""
+        return 64 * (len(self.tokens) + 4)
+
+    def encode(self, text: str) -> list[int]:
+        """Read tokens separated by spaces; [MASK] is a blank."""
+        ids = {token: i for i, token in enumerate(self.tokens)} | {"[MASK]": self.mask_id}
+        unknown = [word for word in text.split() if word not in ids]
+        if unknown:
+            raise InputError(f"'{unknown[0]}' is not a token of '{self.name}' ({self.tokens}).")
+        return [ids[word] for word in text.split()]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Write tokens separated by spaces."""
+        return " ".join(self.token_strings(ids))
+
+    def token_strings(self, ids: Sequence[int]) -> list[str]:
+        """Return the spelling of each token."""
+        return [[*self.tokens, "[MASK]"][i] for i in ids]
+
+    def fingerprint(self) -> str:
+        """Hash the table and the spelling of the tokens."""
+        digest = hashlib.sha256(repr(self.tokens).encode())
+        digest.update(self.scores.contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+    def states(self) -> Int[Tensor, "states length"]:
+        """Return every sequence of allowed tokens."""
+        allowed = (~self.forbidden).nonzero().flatten()
+        return torch.cartesian_prod(*[allowed] * self.max_length).reshape(-1, self.max_length)
+
+
+def _averaged(table: Tensor, place: int) -> Tensor:
+    """Add to every axis but `place` an entry for the mask: the average over that axis."""
+    for axis in range(table.dim()):
+        extra = table.mean(axis, keepdim=True)
+        # The asked place never holds the mask in a lookup; its extra entry only keeps shapes equal.
+        table = torch.cat([table, torch.zeros_like(extra) if axis == place else extra], axis)
+    return table
+
+
+def counterexample() -> TabularModel:
+    """Return the paper's example: two tokens, two places, conditionals that fit no joint.
+
+    X_2 all but decides X_1, while X_1 says nothing of X_2. The odds ratio
+    p(aa)p(bb)/(p(ab)p(ba)) is 9801 by the first conditional and 1 by the second.
+    """
+    first = torch.tensor([[0.99, 0.01], [0.01, 0.99]])  # p(x_1 | x_2), indexed [x_1, x_2]
+    second = torch.full((2, 2), 0.5)
+    return TabularModel.from_conditionals(
+        torch.stack([first, second]), ["a", "b"], name="counterexample"
+    )

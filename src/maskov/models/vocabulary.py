@@ -1,0 +1,35 @@
+"""Which tokens must never be proposed: those that steer the model or stand for nothing."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+
+from maskov.types import Bool, Tensor
+
+# Placeholders that tokenizers reserve without listing them as special. Each pattern is the whole
+# spelling: BERT's [unused12], Gemma-like <unused12>, fairseq's madeupword0001, ESM's <null_1>,
+# T5-like <extra_id_3>, and bracketed controls such as <|padding|> and |||IP_ADDRESS|||.
+_PLACEHOLDER = re.compile(
+    r"\[unused\d+\]|<unused_?\d+>|\[reserved_?\d+\]|madeupword\d+|<null_\d+>|<extra_id_\d+>"
+    r"|<\|[^|]*\|>|\|\|\|[A-Z_]+\|\|\||\[(?:cls|sep|pad|mask|unk|bos|eos)\]"
+    r"|<(?:s|/s|pad|unk|mask|cls|sep|eos|bos)>",
+    re.IGNORECASE,
+)
+
+
+def forbidden_tokens(tokenizer: Any, size: int) -> Bool[Tensor, " vocabulary"]:
+    """Mark special and unused tokens, and rows of the model that no token belongs to."""
+    forbidden = torch.ones(size, dtype=torch.bool)
+    for token, index in tokenizer.get_vocab().items():
+        if index < size:
+            forbidden[index] = bool(_PLACEHOLDER.fullmatch(token.strip()))
+    for index in tokenizer.all_special_ids:
+        if index < size:
+            forbidden[index] = True
+    for index, added in getattr(tokenizer, "added_tokens_decoder", {}).items():
+        if index < size and added.special:
+            forbidden[index] = True
+    return forbidden

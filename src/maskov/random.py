@@ -1,0 +1,111 @@
+"""Random numbers that depend on (seed, chain, step, purpose) and on nothing else.
+
+A counter-based generator (Philox-4x32 with ten rounds; Salmon et al. 2011) is a fixed mixing
+function of a counter and a key: the same question has the same answer in any batch, in any
+order, on any device and in any number of processes, and there is no state to save or share. The
+arithmetic is on integers, so that a CPU and a GPU agree to the bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol, runtime_checkable
+
+import torch
+
+from maskov.errors import InputError
+from maskov.types import Float, Int, Tensor
+
+_LOW = 0xFFFFFFFF
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_WEYL = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS = 10
+
+
+class Purpose(IntEnum):
+    """What a number is drawn for; numbers of different purposes are independent."""
+
+    LENGTH = 1
+    ORDER = 2
+    POSITION = 3
+    TOKEN = 4
+    ACCEPT = 5
+
+
+@runtime_checkable
+class Draws(Protocol):
+    """A source of uniform numbers in [0, 1), one for each (chain, step, purpose, index)."""
+
+    def uniform(
+        self,
+        chain: Int[Tensor, " n"],
+        step: Int[Tensor, " n"],
+        purpose: Purpose,
+        index: Int[Tensor, " n"] | None = None,
+    ) -> Float[Tensor, " n"]:
+        """Return one number for each row."""
+        ...
+
+
+@dataclass(frozen=True)
+class CounterDraws:
+    """The generator every run uses: Philox keyed by the seed."""
+
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**64:
+            raise InputError(f"the seed must lie between 0 and 2**64 - 1, not {self.seed}.")
+
+    def uniform(
+        self,
+        chain: Int[Tensor, " n"],
+        step: Int[Tensor, " n"],
+        purpose: Purpose,
+        index: Int[Tensor, " n"] | None = None,
+    ) -> Float[Tensor, " n"]:
+        """Return one float64 with 53 random bits for each row."""
+        where = torch.zeros_like(chain) if index is None else index
+        # Steps beyond 2**32 spill into the word that holds the purpose.
+        words = (chain & _LOW, step & _LOW, where & _LOW, (step >> 32) << 8 | int(purpose))
+        high, low, _, _ = philox(words, (self.seed & _LOW, self.seed >> 32))
+        bits = (high >> 5 << 26) | (low >> 6)
+        return bits.double() * 2.0**-53
+
+
+def philox(
+    counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[int, int]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Mix four 32-bit words (held in int64 tensors) under a 64-bit key into four others."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(_ROUNDS):
+        # int64 products wrap, which leaves both 32-bit halves as the unsigned product has them.
+        p0, p1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
+        c0, c1, c2, c3 = (
+            (p1 >> 32 & _LOW) ^ c1 ^ k0,
+            p1 & _LOW,
+            (p0 >> 32 & _LOW) ^ c3 ^ k1,
+            p0 & _LOW,
+        )
+        k0, k1 = (k0 + _WEYL[0]) & _LOW, (k1 + _WEYL[1]) & _LOW
+    return c0, c1, c2, c3
+
+
+def categorical(
+    probabilities: Float[Tensor, "n vocabulary"], uniform: Float[Tensor, " n"]
+) -> Int[Tensor, " n"]:
+    """Draw one index a row by inverting the cumulative sum at `uniform`.
+
+    An outcome of probability zero is never drawn, not even at the ends of the interval.
+    """
+    cumulative = probabilities.double().cumsum(-1)
+    total = cumulative[:, -1:].contiguous()
+    # `right=True` finds the first entry strictly above the target: one that adds probability.
+    drawn = torch.searchsorted(cumulative, uniform[:, None] * total, right=True)
+    # Rounding can lift the target to the total; the last entry that adds probability is meant.
+    last = torch.searchsorted(cumulative, total)
+    # Rows that are not numbers have no order to search; any token will do until they are noticed.
+    most = probabilities.shape[1] - 1
+    return torch.minimum(drawn, last).squeeze(1).clamp(max=most)

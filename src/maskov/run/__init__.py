@@ -1,0 +1,6 @@
+"""Runs: many chains from start to samples, interrupted or not."""
+
+from maskov.run.api import Run, resume, sample
+from maskov.run.sample import Sample
+
+__all__ = ["Run", "Sample", "resume", "sample"]

@@ -1,0 +1,274 @@
+"""Start a run, or go on with one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskov.diagnostics import Summary, summarise
+from maskov.energies import Autoregressive, Raw
+from maskov.engine import Engine
+from maskov.errors import InputError, RunError
+from maskov.kernels import Kernel, LowestConfidence, Metropolis, Sweep
+from maskov.models import MaskedModel, load
+from maskov.random import CounterDraws
+from maskov.run.checkpoint import Progress
+from maskov.run.describe import (
+    build_kernel,
+    build_schedule,
+    describe_kernel,
+    describe_schedule,
+    kernel_at,
+    leaves_invariant,
+)
+from maskov.run.lock import locked, new_folder
+from maskov.run.loop import Listener, Loop
+from maskov.run.sample import Sample
+from maskov.run.signature import signature, versions
+from maskov.run.store import MemoryStore, RunFolder, Store
+from maskov.schedules import Schedule
+from maskov.starts import STARTS, Layout, draw_lengths, fill
+from maskov.types import Traces
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its samples, its traces and how they came about."""
+
+    manifest: dict[str, Any]
+    store: Store
+    damaged: list[Path] = field(default_factory=list)
+
+    @property
+    def samples(self) -> list[Sample]:
+        """The samples, in the order they were kept."""
+        return self.store.samples()
+
+    @property
+    def traces(self) -> Traces:
+        """Energies and counts, one array of epochs × chains each."""
+        return self.store.traces()
+
+    @property
+    def signature(self) -> str:
+        """One line that says how the numbers came about."""
+        return str(self.manifest["signature"])
+
+    @property
+    def finished(self) -> bool:
+        """Whether every epoch was run and every sample kept."""
+        if not isinstance(self.store, RunFolder):
+            return True
+        progress, _ = self.store.progress(torch.device("cpu"))
+        return progress is not None and progress.epoch >= self.manifest["schedule"]["epochs"]
+
+    def summary(self) -> Summary:
+        """Rates, costs and mean energies."""
+        return summarise(self.manifest, self.traces)
+
+    @classmethod
+    def open(cls, path: str | Path) -> Run:
+        """Read a run folder, finished or not."""
+        folder = RunFolder.open(Path(path))
+        return cls(folder.manifest, folder)
+
+
+def sample(
+    model: MaskedModel,
+    kernel: Kernel | None = None,
+    schedule: Schedule | None = None,
+    *,
+    chains: int = 8,
+    length: int | tuple[int, int] = 20,
+    start: str = "masked",
+    texts: Sequence[str] | None = None,
+    templates: Sequence[str] | None = None,
+    seed: int = 0,
+    thin: int = 0,
+    out: str | Path | None = None,
+    budget: int | None = None,
+    checkpoint_seconds: float = 60.0,
+    listener: Listener | None = None,
+    stop: Callable[[], bool] | None = None,
+    source: dict[str, Any] | None = None,
+) -> Run:
+    """Draw samples: many chains, each moved by `kernel` as `schedule` says.
+
+    Chains have `length` tokens (or a length drawn from a range), or start at given `texts`, or
+    fill the blanks of `templates`, `chains` to each. The last sequence of each chain is kept, or
+    with `thin` every so many epochs after burn-in. With `out` the run is a folder that can be
+    resumed. `budget` caps the tokens of one model call; `source` is how to load the model again.
+    """
+    kernel = kernel or Metropolis(Raw())
+    schedule = schedule or Schedule()
+    if chains < 1:
+        raise InputError(f"a run has at least one chain, not {chains}.")
+    if thin < 0:
+        raise InputError(f"--thin counts epochs: 0 (only the last) or more, not {thin}.")
+    if checkpoint_seconds < 0:
+        raise InputError("the time between checkpoints cannot be negative.")
+    if start not in STARTS:
+        raise InputError(f"unknown start '{start}'; use one of {', '.join(STARTS)}.")
+    if thin and schedule.burn_in + thin > schedule.epochs:
+        raise InputError(
+            f"no sample would be kept: {schedule.epochs} epochs with {schedule.burn_in} of "
+            f"burn-in never reach --thin {thin}."
+        )
+    path = None if out is None else Path(out)
+    if path is not None:
+        RunFolder.check_free(path)
+    origin = _origin(length, texts, templates)
+    layout = _layout(model, origin, chains, seed)
+    _check_blocks(kernel, schedule, layout)
+    engine = Engine(model, budget, stop)
+    manifest = _manifest(model, kernel, schedule, origin, layout, engine, source)
+    manifest |= {"start": start, "chains_each": chains, "seed": seed, "thin": thin}
+    manifest["signature"] = signature(manifest)
+    with new_folder(path) if path is not None else nullcontext():
+        store: Store
+        if path is None:
+            store = MemoryStore(schedule.epochs, len(layout.tokens))
+        else:
+            store = RunFolder.create(path, manifest)
+        progress = _begin(kernel, layout, engine, start, seed)
+        Loop(
+            kernel, schedule, layout, engine, CounterDraws(seed), store, progress, thin,
+            checkpoint_seconds, listener,
+        ).run()  # fmt: skip
+    return Run(manifest, store)
+
+
+def resume(
+    path: str | Path,
+    model: MaskedModel | None = None,
+    device: str = "auto",
+    checkpoint_seconds: float = 60.0,
+    listener: Listener | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Run:
+    """Go on with a run folder from its newest whole checkpoint, to the same bytes."""
+    folder = RunFolder.open(Path(path))
+    manifest = folder.manifest
+    with locked(folder.path):
+        progress, damaged = folder.progress(torch.device("cpu"))
+        schedule = build_schedule(manifest["schedule"])
+        if Run(manifest, folder).finished:
+            return Run(manifest, folder, damaged)
+        model = model or load_model(manifest, device)
+        _check_same(manifest["model"], model.fingerprint())
+        kernel = build_kernel(manifest["kernel"], lambda name: Autoregressive(name, model.device))
+        if isinstance(kernel, Metropolis):
+            for name, found in kernel.energy.models().items():
+                _check_same({"name": name, "fingerprint": manifest["causal_models"][name]}, found)
+        seed = manifest["seed"]
+        layout = _layout(model, manifest["origin"], manifest["chains_each"], seed)
+        engine = Engine(model, manifest["budget"], stop)
+        if progress is None:
+            progress = _begin(kernel, layout, engine, manifest["start"], seed)
+        else:
+            progress, _ = folder.progress(model.device)
+            assert progress is not None
+            engine.batcher.budget = progress.budget
+        Loop(
+            kernel, schedule, layout, engine, CounterDraws(seed), folder, progress,
+            manifest["thin"], checkpoint_seconds, listener,
+        ).run()  # fmt: skip
+    return Run(manifest, folder, damaged)
+
+
+def load_model(manifest: dict[str, Any], device: str) -> MaskedModel:
+    """Load the model of a run again."""
+    source = manifest["model"]["source"]
+    return load(device=device, **source)
+
+
+def _begin(kernel: Kernel, layout: Layout, engine: Engine, start: str, seed: int) -> Progress:
+    """Fill the blanks, unless the kernel's first step does so itself."""
+    state = layout.state(engine.model)
+    blank = any(engine.model.mask_id in ids for ids in layout.tokens)
+    if blank and not isinstance(kernel.positions, LowestConfidence):
+        state = fill(state, start, kernel.proposal, engine, CounterDraws(seed))
+    return Progress.beginning(state, engine.passes, engine.batcher.budget)
+
+
+def _origin(
+    length: int | tuple[int, int], texts: Sequence[str] | None, templates: Sequence[str] | None
+) -> dict[str, Any]:
+    """Say in plain data where the sequences come from."""
+    if texts is not None and templates is not None:
+        raise InputError("chains start at texts or fill templates, not both.")
+    if texts is not None:
+        return {"texts": list(texts)}
+    if templates is not None:
+        return {"templates": list(templates)}
+    shortest, longest = (length, length) if isinstance(length, int) else length
+    return {"length": [shortest, longest]}
+
+
+def _layout(model: MaskedModel, origin: dict[str, Any], chains: int, seed: int) -> Layout:
+    if "texts" in origin:
+        return Layout.of_texts(model, origin["texts"], chains)
+    if "templates" in origin:
+        return Layout.of_templates(model, origin["templates"], chains)
+    shortest, longest = origin["length"]
+    return Layout.blank(model, draw_lengths(model, shortest, longest, chains, seed))
+
+
+def _check_blocks(kernel: Kernel, schedule: Schedule, layout: Layout) -> None:
+    """Refuse blocks that would not fit into the shortest sequence."""
+    first = kernel_at(kernel, replace(schedule, forced_epochs=0), 0).positions
+    shortest = min(sum(free) for free in layout.free)
+    if isinstance(first, Sweep) and first.block > shortest:
+        raise InputError(
+            f"a block of {first.block} positions does not fit into the shortest sequence, which "
+            f"has {shortest} free; use a smaller --block."
+        )
+
+
+def _manifest(
+    model: MaskedModel,
+    kernel: Kernel,
+    schedule: Schedule,
+    origin: dict[str, Any],
+    layout: Layout,
+    engine: Engine,
+    source: dict[str, Any] | None,
+) -> dict[str, Any]:
+    invariant, notes = leaves_invariant(kernel, schedule)
+    if model.caution:
+        notes.append(model.caution)
+    return {
+        "format": 1,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "signature": "",
+        "model": {
+            "name": model.name,
+            "fingerprint": model.fingerprint(),
+            "source": source or {"name": model.name},
+            "dtype": str(model.dtype).removeprefix("torch."),
+            "device": str(model.device),
+        },
+        "causal_models": kernel.energy.models() if isinstance(kernel, Metropolis) else {},
+        "kernel": describe_kernel(kernel),
+        "schedule": describe_schedule(schedule),
+        "origin": origin,
+        "chains": len(layout.tokens),
+        "budget": engine.batcher.budget,
+        "leaves_invariant": invariant,
+        "notes": notes,
+        "versions": versions(),
+    }
+
+
+def _check_same(expected: dict[str, Any], found: str) -> None:
+    if expected["fingerprint"] != found:
+        raise RunError(
+            f"the model '{expected['name']}' is not the one this run began with (its weights or "
+            "vocabulary have changed); put the old one back, or start a new run."
+        )

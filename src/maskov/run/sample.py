@@ -1,0 +1,29 @@
+"""One sample, as it is stored, printed and handed to Python."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A sequence that a chain held at the end of an epoch, with both energies.
+
+    `ids` are the content tokens and are what the energies belong to: decoding them and
+    tokenising the text again may give others. `template` is the line of the user's input the
+    chain belongs to, 0 where there was none.
+    """
+
+    chain: int
+    epoch: int
+    text: str
+    tokens: list[str]
+    ids: list[int]
+    energy_raw: float
+    energy_norm: float
+    template: int = 0
+
+    def to_json(self) -> str:
+        """Return the sample as one line of JSON."""
+        return json.dumps(asdict(self), ensure_ascii=False)

@@ -1,0 +1,57 @@
+"""A run's signature: everything that decides its numbers, in one line and in full."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import numpy
+import torch
+import transformers
+
+import maskov
+
+_SHORT = 12
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a number depends on."""
+    return {
+        "maskov": maskov.__version__,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "numpy": numpy.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def signature(manifest: dict[str, Any]) -> str:
+    """Return one line that says how a number came about."""
+    model, kernel, schedule = manifest["model"], manifest["kernel"], manifest["schedule"]
+    parts = [
+        f"model:{model['name']}#{model['fingerprint'][:_SHORT]}",
+        f"kernel:{kernel['name']}",
+    ]
+    if "energy" in kernel:
+        parts.append(f"energy:{kernel['energy']}")
+    if "proposal" in kernel:
+        given = {key: value for key, value in kernel["proposal"].items() if value is not None}
+        parts.append("proposal:" + ",".join(f"{key}={value}" for key, value in given.items()))
+        parts.append(f"order:{kernel['order']}")
+    parts += [
+        f"block:{_value(schedule['block'], kernel.get('block', 1))}",
+        f"T:{_value(schedule['target_temperature'], kernel.get('target_temperature', 1.0))}",
+        f"epochs:{schedule['epochs']}-{schedule['burn_in']}",
+        f"forced:{schedule['forced_epochs']}",
+        f"start:{manifest['start']}",
+        f"chains:{manifest['chains']}",
+        f"seed:{manifest['seed']}",
+        f"version:{manifest['versions']['maskov']}",
+    ]
+    return "|".join(parts)
+
+
+def _value(scheduled: dict[str, float] | None, otherwise: float) -> str:
+    if scheduled is None or scheduled["rate"] == 0:
+        return f"{otherwise if scheduled is None else scheduled['start']:g}"
+    return f"{scheduled['start']:g}-{scheduled['rate']:g}/epoch>={scheduled['floor']:g}"

@@ -1,0 +1,212 @@
+"""Where a run keeps its results: a folder that survives anything, or memory.
+
+A run folder holds
+
+    manifest.json     what was asked for, with the full signature
+    samples.jsonl     one sample a line
+    traces/*.npy      one array per quantity, epochs × chains
+    checkpoints/      the newest state of the chains and the one before it
+    lock              held while a process works here
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from maskov.errors import RunError
+from maskov.run import checkpoint
+from maskov.run.checkpoint import Progress
+from maskov.run.files import explained, sync_folder, write_atomically
+from maskov.run.sample import Sample
+from maskov.types import Traces
+
+_UNFINISHED = {"lock", "traces", "checkpoints", "samples.jsonl", "manifest.json.tmp"}
+
+# Energies at the end of each epoch, and what was counted within it.
+TRACES: dict[str, type[np.generic]] = {
+    "energy_raw": np.float64,
+    "energy_norm": np.float64,
+    "energy_target": np.float64,
+    "accepted": np.int64,
+    "novel": np.int64,
+    "proposed_novel": np.int64,
+    "steps": np.int64,
+    "passes": np.int64,
+}
+
+
+class Store(ABC):
+    """What the loop writes to."""
+
+    @abstractmethod
+    def write_epoch(self, epoch: int, values: Traces) -> None:
+        """Keep one row of each trace."""
+
+    @abstractmethod
+    def write_samples(self, samples: Sequence[Sample], after: int) -> int:
+        """Put samples after the first `after` bytes; return where they end."""
+
+    @abstractmethod
+    def save(self, progress: Progress) -> None:
+        """Keep the state of the chains."""
+
+    @abstractmethod
+    def samples(self) -> list[Sample]:
+        """Return the samples kept so far."""
+
+    @abstractmethod
+    def traces(self) -> Traces:
+        """Return the traces, epochs × chains."""
+
+
+def _empty(epochs: int, chains: int) -> Traces:
+    return {
+        name: np.full((epochs, chains), np.nan if kind is np.float64 else 0, dtype=kind)
+        for name, kind in TRACES.items()
+    }
+
+
+class MemoryStore(Store):
+    """Results that end with the process."""
+
+    def __init__(self, epochs: int, chains: int) -> None:
+        self._traces = _empty(epochs, chains)
+        self._samples: list[Sample] = []
+
+    def write_epoch(self, epoch: int, values: Traces) -> None:
+        """Keep one row of each trace."""
+        for name, row in values.items():
+            self._traces[name][epoch] = row
+
+    def write_samples(self, samples: Sequence[Sample], after: int) -> int:
+        """Keep samples; positions count samples here."""
+        self._samples[after:] = samples
+        return len(self._samples)
+
+    def save(self, progress: Progress) -> None:
+        """Keep nothing: there is no later process to go on from it."""
+
+    def samples(self) -> list[Sample]:
+        """Return the samples kept so far."""
+        return list(self._samples)
+
+    def traces(self) -> Traces:
+        """Return the traces."""
+        return self._traces
+
+
+class RunFolder(Store):
+    """Results on disk."""
+
+    def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
+        self.path = path
+        self.manifest = manifest
+
+    @classmethod
+    def check_free(cls, path: Path) -> None:
+        """Refuse a path that holds something already, before any work is done."""
+        with explained(path):
+            if path.is_dir() and {file.name for file in path.iterdir()} <= _UNFINISHED:
+                return  # empty, or what a creation left that was cut off before its manifest
+            if path.exists():
+                what = "a run" if (path / "manifest.json").is_file() else "something else"
+                raise RunError(
+                    f"'{path}' already holds {what}; go on with `maskov resume {path}` or give "
+                    "another --out."
+                )
+
+    @classmethod
+    def create(cls, path: Path, manifest: dict[str, Any]) -> RunFolder:
+        """Fill an empty folder; if that fails, it is empty again."""
+        cls.check_free(path)
+        try:
+            with explained(path):
+                (path / "traces").mkdir(parents=True, exist_ok=True)
+                (path / "checkpoints").mkdir(exist_ok=True)
+                shape = (manifest["schedule"]["epochs"], manifest["chains"])
+                for name, array in _empty(*shape).items():
+                    np.save(path / "traces" / f"{name}.npy", array)
+                (path / "samples.jsonl").touch()
+                sync_folder(path)
+                # Last: a folder is a run once it has its manifest.
+                text = json.dumps(manifest, indent=2, ensure_ascii=False)
+                write_atomically(path / "manifest.json", text.encode())
+        except RunError:
+            for name in _UNFINISHED - {"lock"}:
+                _remove(path / name)
+            raise
+        return cls(path, manifest)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """Open an existing run folder."""
+        try:
+            manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+            format_ = manifest["format"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(f"'{path}' is no run folder: it has no readable manifest.") from error
+        if format_ != 1:
+            raise RunError(f"'{path}' was written by another version of maskov ({format_}).")
+        return cls(path, manifest)
+
+    def write_epoch(self, epoch: int, values: Traces) -> None:
+        """Overwrite one row of each trace, so that writing it twice does no harm."""
+        with explained(self.path):
+            for name, row in values.items():
+                content = np.ascontiguousarray(row, dtype=TRACES[name]).tobytes()
+                with open(self.path / "traces" / f"{name}.npy", "r+b") as file:
+                    file.seek(-(self._epochs - epoch) * len(content), os.SEEK_END)
+                    file.write(content)
+
+    def write_samples(self, samples: Sequence[Sample], after: int) -> int:
+        """Cut the file where finished epochs end and append."""
+        with explained(self.path), open(self.path / "samples.jsonl", "r+b") as file:
+            file.truncate(after)
+            file.seek(after)
+            for sample in samples:
+                file.write(sample.to_json().encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+            return file.tell()
+
+    def save(self, progress: Progress) -> None:
+        """Write a checkpoint."""
+        with explained(self.path):
+            checkpoint.save(self.path / "checkpoints", progress)
+
+    def progress(self, device: torch.device) -> tuple[Progress | None, list[Path]]:
+        """Read the newest whole checkpoint; also return the damaged ones."""
+        return checkpoint.load(self.path / "checkpoints", device)
+
+    def samples(self) -> list[Sample]:
+        """Read the samples kept so far."""
+        with open(self.path / "samples.jsonl", encoding="utf-8") as file:
+            return [Sample(**json.loads(line)) for line in file]
+
+    def traces(self) -> Traces:
+        """Read the traces."""
+        folder = self.path / "traces"
+        try:
+            return {name: np.load(folder / f"{name}.npy") for name in TRACES}
+        except (OSError, ValueError) as error:
+            raise RunError(f"the traces of '{self.path}' cannot be read: {error}") from error
+
+    @property
+    def _epochs(self) -> int:
+        return int(self.manifest["schedule"]["epochs"])
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,76 @@
+"""Score texts: the energy of each and what every token contributes to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import torch
+
+from maskov.energies import Autoregressive, Energy, Raw
+from maskov.engine import Engine
+from maskov.errors import InputError
+from maskov.models.base import MaskedModel
+from maskov.starts import read_text
+
+# Texts held at once: the masked passes of more than this add nothing to a full batch.
+_GROUP = 256
+
+
+@dataclass(frozen=True)
+class Score:
+    """A text's energy; `terms` belong to `tokens` and add up to it."""
+
+    text: str
+    tokens: list[str]
+    energy: float
+    terms: list[float]
+
+    def to_json(self) -> str:
+        """Return the score as one line of JSON."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+def score(
+    model: MaskedModel,
+    texts: Sequence[str],
+    energy: Energy | None = None,
+    budget: int | None = None,
+) -> list[Score]:
+    """Return the energy of each text under a masked model; the order is kept."""
+    energy = energy or Raw()
+    lines = [read_text(model, text, f"line {n}", unknown=True) for n, text in enumerate(texts, 1)]
+    engine = Engine(model, budget)
+    scores: list[Score] = []
+    for begin in range(0, len(lines), _GROUP):
+        group = lines[begin : begin + _GROUP]
+        lengths = torch.tensor([len(ids) for ids in group], device=model.device)
+        tokens = torch.full((len(group), int(lengths.max())), model.mask_id, device=model.device)
+        for row, ids in enumerate(group):
+            tokens[row, : len(ids)] = torch.tensor(ids, device=model.device)
+        sites = (
+            engine.sites(tokens, lengths, energy.needs_normaliser) if energy.needs_sites else None
+        )
+        engine.check()
+        terms = energy.terms(model, tokens, lengths, sites)
+        for text, ids, row_terms in zip(
+            texts[begin : begin + _GROUP], group, terms.tolist(), strict=True
+        ):
+            kept = row_terms[: len(ids)]
+            total = float(torch.tensor(kept, dtype=torch.float64).sum())
+            scores.append(Score(text, model.token_strings(ids), total, kept))
+    return scores
+
+
+def score_autoregressive(energy: Autoregressive, texts: Sequence[str]) -> list[Score]:
+    """Return −log p of each text under a causal LM, in that model's own tokens."""
+    lines = [energy.tokenise(text) for text in texts]
+    for number, ids in enumerate(lines, 1):
+        if not ids:
+            raise InputError(f"line {number} is empty; give at least one word.")
+    terms = energy.token_terms(lines)
+    return [
+        Score(text, energy.token_strings(ids), float(part.sum()), part.tolist())
+        for text, ids, part in zip(texts, lines, terms, strict=True)
+    ]

@@ -1,0 +1,163 @@
+"""Where chains begin: all masked and filled at random, one greedy pass, or given texts.
+
+Filling accepts every draw, so it is initialisation: it samples from no target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from maskov.engine import Engine
+from maskov.errors import InputError
+from maskov.kernels import Gibbs, Positions, Sweep
+from maskov.models.base import MaskedModel
+from maskov.proposals import MaskedConditional
+from maskov.random import CounterDraws, Draws, Purpose
+from maskov.types import ChainState, Int, Tensor
+
+STARTS = ("masked", "greedy")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The sequences of a run before it begins: tokens, with the mask where nothing stands yet.
+
+    `free` positions may change; `template` says which line of the user's input a chain is from.
+    """
+
+    tokens: list[list[int]]
+    free: list[list[bool]]
+    template: list[int]
+
+    @classmethod
+    def blank(cls, model: MaskedModel, lengths: Sequence[int]) -> Layout:
+        """Lay out sequences of the given lengths, all masked."""
+        return cls(
+            [[model.mask_id] * length for length in lengths],
+            [[True] * length for length in lengths],
+            [0] * len(lengths),
+        )
+
+    @classmethod
+    def of_templates(cls, model: MaskedModel, templates: Sequence[str], chains: int) -> Layout:
+        """Lay out `chains` chains of each template; only its blanks are free."""
+        tokens: list[list[int]] = []
+        for line, text in enumerate(templates, 1):
+            ids = read_text(model, text, f"template {line}", blanks=True)
+            if model.mask_id not in ids:
+                raise InputError(f"template {line} has no blank; write [MASK] where one may stand.")
+            tokens += [ids] * chains
+        return cls(
+            tokens,
+            [[token == model.mask_id for token in ids] for ids in tokens],
+            [index // chains for index in range(len(tokens))],
+        )
+
+    @classmethod
+    def of_texts(cls, model: MaskedModel, texts: Sequence[str], chains: int) -> Layout:
+        """Lay out chains that start at given texts, taken in turn; every position is free."""
+        ids = [read_text(model, text, f"text {line}") for line, text in enumerate(texts, 1)]
+        if not ids:
+            raise InputError("there is no text to start from.")
+        tokens = [ids[index % len(ids)] for index in range(chains)]
+        return cls(
+            tokens,
+            [[True] * len(sequence) for sequence in tokens],
+            [index % len(ids) for index in range(chains)],
+        )
+
+    def state(self, model: MaskedModel) -> ChainState:
+        """Return the chains at their layout, before any step."""
+        lengths = torch.tensor([len(ids) for ids in self.tokens])
+        shape = (len(self.tokens), int(lengths.max()))
+        tokens = torch.full(shape, model.mask_id)
+        free = torch.zeros(shape, dtype=torch.bool)
+        for row, (ids, loose) in enumerate(zip(self.tokens, self.free, strict=True)):
+            tokens[row, : len(ids)] = torch.tensor(ids)
+            free[row, : len(ids)] = torch.tensor(loose)
+        state = ChainState(
+            chain=torch.arange(shape[0]),
+            tokens=tokens,
+            lengths=lengths,
+            free=free,
+            step=torch.zeros(shape[0], dtype=torch.long),
+            rank=torch.zeros(shape, dtype=torch.long),
+            confidence=torch.zeros(shape, dtype=torch.float64),
+        )
+        fields = ("chain", "tokens", "lengths", "free", "step", "rank", "confidence")
+        return replace(state, **{name: getattr(state, name).to(model.device) for name in fields})
+
+
+def read_text(
+    model: MaskedModel, text: str, what: str, blanks: bool = False, unknown: bool = False
+) -> list[int]:
+    """Tokenise a line and refuse what no chain may hold; `what` names it in the complaint."""
+    ids = model.encode(text)
+    if not ids:
+        raise InputError(f"{what} is empty; give at least one word.")
+    if not model.min_length <= len(ids) <= model.max_length:
+        raise InputError(
+            f"{what} has {len(ids)} tokens; '{model.name}' takes {_between(model)}. Shorten it or "
+            "use another model."
+        )
+    if model.mask_id in ids and not blanks:
+        raise InputError(f"{what} holds a mask; fill it in, or use `maskov infill`.")
+    control = model.control_ids() - {model.mask_id}
+    for token in ids:
+        bad = token in control if unknown else token != model.mask_id and model.forbidden[token]
+        if bad:
+            word = model.token_strings([token])[0]
+            raise InputError(
+                f"{what} holds '{word}', a special or unknown token, which no sample may hold; "
+                "use words of the model's vocabulary."
+            )
+    return ids
+
+
+def draw_lengths(
+    model: MaskedModel, shortest: int, longest: int, chains: int, seed: int
+) -> list[int]:
+    """Draw each chain's length evenly between two bounds."""
+    if shortest > longest or shortest < 1:
+        raise InputError(f"the length {shortest}:{longest} is no range; write 20 or 15:45.")
+    if shortest < model.min_length or longest > model.max_length:
+        asked = f"{shortest}" if shortest == longest else f"{shortest}:{longest}"
+        raise InputError(f"length {asked} is out of range: '{model.name}' takes {_between(model)}.")
+    chain = torch.arange(chains)
+    uniform = CounterDraws(seed).uniform(chain, torch.zeros_like(chain), Purpose.LENGTH)
+    drawn: Int[Tensor, " chains"] = shortest + (uniform * (longest - shortest + 1)).long()
+    return [int(length) for length in drawn]
+
+
+def fill(
+    state: ChainState, start: str, proposal: MaskedConditional, engine: Engine, draws: Draws
+) -> ChainState:
+    """Fill every blank, by one random sweep (`masked`) or one greedy pass (`greedy`)."""
+    if start not in STARTS:
+        raise InputError(f"unknown start '{start}'; use one of {', '.join(STARTS)}.")
+    if start == "greedy":
+        every: Positions = Sweep("left-to-right", block=state.tokens.shape[1])
+        kernel = Gibbs(MaskedConditional(temperature=0), every)
+    else:
+        kernel = Gibbs(proposal, Sweep("random"))
+    return sweep(state, kernel, engine, draws)
+
+
+def sweep(state: ChainState, kernel: Gibbs, engine: Engine, draws: Draws) -> ChainState:
+    """Run one whole epoch of a kernel."""
+    state = kernel.positions.begin(kernel.init(state, engine), draws)
+    steps = kernel.positions.steps(state)
+    for number in range(int(steps.max())):
+        rows = (steps > number).nonzero().flatten()
+        masked = kernel.positions.masked(state, rows, number, draws)
+        state, _ = kernel.step(state, rows, masked, engine, draws)
+    return state
+
+
+def _between(model: MaskedModel) -> str:
+    if model.min_length == model.max_length:
+        return f"exactly {model.max_length} tokens"
+    return f"{model.min_length} to {model.max_length} tokens"

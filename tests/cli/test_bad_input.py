@@ -1,0 +1,194 @@
+"""Bad input: one clear sentence on standard error, exit code 2, nothing written, no traceback."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from maskov.cli import main
+
+FAST = ["--epochs", "2", "--chains", "2", "--length", "5"]
+
+
+@pytest.fixture
+def refused(capfd, monkeypatch, tmp_path):
+    """Run a command that must be refused; return the sentence it was refused with."""
+
+    def run(*words: str, stdin: bytes = b"") -> str:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        monkeypatch.chdir(tmp_path)
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        out, err = capfd.readouterr()
+        assert ended.value.code == 2
+        assert out == ""
+        assert "Traceback" not in err
+        assert err.startswith("maskov: ")
+        assert err.count("\n") == 1
+        assert err.rstrip().endswith((".", ")"))
+        return err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("--model ./nowhere", "no model './nowhere'"),
+        ("--kernel metropolis", "unknown kernel 'metropolis'"),
+        ("--energy heat", "unknown energy 'heat'"),
+        ("--energy raw+", "unknown energy"),
+        ("--energy x*raw", "unknown energy"),
+        ("--energy autoregressive", "--causal-model"),
+        ("--energy autoregressive --causal-model ./nowhere", "no causal language model"),
+        ("--temperature 0", "temperature of 0"),
+        ("--temperature -1", "0 or more"),
+        ("--temperature nan", "0 or more"),
+        ("--top-p 1.5", "top-p"),
+        ("--top-p 0", "top-p"),
+        ("--top-k 0", "top-k"),
+        ("--epsilon 2", "epsilon"),
+        ("--target-temperature 0", "target temperature"),
+        ("--target-temperature -2", "target temperature"),
+        ("--block 6", "does not fit into the shortest sequence"),
+        ("--block 0", "block"),
+        ("--order backwards", "unknown order"),
+        ("--start nowhere", "unknown start"),
+        ("--length 0", "no range"),
+        ("--length 9:3", "no range"),
+        ("--length five", "no number or range"),
+        ("--length 5:", "no number or range"),
+        ("--length 1000", "out of range"),
+        ("--chains 0", "at least one chain"),
+        ("--epochs 0", "at least one epoch"),
+        ("--burn-in 2", "burn-in must leave"),
+        ("--force-accept 3", "forced for 0 to 2"),
+        ("--anneal -1", "rate must be 0 or more"),
+        ("--target-floor 0.5", "--anneal"),
+        ("--block-floor 1", "--block-anneal"),
+        ("--anneal 0.1 --target-floor 2", "below its floor"),
+        ("--thin 5", "no sample would be kept"),
+        ("--seed -3", "seed"),
+        ("--token-budget 0", "--token-budget"),
+        ("--device abacus", "not available"),
+        ("--kernel gibbs --target-temperature 0.5", "no target"),
+        ("--kernel gibbs --anneal 0.1", "no target"),
+        ("--kernel mask-predict --top-p 0.5", "mask-predict takes the most probable"),
+        ("--kernel mask-predict --block 2", "mask-predict takes the most probable"),
+        ("--kernel mask-predict --start greedy", "starts from all masked"),
+        ("--start-text ./nowhere", "own lengths"),
+    ],
+)
+def test_sample_refuses(refused, tmp_path, words, reason):
+    assert reason in refused("sample", *FAST, "--out", "run", *words.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "is empty"),
+        (b"the cat\n\nthe dog\n", "line 2 is empty"),
+        (b"the [MASK] sat", "holds a mask"),
+        (b"[CLS] the cat", "[CLS]"),
+        (b"the " * 200, "has 200 tokens"),
+        (b"the cat\n\xff\xfe\n", "not UTF-8 text (line 2)"),
+    ],
+)
+def test_score_refuses(refused, content, reason):
+    assert reason in refused("score", "-", "--json", stdin=content)
+
+
+def test_files_that_are_not_there_are_named(refused):
+    assert "cannot read 'nowhere.txt'" in refused("score", "nowhere.txt")
+    assert "no run folder" in refused("resume", "nowhere")
+    assert "no run folder" in refused("diagnose", "nowhere")
+    assert "neither a template nor a file" in refused("infill", "nowhere.txt")
+    assert "cannot read" in refused("sample", "--start-text", "nowhere.txt")
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("the [MASK] xyzzy", "[UNK]"),
+        ("[MASK] " * 200, "has 200 tokens"),
+        ("the [SEP] [MASK]", "[SEP]"),
+    ],
+)
+def test_infill_refuses(refused, template, reason):
+    assert reason in refused("infill", template, "--out", "run")
+
+
+def test_a_file_of_templates_without_a_blank_is_refused(refused, tmp_path):
+    (tmp_path / "templates.txt").write_text("the [MASK]\nthe cat\n")
+    assert "template 2 has no blank" in refused("infill", "templates.txt")
+
+
+def test_a_folder_that_holds_something_is_not_overwritten(refused, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("precious")
+    assert "already holds something else" in refused("sample", *FAST, "--out", "mine")
+    assert (folder / "thesis.tex").read_text() == "precious"
+    (tmp_path / "file").write_text("precious")
+    assert "already holds something else" in refused("sample", *FAST, "--out", "file")
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(refused):
+    # Writing below a file fails for every user, also for one that no permission stops.
+    assert "cannot write the run folder" in refused("sample", *FAST, "--out", "/dev/null/run")
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path):
+    """A limit on file sizes stands for the disk: the write fails in the middle of a file."""
+    import resource
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (60, 60))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "maskov", "sample", *FAST, "--out", "run"],
+        cwd=tmp_path, capture_output=True, text=True, preexec_fn=limit, check=False,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "cannot write the run folder" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_weights_that_are_not_numbers_are_one_sentence(refused, tmp_path):
+    from small import tiny_bert
+
+    model = tiny_bert(dtype=torch.float32)
+    model.network.bert.embeddings.word_embeddings.weight.data.fill_(torch.nan)
+    model.network.save_pretrained(tmp_path / "model")
+    model.tokenizer.save_pretrained(tmp_path / "model")
+    assert "NaN" in refused("score", "-", "--model", "model", stdin=b"red green")
+    assert "NaN" in refused("sample", *FAST, "--model", "model", "--quiet")
+
+
+def test_debug_shows_the_traceback():
+    from maskov.errors import InputError
+
+    with pytest.raises(InputError):
+        main(["sample", "--top-p", "3", "--debug"])
+
+
+def test_a_reader_that_goes_away_is_not_a_crash():
+    words = [sys.executable, "-m", "maskov", "sample", "-n", "1", "-c", "2000", "--json", "-q"]
+    process = subprocess.Popen(
+        [*words, "--length", "3", "--kernel", "gibbs"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    with process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert b"Traceback" not in process.stderr.read()
+    assert process.returncode == 1

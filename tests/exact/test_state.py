@@ -1,0 +1,119 @@
+"""What a chain keeps stays true, and costs no more passes than it must."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from small import epoch, random_state, tiny_bert
+
+from maskov import Gibbs, MaskedConditional, Metropolis, Norm, Raw, Sweep
+from maskov.engine import Engine
+from maskov.random import CounterDraws
+from maskov.types import ChainState
+
+
+def _mixed(model, lengths=(7, 5, 7, 4, 6)) -> ChainState:
+    state = random_state(model, len(lengths), max(lengths))
+    sizes = torch.tensor(lengths)
+    inside = torch.arange(max(lengths)) < sizes[:, None]
+    tokens = state.tokens.masked_fill(~inside, model.mask_id)
+    return replace(state, lengths=sizes, free=inside, tokens=tokens)
+
+
+@pytest.mark.parametrize("energy", [Raw(), Norm(), Raw() + 0.5 * Norm()])
+@pytest.mark.parametrize("block", [1, 2, 3])
+def test_kept_energies_and_vectors_equal_fresh_ones_after_every_step(energy, block):
+    model = tiny_bert("red green blue white")
+    engine, draws = Engine(model), CounterDraws(5)
+    kernel = Metropolis(energy, positions=Sweep(block=block))
+    state = kernel.init(_mixed(model), engine)
+    for _ in range(2):
+        for _, state, _ in epoch(kernel, state, engine, draws):  # noqa: B007
+            fresh = engine.sites(state.tokens, state.lengths)
+            assert torch.allclose(state.sites.hidden, fresh.hidden, atol=1e-10)
+            assert torch.allclose(state.sites.logit, fresh.logit, atol=1e-10)
+            expected = energy(model, state.tokens, state.lengths, fresh)
+            assert torch.allclose(state.energy, expected, atol=1e-10)
+
+
+def test_passes_of_a_single_site_step():
+    """None where nothing changes, T − 1 where one token does; proposing costs none."""
+    model = tiny_bert("red green blue")
+    engine, draws = Engine(model), CounterDraws(5)
+    kernel = Metropolis(Norm())
+    state = kernel.init(_mixed(model), engine)
+    seen = set()
+    for _ in range(3):
+        for _, state, info in epoch(kernel, state, engine, draws):  # noqa: B007
+            before, lengths = engine.passes, state.lengths[info.proposal.rows]
+            expected = torch.where(info.proposed_novel, lengths - 1, 0)
+            assert torch.equal(info.passes, expected)
+            seen |= set(info.proposed_novel.tolist())
+            assert engine.passes == before
+    assert seen == {True, False}
+
+
+def test_the_engine_counts_what_the_steps_report():
+    model = tiny_bert("red green blue")
+    for block in (1, 2, 3):
+        engine, draws = Engine(model), CounterDraws(5)
+        kernel = Metropolis(Raw(), positions=Sweep(block=block))
+        state = kernel.init(_mixed(model), engine)
+        assert engine.passes == int(state.lengths.sum())
+        reported = engine.passes
+        for _, state, info in epoch(kernel, state, engine, draws):  # noqa: B007
+            reported += int(info.passes.sum())
+        assert engine.passes == reported
+
+
+def test_passes_of_a_block_step():
+    """One for the proposal; then T, or T − 1 where the block changed one token only."""
+    model = tiny_bert("red green blue")
+    engine, draws = Engine(model), CounterDraws(5)
+    kernel = Metropolis(Raw(), positions=Sweep(block=2))
+    state = kernel.init(_mixed(model, (6, 6, 6, 6, 6, 6, 6, 6)), engine)
+    seen = set()
+    for _ in range(3):
+        for _, state, info in epoch(kernel, state, engine, draws):  # noqa: B007
+            changed = info.proposal.changed.sum(1)
+            cost = {0: 0, 1: 5, 2: 6}
+            assert info.passes.tolist() == [1 + cost[c] for c in changed.tolist()]
+            seen |= set(changed.tolist())
+    assert seen == {0, 1, 2}
+
+
+def test_gibbs_needs_one_pass_a_step_and_keeps_no_energy():
+    model = tiny_bert("red green blue")
+    engine, draws = Engine(model), CounterDraws(5)
+    kernel = Gibbs(MaskedConditional(), Sweep(block=2))
+    for _, state, info in epoch(kernel, kernel.init(_mixed(model), engine), engine, draws):
+        assert (info.passes == 1).all()
+        assert info.accepted.all()
+        assert state.energy is None
+        assert state.sites is None
+
+
+def test_not_a_number_is_never_accepted():
+    from maskov.kernels import accept
+
+    ratio = torch.tensor([torch.nan, 0.0, -torch.inf, torch.inf], dtype=torch.float64)
+    for draw in (0.0, 0.5, 1 - 2**-53):
+        decided = accept(ratio, torch.full((4,), draw, dtype=torch.float64))
+        assert decided.tolist() == [False, True, False, True]
+
+
+def test_frozen_positions_never_change_and_all_free_ones_are_visited():
+    model = tiny_bert("red green blue white")
+    engine, draws = Engine(model), CounterDraws(2)
+    free = torch.tensor([[True, False, True, True, False, False]] * 3)
+    state = replace(random_state(model, 3, 6), free=free)
+    for order in ("random", "left-to-right"):
+        kernel = Metropolis(Norm(), positions=Sweep(order, 2))
+        visited = torch.zeros_like(free)
+        moving = kernel.init(state, engine)
+        for _, moving, info in epoch(kernel, moving, engine, draws):  # noqa: B007
+            visited = visited | info.proposal.masked
+        assert torch.equal(visited, free)
+        assert torch.equal(moving.tokens[~free], state.tokens[~free])

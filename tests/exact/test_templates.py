@@ -1,0 +1,38 @@
+"""Frozen positions: the blanks are sampled from the same energy, given the rest, exactly."""
+
+from __future__ import annotations
+
+import torch
+from small import random_table, tiny_bert
+
+from maskov import Metropolis, Norm, Raw, sample
+from maskov.engine import Engine
+from maskov.exact import all_states, balance_error, distribution, transition_matrix
+from maskov.schedules import Schedule
+
+
+def test_the_target_of_a_template_is_the_conditional_of_the_joint():
+    """π restricted to the sequences that fit the template, renormalised, is left invariant."""
+    model = random_table()
+    engine, states = Engine(model), all_states(model, 3)
+    fits = states[states[:, 1] == 2]
+    for energy in (Raw(), Norm()):
+        joint = distribution(model, energy, states)
+        given = joint[states[:, 1] == 2] / joint[states[:, 1] == 2].sum()
+        assert torch.allclose(given, distribution(model, energy, fits))
+        for masked in ([True, False, False], [False, False, True], [True, False, True]):
+            matrix = transition_matrix(Metropolis(energy), engine, fits, torch.tensor(masked))
+            assert balance_error(matrix, given) < 1e-10
+
+
+def test_samples_keep_what_was_given_and_fill_what_was_blank():
+    model = tiny_bert("red green blue white")
+    templates = ["red [MASK] blue [MASK]", "[MASK] green"]
+    run = sample(model, schedule=Schedule(epochs=3), templates=templates, chains=4)
+    assert len(run.samples) == 8
+    for one in run.samples:
+        given = templates[one.template].split()
+        assert len(given) == len(one.tokens)
+        for word, token in zip(given, one.tokens, strict=True):
+            assert token == word if word != "[MASK]" else token in "red green blue white".split()
+    assert [one.template for one in run.samples] == [0] * 4 + [1] * 4

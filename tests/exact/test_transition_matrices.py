@@ -1,0 +1,137 @@
+"""Whole transition matrices, built from the real kernel code, against their claimed targets."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from small import random_table, tiny_bert
+
+from maskov import Gibbs, MaskedConditional, Metropolis, Norm, Raw, Sweep, counterexample
+from maskov.engine import Engine
+from maskov.exact import (
+    all_states,
+    balance_error,
+    distribution,
+    invariance_error,
+    stationary,
+    sweep_matrix,
+    transition_matrix,
+)
+
+TOLERANCE = 1e-10
+
+MODELS = {
+    "counterexample": counterexample(),
+    "table": random_table(),
+    # A token that scores well but may not be sampled: the target is over the others alone.
+    "table with a forbidden token": random_table(size=4, seed=1, forbidden=("b",)),
+    "transformer": tiny_bert(),
+}
+PROPOSALS = {
+    "plain": MaskedConditional(),
+    "cold": MaskedConditional(temperature=0.5),
+    "hot": MaskedConditional(temperature=2.0),
+    "top-k": MaskedConditional(top_k=2),
+    "nucleus": MaskedConditional(top_p=0.8),
+    "nucleus, defended": MaskedConditional(top_p=0.6, epsilon=0.05),
+    "all at once": MaskedConditional(temperature=1.3, top_k=2, top_p=0.9, epsilon=0.02),
+}
+ENERGIES = {"raw": Raw(), "norm": Norm(), "sum": 0.3 * Raw() + 1.2 * Norm()}
+
+
+def _length(model) -> int:
+    return min(3, model.max_length)
+
+
+def _masks(length: int, block: int) -> list[torch.Tensor]:
+    chosen = itertools.combinations(range(length), block)
+    return [torch.tensor([place in some for place in range(length)]) for some in chosen]
+
+
+@pytest.mark.parametrize("proposal", PROPOSALS)
+@pytest.mark.parametrize("energy", ENERGIES)
+@pytest.mark.parametrize("name", MODELS)
+def test_metropolis_is_in_detailed_balance(name, energy, proposal):
+    model, engine = MODELS[name], Engine(MODELS[name])
+    states = all_states(model, _length(model))
+    for temperature in (0.4, 1.0, 2.5):
+        target = distribution(model, ENERGIES[energy], states, temperature)
+        for block in range(1, states.shape[1] + 1):
+            kernel = Metropolis(
+                ENERGIES[energy], PROPOSALS[proposal], target_temperature=temperature
+            )
+            for masked in _masks(states.shape[1], block):
+                matrix = transition_matrix(kernel, engine, states, masked)
+                assert (matrix.sum(1) - 1).abs().max() < TOLERANCE
+                assert matrix.min() > -TOLERANCE
+                assert balance_error(matrix, target) < TOLERANCE
+
+
+@pytest.mark.parametrize("order", ["random", "left-to-right", "replacement"])
+@pytest.mark.parametrize("block", [1, 2, 3])
+@pytest.mark.parametrize("name", ["table", "table with a forbidden token", "transformer"])
+def test_a_whole_sweep_of_metropolis_leaves_its_target_invariant(name, block, order):
+    model, engine = MODELS[name], Engine(MODELS[name])
+    states = all_states(model, _length(model))
+    for energy, temperature in itertools.product((Raw(), Norm()), (0.5, 1.0)):
+        target = distribution(model, energy, states, temperature)
+        kernel = Metropolis(
+            energy,
+            MaskedConditional(top_p=0.9, epsilon=0.01),
+            Sweep(order, block),
+            target_temperature=temperature,
+        )
+        assert kernel.leaves_invariant
+        for seed in range(2):
+            assert invariance_error(sweep_matrix(kernel, engine, states, seed), target) < TOLERANCE
+
+
+@pytest.mark.parametrize("name", ["table", "transformer"])
+@pytest.mark.parametrize("block", [1, 2])
+def test_degenerate_gibbs_leaves_neither_target_invariant_and_says_so(name, block):
+    model, engine = MODELS[name], Engine(MODELS[name])
+    states = all_states(model, _length(model))
+    kernel = Gibbs(positions=Sweep("random", block))
+    assert not kernel.leaves_invariant
+    matrix = sweep_matrix(kernel, engine, states)
+    for energy in (Raw(), Norm()):
+        assert invariance_error(matrix, distribution(model, energy, states)) > 1e-3
+
+
+def test_the_counterexample_in_numbers(capsys):
+    """Odds ratios 9801 and 1 fit no joint; Gibbs then goes wherever its order leads it."""
+    model = MODELS["counterexample"]
+    engine, states = Engine(model), all_states(model, 2)
+    odds = model.scores[:, 0, 0] + model.scores[:, 1, 1]
+    odds = (odds - model.scores[:, 0, 1] - model.scores[:, 1, 0]).exp()
+    assert odds.tolist() == pytest.approx([9801, 1])
+    target = distribution(model, Norm(), states)
+    assert target.tolist() == pytest.approx([0.495, 0.005, 0.005, 0.495])
+
+    forward = sweep_matrix(Gibbs(positions=Sweep("left-to-right")), engine, states)
+    assert stationary(forward).tolist() == pytest.approx([0.25] * 4)
+    error = invariance_error(forward, target)
+    exact = sweep_matrix(Metropolis(Norm(), positions=Sweep("left-to-right")), engine, states)
+    with capsys.disabled():
+        print(
+            f"\ncounter-example, max |πP − π|: degenerate Gibbs {error:.4f}, "
+            f"Metropolis-Hastings {invariance_error(exact, target):.1e}"
+        )
+    assert error == pytest.approx(0.245)
+    assert invariance_error(exact, target) < TOLERANCE
+
+
+def test_a_truncated_proposal_can_be_stuck_and_epsilon_frees_it():
+    """Detailed balance holds either way; reaching every state does not."""
+    model = MODELS["table"]
+    engine, states = Engine(model), all_states(model, 3)
+    stuck = sweep_matrix(Metropolis(Raw(), MaskedConditional(top_k=1)), engine, states)
+    free = sweep_matrix(Metropolis(Raw(), MaskedConditional(top_k=1, epsilon=0.1)), engine, states)
+    target = distribution(model, Raw(), states)
+    assert invariance_error(stuck, target) < TOLERANCE
+    assert (torch.linalg.matrix_power(stuck, 200) == 0).any()
+    assert (torch.linalg.matrix_power(free, 200) > 0).all()
+    assert not MaskedConditional(top_k=1).reaches_everything
+    assert MaskedConditional(top_k=1, epsilon=0.1).reaches_everything

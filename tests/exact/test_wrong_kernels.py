@@ -1,0 +1,136 @@
+"""The matrices catch what goes wrong in other samplers: each mistake is made here and found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from small import random_table
+
+from maskov import MaskedConditional, Metropolis, Raw, mask_predict
+from maskov.engine import Engine
+from maskov.exact import (
+    all_states,
+    balance_error,
+    distribution,
+    every_move,
+    fresh_state,
+    transition_matrix,
+)
+from maskov.random import CounterDraws
+
+MASKS = [torch.tensor([True, False, False]), torch.tensor([True, False, True])]
+
+
+@dataclass(frozen=True)
+class ForgetsProposal(Metropolis):
+    """Accepts by the energies alone, as if the proposal were symmetric."""
+
+    def evaluate(self, state, proposed, engine):
+        right = super().evaluate(state, proposed, engine)
+        return replace(right, log_ratio=right.energy_old - right.energy_new)
+
+
+@dataclass(frozen=True)
+class IgnoresTruncation(Metropolis):
+    """Draws from the truncated conditional, but corrects by the full one."""
+
+    def evaluate(self, state, proposed, engine):
+        right = super().evaluate(state, proposed, engine)
+        sites = engine.sites(state.tokens, state.lengths)
+        full = MaskedConditional().log_probabilities(
+            sites.hidden[proposed.masked], engine.model.forbidden
+        )
+        old, new = state.tokens[proposed.masked], proposed.tokens[proposed.masked]
+        reverse, forward = (full.gather(1, tokens[:, None]).squeeze(1) for tokens in (old, new))
+        return replace(right, log_ratio=right.energy_old - right.energy_new + reverse - forward)
+
+
+@dataclass(frozen=True)
+class KeepsRejected(Metropolis):
+    """Returns the proposal from the reject branch, as a published sampler does."""
+
+    def moved(self, state, proposed, evaluated, accepted):
+        return super().moved(state, proposed, evaluated, torch.ones_like(accepted))
+
+
+@pytest.mark.parametrize("masked", MASKS)
+def test_dropping_the_proposal_ratio_breaks_balance(masked):
+    model = random_table()
+    engine, states = Engine(model), all_states(model, 3)
+    target = distribution(model, Raw(), states)
+    assert balance_error(transition_matrix(Metropolis(Raw()), engine, states, masked), target) < 1e-10
+    wrong = transition_matrix(ForgetsProposal(Raw()), engine, states, masked)
+    assert balance_error(wrong, target) > 1e-3
+
+
+def test_correcting_a_truncated_proposal_by_full_probabilities_breaks_balance():
+    model = random_table()
+    engine, states = Engine(model), all_states(model, 3)
+    target = distribution(model, Raw(), states)
+    cut = MaskedConditional(top_p=0.7)
+    right = transition_matrix(Metropolis(Raw(), cut), engine, states, MASKS[0])
+    wrong = transition_matrix(IgnoresTruncation(Raw(), cut), engine, states, MASKS[0])
+    assert balance_error(right, target) < 1e-10
+    assert balance_error(wrong, target) > 1e-3
+
+
+@pytest.mark.parametrize("masked", MASKS)
+def test_a_rejected_proposal_is_not_kept(masked):
+    """At a draw of almost 1 only certain moves are accepted; all others must stay put."""
+    model = random_table()
+    engine, states = Engine(model), all_states(model, 3)
+
+    def wrongly_moved(kernel) -> int:
+        source, after, info = every_move(kernel, engine, states, masked, accept_draw=1 - 2**-53)
+        assert not info.accepted.all()
+        stayed = states[source][~info.accepted]
+        return int((after.tokens[~info.accepted] != stayed).any(1).sum())
+
+    assert wrongly_moved(Metropolis(Raw())) == 0
+    assert wrongly_moved(KeepsRejected(Raw())) > 0
+
+
+@pytest.mark.parametrize("masked", MASKS)
+def test_acceptance_turns_exactly_at_its_probability(masked):
+    """The reported probability is where the decision of the real code changes."""
+    model = random_table()
+    engine, states = Engine(model), all_states(model, 3)
+    kernel = Metropolis(Raw())
+    for draw in (0.0, 0.05, 0.3, 0.7, 0.95):
+        source, after, info = every_move(kernel, engine, states, masked, accept_draw=draw)
+        expected = info.log_acceptance.exp() > draw
+        assert torch.equal(info.accepted, expected)
+        wanted = torch.where(expected[:, None], info.proposal.tokens, states[source])
+        assert torch.equal(after.tokens, wanted)
+        assert torch.equal(info.novel, expected & (info.proposal.tokens != states[source]).any(1))
+
+
+def test_info_holds_the_proposal_also_when_it_was_rejected():
+    model = random_table()
+    engine, states = Engine(model), all_states(model, 3)
+    source, _, info = every_move(Metropolis(Raw()), engine, states, MASKS[0], 1 - 2**-53)
+    rejected = ~info.accepted
+    assert (info.proposal.tokens[rejected] != states[source][rejected]).any(1).all()
+
+
+def test_mask_predict_leaves_no_target_invariant_and_says_so():
+    """It maps every sequence to one other: no distribution with many states survives that."""
+    model = random_table()
+    engine, states = Engine(model), all_states(model, 3)
+    kernel = mask_predict(3)
+    assert not kernel.leaves_invariant
+    sites = engine.sites(states, torch.full((len(states),), 3))
+    sure = (sites.logit - sites.log_normaliser).exp()
+    state = kernel.positions.begin(replace(fresh_state(states), confidence=sure), CounterDraws(0))
+    rows = torch.arange(len(states))
+    kernel = replace(kernel, positions=replace(kernel.positions, iteration=2))
+    masked = kernel.positions.masked(state, rows, 0, CounterDraws(0))
+    after, _ = kernel.step(state, rows, masked, engine, CounterDraws(0))
+    target = distribution(model, Raw(), states)
+    index = {tuple(tokens): i for i, tokens in enumerate(states.tolist())}
+    moved = torch.zeros_like(target)
+    for chance, tokens in zip(target, after.tokens.tolist(), strict=True):
+        moved[index[tuple(tokens)]] += chance
+    assert (moved - target).abs().max() > 1e-2

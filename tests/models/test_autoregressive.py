@@ -1,0 +1,149 @@
+"""The energy of a causal model: −log p of the text, in its own vocabulary or a shared one."""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+import maskov
+import tiny_models
+import tiny_tokenizers
+from plain_energies import causal_terms
+
+TEXTS = tiny_models.TEXTS
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tiny_models.build("bert", tmp_path_factory.mktemp("bert"), torch.float64)
+    return maskov.HuggingFaceModel.load(str(folder), dtype=torch.float64)
+
+
+@pytest.fixture(scope="module", params=["other", "shared"])
+def causal(request, tmp_path_factory):
+    """A causal model with its own tokenizer, or with the masked model's."""
+    make = tiny_tokenizers.gpt2 if request.param == "other" else tiny_tokenizers.bert
+    folder = tiny_models.build_gpt2(tmp_path_factory.mktemp("gpt2"), make(), torch.float64)
+    return maskov.Autoregressive(str(folder), dtype=torch.float64)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shared")
+    tiny_models.build_gpt2(folder, tiny_tokenizers.bert(), torch.float64)
+    return maskov.Autoregressive(str(folder), dtype=torch.float64)
+
+
+@pytest.fixture
+def expected(causal):
+    """Return −log p(token | start, tokens before), from plain Hugging Face code."""
+    network = AutoModelForCausalLM.from_pretrained(causal.name, dtype=torch.float64).eval()
+    tokenizer = maskov.models.huggingface.load_tokenizer(causal.name)
+    start = tokenizer.cls_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
+
+    def terms(text):
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        return causal_terms(network, start, ids)
+
+    return terms
+
+
+def states(model, texts):
+    """Return texts as a batch of content tokens, padded."""
+    rows = [model.encode(text) for text in texts]
+    width = max(map(len, rows))
+    tokens = torch.tensor([ids + [model.mask_id] * (width - len(ids)) for ids in rows])
+    return tokens, torch.tensor([len(ids) for ids in rows])
+
+
+def energies(energy, model, texts):
+    tokens, lengths = states(model, texts)
+    sites = maskov.Engine(model).sites(tokens, lengths) if energy.needs_sites else None
+    return energy(model, tokens, lengths, sites)
+
+
+def test_terms_are_those_of_one_prefix_at_a_time(causal, expected):
+    for score in maskov.score_autoregressive(causal, TEXTS):
+        terms = expected(score.text)
+        assert score.terms == pytest.approx(terms.tolist(), abs=1e-9)
+        assert score.energy == pytest.approx(float(terms.sum()), abs=1e-9)
+        assert len(score.tokens) == len(score.terms)
+
+
+def test_energy_of_a_chain_is_that_of_its_text(model, causal, expected):
+    plain = [float(expected(text).sum()) for text in TEXTS]
+    assert energies(causal, model, TEXTS).tolist() == pytest.approx(plain, abs=1e-9)
+
+
+def test_energy_does_not_depend_on_company_or_order(model, causal):
+    together = energies(causal, model, TEXTS)
+    alone = torch.cat([energies(causal, model, [text]) for text in TEXTS])
+    backward = energies(causal, model, TEXTS[::-1]).flip(0)
+    torch.testing.assert_close(together, alone, rtol=0, atol=1e-9)
+    torch.testing.assert_close(together, backward, rtol=0, atol=1e-9)
+
+
+def test_sum_of_energies_is_the_sum_of_its_parts(model, causal):
+    total = energies(0.5 * maskov.Raw() + 2 * maskov.Norm() + causal, model, TEXTS)
+    raw, norm, text = (energies(e, model, TEXTS) for e in (maskov.Raw(), maskov.Norm(), causal))
+    torch.testing.assert_close(total, 0.5 * raw + 2 * norm + text, rtol=0, atol=1e-9)
+
+
+def test_sum_with_a_shared_vocabulary_is_scored_token_by_token(model, shared):
+    parts = [maskov.score(model, TEXTS, e) for e in (maskov.Raw(), maskov.Norm(), shared)]
+    total = maskov.score(model, TEXTS, 0.5 * maskov.Raw() + 2 * maskov.Norm() + shared)
+    for whole, *three in zip(total, *parts, strict=True):
+        raw, norm, text = (torch.tensor(part.terms) for part in three)
+        assert whole.terms == pytest.approx((0.5 * raw + 2 * norm + text).tolist(), abs=1e-4)
+
+
+@pytest.mark.parametrize("combined", [False, True])
+def test_metropolis_keeps_the_energies_of_its_tokens(model, causal, combined):
+    target = 0.5 * maskov.Raw() + causal if combined else causal
+    run = maskov.sample(
+        model, maskov.Metropolis(target), maskov.Schedule(epochs=3), chains=4, length=(2, 4), thin=1
+    )
+    assert run.traces["novel"].sum() > 0
+    for sample in run.samples:
+        tokens, lengths = torch.tensor([sample.ids]), torch.tensor([len(sample.ids)])
+        sites = maskov.Engine(model).sites(tokens, lengths)
+        kept = run.traces["energy_target"][sample.epoch, sample.chain]
+        assert kept == pytest.approx(float(target(model, tokens, lengths, sites)), abs=1e-9)
+        raw = float(maskov.Raw()(model, tokens, lengths, sites))
+        assert sample.energy_raw == pytest.approx(raw, abs=1e-9)
+
+
+def test_longest_text_is_scored_and_a_longer_one_refused(causal):
+    limit = tiny_models.CAPACITY
+    longest = " ".join(["a"] * (limit - 1))
+    assert len(maskov.score_autoregressive(causal, [longest])[0].terms) == limit - 1
+    with pytest.raises(maskov.InputError, match=f"{limit + 1} tokens"):
+        maskov.score_autoregressive(causal, [f"{longest} a a"])
+
+
+def test_empty_text_is_refused(causal):
+    with pytest.raises(maskov.InputError, match="line 2 is empty"):
+        maskov.score_autoregressive(causal, ["a cat", ""])
+
+
+def test_tokens_that_make_no_text_cost_nothing(causal, tmp_path):
+    # RoBERTa's vocabulary has a lone space: a chain of these decodes to an empty text.
+    roberta = maskov.load(str(tiny_models.build("roberta", tmp_path)), "cpu")
+    space = torch.tensor([[roberta.tokenizer.convert_tokens_to_ids("Ġ")]])
+    assert causal(roberta, space, torch.tensor([1]), None).tolist() == [0.0]
+
+
+def test_encoder_is_refused_as_a_causal_model(model):
+    with pytest.raises(maskov.ModelError, match="no causal language model"):
+        maskov.Autoregressive(model.name).models()
+
+
+def test_missing_causal_model_is_refused_in_one_line(tmp_path):
+    with pytest.raises(maskov.ModelError, match="no causal language model") as caught:
+        maskov.Autoregressive(str(tmp_path / "none")).models()
+    assert str(caught.value).isprintable()
+
+
+def test_terms_in_another_vocabulary_are_refused(model, tmp_path):
+    folder = tiny_models.build_gpt2(tmp_path, tiny_tokenizers.gpt2())
+    with pytest.raises(maskov.InputError, match="another vocabulary"):
+        maskov.score(model, TEXTS, maskov.Autoregressive(str(folder)))

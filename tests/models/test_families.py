@@ -1,0 +1,160 @@
+"""Each family gives the numbers of its own network, however its passes are batched."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+import maskov
+import tiny_models
+from maskov.models.base import Queries
+from maskov.models.heads import FAMILIES as SPLIT_FAMILIES
+from plain_energies import content_places, masked_logits, site_terms
+
+# In float64 any true difference stands far above the rounding.
+CLOSE = {"rtol": 0.0, "atol": 1e-9}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A family's model in maskov beside the same folder in plain Hugging Face."""
+
+    family: str
+    model: maskov.HuggingFaceModel
+    network: Any
+    tokenizer: Any
+    texts: list[str]
+
+
+@pytest.fixture(scope="module", params=tiny_models.FAMILIES)
+def case(request, tmp_path_factory):
+    family = request.param
+    folder = str(tiny_models.build(family, tmp_path_factory.mktemp(family), torch.float64))
+    return Case(
+        family,
+        maskov.HuggingFaceModel.load(folder, dtype=torch.float64),
+        AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float64).eval(),
+        AutoTokenizer.from_pretrained(folder),
+        tiny_models.texts_for(family),
+    )
+
+
+def queries_of(case, masked_places):
+    """Return one query per (text, places), padded with an ordinary word, not with padding."""
+    rows = [case.model.encode(text) for text, _ in masked_places]
+    width = max(map(len, rows))
+    filler = rows[0][0]
+    masked = torch.zeros(len(rows), width, dtype=torch.bool)
+    for row, (_, places) in enumerate(masked_places):
+        masked[row, places] = True
+    tokens = torch.tensor([ids + [filler] * (width - len(ids)) for ids in rows])
+    return Queries(tokens, torch.tensor([len(ids) for ids in rows]), masked)
+
+
+def masks_of(case):
+    """Mask one place, the first and the last, every second, and all, in texts of mixed lengths."""
+    masks = []
+    for text in case.texts:
+        length = len(case.model.encode(text))
+        masks += [(text, [length // 2]), (text, sorted({0, length - 1}))]
+        masks += [(text, list(range(0, length, 2))), (text, list(range(length)))]
+    return masks
+
+
+def own_logits(case, masks):
+    found = []
+    for text, places in masks:
+        ids, content = content_places(case.tokenizer, text)
+        asked = [content[place] for place in places]
+        found.append(masked_logits(case.network, case.tokenizer, ids, asked))
+    return torch.cat(found)
+
+
+def test_every_family_with_a_split_head_is_tested():
+    assert set(SPLIT_FAMILIES) < set(tiny_models.FAMILIES)
+
+
+def test_head_is_split_for_known_families_only(case):
+    assert case.model.head_at_masked_positions == (case.family in SPLIT_FAMILIES)
+
+
+def test_logits_at_masked_positions_are_the_networks_own(case):
+    masks = masks_of(case)
+    ours = case.model.logits(case.model.hidden(queries_of(case, masks)))
+    torch.testing.assert_close(ours, own_logits(case, masks), **CLOSE)
+
+
+def test_logits_without_padding_are_the_networks_own(case):
+    # Equal lengths take the path that sends no attention mask.
+    masks = [mask for mask in masks_of(case) if mask[0] == case.texts[1]]
+    ours = case.model.logits(case.model.hidden(queries_of(case, masks)))
+    torch.testing.assert_close(ours, own_logits(case, masks), **CLOSE)
+
+
+def test_logit_of_one_token_is_that_entry_of_all_logits(case):
+    hidden = case.model.hidden(queries_of(case, masks_of(case)))
+    logits = case.model.logits(hidden)
+    tokens = torch.arange(len(hidden)) % case.model.vocabulary_size
+    expected = logits.gather(1, tokens[:, None]).squeeze(1)
+    torch.testing.assert_close(case.model.logit_of(hidden, tokens), expected, **CLOSE)
+
+
+@pytest.mark.parametrize(("energy", "which"), [(maskov.Raw(), 0), (maskov.Norm(), 1)], ids=str)
+def test_energy_is_that_of_masking_one_token_at_a_time(case, energy, which):
+    for score in maskov.score(case.model, case.texts, energy):
+        expected = site_terms(case.network, case.tokenizer, score.text)[which]
+        terms = torch.tensor(score.terms, dtype=torch.float64)
+        torch.testing.assert_close(terms, expected, **CLOSE)
+        assert score.energy == pytest.approx(float(expected.sum()), abs=1e-8)
+
+
+@pytest.mark.parametrize("budget", [1, 64, 100_000])
+def test_energy_does_not_depend_on_batch_size(case, budget):
+    small = [s.energy for s in maskov.score(case.model, case.texts, maskov.Norm(), budget=budget)]
+    alone = [maskov.score(case.model, [text], maskov.Norm())[0].energy for text in case.texts]
+    assert small == pytest.approx(alone, abs=1e-9)
+
+
+def test_energy_does_not_depend_on_order_or_company(case):
+    forward = {s.text: s.energy for s in maskov.score(case.model, case.texts)}
+    backward = {s.text: s.energy for s in maskov.score(case.model, case.texts[::-1])}
+    # The longest text is left out, so that all others are padded less.
+    shorter = {s.text: s.energy for s in maskov.score(case.model, [case.texts[0], case.texts[3]])}
+    assert len(set(forward.values())) == len(case.texts)
+    assert backward == pytest.approx(forward, abs=1e-9)
+    assert shorter == pytest.approx({text: forward[text] for text in shorter}, abs=1e-9)
+
+
+def test_longest_text_is_scored_and_one_more_token_refused(case):
+    word = "A" if case.family == "esm" else "a"
+    longest = " ".join([word] * case.model.max_length)
+    score = maskov.score(case.model, [longest], maskov.Norm())[0]
+    assert len(score.tokens) == case.model.max_length == tiny_models.CAPACITY - 2
+    expected = float(site_terms(case.network, case.tokenizer, longest)[1].sum())
+    assert score.energy == pytest.approx(expected, abs=1e-8)
+    with pytest.raises(maskov.InputError, match=f"{case.model.max_length + 1} tokens"):
+        maskov.score(case.model, [f"{longest} {word}"])
+
+
+def test_longest_text_is_as_long_as_the_network_can_take(case):
+    if case.family in {"modernbert", "esm"}:
+        # Rotary positions have no last one; what these were trained for is in their config.
+        assert case.model.max_length + 2 <= case.network.config.max_position_embeddings
+        return
+    word = case.model.encode("a")
+    ids = case.tokenizer("a")["input_ids"]
+    framed = [ids[0], *word * (case.model.max_length + 1), ids[-1]]
+    with pytest.raises((IndexError, RuntimeError)):
+        case.network(input_ids=torch.tensor([framed]))
+
+
+def test_float32_agrees_with_float64(case, tmp_path):
+    # The precision people use; the tolerance is what single precision leaves of such logits.
+    single = maskov.HuggingFaceModel.load(case.model.name)
+    assert single.dtype == torch.float32
+    for energy in (maskov.Raw(), maskov.Norm()):
+        ours = [s.energy for s in maskov.score(single, case.texts, energy)]
+        exact = [s.energy for s in maskov.score(case.model, case.texts, energy)]
+        assert ours == pytest.approx(exact, rel=1e-5, abs=1e-3)

@@ -1,0 +1,192 @@
+"""What loads, what is refused and with which sentence; a file's code is never run unasked."""
+
+import pickle
+import shutil
+
+import pytest
+import torch
+import transformers as hf
+from safetensors.torch import load_file, save_file
+
+import maskov
+import tiny_models
+import tiny_tokenizers
+
+
+@pytest.fixture(scope="module")
+def bert_folder(tmp_path_factory):
+    return tiny_models.build("bert", tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture
+def folder(bert_folder, tmp_path):
+    """A BERT folder that a test may spoil."""
+    return shutil.copytree(bert_folder, tmp_path / "bert")
+
+
+def load(folder, **options):
+    return maskov.load(str(folder), "cpu", **options)
+
+
+def energy(model):
+    return maskov.score(model, ["the cat sat"], maskov.Norm())[0].energy
+
+
+def refusal(folder, **options):
+    """Return the sentence with which a folder is refused."""
+    with pytest.raises(maskov.ModelError) as caught:
+        load(folder, **options)
+    sentence = str(caught.value)
+    assert str(folder) in sentence
+    assert sentence.isprintable()  # no line breaks, and none of torch's colour codes
+    assert len(sentence.replace(str(folder), "")) < 250
+    return sentence
+
+
+def as_pickle(folder):
+    """Turn a folder's safetensors into the older pickled weights."""
+    weights = folder / "model.safetensors"
+    state = load_file(weights)
+    weights.unlink()
+    return folder / "pytorch_model.bin", state
+
+
+def test_safetensors_load_to_the_weights_in_the_file(folder):
+    loaded = load(folder).network.state_dict()
+    state = load_file(folder / "model.safetensors")
+    assert "cls.predictions.transform.dense.weight" in state
+    assert all(torch.equal(loaded[name], value) for name, value in state.items())
+
+
+def test_pickled_weights_load_to_the_same_energies(folder):
+    expected = energy(load(folder))
+    path, state = as_pickle(folder)
+    torch.save(state, path)
+    assert energy(load(folder)) == pytest.approx(expected, abs=1e-9)
+
+
+class Payload:
+    """Writes a marker file when it is unpickled."""
+
+    def __init__(self, marker):
+        self.marker = marker
+
+    def __reduce__(self):
+        return open, (str(self.marker), "w")
+
+
+def test_pickle_with_code_in_it_is_refused_and_not_run(folder, tmp_path):
+    marker = tmp_path / "marker"
+    path, state = as_pickle(folder)
+    torch.save(state | {"extra": Payload(marker)}, path)
+    sentence = refusal(folder)
+    assert not marker.exists()
+    # Torch's own message goes on to say how to run the code all the same.
+    assert "options" not in sentence
+
+
+def test_the_payload_would_run_if_it_were_unpickled(tmp_path):
+    # Without this, the test above could pass because its payload is harmless.
+    pickle.loads(pickle.dumps(Payload(tmp_path / "marker"))).close()
+    assert (tmp_path / "marker").exists()
+
+
+def test_half_precision_checkpoint_loads_as_float32(folder):
+    weights = folder / "model.safetensors"
+    state = {name: value.half() for name, value in load_file(weights).items()}
+    save_file(state, weights, metadata={"format": "pt"})
+    tiny_models.edit_config(folder, dtype="float16")
+    model = load(folder)
+    assert model.dtype == torch.float32
+    assert {p.dtype for p in model.network.parameters()} == {torch.float32}
+    rounded = model.network.get_input_embeddings().weight
+    key = "bert.embeddings.word_embeddings.weight"
+    assert torch.equal(rounded, state[key].float())
+
+
+def test_missing_folder_is_named(tmp_path):
+    assert "no such folder" in refusal(tmp_path / "none")
+
+
+def test_folder_without_config_is_refused(folder):
+    (folder / "config.json").unlink()
+    assert "no config.json" in refusal(folder)
+
+
+def test_corrupt_config_is_refused(folder):
+    (folder / "config.json").write_text('{"model_type": "bert", ')
+    assert "config" in refusal(folder)
+
+
+def test_truncated_weights_are_refused(folder):
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    assert "could not be loaded" in refusal(folder)
+
+
+def test_folder_without_weights_is_refused(folder):
+    (folder / "model.safetensors").unlink()
+    assert "could not be loaded" in refusal(folder)
+
+
+def test_causal_model_is_refused(tmp_path):
+    folder = tiny_models.build_gpt2(tmp_path, tiny_tokenizers.gpt2())
+    assert "no masked language model" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("config_class", "model_class"),
+    [
+        (hf.BertConfig, hf.BertForSequenceClassification),
+        (hf.ElectraConfig, hf.ElectraForPreTraining),
+        (hf.BertConfig, hf.BertModel),
+    ],
+    ids=["classifier", "discriminator", "bare-encoder"],
+)
+def test_encoder_without_a_masked_lm_head_is_refused(tmp_path, config_class, model_class):
+    tokenizer = tiny_tokenizers.bert()
+    config = config_class(
+        vocab_size=len(tokenizer),
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+    )
+    folder = tiny_models.save(lambda: model_class(config), tokenizer, tmp_path)
+    # Transformers fills the missing head with random numbers, from the global generator.
+    with torch.random.fork_rng(devices=[]):
+        assert "no masked language model" in refusal(folder)
+
+
+def test_tokenizer_without_a_mask_is_refused(folder, tmp_path):
+    other = tmp_path / "other"
+    tiny_tokenizers.gpt2().save_pretrained(other)
+    (other / "config.json").write_text('{"model_type": "gpt2"}')
+    assert "no mask token" in refusal(folder, tokenizer=str(other))
+
+
+def remote_code(folder, marker):
+    """Make a folder's config ask for code of its own, which writes a marker file."""
+    code = f"open({str(marker)!r}, 'w').close()\n"
+    code += "from transformers import BertConfig, BertForMaskedLM\n"
+    code += "class Config(BertConfig):\n    model_type = 'of-its-own'\n"
+    code += "class Model(BertForMaskedLM):\n    config_class = Config\n"
+    (folder / "code_of_its_own.py").write_text(code)
+    references = {"AutoConfig": "Config", "AutoModelForMaskedLM": "Model"}
+    auto_map = {key: f"code_of_its_own.{value}" for key, value in references.items()}
+    tiny_models.edit_config(folder, model_type="of-its-own", auto_map=auto_map)
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_code_of_a_folder_runs_only_when_trusted(folder, tmp_path, monkeypatch, trusted):
+    cache = tmp_path / "cache"
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(cache))
+    monkeypatch.syspath_prepend(str(cache))
+    marker = tmp_path / "marker"
+    remote_code(folder, marker)
+    if trusted:
+        # Unknown to maskov by its name, so its own forward serves it.
+        assert not load(folder, trust_remote_code=True).head_at_masked_positions
+    else:
+        assert "custom code" in refusal(folder)
+    assert marker.exists() == trusted

@@ -1,0 +1,104 @@
+"""Special and unused tokens are never sampled, and the softmax still counts them."""
+
+import pytest
+import torch
+
+import maskov
+import tiny_models
+from plain_energies import site_terms
+from tiny_tokenizers import AMINO_ACIDS, WORDS
+
+# By spelling, so that the list does not repeat the rule it checks.
+NEVER = {
+    "bert": "[PAD] [unused0] [unused1] [UNK] [CLS] [SEP] [MASK]",
+    "distilbert": "[PAD] [unused0] [unused1] [UNK] [CLS] [SEP] [MASK]",
+    "electra": "[PAD] [unused0] [unused1] [UNK] [CLS] [SEP] [MASK]",
+    "roberta": "<s> <pad> </s> <unk> <mask> madeupword0000 madeupword0001",
+    "xlm-roberta": "<s> <pad> </s> <unk> <mask> <extra_id_0>",
+    "camembert": "<s> <pad> </s> <unk> <mask> <s>NOTUSED </s>NOTUSED <unk>NOTUSED",
+    "albert": "<pad> <unk> [CLS] [SEP] [MASK] [unused0]",
+    "modernbert": "|||IP_ADDRESS||| <|padding|> <|endoftext|> [UNK] [CLS] [SEP] [PAD] [MASK] "
+    "[unused0] [unused1]",
+    "esm": "<cls> <pad> <eos> <unk> <null_1> <mask>",
+    "mpnet": "<s> <pad> </s> <unk> [UNK] <mask>",
+}
+# How each kind of tokenizer spells a word that follows a space.
+SPACE = {"roberta": "Ġ", "modernbert": "Ġ", "xlm-roberta": "▁", "camembert": "▁", "albert": "▁"}
+
+
+@pytest.fixture(scope="module", params=tiny_models.FAMILIES)
+def model(request, tmp_path_factory):
+    folder = tiny_models.build(request.param, tmp_path_factory.mktemp(request.param), torch.float64)
+    loaded = maskov.HuggingFaceModel.load(str(folder), dtype=torch.float64)
+    head = loaded.network.get_output_embeddings()
+    bias = loaded.network.lm_head.bias if request.param == "esm" else head.bias
+    # Left to itself, this model would put a forbidden token nearly everywhere.
+    bias[loaded.forbidden] += 12.0
+    return loaded
+
+
+@pytest.fixture
+def family(model):
+    return model.network.config.model_type
+
+
+def test_special_and_unused_tokens_are_forbidden(model, family):
+    for token in NEVER[family].split():
+        index = model.tokenizer.convert_tokens_to_ids(token)
+        assert model.token_strings([index]) == [token]
+        assert model.forbidden[index], token
+
+
+def test_rows_without_a_token_are_forbidden(model, family):
+    named = len(model.tokenizer)
+    assert model.vocabulary_size == named + tiny_models.SPARE_ROWS.get(family, 0)
+    assert bool(model.forbidden[named:].all())
+
+
+def test_ordinary_tokens_are_allowed(model, family):
+    words = [SPACE.get(family, "") + word for word in WORDS]
+    for token in AMINO_ACIDS if family == "esm" else words:
+        index = model.tokenizer.convert_tokens_to_ids(token)
+        assert model.token_strings([index]) == [token]
+        assert not model.forbidden[index], token
+
+
+def test_nothing_else_is_forbidden(model, family):
+    spare = tiny_models.SPARE_ROWS.get(family, 0)
+    assert int(model.forbidden.sum()) == len(NEVER[family].split()) + spare
+
+
+@pytest.mark.parametrize("start", ["masked", "greedy"])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        maskov.Gibbs(),
+        maskov.Gibbs(maskov.MaskedConditional(top_k=2, epsilon=0.5)),
+        maskov.Metropolis(maskov.Norm()),
+        maskov.mask_predict(2),
+    ],
+    ids=["gibbs", "truncated", "mh", "mask-predict"],
+)
+def test_samples_hold_no_forbidden_token(model, kernel, start):
+    run = maskov.sample(
+        model, kernel, maskov.Schedule(epochs=2), chains=3, length=(2, 5), start=start, thin=1
+    )
+    ids = torch.tensor([index for sample in run.samples for index in sample.ids])
+    assert len(run.samples) == 6
+    assert not bool(model.forbidden[ids].any())
+
+
+def test_energy_is_normalised_over_the_full_vocabulary(model, family):
+    texts = tiny_models.texts_for(family)
+    for score in maskov.score(model, texts, maskov.Norm()):
+        expected = site_terms(model.network, model.tokenizer, score.text)[1]
+        assert score.terms == pytest.approx(expected.tolist(), abs=1e-9)
+        # Over the allowed tokens alone, some term would be far below this.
+        assert min(score.terms) > 1.0
+
+
+@pytest.mark.parametrize("word", ["[CLS]", "[SEP]", "[PAD]", "zebra"])
+def test_special_or_unknown_word_in_a_start_text_is_refused(tmp_path, word):
+    model = maskov.load(str(tiny_models.build("bert", tmp_path)), "cpu")
+    with pytest.raises(maskov.InputError, match="special or unknown token"):
+        maskov.sample(model, texts=[f"the {word} sat"], chains=1)

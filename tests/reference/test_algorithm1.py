@@ -1,0 +1,76 @@
+"""The fast kernel makes the same decisions as the paper's algorithm written out plainly."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from small import epoch, random_state, tiny_bert
+
+from maskov import Metropolis, Norm, Raw, Sweep
+from maskov.engine import Engine
+from maskov.random import CounterDraws, Purpose
+
+sys.path.insert(0, str(Path(__file__).parent))
+from algorithm1 import energy, step
+
+
+@pytest.mark.parametrize("kind", ["raw", "norm"])
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_same_decisions_step_by_step_under_the_same_numbers(kind, temperature):
+    model = tiny_bert("red green blue white black")
+    engine, draws = Engine(model), CounterDraws(11)
+    kernel = Metropolis(
+        Raw() if kind == "raw" else Norm(), positions=Sweep(), target_temperature=temperature
+    )
+    state = kernel.init(random_state(model, count=3, length=6), engine)
+    before, after = model.tokenizer.cls_token_id, model.tokenizer.sep_token_id
+    plain = [[before, *tokens, after] for tokens in state.tokens.tolist()]
+    accepted_novel = 0
+    for _ in range(3):
+        for old, state, info in epoch(kernel, state, engine, draws):  # noqa: B007
+            place = info.proposal.masked.long().argmax(1)
+            numbers = [
+                draws.uniform(old.chain, old.step, purpose, index).tolist()
+                for purpose, index in ((Purpose.TOKEN, place), (Purpose.ACCEPT, None))
+            ]
+            for chain in range(len(plain)):
+                position = int(place[chain])
+                current = plain[chain]
+                plain[chain], token, accepted = step(
+                    model.network, current, position, model.mask_id, model.forbidden, kind,
+                    temperature, numbers[0][chain], numbers[1][chain],
+                )  # fmt: skip
+                assert int(info.proposal.tokens[chain, position]) == token
+                assert bool(info.accepted[chain]) == accepted
+                accepted_novel += accepted and token != current[position + 1]
+            assert [row[1:-1] for row in plain] == state.tokens.tolist()
+    # The comparison means something only if chains really moved and were really turned down.
+    assert 0 < accepted_novel < 3 * 3 * 6
+    for chain, framed in enumerate(plain):
+        expected = energy(model.network, framed, model.mask_id, kind)
+        assert float(state.energy[chain]) == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_block_uses_one_context_for_both_directions():
+    """Forward and reverse both come from the sequence without the whole block."""
+    model = tiny_bert("red green blue white black")
+    engine, draws = Engine(model), CounterDraws(3)
+    kernel = Metropolis(Norm(), positions=Sweep(block=3))
+    state = kernel.init(random_state(model, count=4, length=7), engine)
+    cls, sep = model.tokenizer.cls_token_id, model.tokenizer.sep_token_id
+    for old, _, info in epoch(kernel, state, engine, draws):
+        for row, chain in enumerate(info.proposal.rows.tolist()):
+            places = info.proposal.masked[row].nonzero().flatten().tolist()
+            ids = [cls, *old.tokens[chain].tolist(), sep]
+            for place in places:
+                ids[place + 1] = model.mask_id
+            scores = model.network(input_ids=torch.tensor([ids])).logits[0, 1:-1]
+            log_q = scores.masked_fill(model.forbidden, -torch.inf).log_softmax(1)
+            forward = sum(float(log_q[p, info.proposal.tokens[row, p]]) for p in places)
+            reverse = sum(float(log_q[p, old.tokens[chain, p]]) for p in places)
+            assert float(info.proposal.log_q_forward[row]) == pytest.approx(forward, abs=1e-9)
+            assert float(info.proposal.log_q_reverse[row]) == pytest.approx(reverse, abs=1e-9)
+        break

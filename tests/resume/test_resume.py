@@ -1,0 +1,252 @@
+"""A run that was stopped ends with the bytes of one that was not."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from small import tiny_bert
+
+import maskov
+from maskov import Gibbs, Linear, Metropolis, Norm, Raw, RunError, Schedule, Sweep
+from maskov.errors import Interrupted
+from maskov.run.store import RunFolder
+
+KERNELS = {
+    "mh": Metropolis(Raw()),
+    "mh norm, blocks": Metropolis(Norm(), positions=Sweep("random", 2)),
+    "gibbs": Gibbs(),
+    "mask-predict": maskov.mask_predict(6),
+}
+MODEL = tiny_bert("red green blue white", dtype=maskov.engine.engine.torch.float32)
+SETTINGS = {
+    "schedule": Schedule(epochs=6, burn_in=1),
+    "chains": 5,
+    "length": (4, 9),
+    "thin": 2,
+    "seed": 4,
+}
+
+
+class Breaker:
+    """Asks to stop when the engine looks for the n-th time."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def __call__(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    kept = [folder / "samples.jsonl", *sorted((folder / "traces").iterdir())]
+    return {file.name: file.read_bytes() for file in kept}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_stopped_anywhere_and_resumed_is_the_same_to_the_byte(name, tmp_path):
+    kernel = KERNELS[name]
+    maskov.sample(MODEL, kernel, out=tmp_path / "whole", **SETTINGS)
+    expected = _files(tmp_path / "whole")
+    assert expected["samples.jsonl"].count(b"\n") == 10
+    for number, at in enumerate((0, 3, 8, 20, 33)):
+        folder = tmp_path / f"stopped {number}"
+        try:
+            maskov.sample(MODEL, kernel, out=folder, stop=Breaker(at), **SETTINGS)
+        except Interrupted:
+            # And once more on the way.
+            with pytest.raises(Interrupted):
+                maskov.resume(folder, MODEL, stop=Breaker(2))
+            maskov.resume(folder, MODEL)
+        assert _files(folder) == expected
+
+
+def test_a_schedule_that_moves_survives_a_stop(tmp_path):
+    settings = SETTINGS | {
+        "schedule": Schedule(
+            6, 1, Linear(1.0, 0.2, 0.3), Linear(3.0, 0.5, 1.0), forced_epochs=2
+        )
+    }
+    kernel = Metropolis(Raw())
+    maskov.sample(MODEL, kernel, out=tmp_path / "whole", **settings)
+    with pytest.raises(Interrupted):
+        maskov.sample(MODEL, kernel, out=tmp_path / "cut", stop=Breaker(25), **settings)
+    maskov.resume(tmp_path / "cut", MODEL)
+    assert _files(tmp_path / "cut") == _files(tmp_path / "whole")
+
+
+COMMAND = [sys.executable, "-m", "maskov"]
+# Checkpoints at every step, so that many kills fall between or into writes.
+ASK = "sample --epochs 40 --chains 4 --length 6:10 --thin 5 --seed 9 --quiet --checkpoint-every 0"
+QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+
+def _newest(folder: Path) -> int:
+    """Return the number of the newest checkpoint, −1 before there is one."""
+    return max((int(file.stem) for file in folder.glob("checkpoints/*.checkpoint")), default=-1)
+
+
+def _kill_after(words: list[str], folder: Path, checkpoints: int, moment: float) -> bool:
+    """Start the command and kill -9 it so many checkpoints on, and a moment later."""
+    first = _newest(folder)
+    process = subprocess.Popen([*COMMAND, *words], **QUIET)
+    while process.poll() is None and _newest(folder) < first + checkpoints:
+        time.sleep(0.001)
+    time.sleep(moment)
+    process.kill()
+    return process.wait() == -signal.SIGKILL
+
+
+def _killed_and_resumed(tmp_path: Path, kills: int, seed: int) -> None:
+    subprocess.run([*COMMAND, *ASK.split(), "--out", str(tmp_path / "whole")], check=True, **QUIET)
+    folder, moments, killed = tmp_path / "killed", random.Random(seed), 0
+    for _ in range(kills):
+        begun = (folder / "manifest.json").exists()
+        words = f"resume {folder} --quiet --checkpoint-every 0" if begun else f"{ASK} --out {folder}"
+        wait = moments.randint(0, 300 // kills), moments.uniform(0, 0.02)
+        killed += _kill_after(words.split(), folder, *wait)
+    assert killed == kills
+    words = f"resume {folder}" if (folder / "manifest.json").exists() else f"{ASK} --out {folder}"
+    subprocess.run([*COMMAND, *words.split()], check=True, **QUIET)
+    assert _files(folder) == _files(tmp_path / "whole")
+
+
+def test_killed_and_resumed_is_the_same_to_the_byte(tmp_path):
+    """Kill -9, which no handler sees, at moments that fall anywhere in a step or a write."""
+    _killed_and_resumed(tmp_path, kills=2, seed=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_killed_many_times_and_resumed_is_the_same_to_the_byte(tmp_path, seed):
+    _killed_and_resumed(tmp_path, kills=10, seed=seed)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_says_how_to_go_on(number, tmp_path):
+    folder = tmp_path / "run"
+    words = ["sample", "--epochs", "100000", "--chains", "2", "--length", "5", "--out", str(folder)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "maskov", *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 60
+    while not (folder / "manifest.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert f"maskov resume {folder}" in err.decode()
+    assert b"Traceback" not in err
+    assert out == b""
+    assert list((folder / "checkpoints").glob("*.checkpoint"))
+
+
+def _stop_with_two_checkpoints(folder: Path) -> list[Path]:
+    with pytest.raises(Interrupted):
+        maskov.sample(
+            MODEL, Metropolis(Raw()), out=folder, stop=Breaker(20), checkpoint_seconds=0, **SETTINGS
+        )
+    files = sorted((folder / "checkpoints").iterdir())
+    assert len(files) == 2
+    return files
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "foreign"])
+def test_a_damaged_checkpoint_is_recognised_and_the_one_before_it_used(damage, tmp_path):
+    maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "whole", **SETTINGS)
+    folder = tmp_path / "run"
+    newest = _stop_with_two_checkpoints(folder)[-1]
+    content = newest.read_bytes()
+    middle = len(content) // 2
+    newest.write_bytes(
+        {
+            "truncated": content[:middle],
+            "flipped": content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :],
+            "empty": b"",
+            "foreign": b"something else entirely",
+        }[damage]
+    )
+    run = maskov.resume(folder, MODEL)
+    assert run.damaged == [newest]
+    assert _files(folder) == _files(tmp_path / "whole")
+
+
+def test_with_every_checkpoint_damaged_the_run_starts_again(tmp_path):
+    maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "whole", **SETTINGS)
+    folder = tmp_path / "run"
+    for file in _stop_with_two_checkpoints(folder):
+        file.write_bytes(b"")
+    maskov.resume(folder, MODEL)
+    assert _files(folder) == _files(tmp_path / "whole")
+
+
+def test_a_finished_run_is_left_as_it_is(tmp_path):
+    run = maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "run", **SETTINGS)
+    before = _files(tmp_path / "run")
+    again = maskov.resume(tmp_path / "run")
+    assert _files(tmp_path / "run") == before
+    assert again.samples == run.samples
+
+
+def test_a_changed_model_is_refused(tmp_path):
+    with pytest.raises(Interrupted):
+        maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "run", stop=Breaker(20), **SETTINGS)
+    other = tiny_bert("red green blue white", num_hidden_layers=1)
+    with pytest.raises(RunError, match="not the one this run began with"):
+        maskov.resume(tmp_path / "run", other)
+
+
+def test_a_folder_in_use_is_refused(tmp_path):
+    from maskov.run.lock import locked
+
+    maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "run", **SETTINGS)
+    with locked(tmp_path / "run"), pytest.raises(RunError, match="in use"):
+        maskov.resume(tmp_path / "run", MODEL)
+
+
+def test_what_a_cut_off_creation_left_behind_can_be_used_again(tmp_path):
+    folder = tmp_path / "run"
+    (folder / "traces").mkdir(parents=True)
+    (folder / "lock").touch()
+    (folder / "manifest.json.tmp").write_text("{")
+    assert len(maskov.sample(MODEL, Gibbs(), out=folder, **SETTINGS).samples) == 10
+
+
+def test_a_disk_that_fills_up_is_one_sentence_and_the_run_can_go_on(tmp_path, monkeypatch):
+    maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "whole", **SETTINGS)
+    folder, sync, calls = tmp_path / "run", os.fsync, []
+
+    def full(handle):
+        calls.append(handle)
+        if len(calls) > 12:
+            raise OSError(28, "No space left on device")
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RunError, match="no space left on device"):
+        maskov.sample(MODEL, Metropolis(Raw()), out=folder, checkpoint_seconds=0, **SETTINGS)
+    monkeypatch.setattr(os, "fsync", sync)
+    assert not list(folder.rglob("*.tmp"))
+    maskov.resume(folder, MODEL)
+    assert _files(folder) == _files(tmp_path / "whole")
+
+
+def test_the_manifest_holds_the_full_signature(tmp_path):
+    run = maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "run", **SETTINGS)
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert manifest["model"]["fingerprint"] == MODEL.fingerprint()
+    assert manifest["kernel"]["energy"] == "raw"
+    assert manifest["seed"] == 4
+    assert manifest["versions"]["maskov"] == maskov.__version__
+    assert "energy:raw" in run.signature
+    assert "seed:4" in run.signature
+    assert RunFolder.open(tmp_path / "run").manifest == run.manifest

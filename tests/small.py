@@ -1,0 +1,72 @@
+"""Models small enough to enumerate, shared by the tests."""
+
+from __future__ import annotations
+
+import torch
+from transformers import BertConfig, BertForMaskedLM, BertTokenizer
+
+from maskov.engine import Engine
+from maskov.exact import fresh_state
+from maskov.kernels import Kernel
+from maskov.models import HuggingFaceModel, TabularModel
+from maskov.random import CounterDraws
+from maskov.types import ChainState, StepInfo
+
+
+def random_table(
+    length: int = 3, size: int = 3, seed: int = 0, forbidden=(), scale: float = 1.5
+) -> TabularModel:
+    """Return conditionals drawn at random, which fit no joint distribution."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = scale * torch.randn(
+        (length, *(size,) * length), generator=generator, dtype=torch.float64
+    )
+    return TabularModel(scores, "abcdefgh"[:size], forbidden=forbidden)
+
+
+def tiny_bert(words: str = "red green blue", dtype=torch.float64, **changes) -> HuggingFaceModel:
+    """Return a random two-layer BERT with a few words, in float64 so that equality is sharp."""
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]", *words.split()]
+    settings = {
+        "vocab_size": len(vocabulary),
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 32,
+        "initializer_range": 0.7,
+    }
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = BertForMaskedLM(BertConfig(**settings | changes))
+        torch.nn.init.normal_(network.cls.predictions.bias)
+    tokenizer = BertTokenizer(vocab={word: i for i, word in enumerate(vocabulary)})
+    return HuggingFaceModel(network.to(dtype), tokenizer, "tiny-bert")
+
+
+def epoch(kernel: Kernel, state: ChainState, engine: Engine, draws: CounterDraws):
+    """Yield the state and what happened after each step of one epoch."""
+    state = kernel.positions.begin(state, draws)
+    steps = kernel.positions.steps(state)
+    for number in range(int(steps.max())):
+        rows = (steps > number).nonzero().flatten()
+        masked = kernel.positions.masked(state, rows, number, draws)
+        before = state
+        state, info = kernel.step(state, rows, masked, engine, draws)
+        yield before, state, info
+
+
+def random_state(model, count: int, length: int, seed: int = 0) -> ChainState:
+    """Return chains at random allowed sequences of one length."""
+    generator = torch.Generator().manual_seed(seed)
+    allowed = (~model.forbidden).nonzero().flatten()
+    tokens = allowed[torch.randint(len(allowed), (count, length), generator=generator)]
+    state = fresh_state(tokens)
+    return ChainState(**{**state.__dict__, "chain": torch.arange(count)})
+
+
+def happened(info: StepInfo) -> list[tuple]:
+    """Return what a step did in plain numbers."""
+    return list(
+        zip(info.proposal.tokens.tolist(), info.accepted.tolist(), info.passes.tolist(), strict=True)
+    )

@@ -1,0 +1,126 @@
+"""Tiny checkpoints with random weights, one for each family, saved as users have them.
+
+Every parameter is random, biases and scales of norms included: where all biases are zero, a head
+that forgets one looks right.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers as hf
+
+import tiny_tokenizers
+
+TEXTS = ["the cat sat", "a big red dog ran and the old bird ate", "not in the house", "dog"]
+PROTEINS = ["M K T A", "L A G V S E R T I D P K", "W C H", "E"]
+# Tokens that fit into each model, special ones included.
+CAPACITY = 24
+# Rows that a model has and its tokenizer has not, as where a vocabulary was rounded up.
+SPARE_ROWS = {"roberta": 3, "modernbert": 5, "esm": 2}
+
+_SHAPE = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "initializer_range": 0.5,
+    "max_position_embeddings": CAPACITY,
+}
+# These count positions from the padding's id, 1, so that their first two rows hold no token.
+_OFFSET = _SHAPE | {"max_position_embeddings": CAPACITY + 2}
+_DISTILBERT = {
+    "dim": 16,
+    "n_layers": 2,
+    "n_heads": 2,
+    "hidden_dim": 24,
+    "initializer_range": 0.5,
+    "max_position_embeddings": CAPACITY,
+}
+# A narrow window and layers of both kinds: local attention must see the right neighbours.
+_MODERNBERT = _SHAPE | {"local_attention": 4, "norm_bias": True, "classifier_bias": True}
+_NO_IDS = dict.fromkeys(["bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"])
+# As ESM-2 has it: rotary positions, and masked tokens that change the scale of all others.
+_ESM = _OFFSET | {"position_embedding_type": "rotary", "token_dropout": True}
+
+
+def build(family: str, folder: Path, dtype: torch.dtype = torch.float32) -> Path:
+    """Save a tiny model of a family with its tokenizer; return the folder."""
+    make_tokenizer, make_model, options = _FAMILIES[family]
+    tokenizer = make_tokenizer()
+    config = make_model.config_class(
+        vocab_size=len(tokenizer) + SPARE_ROWS.get(family, 0),
+        pad_token_id=tokenizer.pad_token_id,
+        mask_token_id=tokenizer.mask_token_id,
+        **options,
+    )
+    return save(lambda: make_model(config), tokenizer, folder, dtype)
+
+
+def build_gpt2(folder: Path, tokenizer: Any, dtype: torch.dtype = torch.float32) -> Path:
+    """Save a tiny causal model for a tokenizer; return the folder."""
+    config = hf.GPT2Config(
+        vocab_size=len(tokenizer),
+        n_embd=16,
+        n_layer=2,
+        n_head=2,
+        n_positions=CAPACITY,
+        initializer_range=0.5,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    return save(lambda: hf.GPT2LMHeadModel(config), tokenizer, folder, dtype)
+
+
+def save(
+    make_model: Callable[[], Any], tokenizer: Any, folder: Path, dtype: torch.dtype = torch.float32
+) -> Path:
+    """Save a model with random weights, the same ones each time, and its tokenizer."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        network = make_model()
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    network.to(dtype).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def edit_config(folder: Path, **changes: Any) -> None:
+    """Change entries of a saved model's config."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def texts_for(family: str) -> list[str]:
+    """Return texts of mixed lengths in the family's vocabulary."""
+    return PROTEINS if family == "esm" else TEXTS
+
+
+_FAMILIES: dict[str, tuple[Callable[[], Any], Any, dict[str, Any]]] = {
+    "bert": (
+        lambda: tiny_tokenizers.bert(model_max_length=CAPACITY),
+        hf.BertForMaskedLM,
+        _SHAPE,
+    ),
+    "distilbert": (tiny_tokenizers.bert, hf.DistilBertForMaskedLM, _DISTILBERT),
+    "roberta": (tiny_tokenizers.roberta, hf.RobertaForMaskedLM, _OFFSET),
+    "xlm-roberta": (tiny_tokenizers.xlm_roberta, hf.XLMRobertaForMaskedLM, _OFFSET),
+    "camembert": (tiny_tokenizers.camembert, hf.CamembertForMaskedLM, _OFFSET),
+    "albert": (tiny_tokenizers.albert, hf.AlbertForMaskedLM, _SHAPE | {"embedding_size": 12}),
+    "electra": (tiny_tokenizers.bert, hf.ElectraForMaskedLM, _SHAPE | {"embedding_size": 12}),
+    "modernbert": (
+        lambda: tiny_tokenizers.modernbert(CAPACITY),
+        hf.ModernBertForMaskedLM,
+        _MODERNBERT | _NO_IDS,
+    ),
+    "esm": (tiny_tokenizers.esm, hf.EsmForMaskedLM, _ESM),
+    # No family that maskov knows: its own forward must serve.
+    "mpnet": (tiny_tokenizers.mpnet, hf.MPNetForMaskedLM, _OFFSET),
+}
+FAMILIES = tuple(_FAMILIES)

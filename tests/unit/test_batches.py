@@ -1,0 +1,106 @@
+"""Batches: every row once, under the budget, with little padding, and through lack of memory."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from small import random_state, tiny_bert
+
+from maskov import Metropolis, ModelError, Norm, Schedule, sample
+from maskov.engine import Batcher, Engine
+from maskov.engine.batches import pack
+from maskov.errors import Interrupted
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=200), st.integers(1, 300))
+def test_packing_covers_every_row_once_within_the_budget(lengths, budget):
+    ordered = torch.tensor(sorted(lengths))
+    position = 0
+    for begin, end, width in pack(ordered, budget):
+        assert begin == position < end
+        assert width == int(ordered[end - 1])
+        assert (end - begin) * width <= max(budget, width)
+        position = end
+    assert position == len(lengths)
+
+
+def test_equal_lengths_share_batches_and_full_groups_are_not_padded():
+    ordered = torch.tensor([5] * 40 + [9] * 40)
+    widths = [(int(ordered[begin]), width) for begin, _, width in pack(ordered, 100)]
+    assert all(shortest == width for shortest, width in widths)
+
+
+def test_a_batch_that_does_not_fit_is_halved_and_the_answers_stay_the_same():
+    model = tiny_bert("red green blue")
+    state = random_state(model, 6, 8)
+    expected = Engine(model, budget=10_000).sites(state.tokens, state.lengths)
+    engine = Engine(model, budget=10_000)
+    hidden, sizes = model.hidden, []
+
+    def limited(queries):
+        sizes.append(queries.tokens.numel())
+        if queries.tokens.numel() > 100:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate ...")
+        return hidden(queries)
+
+    model.hidden = limited
+    found = engine.sites(state.tokens, state.lengths)
+    assert torch.allclose(found.hidden, expected.hidden, atol=1e-10)
+    assert torch.allclose(found.log_normaliser, expected.log_normaliser, atol=1e-10)
+    assert engine.batcher.budget <= 100
+    assert max(sizes) > 100
+    # Passes that failed are not counted as done.
+    assert engine.passes == 48
+
+
+def test_one_sequence_that_does_not_fit_is_a_clear_error():
+    def work(rows, width):
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp] . DefaultCPUAllocator: can't allocate memory")
+
+    with pytest.raises(ModelError, match="out of memory on a single sequence"):
+        Batcher(budget=64).each(torch.tensor([4, 4]), work)
+
+
+def test_other_failures_are_not_taken_for_lack_of_memory():
+    def work(rows, width):
+        raise RuntimeError("shapes do not match")
+
+    with pytest.raises(RuntimeError, match="shapes"):
+        Batcher(budget=64).each(torch.tensor([4, 4]), work)
+
+
+def test_a_stop_is_heard_between_batches():
+    seen = []
+    with pytest.raises(Interrupted):
+        Batcher(4, stop=lambda: len(seen) == 2).each(
+            torch.tensor([4] * 5), lambda rows, width: seen.append(rows)
+        )
+    assert len(seen) == 2
+
+
+def test_chains_are_the_same_in_any_batch():
+    """Random numbers are keyed by chain and step, so budgets and company change nothing."""
+    model = tiny_bert("red green blue white")
+    settings = {"schedule": Schedule(epochs=4), "length": (4, 9), "seed": 3}
+    whole = sample(model, Metropolis(Norm()), chains=6, budget=4096, **settings)
+    parts = sample(model, Metropolis(Norm()), chains=6, budget=16, **settings)
+    fewer = sample(model, Metropolis(Norm()), chains=2, **settings)
+    assert [one.ids for one in whole.samples] == [one.ids for one in parts.samples]
+    assert [one.ids for one in whole.samples][:2] == [one.ids for one in fewer.samples]
+
+
+def test_not_a_number_stops_the_run_before_anything_is_written(tmp_path):
+    model = tiny_bert("red green blue")
+    logits, calls = model.logits, []
+
+    def broken(hidden):
+        calls.append(1)
+        out = logits(hidden).clone()
+        return out.fill_(torch.nan) if len(calls) > 30 else out
+
+    model.logits = broken
+    with pytest.raises(ModelError, match="NaN"):
+        sample(model, Metropolis(Norm()), Schedule(epochs=50), length=6, out=tmp_path / "run")
+    assert (tmp_path / "run" / "samples.jsonl").read_bytes() == b""

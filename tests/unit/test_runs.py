@@ -1,0 +1,136 @@
+"""What a run keeps: samples, traces, summaries, and the same energies when scored again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from small import random_table, tiny_bert
+
+import maskov
+from maskov import Gibbs, MaskedConditional, Metropolis, Norm, Raw, Schedule, Sweep
+from maskov.engine import Engine
+from maskov.errors import InputError
+
+MODEL = tiny_bert("red green blue white", dtype=torch.float32)
+
+
+@pytest.mark.parametrize("kernel", [Metropolis(Raw()), Metropolis(Norm()), Gibbs()])
+def test_scoring_the_stored_ids_gives_the_stored_energies(kernel, tmp_path):
+    run = maskov.sample(
+        MODEL, kernel, Schedule(epochs=5), chains=6, length=(3, 9), thin=1, out=tmp_path / "run"
+    )
+    assert len(run.samples) == 30
+    for one in maskov.Run.open(tmp_path / "run").samples:
+        tokens, length = torch.tensor([one.ids]), torch.tensor([len(one.ids)])
+        sites = Engine(MODEL).sites(tokens, length)
+        assert one.energy_raw == pytest.approx(float(Raw()(MODEL, tokens, length, sites)), abs=1e-4)
+        assert one.energy_norm == pytest.approx(
+            float(Norm()(MODEL, tokens, length, sites)), abs=1e-4
+        )
+        assert one.tokens == MODEL.token_strings(one.ids)
+
+
+def test_traces_hold_both_energies_and_consistent_counts():
+    run = maskov.sample(MODEL, Metropolis(Norm()), Schedule(epochs=4), chains=5, length=(4, 8))
+    traces = run.traces
+    lengths = np.array([len(one.ids) for one in run.samples])
+    assert all(values.shape == (4, 5) for values in traces.values())
+    assert (traces["steps"] == lengths).all()
+    assert (traces["novel"] <= traces["accepted"]).all()
+    assert (traces["novel"] <= traces["proposed_novel"]).all()
+    # A self-proposal is always accepted, a novel one only sometimes.
+    selves = traces["steps"] - traces["proposed_novel"]
+    assert (traces["accepted"] == selves + traces["novel"]).all()
+    assert (traces["passes"] == traces["proposed_novel"] * (lengths - 1)).all()
+    last = [one.energy_norm for one in run.samples]
+    assert traces["energy_norm"][-1].tolist() == last
+    assert np.allclose(traces["energy_target"][-1], last)
+    assert np.isfinite(traces["energy_raw"]).all()
+
+
+def test_a_summary_counts_kept_epochs_and_has_errors_over_chains():
+    schedule = Schedule(epochs=6, burn_in=2)
+    run = maskov.sample(MODEL, Metropolis(Raw()), schedule, chains=7, length=5)
+    summary, traces = run.summary(), run.traces
+    assert summary.steps == 6 * 7 * 5
+    assert summary.acceptance_rate == traces["accepted"][2:].sum() / (4 * 7 * 5)
+    assert summary.novel_rate == traces["novel"][2:].sum() / (4 * 7 * 5)
+    assert summary.passes_per_step == traces["passes"].sum() / summary.steps
+    means = traces["energy_raw"][2:].mean(0)
+    assert summary.energy_raw_mean == pytest.approx(means.mean())
+    assert summary.energy_raw_standard_error == pytest.approx(means.std(ddof=1) / 7**0.5)
+    assert summary.leaves_invariant
+
+
+def test_one_chain_has_no_standard_error():
+    summary = maskov.sample(MODEL, Gibbs(), Schedule(epochs=2), chains=1, length=4).summary()
+    assert summary.energy_raw_standard_error is None
+    assert summary.leaves_invariant is False
+    assert summary.passes_per_step == 1
+
+
+def test_lengths_are_drawn_from_the_whole_range():
+    run = maskov.sample(MODEL, Gibbs(), Schedule(epochs=1), chains=60, length=(4, 6))
+    assert {len(one.ids) for one in run.samples} == {4, 5, 6}
+
+
+def test_a_greedy_start_is_one_pass_of_most_probable_tokens():
+    run = maskov.sample(
+        MODEL, Gibbs(MaskedConditional(temperature=0), Sweep(block=5)), Schedule(epochs=1),
+        chains=1, length=5, start="greedy",
+    )  # fmt: skip
+    # All masked at once and filled greedily, twice, changes nothing the second time.
+    assert run.traces["proposed_novel"].sum() == 0
+
+
+def test_chains_start_at_given_texts():
+    texts = ["red green blue", "white white"]
+    frozen = Metropolis(Norm(), target_temperature=1e-9)
+    run = maskov.sample(MODEL, frozen, Schedule(epochs=1), texts=texts, chains=3)
+    assert [len(one.ids) for one in run.samples] == [3, 2, 3]
+    scored = maskov.score(MODEL, texts, Norm())
+    # At almost no temperature a chain can only go down from where it started.
+    for one, text in zip(run.samples, (0, 1, 0), strict=True):
+        assert one.energy_norm <= scored[text].energy + 1e-4
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"length": 0},
+        {"length": (9, 4)},
+        {"length": 31},
+        {"chains": 0},
+        {"thin": -1},
+        {"thin": 9, "schedule": Schedule(epochs=3)},
+        {"start": "nowhere"},
+        {"seed": -1},
+        {"kernel": Metropolis(Raw(), positions=Sweep(block=21))},
+        {"texts": ["red"], "templates": ["red [MASK]"]},
+        {"texts": []},
+        {"texts": ["red [MASK]"]},
+        {"texts": [""]},
+        {"texts": ["purple"]},
+        {"templates": ["red green"]},
+        {"templates": ["red [CLS] [MASK]"]},
+        {"templates": ["purple [MASK]"]},
+        {"templates": ["[MASK] " * 40]},
+    ],
+)
+def test_requests_that_make_no_sense_are_refused(bad, tmp_path):
+    with pytest.raises(InputError):
+        maskov.sample(MODEL, **bad, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_score_terms_add_up_and_unknown_words_are_scored():
+    for one in maskov.score(MODEL, ["red purple blue", "white"], Norm()):
+        assert one.energy == pytest.approx(sum(one.terms))
+        assert len(one.terms) == len(one.tokens)
+    assert maskov.score(MODEL, ["red purple"])[0].tokens == ["red", "[UNK]"]
+
+
+def test_a_table_of_one_length_refuses_others():
+    with pytest.raises(InputError, match="exactly 3 tokens"):
+        maskov.sample(random_table(), length=4)

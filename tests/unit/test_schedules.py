@@ -1,0 +1,128 @@
+"""Schedules: linear with a floor, forced acceptance, burn-in, and what they say of the target."""
+
+from __future__ import annotations
+
+import pytest
+from small import random_table, tiny_bert
+
+from maskov import Gibbs, Linear, MaskedConditional, Metropolis, Norm, Raw, Schedule, sample
+from maskov.errors import InputError
+from maskov.run.describe import (
+    build_kernel,
+    build_schedule,
+    describe_kernel,
+    describe_schedule,
+    kernel_at,
+    leaves_invariant,
+)
+
+
+def test_a_linear_value_falls_to_its_floor_and_stays():
+    value = Linear(1.0, 0.3, 0.25)
+    assert [round(value.at(epoch), 10) for epoch in range(5)] == [1.0, 0.7, 0.4, 0.25, 0.25]
+    assert value.settled_at() == pytest.approx(2.5)
+
+
+def test_the_kernel_of_each_epoch_follows_the_schedule():
+    schedule = Schedule(
+        epochs=6,
+        target_temperature=Linear(1.0, 0.25, 0.5),
+        block=Linear(4.0, 1.5, 1.0),
+        forced_epochs=2,
+    )
+    kernels = [kernel_at(Metropolis(Raw()), schedule, epoch) for epoch in range(6)]
+    assert [kernel.positions.block for kernel in kernels] == [4, 2, 1, 1, 1, 1]
+    assert [type(kernel) for kernel in kernels] == [Gibbs, Gibbs, *[Metropolis] * 4]
+    assert [kernel.target_temperature for kernel in kernels[2:]] == [0.5] * 4
+
+
+def test_forced_epochs_accept_everything_and_are_followed_by_real_decisions():
+    model = tiny_bert("red green blue white")
+    run = sample(model, Metropolis(Norm()), Schedule(epochs=4, forced_epochs=2), length=8, chains=6)
+    accepted, steps = run.traces["accepted"].sum(1), run.traces["steps"].sum(1)
+    assert (accepted[:2] == steps[:2]).all()
+    assert (accepted[2:] < steps[2:]).all()
+    # Forced steps need no energies: one pass each.
+    assert (run.traces["passes"].sum(1)[:2] == steps[:2]).all()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "fixed"),
+    [
+        (Schedule(epochs=5), True),
+        (Schedule(epochs=5, target_temperature=Linear(1.0, 0.1, 0.5)), False),
+        (Schedule(epochs=9, burn_in=6, target_temperature=Linear(1.0, 0.1, 0.5)), True),
+        (Schedule(epochs=5, forced_epochs=1), False),
+        (Schedule(epochs=5, forced_epochs=1, burn_in=1), True),
+        # A block size that moves is chosen without looking at the chain: the target stays.
+        (Schedule(epochs=5, block=Linear(3.0, 1.0, 1.0)), True),
+    ],
+)
+def test_a_run_says_whether_its_kept_epochs_have_one_target(schedule, fixed):
+    invariant, notes = leaves_invariant(Metropolis(Raw()), schedule)
+    assert invariant is fixed
+    moving_block = schedule.block is not None
+    assert bool(notes) is (not fixed or moving_block)
+    assert leaves_invariant(Gibbs(), schedule)[0] is False
+
+
+def test_a_truncated_proposal_is_noted():
+    _, notes = leaves_invariant(Metropolis(Raw(), MaskedConditional(top_p=0.9)), Schedule())
+    assert "truncated" in notes[0]
+    _, notes = leaves_invariant(
+        Metropolis(Raw(), MaskedConditional(top_p=0.9, epsilon=0.01)), Schedule()
+    )
+    assert notes == []
+
+
+def test_kernels_and_schedules_survive_being_written_down():
+    kernel = Metropolis(0.5 * Raw() + Norm(), MaskedConditional(0.8, 5, 0.9, 0.01))
+    assert build_kernel(describe_kernel(kernel)) == kernel
+    schedule = Schedule(10, 2, Linear(1.0, 0.1, 0.2), Linear(3.0, 1.0, 1.0), 1)
+    assert build_schedule(describe_schedule(schedule)) == schedule
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"epochs": 0},
+        {"epochs": 3, "burn_in": 3},
+        {"epochs": 3, "forced_epochs": 4},
+        {"epochs": 30, "target_temperature": Linear(1.0, 0.1)},
+        {"epochs": 3, "block": Linear(0.5, 0.0, 0.0)},
+    ],
+)
+def test_schedules_that_cannot_be_run_are_refused(bad):
+    with pytest.raises(InputError):
+        Schedule(**bad)
+
+
+def test_mask_predict_masks_all_then_ever_fewer_of_the_least_sure():
+    from dataclasses import replace
+
+    import torch
+    from small import random_state
+
+    from maskov import mask_predict
+    from maskov.random import CounterDraws
+
+    model, kernel, draws = random_table(), mask_predict(4), CounterDraws(0)
+    state = random_state(model, 1, 8)
+    sure = torch.tensor([[0.9, 0.1, 0.8, 0.2, 0.7, 0.3, 0.6, 0.4]], dtype=torch.float64)
+    rows = torch.tensor([0])
+    masked = []
+    for iteration in range(4):
+        positions = replace(kernel.positions, iteration=iteration)
+        begun = positions.begin(replace(state, confidence=sure), draws)
+        masked.append(positions.masked(begun, rows, 0, draws)[0].nonzero().flatten().tolist())
+    assert masked == [list(range(8)), [1, 3, 4, 5, 6, 7], [1, 3, 5, 7], [1, 3]]
+
+
+def test_block_gibbs_at_temperature_zero_on_all_positions_is_the_first_iteration_of_mask_predict():
+    from maskov import Sweep, mask_predict
+
+    model = tiny_bert("red green blue white")
+    greedy = Gibbs(MaskedConditional(temperature=0), Sweep(block=6))
+    one = sample(model, greedy, Schedule(epochs=1), length=6, chains=2)
+    other = sample(model, mask_predict(1), Schedule(epochs=1), length=6, chains=2)
+    assert [s.ids for s in one.samples] == [s.ids for s in other.samples]

@@ -1,0 +1,110 @@
+"""Temperature, top-k, top-p and the defensive mixture: each alone, and in their stated order."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskov import MaskedConditional
+from maskov.errors import InputError
+from maskov.proposals.truncation import tempered, top_k, top_p
+
+NONE = torch.zeros(6, dtype=torch.bool)
+LOGITS = torch.tensor([[2.0, 1.0, 0.5, 0.0, -1.0, -3.0]], dtype=torch.float64)
+
+
+def _by_hand(logits, forbidden, temperature, k, p, epsilon):
+    """Do the same in plain Python, one rule after the other."""
+    allowed = [i for i in range(len(logits)) if not forbidden[i]]
+
+    def softmax(scores):
+        top = max(scores.values())
+        weights = {i: math.exp(s - top) for i, s in scores.items()}
+        total = sum(weights.values())
+        return {i: w / total for i, w in weights.items()}
+
+    full = softmax({i: logits[i] for i in allowed})
+    kept = {i: logits[i] / temperature for i in allowed}
+    ranked = sorted(kept, key=lambda i: (-kept[i], i))
+    kept = {i: kept[i] for i in ranked[: k or len(ranked)]}
+    q, mass, nucleus = softmax(kept), 0.0, {}
+    for i in sorted(q, key=lambda i: (-q[i], i)):
+        if mass >= p:
+            break
+        nucleus[i] = q[i]
+        mass += q[i]
+    cut = {i: q[i] / sum(nucleus.values()) for i in nucleus}
+    return [(1 - epsilon) * cut.get(i, 0.0) + epsilon * full.get(i, 0.0) for i in range(len(logits))]
+
+
+@given(
+    st.lists(st.integers(-40, 40), min_size=4, max_size=8, unique=True),
+    st.sampled_from([0.3, 1.0, 1.7]),
+    st.sampled_from([None, 1, 2, 3, 50]),
+    st.sampled_from([0.05, 0.5, 0.9, 1.0]),
+    st.sampled_from([0.0, 0.01, 1.0]),
+    st.integers(0, 3),
+)
+def test_all_together_equal_the_rules_done_by_hand(tenths, temperature, k, p, epsilon, banned):
+    logits = [value / 10 for value in tenths]
+    forbidden = [i == banned for i in range(len(logits))]
+    proposal = MaskedConditional(temperature, k, p, epsilon)
+    found = proposal.log_probabilities(
+        torch.tensor([logits], dtype=torch.float64), torch.tensor(forbidden)
+    ).exp()[0]
+    expected = _by_hand(logits, forbidden, temperature, k, p, epsilon)
+    assert found.tolist() == pytest.approx(expected, abs=1e-9)
+
+
+def test_top_k_is_not_dropped_when_temperature_is_set():
+    """A published sampler applied each rule to the original logits and lost all but the last."""
+    q = MaskedConditional(temperature=0.7, top_k=2, top_p=0.999).log_probabilities(LOGITS, NONE)
+    assert (q.exp() > 0).sum() == 2
+
+
+def test_the_nucleus_is_of_the_tempered_distribution():
+    cold = MaskedConditional(temperature=0.2, top_p=0.9).log_probabilities(LOGITS, NONE)
+    warm = MaskedConditional(temperature=1.0, top_p=0.9).log_probabilities(LOGITS, NONE)
+    assert (cold.exp() > 0).sum() == 1
+    assert (warm.exp() > 0).sum() == 4
+
+
+def test_a_forbidden_token_has_no_chance_whatever_the_mixture():
+    forbidden = torch.tensor([True, False, False, False, False, False])
+    for epsilon in (0.0, 0.5, 1.0):
+        q = MaskedConditional(top_k=1, epsilon=epsilon).log_probabilities(LOGITS, forbidden)
+        assert q[0, 0] == -torch.inf
+        assert q.exp().sum() == pytest.approx(1.0)
+
+
+def test_temperature_zero_takes_the_first_of_the_best():
+    tied = torch.tensor([[1.0, 3.0, 3.0, 0.0]], dtype=torch.float64)
+    assert (tempered(tied, 0) > -torch.inf).tolist() == [[False, True, False, False]]
+
+
+def test_ties_are_kept_in_order():
+    tied = torch.zeros((1, 4), dtype=torch.float64)
+    assert (top_k(tied, 2) > -torch.inf).tolist() == [[True, True, False, False]]
+    assert (top_p(tied, 0.5) > -torch.inf).tolist() == [[True, True, False, False]]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"temperature": -1.0},
+        {"temperature": float("nan")},
+        {"temperature": float("inf")},
+        {"top_k": 0},
+        {"top_p": 0.0},
+        {"top_p": 1.2},
+        {"epsilon": -0.1},
+        {"epsilon": 1.5},
+    ],
+)
+def test_values_that_mean_nothing_are_refused(bad):
+    with pytest.raises(InputError):
+        MaskedConditional(**bad)
