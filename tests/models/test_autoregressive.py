@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import maskov
 import tiny_models
@@ -37,7 +37,7 @@ def shared(tmp_path_factory):
 def expected(causal):
     """Return −log p(token | start, tokens before), from plain Hugging Face code."""
     network = AutoModelForCausalLM.from_pretrained(causal.name, dtype=torch.float64).eval()
-    tokenizer = maskov.models.huggingface.load_tokenizer(causal.name)
+    tokenizer = AutoTokenizer.from_pretrained(causal.name)
     start = tokenizer.cls_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
 
     def terms(text):
@@ -92,8 +92,8 @@ def test_sum_with_a_shared_vocabulary_is_scored_token_by_token(model, shared):
     parts = [maskov.score(model, TEXTS, e) for e in (maskov.Raw(), maskov.Norm(), shared)]
     total = maskov.score(model, TEXTS, 0.5 * maskov.Raw() + 2 * maskov.Norm() + shared)
     for whole, *three in zip(total, *parts, strict=True):
-        raw, norm, text = (torch.tensor(part.terms) for part in three)
-        assert whole.terms == pytest.approx((0.5 * raw + 2 * norm + text).tolist(), abs=1e-4)
+        raw, norm, text = (torch.tensor(part.terms, dtype=torch.float64) for part in three)
+        assert whole.terms == pytest.approx((0.5 * raw + 2 * norm + text).tolist(), abs=1e-9)
 
 
 @pytest.mark.parametrize("combined", [False, True])

@@ -80,6 +80,18 @@ def test_head_is_split_for_known_families_only(case):
     assert case.model.head_at_masked_positions == (case.family in SPLIT_FAMILIES)
 
 
+def test_familiar_name_with_another_head_is_served_by_its_own_forward(tmp_path):
+    folder = tiny_models.build("bert", tmp_path, torch.float64)
+    network = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float64).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    network.cls.register_forward_hook(lambda module, given, logits: 2 * logits)
+    model = maskov.HuggingFaceModel(network, tokenizer, "twice the logits")
+    assert not model.head_at_masked_positions
+    score = maskov.score(model, ["the cat sat"])[0]
+    expected = site_terms(network, tokenizer, "the cat sat")[0]
+    assert score.terms == pytest.approx(expected.tolist(), abs=1e-9)
+
+
 def test_logits_at_masked_positions_are_the_networks_own(case):
     masks = masks_of(case)
     ours = case.model.logits(case.model.hidden(queries_of(case, masks)))
@@ -150,7 +162,7 @@ def test_longest_text_is_as_long_as_the_network_can_take(case):
         case.network(input_ids=torch.tensor([framed]))
 
 
-def test_float32_agrees_with_float64(case, tmp_path):
+def test_float32_agrees_with_float64(case):
     # The precision people use; the tolerance is what single precision leaves of such logits.
     single = maskov.HuggingFaceModel.load(case.model.name)
     assert single.dtype == torch.float32

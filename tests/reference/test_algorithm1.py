@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
+from algorithm1 import energy, step
 from small import epoch, random_state, tiny_bert
 
 from maskov import Metropolis, Norm, Raw, Sweep
 from maskov.engine import Engine
 from maskov.random import CounterDraws, Purpose
-
-sys.path.insert(0, str(Path(__file__).parent))
-from algorithm1 import energy, step
 
 
 @pytest.mark.parametrize("kind", ["raw", "norm"])
