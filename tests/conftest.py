@@ -11,9 +11,9 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 from jaxtyping import install_import_hook
 
 with install_import_hook("maskov", "typecheck.checked"):
-    import maskov  # noqa: F401
-    import maskov.cli  # noqa: F401
-    import maskov.exact  # noqa: F401
+    import maskov
+    import maskov.cli
+    import maskov.exact
     import maskov.verify  # noqa: F401
 
 import pytest

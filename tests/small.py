@@ -68,5 +68,7 @@ def random_state(model, count: int, length: int, seed: int = 0) -> ChainState:
 def happened(info: StepInfo) -> list[tuple]:
     """Return what a step did in plain numbers."""
     return list(
-        zip(info.proposal.tokens.tolist(), info.accepted.tolist(), info.passes.tolist(), strict=True)
+        zip(
+            info.proposal.tokens.tolist(), info.accepted.tolist(), info.passes.tolist(), strict=True
+        )
     )

@@ -40,7 +40,7 @@ def refused(capfd, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("--model ./nowhere", "no model './nowhere'"),
+        ("--model ./nowhere", "no masked language model './nowhere'"),
         ("--kernel metropolis", "unknown kernel 'metropolis'"),
         ("--energy heat", "unknown energy 'heat'"),
         ("--energy raw+", "unknown energy"),

@@ -86,11 +86,38 @@ def test_resume_of_a_finished_run_prints_its_samples(call, tmp_path):
 
 
 def test_every_schedule_can_be_asked_for(call):
-    words = (
-        "--block 3 --block-anneal 1 --block-floor 2 --anneal 0.2 --target-floor 0.5 "
-        "--force-accept 1 --burn-in 1 --thin 1 --order left-to-right --epsilon 0.1 --top-p 0.9 "
-        "--top-k 20 --temperature 0.8 --target-temperature 1.2 --start greedy"
-    ).split()
+    words = [
+        "--block",
+        "3",
+        "--block-anneal",
+        "1",
+        "--block-floor",
+        "2",
+        "--anneal",
+        "0.2",
+        "--target-floor",
+        "0.5",
+        "--force-accept",
+        "1",
+        "--burn-in",
+        "1",
+        "--thin",
+        "1",
+        "--order",
+        "left-to-right",
+        "--epsilon",
+        "0.1",
+        "--top-p",
+        "0.9",
+        "--top-k",
+        "20",
+        "--temperature",
+        "0.8",
+        "--target-temperature",
+        "1.2",
+        "--start",
+        "greedy",
+    ]
     code, out, err = call("sample", "--epochs", "4", "--chains", "2", "--length", "6", "--json",
                           *words)  # fmt: skip
     assert code == 0

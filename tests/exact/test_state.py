@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small import epoch, random_state, tiny_bert
 
 from maskov import Gibbs, MaskedConditional, Metropolis, Norm, Raw, Sweep
 from maskov.engine import Engine
 from maskov.random import CounterDraws
 from maskov.types import ChainState
+from small import epoch, random_state, tiny_bert
 
 
 def _mixed(model, lengths=(7, 5, 7, 4, 6)) -> ChainState:
@@ -30,7 +30,8 @@ def test_kept_energies_and_vectors_equal_fresh_ones_after_every_step(energy, blo
     kernel = Metropolis(energy, positions=Sweep(block=block))
     state = kernel.init(_mixed(model), engine)
     for _ in range(2):
-        for _, state, _ in epoch(kernel, state, engine, draws):  # noqa: B007
+        for _, after, _ in epoch(kernel, state, engine, draws):
+            state = after
             fresh = engine.sites(state.tokens, state.lengths)
             assert torch.allclose(state.sites.hidden, fresh.hidden, atol=1e-10)
             assert torch.allclose(state.sites.logit, fresh.logit, atol=1e-10)
@@ -46,7 +47,8 @@ def test_passes_of_a_single_site_step():
     state = kernel.init(_mixed(model), engine)
     seen = set()
     for _ in range(3):
-        for _, state, info in epoch(kernel, state, engine, draws):  # noqa: B007
+        for _, after, info in epoch(kernel, state, engine, draws):
+            state = after
             before, lengths = engine.passes, state.lengths[info.proposal.rows]
             expected = torch.where(info.proposed_novel, lengths - 1, 0)
             assert torch.equal(info.passes, expected)
@@ -63,7 +65,8 @@ def test_the_engine_counts_what_the_steps_report():
         state = kernel.init(_mixed(model), engine)
         assert engine.passes == int(state.lengths.sum())
         reported = engine.passes
-        for _, state, info in epoch(kernel, state, engine, draws):  # noqa: B007
+        for _, after, info in epoch(kernel, state, engine, draws):
+            state = after
             reported += int(info.passes.sum())
         assert engine.passes == reported
 
@@ -76,7 +79,8 @@ def test_passes_of_a_block_step():
     state = kernel.init(_mixed(model, (6, 6, 6, 6, 6, 6, 6, 6)), engine)
     seen = set()
     for _ in range(3):
-        for _, state, info in epoch(kernel, state, engine, draws):  # noqa: B007
+        for _, after, info in epoch(kernel, state, engine, draws):
+            state = after
             changed = info.proposal.changed.sum(1)
             cost = {0: 0, 1: 5, 2: 6}
             assert info.passes.tolist() == [1 + cost[c] for c in changed.tolist()]
@@ -88,7 +92,8 @@ def test_gibbs_needs_one_pass_a_step_and_keeps_no_energy():
     model = tiny_bert("red green blue")
     engine, draws = Engine(model), CounterDraws(5)
     kernel = Gibbs(MaskedConditional(), Sweep(block=2))
-    for _, state, info in epoch(kernel, kernel.init(_mixed(model), engine), engine, draws):
+    for _, after, info in epoch(kernel, kernel.init(_mixed(model), engine), engine, draws):
+        state = after
         assert (info.passes == 1).all()
         assert info.accepted.all()
         assert state.energy is None
@@ -113,7 +118,8 @@ def test_frozen_positions_never_change_and_all_free_ones_are_visited():
         kernel = Metropolis(Norm(), positions=Sweep(order, 2))
         visited = torch.zeros_like(free)
         moving = kernel.init(state, engine)
-        for _, moving, info in epoch(kernel, moving, engine, draws):  # noqa: B007
+        for _, after, info in epoch(kernel, moving, engine, draws):
+            moving = after
             visited = visited | info.proposal.masked
         assert torch.equal(visited, free)
         assert torch.equal(moving.tokens[~free], state.tokens[~free])

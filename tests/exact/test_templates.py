@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import torch
-from small import random_table, tiny_bert
 
 from maskov import Metropolis, Norm, Raw, sample
 from maskov.engine import Engine
 from maskov.exact import all_states, balance_error, distribution, transition_matrix
 from maskov.schedules import Schedule
+from small import random_table, tiny_bert
 
 
 def test_the_target_of_a_template_is_the_conditional_of_the_joint():
@@ -34,5 +34,5 @@ def test_samples_keep_what_was_given_and_fill_what_was_blank():
         given = templates[one.template].split()
         assert len(given) == len(one.tokens)
         for word, token in zip(given, one.tokens, strict=True):
-            assert token == word if word != "[MASK]" else token in "red green blue white".split()
+            assert token == word if word != "[MASK]" else token in ["red", "green", "blue", "white"]
     assert [one.template for one in run.samples] == [0] * 4 + [1] * 4

@@ -6,7 +6,6 @@ import itertools
 
 import pytest
 import torch
-from small import random_table, tiny_bert
 
 from maskov import Gibbs, MaskedConditional, Metropolis, Norm, Raw, Sweep, counterexample
 from maskov.engine import Engine
@@ -19,6 +18,7 @@ from maskov.exact import (
     sweep_matrix,
     transition_matrix,
 )
+from small import random_table, tiny_bert
 
 TOLERANCE = 1e-10
 

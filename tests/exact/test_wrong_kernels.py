@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from small import random_table
 
 from maskov import MaskedConditional, Metropolis, Raw, mask_predict
 from maskov.engine import Engine
@@ -19,6 +18,7 @@ from maskov.exact import (
     transition_matrix,
 )
 from maskov.random import CounterDraws
+from small import random_table
 
 MASKS = [torch.tensor([True, False, False]), torch.tensor([True, False, True])]
 
@@ -60,7 +60,9 @@ def test_dropping_the_proposal_ratio_breaks_balance(masked):
     model = random_table()
     engine, states = Engine(model), all_states(model, 3)
     target = distribution(model, Raw(), states)
-    assert balance_error(transition_matrix(Metropolis(Raw()), engine, states, masked), target) < 1e-10
+    assert (
+        balance_error(transition_matrix(Metropolis(Raw()), engine, states, masked), target) < 1e-10
+    )
     wrong = transition_matrix(ForgetsProposal(Raw()), engine, states, masked)
     assert balance_error(wrong, target) > 1e-3
 

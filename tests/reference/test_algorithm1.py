@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from algorithm1 import energy, step
-from small import epoch, random_state, tiny_bert
 
+from algorithm1 import energy, step
 from maskov import Metropolis, Norm, Raw, Sweep
 from maskov.engine import Engine
 from maskov.random import CounterDraws, Purpose
+from small import epoch, random_state, tiny_bert
 
 
 @pytest.mark.parametrize("kind", ["raw", "norm"])
@@ -25,7 +25,8 @@ def test_same_decisions_step_by_step_under_the_same_numbers(kind, temperature):
     plain = [[before, *tokens, after] for tokens in state.tokens.tolist()]
     accepted_novel = 0
     for _ in range(3):
-        for old, state, info in epoch(kernel, state, engine, draws):  # noqa: B007
+        for old, after, info in epoch(kernel, state, engine, draws):
+            state = after
             place = info.proposal.masked.long().argmax(1)
             numbers = [
                 draws.uniform(old.chain, old.step, purpose, index).tolist()

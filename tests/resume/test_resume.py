@@ -12,12 +12,12 @@ import time
 from pathlib import Path
 
 import pytest
-from small import tiny_bert
 
 import maskov
 from maskov import Gibbs, Linear, Metropolis, Norm, Raw, RunError, Schedule, Sweep
 from maskov.errors import Interrupted
 from maskov.run.store import RunFolder
+from small import tiny_bert
 
 KERNELS = {
     "mh": Metropolis(Raw()),
@@ -71,9 +71,7 @@ def test_stopped_anywhere_and_resumed_is_the_same_to_the_byte(name, tmp_path):
 
 def test_a_schedule_that_moves_survives_a_stop(tmp_path):
     settings = SETTINGS | {
-        "schedule": Schedule(
-            6, 1, Linear(1.0, 0.2, 0.3), Linear(3.0, 0.5, 1.0), forced_epochs=2
-        )
+        "schedule": Schedule(6, 1, Linear(1.0, 0.2, 0.3), Linear(3.0, 0.5, 1.0), forced_epochs=2)
     }
     kernel = Metropolis(Raw())
     maskov.sample(MODEL, kernel, out=tmp_path / "whole", **settings)
@@ -110,7 +108,9 @@ def _killed_and_resumed(tmp_path: Path, kills: int, seed: int) -> None:
     folder, moments, killed = tmp_path / "killed", random.Random(seed), 0
     for _ in range(kills):
         begun = (folder / "manifest.json").exists()
-        words = f"resume {folder} --quiet --checkpoint-every 0" if begun else f"{ASK} --out {folder}"
+        words = (
+            f"resume {folder} --quiet --checkpoint-every 0" if begun else f"{ASK} --out {folder}"
+        )
         wait = moments.randint(0, 300 // kills), moments.uniform(0, 0.02)
         killed += _kill_after(words.split(), folder, *wait)
     assert killed == kills

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from small import random_table
 
 from maskov import Gibbs, MaskedConditional, Metropolis, Norm, Raw, Schedule, Sweep, sample
 from maskov.engine import Engine
@@ -24,6 +23,7 @@ from maskov.exact import (
     sweep_matrix,
     transition_matrix,
 )
+from small import random_table
 
 ALPHA = 1e-6
 CHAINS = 4000

@@ -6,12 +6,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from small import random_state, tiny_bert
 
 from maskov import Metropolis, ModelError, Norm, Schedule, sample
 from maskov.engine import Batcher, Engine
 from maskov.engine.batches import pack
 from maskov.errors import Interrupted
+from small import random_state, tiny_bert
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=200), st.integers(1, 300))
@@ -57,7 +57,9 @@ def test_a_batch_that_does_not_fit_is_halved_and_the_answers_stay_the_same():
 
 def test_one_sequence_that_does_not_fit_is_a_clear_error():
     def work(rows, width):
-        raise RuntimeError("[enforce fail at alloc_cpu.cpp] . DefaultCPUAllocator: can't allocate memory")
+        raise RuntimeError(
+            "[enforce fail at alloc_cpu.cpp] . DefaultCPUAllocator: can't allocate memory"
+        )
 
     with pytest.raises(ModelError, match="out of memory on a single sequence"):
         Batcher(budget=64).each(torch.tensor([4, 4]), work)

@@ -68,7 +68,7 @@ def test_numbers_are_uniform_and_neighbours_uncorrelated():
     count = 100_000
     chain = torch.arange(count)
     u = CounterDraws(0).uniform(chain, torch.zeros_like(chain), Purpose.ACCEPT)
-    assert 0 <= float(u.min())
+    assert float(u.min()) >= 0
     assert float(u.max()) < 1
     assert abs(float(u.mean()) - 0.5) < 5 * (1 / 12 / count) ** 0.5
     centred = u - u.mean()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from small import random_table, tiny_bert
 
 import maskov
 from maskov import Gibbs, MaskedConditional, Metropolis, Norm, Raw, Schedule, Sweep
 from maskov.engine import Engine
 from maskov.errors import InputError
+from small import random_table, tiny_bert
 
 MODEL = tiny_bert("red green blue white", dtype=torch.float32)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from small import random_table, tiny_bert
 
 from maskov import Gibbs, Linear, MaskedConditional, Metropolis, Norm, Raw, Schedule, sample
 from maskov.errors import InputError
@@ -15,6 +14,7 @@ from maskov.run.describe import (
     kernel_at,
     leaves_invariant,
 )
+from small import random_table, tiny_bert
 
 
 def test_a_linear_value_falls_to_its_floor_and_stays():
@@ -101,10 +101,10 @@ def test_mask_predict_masks_all_then_ever_fewer_of_the_least_sure():
     from dataclasses import replace
 
     import torch
-    from small import random_state
 
     from maskov import mask_predict
     from maskov.random import CounterDraws
+    from small import random_state
 
     model, kernel, draws = random_table(), mask_predict(4), CounterDraws(0)
     state = random_state(model, 1, 8)

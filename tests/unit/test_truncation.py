@@ -38,7 +38,9 @@ def _by_hand(logits, forbidden, temperature, k, p, epsilon):
         nucleus[i] = q[i]
         mass += q[i]
     cut = {i: q[i] / sum(nucleus.values()) for i in nucleus}
-    return [(1 - epsilon) * cut.get(i, 0.0) + epsilon * full.get(i, 0.0) for i in range(len(logits))]
+    return [
+        (1 - epsilon) * cut.get(i, 0.0) + epsilon * full.get(i, 0.0) for i in range(len(logits))
+    ]
 
 
 @given(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from maskov.energies.base import Energy
 from maskov.engine.batches import Batcher, token_budget
-from maskov.errors import InputError, MaskovError, ModelError
+from maskov.errors import InputError, ModelError
 from maskov.models.base import MaskedModel
-from maskov.models.huggingface import HuggingFaceModel, fingerprint, load_tokenizer
+from maskov.models.checkpoint import fingerprint, load_checkpoint
+from maskov.models.huggingface import HuggingFaceModel
 from maskov.models.quiet import quiet
 from maskov.types import Float, Int, Sites, Tensor
 
@@ -46,27 +46,15 @@ class Autoregressive(Energy):
         """Load the network, its tokenizer and its start token when first asked."""
         from transformers import AutoModelForCausalLM
 
-        if Path(self.name).exists() and not (Path(self.name) / "config.json").is_file():
-            raise ModelError(f"'{self.name}' is no model folder: it has no config.json.")
-        try:
-            with quiet():
-                network, report = AutoModelForCausalLM.from_pretrained(
-                    self.name,
-                    dtype=self._dtype,
-                    output_loading_info=True,
-                    trust_remote_code=self._trust_remote_code,
-                    weights_only=True,
-                )
-                tokenizer = load_tokenizer(self.name, self._trust_remote_code)
-        except MaskovError:
-            raise
-        except Exception as error:
-            raise ModelError(
-                f"no causal language model '{self.name}': give a folder with config.json, weights "
-                "and tokenizer, or a hub name while online."
-            ) from error
+        network, tokenizer = load_checkpoint(
+            AutoModelForCausalLM,
+            "causal language model",
+            self.name,
+            self._dtype,
+            trust_remote_code=self._trust_remote_code,
+        )
         network = network.to(self._device).eval().requires_grad_(False)
-        if report["missing_keys"] or not _looks_left_only(network):
+        if not _looks_left_only(network):
             raise ModelError(
                 f"'{self.name}' is no causal language model; give one that was trained left to "
                 "right."
@@ -89,14 +77,15 @@ class Autoregressive(Energy):
         network, _, start = self._loaded
         limit = int(getattr(network.config, "max_position_embeddings", None) or 10**9)
         longest = max(map(len, ids), default=0)
-        if longest + 1 > limit:
-            raise InputError(
-                f"a text has {longest} tokens; '{self.name}' takes at most {limit - 1}."
-            )
+        # The start token comes in at the front, and the last token is only asked for.
+        if longest > limit:
+            raise InputError(f"a text has {longest} tokens; '{self.name}' takes at most {limit}.")
         lengths = torch.tensor([len(sequence) for sequence in ids])
         terms = [torch.zeros(0, dtype=torch.float64)] * len(ids)
 
         def work(rows: Tensor, width: int) -> None:
+            if not width:
+                return  # no tokens, nothing to ask
             chosen = rows.tolist()
             batch = torch.zeros((len(chosen), width + 1), dtype=torch.long)
             batch[:, 0] = start

@@ -108,8 +108,13 @@ class Combined(Energy):
 
     def __str__(self) -> str:
         return "+".join(
-            str(part) if weight == 1 else f"{weight:g}*{part}" for weight, part in self.parts
+            str(part) if weight == 1 else f"{_exact(weight)}*{part}" for weight, part in self.parts
         )
+
+
+def _exact(weight: float) -> str:
+    """Write a weight so that it is read back to the bit."""
+    return repr(float(weight)).removesuffix(".0")
 
 
 def _parts(energy: Energy) -> tuple[tuple[float, Energy], ...]:

@@ -10,7 +10,9 @@ from maskov.energies.base import Energy
 from maskov.energies.site import Norm, Raw
 from maskov.errors import InputError
 
-_TERM = re.compile(r"(?:(?P<weight>[^*()]+)\*)?(?P<name>[a-z]+)(?:\((?P<argument>.*)\))?")
+_TERM = re.compile(
+    r"\s*(?:(?P<weight>[^*()]+)\*)?\s*(?P<name>[a-z]+)\s*(?:\((?P<argument>.*)\))?\s*"
+)
 
 
 def parse_energy(
@@ -21,10 +23,11 @@ def parse_energy(
     `causal` is the model meant by a bare `autoregressive`; `load` makes that energy.
     """
     total: Energy | None = None
-    # A plus sign inside parentheses belongs to a model's name.
-    for term in re.split(r"\+(?![^(]*\))", text.replace(" ", "")):
+    for term in _terms(text):
         match = _TERM.fullmatch(term)
         if match is None:
+            raise _unknown(text)
+        if match["argument"] is not None and match["name"] != "autoregressive":
             raise _unknown(text)
         energy = _named(match["name"], match["argument"] or causal, text, load)
         if match["weight"] is not None:
@@ -36,6 +39,18 @@ def parse_energy(
     if total is None:
         raise _unknown(text)
     return total
+
+
+def _terms(text: str) -> list[str]:
+    """Cut at each plus sign, but for those inside parentheses (a name) or a number (1e+20)."""
+    terms, depth = [""], 0
+    for sign in text:
+        depth += (sign == "(") - (sign == ")")
+        if sign == "+" and depth == 0 and not re.search(r"[\d.][eE]$", terms[-1]):
+            terms.append("")
+        else:
+            terms[-1] += sign
+    return terms
 
 
 def _named(

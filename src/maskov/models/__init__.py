@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -45,14 +46,16 @@ def choose_device(name: str = "auto") -> torch.device:
 
 
 def load(
-    name: str = DEFAULT_MODEL,
+    name: str | Path = DEFAULT_MODEL,
     device: torch.device | str = "auto",
     dtype: torch.dtype = torch.float32,
-    tokenizer: str | None = None,
+    tokenizer: str | Path | None = None,
     trust_remote_code: bool = False,
 ) -> MaskedModel:
     """Load a masked model by its built-in name, its folder or its hub name."""
+    name = str(name)
     where = choose_device(device) if isinstance(device, str) else device
     if name in _BUILT_IN:
         return _BUILT_IN[name](where)
-    return HuggingFaceModel.load(name, where, dtype, tokenizer, trust_remote_code)
+    words = None if tokenizer is None else str(tokenizer)
+    return HuggingFaceModel.load(name, where, dtype, words, trust_remote_code)

@@ -105,10 +105,10 @@ def split_head(model: Any, probe: Int[Tensor, "1 length"]) -> Head | None:
         return None
     try:
         head = family(model)
-        ours = head.logits(head.transform(model.base_model(input_ids=probe)[0]))
+        ours = head.logits(head.transform(model.base_model(input_ids=probe)[0][0]))
     except (AttributeError, TypeError):
         return None
-    theirs = model(input_ids=probe).logits
+    theirs = model(input_ids=probe).logits[0]
     scale = theirs.abs().max().clamp(min=1.0)
     same = ours.shape == theirs.shape and bool((ours - theirs).abs().max() <= 1e-3 * scale)
     return head if same else None

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from maskov.errors import InputError, MaskovError, ModelError
+from maskov.errors import ModelError
 from maskov.models.base import MaskedModel, Queries
+from maskov.models.checkpoint import fingerprint, load_checkpoint
 from maskov.models.heads import split_head
 from maskov.models.quiet import quiet
 from maskov.models.vocabulary import forbidden_tokens
@@ -67,28 +65,9 @@ class HuggingFaceModel(MaskedModel):
         """Load a checkpoint; pickled weights are read as plain tensors, never executed."""
         from transformers import AutoModelForMaskedLM
 
-        if Path(name).exists() and not (Path(name) / "config.json").is_file():
-            raise ModelError(f"'{name}' is no model folder: it has no config.json.")
-        try:
-            with quiet():
-                network, report = AutoModelForMaskedLM.from_pretrained(
-                    name,
-                    dtype=dtype,
-                    output_loading_info=True,
-                    trust_remote_code=trust_remote_code,
-                    weights_only=True,
-                )
-                loaded = load_tokenizer(tokenizer or name, trust_remote_code)
-        except MaskovError:
-            raise
-        except Exception as error:
-            raise ModelError(_why(name, error)) from error
-        if report["missing_keys"] or report["mismatched_keys"]:
-            missing = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
-            raise ModelError(
-                f"'{name}' is no masked language model: its weights lack {missing[0]} "
-                f"({len(missing)} missing); give a checkpoint that has its masked-LM head."
-            )
+        network, loaded = load_checkpoint(
+            AutoModelForMaskedLM, "masked language model", name, dtype, tokenizer, trust_remote_code
+        )
         return cls(network.to(device), loaded, name)
 
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
@@ -173,36 +152,10 @@ class HuggingFaceModel(MaskedModel):
         return fingerprint(self.network, self.tokenizer)
 
 
-def fingerprint(network: Any, tokenizer: Any) -> str:
-    """Hash all that decides a network's answers about a text."""
-    digest = hashlib.sha256()
-    for key, value in sorted(network.state_dict().items()):
-        digest.update(key.encode())
-        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    digest.update(json.dumps(tokenizer.get_vocab(), sort_keys=True).encode())
-    return digest.hexdigest()
-
-
-def load_tokenizer(source: str, trust_remote_code: bool = False) -> Any:
-    """Load a tokenizer from a folder or hub name, or from a bare `vocab.txt` of BERT's kind."""
-    from transformers import AutoTokenizer, BertTokenizer
-
-    if source.endswith(".txt"):
-        path = Path(source)
-        if not path.is_file():
-            raise InputError(f"there is no vocabulary file '{source}'.")
-        words = path.read_text(encoding="utf-8").split("\n")
-        # Folding case would lose every token of a vocabulary that has capitals (amino acids).
-        plain = [word for word in words if not (word.startswith("[") and word.endswith("]"))]
-        lower = all(word == word.lower() for word in plain)
-        return BertTokenizer(str(path), do_lower_case=lower)
-    return AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
-
-
 def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
     """Return the special tokens the tokenizer puts before and after a text."""
     with quiet():
-        coded = tokenizer(tokenizer.mask_token, return_special_tokens_mask=True)["input_ids"]
+        coded = tokenizer(tokenizer.mask_token)["input_ids"]
     place = coded.index(tokenizer.mask_token_id)
     return list(coded[:place]), list(coded[place + 1 :])
 
@@ -213,16 +166,3 @@ def _capacity(config: Any, tokenizer: Any) -> int:
     if getattr(config, "model_type", "") in _OFFSET_POSITIONS:
         limit -= int(getattr(config, "pad_token_id", None) or 0) + 1
     return min(limit, int(min(tokenizer.model_max_length, 10**9)))
-
-
-def _why(name: str, error: Exception) -> str:
-    """Say in one sentence why a checkpoint did not load."""
-    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    if "Unrecognized configuration class" in first:
-        return f"'{name}' is no masked language model; give a checkpoint with a masked-LM head."
-    if not Path(name).exists() and isinstance(error, OSError):
-        return (
-            f"no model '{name}': there is no such folder, and it could not be had from the hub. "
-            "Give a folder with config.json and weights, or a hub name while online."
-        )
-    return f"the model '{name}' could not be loaded: {first}"

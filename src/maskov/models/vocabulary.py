@@ -11,9 +11,11 @@ from maskov.types import Bool, Tensor
 
 # Placeholders that tokenizers reserve without listing them as special. Each pattern is the whole
 # spelling: BERT's [unused12], Gemma-like <unused12>, fairseq's madeupword0001, ESM's <null_1>,
-# T5-like <extra_id_3>, and bracketed controls such as <|padding|> and |||IP_ADDRESS|||.
+# T5-like <extra_id_3>, CamemBERT's <s>NOTUSED, and bracketed controls such as <|padding|> and
+# |||IP_ADDRESS|||.
 _PLACEHOLDER = re.compile(
     r"\[unused\d+\]|<unused_?\d+>|\[reserved_?\d+\]|madeupword\d+|<null_\d+>|<extra_id_\d+>"
+    r"|<[a-z/]+>NOTUSED"
     r"|<\|[^|]*\|>|\|\|\|[A-Z_]+\|\|\||\[(?:cls|sep|pad|mask|unk|bos|eos)\]"
     r"|<(?:s|/s|pad|unk|mask|cls|sep|eos|bos)>",
     re.IGNORECASE,

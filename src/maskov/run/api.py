@@ -162,7 +162,11 @@ def resume(
             return Run(manifest, folder, damaged)
         model = model or load_model(manifest, device)
         _check_same(manifest["model"], model.fingerprint())
-        kernel = build_kernel(manifest["kernel"], lambda name: Autoregressive(name, model.device))
+        trust = bool(manifest["model"]["source"].get("trust_remote_code"))
+        kernel = build_kernel(
+            manifest["kernel"],
+            lambda name: Autoregressive(name, model.device, model.dtype, trust),
+        )
         if isinstance(kernel, Metropolis):
             for name, found in kernel.energy.models().items():
                 _check_same({"name": name, "fingerprint": manifest["causal_models"][name]}, found)
@@ -184,8 +188,8 @@ def resume(
 
 def load_model(manifest: dict[str, Any], device: str) -> MaskedModel:
     """Load the model of a run again."""
-    source = manifest["model"]["source"]
-    return load(device=device, **source)
+    dtype = getattr(torch, manifest["model"]["dtype"])
+    return load(device=device, dtype=dtype, **manifest["model"]["source"])
 
 
 def _begin(kernel: Kernel, layout: Layout, engine: Engine, start: str, seed: int) -> Progress:

@@ -1,0 +1,106 @@
+"""Read a Hugging Face checkpoint safely, and say in one sentence why where that fails."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskov.errors import InputError, MaskovError, ModelError
+from maskov.models.quiet import quiet
+
+# What a configuration says beside the shape of the network.
+_NOT_SHAPE = {"_name_or_path", "transformers_version", "architectures", "dtype"}
+
+
+def load_checkpoint(
+    auto_class: Any,
+    what: str,
+    name: str,
+    dtype: torch.dtype,
+    tokenizer: str | None = None,
+    trust_remote_code: bool = False,
+) -> tuple[Any, Any]:
+    """Return a network and its tokenizer; `what` says what was wanted, such as a masked LM.
+
+    Pickled weights are read as plain tensors and never executed. A checkpoint that lacks any of
+    the network's weights is refused: they would be random numbers.
+    """
+    if Path(name).exists() and not (Path(name) / "config.json").is_file():
+        raise ModelError(f"'{name}' is no model folder: it has no config.json.")
+    try:
+        # Weights that are missing are drawn at random before we can refuse them.
+        with quiet(), torch.random.fork_rng(devices=[]):
+            network, report = auto_class.from_pretrained(
+                name,
+                dtype=dtype,
+                output_loading_info=True,
+                trust_remote_code=trust_remote_code,
+                weights_only=True,
+            )
+            loaded = load_tokenizer(tokenizer or name, trust_remote_code)
+    except MaskovError:
+        raise
+    except Exception as error:
+        raise ModelError(_why(name, what, error)) from error
+    missing = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
+    if missing:
+        raise ModelError(
+            f"'{name}' is no {what}: its weights lack {missing[0]} ({len(missing)} missing); "
+            "give a checkpoint that has its head."
+        )
+    return network, loaded
+
+
+def load_tokenizer(source: str, trust_remote_code: bool = False) -> Any:
+    """Load a tokenizer from a folder or hub name, or from a bare `vocab.txt` of BERT's kind."""
+    from transformers import AutoTokenizer, BertTokenizer
+
+    if source.endswith(".txt"):
+        path = Path(source)
+        if not path.is_file():
+            raise InputError(f"there is no vocabulary file '{source}'.")
+        words = path.read_text(encoding="utf-8").split("\n")
+        # Folding case would lose every token of a vocabulary that has capitals (amino acids).
+        plain = [word for word in words if not (word.startswith("[") and word.endswith("]"))]
+        lower = all(word == word.lower() for word in plain)
+        return BertTokenizer(str(path), do_lower_case=lower)
+    return AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
+
+
+def fingerprint(network: Any, tokenizer: Any) -> str:
+    """Hash all that decides a network's answers about a text: weights, shape and vocabulary."""
+    digest = hashlib.sha256()
+    for key, value in sorted(network.state_dict().items()):
+        digest.update(key.encode())
+        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    digest.update(json.dumps(tokenizer.get_vocab(), sort_keys=True).encode())
+    # Two networks of the same weights may still differ, by an activation or a number of heads.
+    shape = {
+        key: value
+        for key, value in network.config.to_diff_dict().items()
+        if key not in _NOT_SHAPE and value is not None
+    }
+    digest.update(json.dumps(shape, sort_keys=True, default=str).encode())
+    return digest.hexdigest()
+
+
+def _why(name: str, what: str, error: Exception) -> str:
+    """Say in one sentence why a checkpoint did not load."""
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if "Weights only load failed" in first:
+        return (
+            f"the weights of '{name}' are a pickle that holds more than tensors, which may be "
+            "code: it was not run; give the same model as safetensors."
+        )
+    if "Unrecognized configuration class" in first:
+        return f"'{name}' is no {what}; give a checkpoint of one."
+    if not Path(name).exists() and isinstance(error, OSError):
+        return (
+            f"no {what} '{name}': there is no such folder, and it could not be had from the hub. "
+            "Give a folder with config.json and weights, or a hub name while online."
+        )
+    return f"the model '{name}' could not be loaded: {first}"
