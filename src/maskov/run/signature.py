@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import platform
+from importlib.metadata import version
 from typing import Any
-
-import numpy
-import torch
-import transformers
 
 import maskov
 
@@ -16,13 +13,9 @@ _SHORT = 12
 
 def versions() -> dict[str, str]:
     """Return the versions that a number depends on."""
-    return {
-        "maskov": maskov.__version__,
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "numpy": numpy.__version__,
-        "python": platform.python_version(),
-    }
+    # Asked of the installation, since importing transformers only for this takes a while.
+    others = {name: version(name) for name in ("torch", "transformers", "numpy")}
+    return {"maskov": maskov.__version__, **others, "python": platform.python_version()}
 
 
 def signature(manifest: dict[str, Any]) -> str:
