@@ -16,7 +16,7 @@ from maskov.errors import InputError
 from maskov.kernels import Kernel
 from maskov.models.base import MaskedModel, Queries
 from maskov.random import CounterDraws, Draws, Purpose
-from maskov.types import Bool, ChainState, Float, Int, StepInfo, Tensor
+from maskov.types import Bool, ChainState, Float, Int, Sequences, StepInfo, Tensor
 
 _MOST_STATES = 200_000
 
@@ -41,7 +41,7 @@ def distribution(
     """Return p(x) ∝ exp(−E(x)/T) over the given states."""
     lengths = torch.full((len(states),), states.shape[1], device=states.device)
     sites = Engine(model).sites(states, lengths) if energy.needs_sites else None
-    return (-energy(model, states, lengths, sites) / temperature).softmax(0)
+    return (-energy(model, Sequences(states, lengths, sites)) / temperature).softmax(0)
 
 
 def fresh_state(

@@ -13,6 +13,7 @@ from maskov.engine import Engine
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
 from maskov.starts import read_text
+from maskov.types import Sequences
 
 # Texts held at once: the masked passes of more than this add nothing to a full batch.
 _GROUP = 256
@@ -53,7 +54,7 @@ def score(
             engine.sites(tokens, lengths, energy.needs_normaliser) if energy.needs_sites else None
         )
         engine.check()
-        terms = energy.terms(model, tokens, lengths, sites)
+        terms = energy.terms(model, Sequences(tokens, lengths, sites))
         for text, ids, row_terms in zip(
             texts[begin : begin + _GROUP], group, terms.tolist(), strict=True
         ):

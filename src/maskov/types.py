@@ -29,8 +29,18 @@ else:
         Bool = Float = Int = _Shaped()
 
 __all__ = [
-    "Bool", "ChainState", "Float", "Int", "Proposed", "Sites", "StepInfo", "Tensor", "Traces",
-]  # fmt: skip
+    "Bool",
+    "ChainState",
+    "Float",
+    "Int",
+    "Proposed",
+    "Sequences",
+    "Sites",
+    "StepInfo",
+    "Tensor",
+    "Traces",
+    "inside",
+]
 
 # What a run keeps of each epoch: a name, and an array of epochs × chains (or one row of it).
 Traces = dict[str, npt.NDArray[Any]]
@@ -63,6 +73,25 @@ class Sites:
 
 
 @dataclass(frozen=True)
+class Sequences:
+    """Some sequences, padded on the right, and their sites where these are known."""
+
+    tokens: Int[Tensor, "n length"]
+    lengths: Int[Tensor, " n"]
+    sites: Sites | None = None
+
+    @property
+    def inside(self) -> Bool[Tensor, "n length"]:
+        """True at the positions of a sequence, false at padding."""
+        return inside(self.lengths, self.tokens.shape[1])
+
+
+def inside(lengths: Int[Tensor, " n"], width: int) -> Bool[Tensor, "n length"]:
+    """Return true at the positions of each sequence, false at padding."""
+    return torch.arange(width, device=lengths.device) < lengths[:, None]
+
+
+@dataclass(frozen=True)
 class ChainState:
     """A batch of chains: everything the next step needs, and nothing else.
 
@@ -86,7 +115,12 @@ class ChainState:
     @property
     def inside(self) -> Bool[Tensor, "chains length"]:
         """True at the positions of a sequence, false at padding."""
-        return torch.arange(self.tokens.shape[1], device=self.tokens.device) < self.lengths[:, None]
+        return inside(self.lengths, self.tokens.shape[1])
+
+    @property
+    def sequences(self) -> Sequences:
+        """The current tokens and what is known of them."""
+        return Sequences(self.tokens, self.lengths, self.sites)
 
     def forget(self) -> ChainState:
         """Return this state without what was known of its tokens."""

@@ -35,7 +35,7 @@ def test_kept_energies_and_vectors_equal_fresh_ones_after_every_step(energy, blo
             fresh = engine.sites(state.tokens, state.lengths)
             assert torch.allclose(state.sites.hidden, fresh.hidden, atol=1e-10)
             assert torch.allclose(state.sites.logit, fresh.logit, atol=1e-10)
-            expected = energy(model, state.tokens, state.lengths, fresh)
+            expected = energy(model, replace(state.sequences, sites=fresh))
             assert torch.allclose(state.energy, expected, atol=1e-10)
 
 

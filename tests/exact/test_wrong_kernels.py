@@ -136,3 +136,17 @@ def test_mask_predict_leaves_no_target_invariant_and_says_so():
     for chance, tokens in zip(target, after.tokens.tolist(), strict=True):
         moved[index[tuple(tokens)]] += chance
     assert (moved - target).abs().max() > 1e-2
+
+
+def test_a_current_token_outside_the_kept_set_makes_the_reverse_impossible():
+    """The move back has probability zero, so the move is rejected whatever the energies say."""
+    model = random_table()
+    engine, states = Engine(model), all_states(model, 3)
+    source, after, info = every_move(
+        Metropolis(Raw(), MaskedConditional(top_k=1)), engine, states, MASKS[0], accept_draw=0.0
+    )
+    outside = info.proposal.log_q_reverse == -torch.inf
+    assert outside.any()
+    assert (info.log_acceptance[outside] == -torch.inf).all()
+    assert not info.accepted[outside].any()
+    assert torch.equal(after.tokens[outside], states[source][outside])

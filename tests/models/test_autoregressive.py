@@ -7,6 +7,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import maskov
 import tiny_models
 import tiny_tokenizers
+from maskov.types import Sequences
 from plain_energies import causal_terms
 
 TEXTS = tiny_models.TEXTS
@@ -58,7 +59,7 @@ def states(model, texts):
 def energies(energy, model, texts):
     tokens, lengths = states(model, texts)
     sites = maskov.Engine(model).sites(tokens, lengths) if energy.needs_sites else None
-    return energy(model, tokens, lengths, sites)
+    return energy(model, Sequences(tokens, lengths, sites))
 
 
 def test_terms_are_those_of_one_prefix_at_a_time(causal, expected):
@@ -105,10 +106,10 @@ def test_metropolis_keeps_the_energies_of_its_tokens(model, causal, combined):
     assert run.traces["novel"].sum() > 0
     for sample in run.samples:
         tokens, lengths = torch.tensor([sample.ids]), torch.tensor([len(sample.ids)])
-        sites = maskov.Engine(model).sites(tokens, lengths)
+        given = Sequences(tokens, lengths, maskov.Engine(model).sites(tokens, lengths))
         kept = run.traces["energy_target"][sample.epoch, sample.chain]
-        assert kept == pytest.approx(float(target(model, tokens, lengths, sites)), abs=1e-9)
-        raw = float(maskov.Raw()(model, tokens, lengths, sites))
+        assert kept == pytest.approx(float(target(model, given)), abs=1e-9)
+        raw = float(maskov.Raw()(model, given))
         assert sample.energy_raw == pytest.approx(raw, abs=1e-9)
 
 

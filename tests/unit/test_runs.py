@@ -10,6 +10,7 @@ import maskov
 from maskov import Gibbs, MaskedConditional, Metropolis, Norm, Raw, Schedule, Sweep
 from maskov.engine import Engine
 from maskov.errors import InputError
+from maskov.types import Sequences
 from small import random_table, tiny_bert
 
 MODEL = tiny_bert("red green blue white", dtype=torch.float32)
@@ -23,11 +24,9 @@ def test_scoring_the_stored_ids_gives_the_stored_energies(kernel, tmp_path):
     assert len(run.samples) == 30
     for one in maskov.Run.open(tmp_path / "run").samples:
         tokens, length = torch.tensor([one.ids]), torch.tensor([len(one.ids)])
-        sites = Engine(MODEL).sites(tokens, length)
-        assert one.energy_raw == pytest.approx(float(Raw()(MODEL, tokens, length, sites)), abs=1e-4)
-        assert one.energy_norm == pytest.approx(
-            float(Norm()(MODEL, tokens, length, sites)), abs=1e-4
-        )
+        given = Sequences(tokens, length, Engine(MODEL).sites(tokens, length))
+        assert one.energy_raw == pytest.approx(float(Raw()(MODEL, given)), abs=1e-4)
+        assert one.energy_norm == pytest.approx(float(Norm()(MODEL, given)), abs=1e-4)
         assert one.tokens == MODEL.token_strings(one.ids)
 
 

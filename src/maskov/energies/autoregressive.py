@@ -15,7 +15,7 @@ from maskov.models.base import MaskedModel
 from maskov.models.checkpoint import fingerprint, load_checkpoint
 from maskov.models.huggingface import HuggingFaceModel
 from maskov.models.quiet import quiet
-from maskov.types import Float, Int, Sites, Tensor
+from maskov.types import Float, Sequences, Tensor
 
 
 class Autoregressive(Energy):
@@ -113,37 +113,25 @@ class Autoregressive(Energy):
         _, tokenizer, _ = self._loaded
         return [str(token) for token in tokenizer.convert_ids_to_tokens(list(ids))]
 
-    def __call__(
-        self,
-        model: MaskedModel,
-        tokens: Int[Tensor, "n length"],
-        lengths: Int[Tensor, " n"],
-        sites: Sites | None,
-    ) -> Float[Tensor, " n"]:
+    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Return −log p of each sequence, read in this model's vocabulary."""
-        content = _content(tokens, lengths)
+        content = _content(sequences)
         if not self._shares_vocabulary(model):
             content = [self.tokenise(model.decode(sequence)) for sequence in content]
         energies = torch.stack([terms.sum() for terms in self.token_terms(content)])
-        return energies.to(tokens.device)
+        return energies.to(sequences.tokens.device)
 
-    def terms(
-        self,
-        model: MaskedModel,
-        tokens: Int[Tensor, "n length"],
-        lengths: Int[Tensor, " n"],
-        sites: Sites | None,
-    ) -> Float[Tensor, "n length"]:
+    def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
         """Return the term of each position, where both models share their tokens."""
         if not self._shares_vocabulary(model):
             raise InputError(
                 f"'{self.name}' has another vocabulary than '{model.name}', so its terms belong "
                 "to other tokens; ask for `token_terms` instead."
             )
-        terms = torch.zeros(tokens.shape, dtype=torch.float64)
-        for row, part in enumerate(self.token_terms(_content(tokens, lengths))):
+        terms = torch.zeros(sequences.tokens.shape, dtype=torch.float64)
+        for row, part in enumerate(self.token_terms(_content(sequences))):
             terms[row, : len(part)] = part
-        return terms.to(tokens.device)
+        return terms.to(sequences.tokens.device)
 
     def models(self) -> dict[str, str]:
         """Name the causal model and its fingerprint."""
@@ -175,7 +163,7 @@ def _looks_left_only(network: Any) -> bool:
     return bool(torch.allclose(scores[0], scores[1], rtol=1e-3, atol=1e-4))
 
 
-def _content(tokens: Tensor, lengths: Tensor) -> list[list[int]]:
+def _content(sequences: Sequences) -> list[list[int]]:
     """Return each sequence without its padding."""
-    rows, sizes = tokens.tolist(), lengths.tolist()
+    rows, sizes = sequences.tokens.tolist(), sequences.lengths.tolist()
     return [row[:size] for row, size in zip(rows, sizes, strict=True)]

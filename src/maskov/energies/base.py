@@ -13,7 +13,7 @@ import torch
 
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
-from maskov.types import Float, Int, Sites, Tensor
+from maskov.types import Float, Sequences, Tensor
 
 
 class Energy(ABC):
@@ -24,23 +24,11 @@ class Energy(ABC):
     needs_normaliser: bool
 
     @abstractmethod
-    def __call__(
-        self,
-        model: MaskedModel,
-        tokens: Int[Tensor, "n length"],
-        lengths: Int[Tensor, " n"],
-        sites: Sites | None,
-    ) -> Float[Tensor, " n"]:
+    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Return the energy of each sequence, in float64."""
 
     @abstractmethod
-    def terms(
-        self,
-        model: MaskedModel,
-        tokens: Int[Tensor, "n length"],
-        lengths: Int[Tensor, " n"],
-        sites: Sites | None,
-    ) -> Float[Tensor, "n length"]:
+    def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
         """Return the contribution of each position; they add up to the energy."""
 
     @abstractmethod
@@ -80,26 +68,14 @@ class Combined(Energy):
         """True if any part needs the log-sum-exp."""
         return any(part.needs_normaliser for _, part in self.parts)
 
-    def __call__(
-        self,
-        model: MaskedModel,
-        tokens: Int[Tensor, "n length"],
-        lengths: Int[Tensor, " n"],
-        sites: Sites | None,
-    ) -> Float[Tensor, " n"]:
+    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Add the parts up."""
-        energies = [weight * part(model, tokens, lengths, sites) for weight, part in self.parts]
+        energies = [weight * part(model, sequences) for weight, part in self.parts]
         return torch.stack(energies).sum(0)
 
-    def terms(
-        self,
-        model: MaskedModel,
-        tokens: Int[Tensor, "n length"],
-        lengths: Int[Tensor, " n"],
-        sites: Sites | None,
-    ) -> Float[Tensor, "n length"]:
+    def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
         """Add the parts up, position by position."""
-        terms = [weight * part.terms(model, tokens, lengths, sites) for weight, part in self.parts]
+        terms = [weight * part.terms(model, sequences) for weight, part in self.parts]
         return torch.stack(terms).sum(0)
 
     def models(self) -> dict[str, str]:

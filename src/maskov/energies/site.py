@@ -17,7 +17,7 @@ import torch
 from maskov.energies.base import Energy
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
-from maskov.types import Float, Int, Sites, Tensor
+from maskov.types import Float, Sequences, Sites, Tensor
 
 
 class SiteEnergy(Energy):
@@ -29,28 +29,15 @@ class SiteEnergy(Energy):
     def at_sites(self, sites: Sites) -> Float[Tensor, "n length"]:
         """Return the term of each site; padding may hold anything."""
 
-    def terms(
-        self,
-        model: MaskedModel,
-        tokens: Int[Tensor, "n length"],
-        lengths: Int[Tensor, " n"],
-        sites: Sites | None,
-    ) -> Float[Tensor, "n length"]:
+    def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
         """Return the term of each position, zero at padding."""
-        if sites is None:
+        if sequences.sites is None:
             raise InputError(f"the energy '{self}' needs the masked passes of its sequences.")
-        inside = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
-        return torch.where(inside, self.at_sites(sites), 0.0)
+        return torch.where(sequences.inside, self.at_sites(sequences.sites), 0.0)
 
-    def __call__(
-        self,
-        model: MaskedModel,
-        tokens: Int[Tensor, "n length"],
-        lengths: Int[Tensor, " n"],
-        sites: Sites | None,
-    ) -> Float[Tensor, " n"]:
+    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Sum the terms in float64."""
-        return self.terms(model, tokens, lengths, sites).sum(1)
+        return self.terms(model, sequences).sum(1)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import torch
 from maskov.engine.batches import Batcher, token_budget
 from maskov.errors import ModelError
 from maskov.models.base import MaskedModel, Queries
-from maskov.types import Bool, Float, Int, Sites, Tensor
+from maskov.types import Bool, Float, Int, Sites, Tensor, inside
 
 # Rows of the vocabulary held at once when the head runs outside a model pass (in scores).
 _HEAD_SCORES = 2**24
@@ -118,7 +118,7 @@ class Engine:
     ) -> Sites:
         """Return the sites of whole sequences: all of them, or those `needed` beside `known`."""
         if needed is None:
-            needed = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+            needed = inside(lengths, tokens.shape[1])
         row, place = needed.nonzero(as_tuple=True)
         if known is not None and not row.numel():
             return known

@@ -22,7 +22,7 @@ from maskov.errors import InputError
 from maskov.kernels.base import Evaluated, Kernel, with_tokens
 from maskov.kernels.sweep import Positions, Sweep
 from maskov.proposals import MaskedConditional
-from maskov.types import ChainState, Proposed, Sites, Tensor
+from maskov.types import ChainState, Proposed, Sequences, Sites, Tensor
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Metropolis(Kernel):
         sites = state.sites
         if self.energy.needs_sites and sites is None:
             sites = engine.sites(state.tokens, state.lengths, self.energy.needs_normaliser)
-        energy = self.energy(engine.model, state.tokens, state.lengths, sites)
+        energy = self.energy(engine.model, Sequences(state.tokens, state.lengths, sites))
         return replace(state, sites=sites, energy=energy)
 
     def evaluate(self, state: ChainState, proposed: Proposed, engine: Engine) -> Evaluated:
@@ -74,7 +74,7 @@ class Metropolis(Kernel):
         if self.energy.needs_sites and state.sites is not None:
             sites, cost = self._sites(state, proposed, novel, engine)
             passes = passes.index_copy(0, novel, cost)
-        energy = self.energy(engine.model, tokens, lengths, sites)
+        energy = self.energy(engine.model, Sequences(tokens, lengths, sites))
         new = old.index_copy(0, novel, energy)
         log_ratio = (
             (old - new) / self.target_temperature + proposed.log_q_reverse - proposed.log_q_forward

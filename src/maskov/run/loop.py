@@ -168,5 +168,5 @@ def both_energies(
         inside = state.inside
         missing = engine.log_normaliser(sites.hidden[inside])
         sites = replace(sites, log_normaliser=sites.log_normaliser.masked_scatter(inside, missing))
-    given = (engine.model, state.tokens, state.lengths, sites)
-    return Raw()(*given), Norm()(*given)
+    sequences = replace(state.sequences, sites=sites)
+    return Raw()(engine.model, sequences), Norm()(engine.model, sequences)
