@@ -130,7 +130,7 @@ def test_tokens_that_make_no_text_cost_nothing(causal, tmp_path):
     # RoBERTa's vocabulary has a lone space: a chain of these decodes to an empty text.
     roberta = maskov.load(str(tiny_models.build("roberta", tmp_path)), "cpu")
     space = torch.tensor([[roberta.tokenizer.convert_tokens_to_ids("Ġ")]])
-    assert causal(roberta, space, torch.tensor([1]), None).tolist() == [0.0]
+    assert causal(roberta, Sequences(space, torch.tensor([1]))).tolist() == [0.0]
 
 
 def test_encoder_is_refused_as_a_causal_model(model):
