@@ -72,3 +72,10 @@ def happened(info: StepInfo) -> list[tuple]:
             info.proposal.tokens.tolist(), info.accepted.tolist(), info.passes.tolist(), strict=True
         )
     )
+
+
+def on_untrained(words: list[str]) -> list[str]:
+    """Add the small stand-in to a command line that names no model, whatever the default is."""
+    if words[0] not in ("sample", "infill", "score") or {"--model", "-m"} & set(words):
+        return words
+    return [*words, "--model", "untrained"]

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from maskov.cli import main
+from small import on_untrained
 
 FAST = ["--epochs", "2", "--chains", "2", "--length", "5"]
 
@@ -24,7 +25,7 @@ def refused(capfd, monkeypatch, tmp_path):
         monkeypatch.chdir(tmp_path)
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
-            main([str(word) for word in words])
+            main(on_untrained([str(word) for word in words]))
         out, err = capfd.readouterr()
         assert ended.value.code == 2
         assert out == ""
@@ -153,7 +154,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (60, 60))
 
     done = subprocess.run(
-        [sys.executable, "-m", "maskov", "sample", *FAST, "--out", "run"],
+        [sys.executable, "-m", "maskov", *on_untrained(["sample", *FAST, "--out", "run"])],
         cwd=tmp_path, capture_output=True, text=True, preexec_fn=limit, check=False,
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
@@ -182,9 +183,9 @@ def test_debug_shows_the_traceback():
 
 
 def test_a_reader_that_goes_away_is_not_a_crash():
-    words = [sys.executable, "-m", "maskov", "sample", "-n", "1", "-c", "2000", "--json", "-q"]
+    words = [sys.executable, "-m", "maskov", *on_untrained(["sample", "--json", "-q"])]
     process = subprocess.Popen(
-        [*words, "--length", "3", "--kernel", "gibbs"],
+        [*words, *["-n", "1", "-c", "2000", "--length", "3", "--kernel", "gibbs"]],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     with process:

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from maskov.cli import main
+from small import on_untrained
 
 FAST = ["--epochs", "2", "--chains", "2", "--length", "5"]
 
@@ -21,7 +22,7 @@ def call(capfd, monkeypatch):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
-            main([str(word) for word in words])
+            main(on_untrained([str(word) for word in words]))
         out, err = capfd.readouterr()
         return ended.value.code or 0, out, err
 

@@ -10,7 +10,9 @@ from typing import Annotated
 import typer
 
 import maskov
+from maskov.cli.evaluating import evaluate
 from maskov.cli.inspecting import diagnose, score, verify
+from maskov.cli.listing import models
 from maskov.cli.output import say
 from maskov.cli.sampling import infill, resume, sample
 from maskov.errors import MaskovError
@@ -23,7 +25,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Sample correctly and fast from any masked language model.",
 )
-for command in (sample, infill, score, resume, diagnose, verify):
+for command in (sample, infill, score, evaluate, resume, diagnose, verify, models):
     app.command()(command)
 
 

@@ -12,7 +12,8 @@ from rich.table import Table
 
 from maskov.cli.output import print_json, read_lines
 from maskov.energies import Autoregressive, parse_energy
-from maskov.models import DEFAULT_MODEL, choose_device, load
+from maskov.errors import InputError
+from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, choose_device, load
 from maskov.run import Run
 from maskov.scoring import Score, score_autoregressive
 from maskov.scoring import score as score_texts
@@ -48,12 +49,16 @@ def score(
     where = choose_device(device)
 
     def causal(name: str) -> Autoregressive:
-        return Autoregressive(name, where, trust_remote_code=trust_remote_code)
+        return Autoregressive(name, where, trust_remote_code=trust_remote_code, budget=token_budget)
 
     if energy == "autoregressive":
-        _print_scores(score_autoregressive(causal(causal_model or model), lines), json)
+        named = None if model == DEFAULT_MODEL else model
+        chosen_causal = causal_model or named or DEFAULT_JUDGE
+        if chosen_causal is None:
+            raise InputError("the energy 'autoregressive' needs --causal-model, a causal LM.")
+        _print_scores(score_autoregressive(causal(chosen_causal), lines), json)
         return
-    chosen = parse_energy(energy, causal_model, causal)
+    chosen = parse_energy(energy, causal_model or DEFAULT_JUDGE, causal)
     masked = load(model, where, tokenizer=tokenizer, trust_remote_code=trust_remote_code)
     _print_scores(score_texts(masked, lines, chosen, token_budget), json)
 

@@ -13,7 +13,7 @@ import typer
 from maskov.energies import Autoregressive, parse_energy
 from maskov.errors import InputError
 from maskov.kernels import Gibbs, Kernel, Metropolis, Sweep, mask_predict
-from maskov.models import DEFAULT_MODEL, MaskedModel, load
+from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, MaskedModel, load
 from maskov.proposals import MaskedConditional
 from maskov.run.describe import KERNELS
 from maskov.schedules import Linear, Schedule
@@ -175,7 +175,7 @@ class SamplingOptions:
         def causal(name: str) -> Autoregressive:
             return Autoregressive(name, device, trust_remote_code=self.trust_remote_code)
 
-        energy = parse_energy(self.energy, self.causal_model, causal)
+        energy = parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE, causal)
         return Metropolis(energy, proposal, positions)
 
 

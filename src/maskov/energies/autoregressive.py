@@ -15,6 +15,7 @@ from maskov.models.base import MaskedModel
 from maskov.models.checkpoint import fingerprint, load_checkpoint
 from maskov.models.huggingface import HuggingFaceModel
 from maskov.models.quiet import quiet
+from maskov.models.registry import source_of
 from maskov.types import Float, Sequences, Tensor
 
 
@@ -35,11 +36,17 @@ class Autoregressive(Energy):
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
         trust_remote_code: bool = False,
+        budget: int | None = None,
     ) -> None:
+        if budget is not None and budget < 1:
+            raise InputError(f"a token budget must be at least 1, not {budget}.")
         self.name = name
+        # A shipped model keeps its name in signatures, wherever it is installed.
+        self._source = source_of(name, "causal")
         self._device = torch.device(device)
         self._dtype = dtype
         self._trust_remote_code = trust_remote_code
+        self._budget = budget
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any, int]:
@@ -49,7 +56,7 @@ class Autoregressive(Energy):
         network, tokenizer = load_checkpoint(
             AutoModelForCausalLM,
             "causal language model",
-            self.name,
+            self._source,
             self._dtype,
             trust_remote_code=self._trust_remote_code,
         )
@@ -70,7 +77,7 @@ class Autoregressive(Energy):
         network, _, _ = self._loaded
         # Logits of the whole vocabulary at every position are what fills the memory.
         per_token = 4 * 3 * int(network.config.vocab_size) + 64 * int(network.config.hidden_size)
-        return Batcher(token_budget(per_token, self._device))
+        return Batcher(self._budget or token_budget(per_token, self._device))
 
     def token_terms(self, ids: Sequence[Sequence[int]]) -> list[Float[Tensor, " length"]]:
         """Return −log p of each token of sequences in this model's own vocabulary."""

@@ -10,10 +10,13 @@ import torch
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.huggingface import HuggingFaceModel
+from maskov.models.registry import default_judge, default_model, source_of
 from maskov.models.tabular import TabularModel, counterexample
 from maskov.models.untrained import untrained
 
-DEFAULT_MODEL = "untrained"
+# A trained model where one is shipped; there need not be a judge.
+DEFAULT_MODEL = default_model()
+DEFAULT_JUDGE = default_judge()
 
 _BUILT_IN: dict[str, Callable[[torch.device], MaskedModel]] = {
     "untrained": untrained,
@@ -21,6 +24,7 @@ _BUILT_IN: dict[str, Callable[[torch.device], MaskedModel]] = {
 }
 
 __all__ = [
+    "DEFAULT_JUDGE",
     "DEFAULT_MODEL",
     "HuggingFaceModel",
     "MaskedModel",
@@ -52,10 +56,11 @@ def load(
     tokenizer: str | Path | None = None,
     trust_remote_code: bool = False,
 ) -> MaskedModel:
-    """Load a masked model by its built-in name, its folder or its hub name."""
+    """Load a masked model by the name it comes with, its folder or its hub name."""
     name = str(name)
     where = choose_device(device) if isinstance(device, str) else device
     if name in _BUILT_IN:
         return _BUILT_IN[name](where)
     words = None if tokenizer is None else str(tokenizer)
-    return HuggingFaceModel.load(name, where, dtype, words, trust_remote_code)
+    source = source_of(name, "masked")
+    return HuggingFaceModel.load(source, where, dtype, words, trust_remote_code, called=name)

@@ -61,14 +61,18 @@ class HuggingFaceModel(MaskedModel):
         dtype: torch.dtype = torch.float32,
         tokenizer: str | None = None,
         trust_remote_code: bool = False,
+        called: str | None = None,
     ) -> HuggingFaceModel:
-        """Load a checkpoint; pickled weights are read as plain tensors, never executed."""
+        """Load a checkpoint; pickled weights are read as plain tensors, never executed.
+
+        The model is `called` what it was loaded from, unless it has a name of its own.
+        """
         from transformers import AutoModelForMaskedLM
 
         network, loaded = load_checkpoint(
             AutoModelForMaskedLM, "masked language model", name, dtype, tokenizer, trust_remote_code
         )
-        return cls(network.to(device), loaded, name)
+        return cls(network.to(device), loaded, called or name)
 
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
         """Run the framed, masked sequences and pick the masked positions."""

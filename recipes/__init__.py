@@ -1,0 +1,1 @@
+"""How the shipped models were trained, from text to checkpoint."""

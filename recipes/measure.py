@@ -1,0 +1,95 @@
+"""Held-out quality of a masked or causal LM: `python -m recipes.measure masked FOLDER SENTENCES`.
+
+Masked: each token of each sentence is masked alone; the mean −log p of the right token, that sum
+per word (comparable between vocabularies), and how often the right one is the most probable.
+Causal: perplexity per token, the end of the sentence not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+import maskov
+from maskov.engine import Engine
+from recipes.corpus import LONGEST, SHORTEST
+from recipes.vocabulary import read_sentences
+
+
+def masked_quality(model: maskov.MaskedModel, sentences: Sequence[str]) -> dict[str, float]:
+    """Return log-loss, log-loss per word and top-1 accuracy with one mask at a time."""
+    engine = Engine(model)
+    kept = [
+        (text, ids)
+        for text, ids in ((text, model.encode(text)) for text in sentences)
+        if SHORTEST <= len(ids) <= LONGEST
+    ]
+    loss, right, tokens, words = 0.0, 0, 0, 0
+    for begin in range(0, len(kept), 256):
+        group = kept[begin : begin + 256]
+        lengths = torch.tensor([len(ids) for _, ids in group], device=model.device)
+        batch = torch.full((len(group), int(lengths.max())), model.mask_id, device=model.device)
+        for row, (_, ids) in enumerate(group):
+            batch[row, : len(ids)] = torch.tensor(ids, device=model.device)
+        sites = engine.sites(batch, lengths)
+        inside = torch.arange(batch.shape[1], device=model.device) < lengths[:, None]
+        loss += float((sites.log_normaliser - sites.logit)[inside].sum())
+        for hidden, truth in zip(
+            torch.split(sites.hidden[inside], engine.head_rows),
+            torch.split(batch[inside], engine.head_rows),
+            strict=True,
+        ):
+            right += int((model.logits(hidden).argmax(1) == truth).sum())
+        tokens += int(lengths.sum())
+        words += sum(len(text.split()) for text, _ in group)
+    return {
+        "sentences": len(kept),
+        "tokens": tokens,
+        "log_loss": loss / tokens,
+        "log_loss_per_word": loss / words,
+        "top_1": right / tokens,
+    }
+
+
+def causal_quality(judge: maskov.Autoregressive, sentences: Sequence[str]) -> dict[str, float]:
+    """Return the perplexity per token and per word."""
+    kept = [
+        (text, ids)
+        for text, ids in ((text, judge.tokenise(text)) for text in sentences)
+        if SHORTEST <= len(ids) <= LONGEST
+    ]
+    loss = sum(float(terms.sum()) for terms in judge.token_terms([ids for _, ids in kept]))
+    tokens = sum(len(ids) for _, ids in kept)
+    words = sum(len(text.split()) for text, _ in kept)
+    return {
+        "sentences": len(kept),
+        "tokens": tokens,
+        "perplexity": math.exp(loss / tokens),
+        "log_loss_per_word": loss / words,
+    }
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure one model."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("kind", choices=["masked", "causal"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("sentences", type=Path)
+    parser.add_argument("--most", type=int)
+    given = parser.parse_args(arguments)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    sentences = list(read_sentences(given.sentences, given.most))
+    if given.kind == "masked":
+        found = masked_quality(maskov.load(given.folder, device), sentences)
+    else:
+        found = causal_quality(maskov.Autoregressive(str(given.folder), device), sentences)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""The models that come with the package, by name: shipped folders and two that are built in code.
+
+A shipped model is a folder with config.json, weights, a tokenizer, a model card and `about.json`,
+which says what it is. A name from here goes before a folder of the same name in the working
+directory; `./NAME` means that folder.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from maskov.errors import ModelError
+
+ROOT = Path(__file__).parent / "pretrained"
+KINDS = ("masked", "causal")
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """What a model is, as its `about.json` says; `quality` holds numbers by what they measure."""
+
+    name: str
+    kind: str
+    summary: str
+    parameters: int
+    bytes: int
+    training_data: str
+    licence: str
+    quality: dict[str, float] = field(default_factory=dict)
+    default: bool = False
+
+    def to_json(self) -> str:
+        """Return the description as one line of JSON."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+BUILT_IN = (
+    Shipped(
+        name="untrained",
+        kind="masked",
+        summary="a stand-in with random weights; its sentences mean nothing",
+        parameters=105_938,
+        bytes=0,
+        training_data="none",
+        licence="Apache-2.0",
+    ),
+    Shipped(
+        name="counterexample",
+        kind="masked",
+        summary="the paper's two tokens and two positions, whose conditionals fit no joint",
+        parameters=8,
+        bytes=0,
+        training_data="none",
+        licence="Apache-2.0",
+    ),
+)
+
+
+def shipped() -> list[Shipped]:
+    """Return the shipped models, in the order of their names; none if no folder is there."""
+    return [_read(file.parent) for file in sorted(ROOT.glob("*/about.json"))]
+
+
+def listed() -> list[Shipped]:
+    """Return every model that needs no download, with the defaults of each kind marked."""
+    defaults = (default_model(), default_judge())
+    return [replace(model, default=model.name in defaults) for model in (*shipped(), *BUILT_IN)]
+
+
+def folder_of(name: str) -> Path | None:
+    """Return the folder of a shipped model, or nothing where no model has that name."""
+    return next((ROOT / model.name for model in shipped() if model.name == name), None)
+
+
+def source_of(name: str, kind: str) -> str:
+    """Return what to load a model of this kind from: a shipped model's folder, or `name` itself."""
+    for model in (*shipped(), *BUILT_IN):
+        if model.name == name and model.kind != kind:
+            raise ModelError(
+                f"'{name}' is a {model.kind} language model, not a {kind} one; `maskov models` "
+                "lists those of each kind."
+            )
+    folder = folder_of(name)
+    return name if folder is None else str(folder)
+
+
+def default_model() -> str:
+    """Return the masked model that is used where none is named."""
+    return _default("masked") or "untrained"
+
+
+def default_judge() -> str | None:
+    """Return the causal model that judges texts where none is named, if one is shipped."""
+    return _default("causal")
+
+
+def _default(kind: str) -> str | None:
+    return next((model.name for model in shipped() if model.default and model.kind == kind), None)
+
+
+def _read(folder: Path) -> Shipped:
+    """Read a description; one that is not whole means that the installation is not."""
+    try:
+        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+        model = Shipped(
+            name=str(about["name"]),
+            kind=str(about["kind"]),
+            summary=str(about["summary"]),
+            parameters=int(about["parameters"]),
+            bytes=int(about["bytes"]),
+            training_data=str(about["training_data"]),
+            licence=str(about["licence"]),
+            quality={str(what): float(value) for what, value in about["quality"].items()},
+            default=bool(about.get("default", False)),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(folder) from error
+    if model.name != folder.name or model.kind not in KINDS:
+        raise _damaged(folder)
+    return model
+
+
+def _damaged(folder: Path) -> ModelError:
+    return ModelError(
+        f"the shipped model '{folder.name}' is damaged: its about.json does not describe it; "
+        "install maskov again."
+    )

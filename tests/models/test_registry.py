@@ -1,0 +1,192 @@
+"""Models that come with the package: found by name, described, and of the right kind."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import maskov
+import tiny_models
+import tiny_tokenizers
+from maskov.cli import main
+from maskov.models import registry
+
+ABOUT = {
+    "summary": "a small model",
+    "parameters": 12_000,
+    "bytes": 24_000_000,
+    "training_data": "Wikipedia",
+    "licence": "CC BY-SA 4.0",
+    "quality": {"held-out single-mask log-loss": 2, "accuracy": 0.5},
+}
+
+
+def describe(folder, **changes):
+    about = ABOUT | {"name": folder.name} | changes
+    (folder / "about.json").write_text(json.dumps(about))
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+    """A folder with a masked model and a judge, as the package ships them."""
+    root = tmp_path_factory.mktemp("pretrained")
+    describe(tiny_models.build("bert", root / "wiki-small"), kind="masked", default=True)
+    judge = tiny_models.build_gpt2(root / "wiki-judge", tiny_tokenizers.gpt2())
+    describe(judge, kind="causal", default=True)
+    (root / "__pycache__").mkdir()
+    return root
+
+
+@pytest.fixture
+def root(pretrained, monkeypatch):
+    monkeypatch.setattr(registry, "ROOT", pretrained)
+    return pretrained
+
+
+@pytest.fixture
+def nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "ROOT", tmp_path / "pretrained")
+    return tmp_path / "pretrained"
+
+
+def test_shipped_models_are_described(root):
+    judge, small = registry.shipped()
+    assert (judge.name, judge.kind) == ("wiki-judge", "causal")
+    assert (small.name, small.kind, small.default) == ("wiki-small", "masked", True)
+    assert small.quality == {"held-out single-mask log-loss": 2.0, "accuracy": 0.5}
+    assert registry.folder_of("wiki-small") == root / "wiki-small"
+    assert (registry.default_model(), registry.default_judge()) == ("wiki-small", "wiki-judge")
+
+
+def test_no_path_is_a_name(root):
+    for name in ("none", "", ".", "../pretrained/wiki-small", str(root / "wiki-small")):
+        assert registry.folder_of(name) is None
+        assert registry.source_of(name, "masked") == name
+
+
+def test_without_shipped_models_the_stand_in_is_the_default(nothing):
+    assert registry.shipped() == []
+    assert registry.folder_of("wiki-small") is None
+    assert (registry.default_model(), registry.default_judge()) == ("untrained", None)
+
+
+def test_one_that_is_not_marked_is_no_default(nothing):
+    (nothing / "wiki-other").mkdir(parents=True)
+    describe(nothing / "wiki-other", kind="masked")
+    assert [model.name for model in registry.shipped()] == ["wiki-other"]
+    assert registry.default_model() == "untrained"
+
+
+def test_a_masked_model_loads_by_its_name(root):
+    model = maskov.load("wiki-small", "cpu")
+    folder = maskov.load(root / "wiki-small", "cpu")
+    assert model.name == "wiki-small"
+    assert model.fingerprint() == folder.fingerprint()
+    assert folder.name == str(root / "wiki-small")
+
+
+def test_a_causal_model_loads_by_its_name(root):
+    energy = maskov.Autoregressive("wiki-judge")
+    folder = maskov.Autoregressive(str(root / "wiki-judge"))
+    assert str(energy) == "autoregressive(wiki-judge)"
+    assert energy.models() == {"wiki-judge": folder.models()[folder.name]}
+
+
+def test_a_run_with_shipped_models_goes_on_by_their_names(root, tmp_path):
+    from maskov.errors import Interrupted
+
+    model = maskov.load("wiki-small", "cpu")
+    kernel = maskov.Metropolis(maskov.Raw() + maskov.Autoregressive("wiki-judge"))
+    schedule = maskov.Schedule(epochs=2)
+    calls = iter(range(10**6))
+    with pytest.raises(Interrupted):
+        maskov.sample(
+            model, kernel, schedule, chains=2, length=4, out=tmp_path, stop=lambda: next(calls) > 6
+        )
+    run = maskov.resume(tmp_path, device="cpu")
+    assert run.finished
+    assert run.signature.startswith("model:wiki-small#")
+    assert "|energy:raw+autoregressive(wiki-judge)|" in run.signature
+
+
+def test_a_model_of_the_other_kind_is_refused(root):
+    with pytest.raises(maskov.ModelError, match=r"'wiki-judge' is a causal .* not a masked one"):
+        maskov.load("wiki-judge", "cpu")
+    with pytest.raises(maskov.ModelError, match=r"'wiki-small' is a masked .* not a causal one"):
+        maskov.Autoregressive("wiki-small")
+    with pytest.raises(maskov.ModelError, match="'untrained' is a masked"):
+        maskov.Autoregressive("untrained")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"name": "another"}, {"kind": "seq2seq"}, {"parameters": "many"}, {"quality": 3}, {}, None],
+)
+def test_a_damaged_description_is_one_sentence(nothing, change):
+    folder = nothing / "wiki-small"
+    folder.mkdir(parents=True)
+    if change is None:
+        (folder / "about.json").write_text("{")
+    else:
+        describe(folder, **change)
+    with pytest.raises(maskov.ModelError, match="'wiki-small' is damaged") as caught:
+        registry.shipped()
+    assert str(caught.value).isprintable()
+
+
+def test_built_in_models_are_as_described():
+    untrained, table = maskov.load("untrained", "cpu"), maskov.load("counterexample", "cpu")
+    sizes = {
+        untrained.name: sum(weight.numel() for weight in untrained.network.parameters()),
+        table.name: table.scores.numel(),
+    }
+    assert {model.name: model.parameters for model in registry.BUILT_IN} == sizes
+
+
+def test_what_this_package_ships_is_whole():
+    shipped = registry.shipped()
+    folders = [folder for folder in registry.ROOT.glob("[!_.]*") if folder.is_dir()]
+    assert {model.name for model in shipped} == {folder.name for folder in folders}
+    for folder in folders:
+        for name in ("config.json", "model.safetensors", "README.md"):
+            assert (folder / name).is_file()
+    for kind in registry.KINDS:
+        assert sum(model.default for model in shipped if model.kind == kind) <= 1
+
+
+def call(capfd, *words):
+    capfd.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    out, err = capfd.readouterr()
+    return ended.value.code or 0, out, err
+
+
+def test_the_command_lists_them(root, capfd):
+    code, out, err = call(capfd, "models", "--json")
+    assert (code, err) == (0, "")
+    lines = [json.loads(line) for line in out.splitlines()]
+    found = {line["name"]: line for line in lines}
+    assert list(found) == ["wiki-judge", "wiki-small", "untrained", "counterexample"]
+    assert [line["default"] for line in lines] == [True, True, False, False]
+    assert found["wiki-small"] == ABOUT | {"name": "wiki-small", "kind": "masked", "default": True}
+    out = call(capfd, "models")[1]
+    assert "wiki-small (default)" in out
+    assert "24.0 MB" in out
+
+
+def test_the_command_lists_the_built_in_ones_alone(nothing, capfd):
+    out = call(capfd, "models", "--json")[1]
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [(line["name"], line["default"]) for line in lines] == [
+        ("untrained", True),
+        ("counterexample", False),
+    ]
+
+
+def test_the_judge_that_comes_with_the_package_is_the_default(root, capfd, monkeypatch, tmp_path):
+    (tmp_path / "texts.txt").write_text("the cat sat\na dog ran\n")
+    code, out, _ = call(capfd, "evaluate", str(tmp_path / "texts.txt"), "--json")
+    assert code == 0
+    assert json.loads(out)["signature"].startswith("judge:wiki-judge#")
