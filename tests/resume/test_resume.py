@@ -17,7 +17,7 @@ import maskov
 from maskov import Gibbs, Linear, Metropolis, Norm, Raw, RunError, Schedule, Sweep
 from maskov.errors import Interrupted
 from maskov.run.store import RunFolder
-from small import on_untrained, tiny_bert
+from small import tiny_bert
 
 KERNELS = {
     "mh": Metropolis(Raw()),
@@ -83,7 +83,10 @@ def test_a_schedule_that_moves_survives_a_stop(tmp_path):
 
 COMMAND = [sys.executable, "-m", "maskov"]
 # Checkpoints at every step, so that many kills fall between or into writes.
-ASK = "sample --model untrained --epochs 40 --chains 4 --length 6:10 --thin 5 --seed 9 --quiet --checkpoint-every 0"
+ASK = (
+    "sample --model untrained --epochs 40 --chains 4 --length 6:10 --thin 5 --seed 9 --quiet "
+    "--checkpoint-every 0"
+)
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 
@@ -133,10 +136,7 @@ def test_killed_many_times_and_resumed_is_the_same_to_the_byte(tmp_path, seed):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_and_says_how_to_go_on(number, tmp_path):
     folder = tmp_path / "run"
-    words = on_untrained(
-        ["sample", "--epochs", "100000", "--chains", "2", "--length", "5", "--out"]
-    )
-    words.insert(words.index("--out") + 1, str(folder))
+    words = f"sample --model untrained --epochs 100000 --chains 2 --length 5 --out {folder}".split()
     process = subprocess.Popen(
         [sys.executable, "-m", "maskov", *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE
     )
