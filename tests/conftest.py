@@ -11,6 +11,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 from contextlib import nullcontext
 
 try:
+    import typecheck  # noqa: F401 - the hook imports it by name, too late to notice its absence
     from jaxtyping import install_import_hook
 
     _checked = install_import_hook("maskov", "typecheck.checked")
