@@ -7,7 +7,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 .PHONY: run test test-slow lint types format check clean
 
 run: $(VENV)/.core  ## draw sentences from the default model, changing as you watch
-	$(BIN)/maskov sample --epochs 60
+	$(BIN)/maskov sample --chains 6 --epochs 8
 
 test: $(VENV)/.dev  ## the tests, without the slow ones
 	$(BIN)/pytest

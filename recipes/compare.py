@@ -23,7 +23,7 @@ from recipes.networks import SHAPES, build
 from recipes.train import Recipe, Trainer
 from recipes.vocabulary import obtain, read_sentences
 
-BASE = Recipe("modern-384x5")
+BASE = Recipe("modern-384x5", mask_share=0.3)
 # Vocabulary, recipe and share of the text; each differs from the base in one respect.
 CONFIGURATIONS: dict[str, tuple[int, Recipe, float]] = {
     "base": (8192, BASE, 1.0),

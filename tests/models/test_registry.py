@@ -173,7 +173,7 @@ def test_the_command_lists_them(root, capfd):
     assert found["wiki-small"] == ABOUT | {"name": "wiki-small", "kind": "masked", "default": True}
     out = call(capfd, "models")[1]
     assert "wiki-small (default)" in out
-    assert "24.0 MB" in out
+    assert "22.9 MiB" in out
 
 
 def test_the_command_lists_the_built_in_ones_alone(nothing, capfd):

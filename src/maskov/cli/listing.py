@@ -20,15 +20,18 @@ def models(
     if json:
         print_json(model.to_json() for model in found)
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("model", "kind", "parameters", "size", "what it is"):
-        table.add_column(column, justify="right" if column in ("parameters", "size") else "left")
+    # A block for each, since what matters of a model does not fit into one line of a terminal.
     for model in found:
-        table.add_row(
-            f"{model.name} (default)" if model.default else model.name,
-            model.kind,
-            f"{model.parameters:,}",
-            f"{model.bytes / 1e6:.1f} MB" if model.bytes else "",
-            model.summary,
-        )
-    Console().print(table, markup=False, highlight=False)
+        table = Table(box=None, show_header=False, pad_edge=False)
+        table.add_column(style="dim", min_width=10)
+        table.add_column(overflow="fold")
+        table.add_row("model", f"{model.name} (default)" if model.default else model.name)
+        table.add_row("what it is", f"{model.kind}: {model.summary}")
+        size = f", {model.bytes / 2**20:.1f} MiB" if model.bytes else ""
+        table.add_row("size", f"{model.parameters:,} parameters{size}")
+        table.add_row("trained on", model.training_data)
+        table.add_row("licence", model.licence)
+        if model.quality:
+            measured = (f"{name} {value:g}" for name, value in model.quality.items())
+            table.add_row("quality", "; ".join(measured))
+        Console().print(table, "", markup=False, highlight=False)

@@ -1,0 +1,155 @@
+"""The recipes at toy size, on a CPU: from text to a model that samples."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections import Counter
+
+import pytest
+import torch
+
+import maskov
+from recipes import clean, corpus, export, measure, networks, train, vocabulary
+
+TEXT = """
+= A title =
+
+The cat sat on the mat. Mr. Smith of the U.S. army saw the dog in 1984. It ran!
+A price of in dollars was asked for it.
+and this is a fragment of some kind here.
+The river (which is long) runs to the sea. The river (which is long runs to the sea.
+The cat sat on the mat. The word Слово is one that we cannot read at all.
+""".strip().split("\n")
+
+
+def test_cleaning_keeps_sentences_and_says_why_it_drops_the_rest():
+    dropped: Counter[str] = Counter()
+    kept = list(clean.sentences_of(TEXT, dropped, processes=1))
+    assert kept == [
+        "the cat sat on the mat.",
+        "mr. smith of the u.s. army saw the dog in 1984.",
+        "the river (which is long) runs to the sea.",
+    ]
+    assert dropped == {
+        "length": 1,  # "It ran!"
+        "hole": 1,  # "A price of in dollars ..."
+        "fragment": 1,
+        "unbalanced": 1,
+        "repeated": 1,
+        "other script": 1,
+    }
+
+
+def test_accents_quotes_and_wikitext_joints_become_plain():
+    assert clean.plain("“Café” – it ’s 1 @,@ 000 @-@ odd .") == '"Cafe" - it \'s 1,000-odd.'
+
+
+def test_cleaning_reads_plain_and_compressed_files(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "one.txt").write_text("The first file has a sentence.\n")
+    with lzma.open(tmp_path / "data" / "two.txt.xz", "wt") as file:
+        file.write("The second file has one too.\n")
+    clean.main([str(tmp_path / "data"), str(tmp_path / "all.txt"), "--processes", "1"])
+    assert (tmp_path / "all.txt").read_text().count("\n") == 2
+    words = [str(tmp_path / "data"), str(tmp_path / "some.txt.xz"), "--processes", "1", "--skip"]
+    clean.main([*words, "one"])
+    assert list(vocabulary.read_sentences(tmp_path / "some.txt.xz")) == [
+        "the second file has one too."
+    ]
+
+
+@pytest.fixture(scope="module")
+def sentences(tmp_path_factory):
+    """A little language with rules that a model can learn within seconds."""
+    animals, verbs = ["cat", "dog", "bird"], ["sat", "ran", "slept"]
+    places = ["mat", "road", "tree"]
+    lines = [
+        f"the {animal} {verb} on the {place} and the {other} {verb} too ."
+        for animal in animals
+        for other in animals
+        for verb in verbs
+        for place in places
+    ]
+    file = tmp_path_factory.mktemp("text") / "sentences.txt"
+    file.write_text("\n".join(lines * 4) + "\n")
+    return file
+
+
+def _train(kind: str, sentences, out, minutes: float, *more: str) -> None:
+    shape = "modern-64x2" if kind == "masked" else "llama-64x2"
+    words = [kind, sentences, "--out", out, "--minutes", minutes, "--shape", shape]
+    words += ["--vocabulary", 60, "--batch-tokens", 512, *more]
+    with torch.random.fork_rng():
+        train.main([str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def masked(sentences, tmp_path_factory):
+    out = tmp_path_factory.mktemp("masked")
+    _train("masked", sentences, out, 0.1)
+    return out
+
+
+def test_training_learns_goes_on_and_exports_a_model_that_samples(masked, sentences, tmp_path):
+    first = json.loads((masked / "log.json").read_text())["log"]
+    assert first[-1]["loss"] < 0.7 * first[0]["loss"]
+    _train("masked", sentences, masked, 0.15)
+    log = json.loads((masked / "log.json").read_text())["log"]
+    assert log[: len(first)] == first
+    assert log[-1]["step"] > first[-1]["step"]
+
+    size = export.export(masked / "model", tmp_path / "toy")
+    model = maskov.load(tmp_path / "toy", "cpu")
+    assert model.dtype == torch.float32
+    assert model.head_at_masked_positions
+    parameters = sum(weight.numel() for weight in model.network.parameters())
+    assert 2 * parameters <= size < 2 * parameters + 8192
+    lines = sentences.read_text().splitlines()[:20]
+    found = measure.masked_quality(model, lines)
+    assert found["log_loss"] == pytest.approx(
+        sum(one.energy for one in maskov.score(model, lines, maskov.Norm())) / found["tokens"],
+        rel=1e-4,
+    )
+    assert found["top_1"] > 0.5
+    run = maskov.sample(model, schedule=maskov.Schedule(epochs=2), chains=3, length=12)
+    assert len(run.samples) == 3
+
+
+def test_the_causal_model_learns_with_the_same_vocabulary(masked, sentences, tmp_path):
+    words = ["--tokenizer", str(masked / "tokenizer")]
+    _train("causal", sentences, tmp_path / "judge", 0.1, *words)
+    export.export(tmp_path / "judge" / "model", tmp_path / "toy")
+    judge = maskov.Autoregressive(str(tmp_path / "toy"))
+    found = measure.causal_quality(judge, sentences.read_text().splitlines()[:20])
+    assert found["perplexity"] < 10
+    assert judge.token_strings(judge.tokenise("the cat")) == ["the", "cat"]
+
+
+def test_batches_have_one_length_and_cover_every_sentence(masked, sentences):
+    tokenizer = vocabulary.obtain(masked / "tokenizer", sentences, 60)
+    lines = [*sentences.read_text().splitlines()[:50], "the cat sat on the mat .", "the", "zebra"]
+    device = torch.device("cpu")
+    whole = corpus.Corpus.of(lines, tokenizer, device)
+    assert whole.sentences == 51  # one is too short, one has an unknown word
+    batches = whole.batches(100, torch.Generator().manual_seed(0))
+    seen = 0
+    while seen < whole.sentences:
+        batch = next(batches)
+        seen += len(batch)
+        assert batch.numel() <= 100
+        assert (batch[:, 0] == tokenizer.cls_token_id).all()
+        assert (batch[:, -1] == tokenizer.sep_token_id).all()
+    assert seen == whole.sentences
+
+
+@pytest.mark.parametrize("shape", [name for name in networks.SHAPES if "64x2" not in name])
+def test_every_shape_fits_into_what_we_ship(shape, masked, sentences):
+    tokenizer = vocabulary.obtain(masked / "tokenizer", sentences, 60)
+    size = 16384 if shape == "modern-320x6" else 8192
+    with torch.device("meta"):
+        network = networks.build(networks.SHAPES[shape], tokenizer)
+    width = networks.SHAPES[shape].width
+    parameters = sum(weight.numel() for weight in network.parameters())
+    parameters += (size - len(tokenizer)) * (width + 1)
+    assert 2 * parameters <= export.LIMIT
