@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskov import Metropolis, ModelError, Norm, Schedule, sample
+from maskov import Metropolis, ModelError, Norm, Run, Schedule, sample
 from maskov.engine import Batcher, Engine
 from maskov.engine.batches import pack
 from maskov.errors import Interrupted
@@ -93,16 +95,25 @@ def test_chains_are_the_same_in_any_batch():
     assert [one.ids for one in whole.samples][:2] == [one.ids for one in fewer.samples]
 
 
-def test_not_a_number_stops_the_run_before_anything_is_written(tmp_path):
+@pytest.mark.parametrize(("calls", "some"), [(3, False), (60, True)])
+def test_not_a_number_stops_the_run_and_nothing_of_its_epoch_is_kept(tmp_path, calls, some):
     model = tiny_bert("red green blue")
-    logits, calls = model.logits, []
+    logits, left = model.logits, [calls]
 
     def broken(hidden):
-        calls.append(1)
+        left[0] -= 1
         out = logits(hidden).clone()
-        return out.fill_(torch.nan) if len(calls) > 30 else out
+        return out.fill_(torch.nan) if left[0] < 0 else out
 
     model.logits = broken
+    folder = tmp_path / "run"
     with pytest.raises(ModelError, match="NaN"):
-        sample(model, Metropolis(Norm()), Schedule(epochs=50), length=6, out=tmp_path / "run")
-    assert (tmp_path / "run" / "samples.jsonl").read_bytes() == b""
+        sample(model, Metropolis(Norm()), Schedule(epochs=50), length=6, thin=1, out=folder)
+    # Without a finished epoch there is nothing to go on from, and nothing is left behind.
+    assert folder.exists() is some
+    if some:
+        run = Run.open(folder)
+        epochs = run.summary().epochs_done
+        assert 0 < epochs < 50
+        assert {one.epoch for one in run.samples} == set(range(epochs))
+        assert all(math.isfinite(one.energy_norm) for one in run.samples)

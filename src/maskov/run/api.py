@@ -14,7 +14,7 @@ import torch
 from maskov.diagnostics import Summary, summarise
 from maskov.energies import Autoregressive, Raw
 from maskov.engine import Engine
-from maskov.errors import InputError, RunError
+from maskov.errors import InputError, ModelError, RunError
 from maskov.kernels import Kernel, LowestConfidence, Metropolis, Sweep
 from maskov.models import MaskedModel, load
 from maskov.random import CounterDraws
@@ -136,11 +136,17 @@ def sample(
             store = MemoryStore(schedule.epochs, len(layout.tokens))
         else:
             store = RunFolder.create(path, manifest)
-        progress = _begin(kernel, layout, engine, start, seed)
-        Loop(
-            kernel, schedule, layout, engine, CounterDraws(seed), store, progress, thin,
-            checkpoint_seconds, listener,
-        ).run()  # fmt: skip
+        try:
+            progress = _begin(kernel, layout, engine, start, seed)
+            Loop(
+                kernel, schedule, layout, engine, CounterDraws(seed), store, progress, thin,
+                checkpoint_seconds, listener,
+            ).run()  # fmt: skip
+        except (ModelError, InputError):
+            # A model that fails before the first epoch is over leaves nothing worth resuming.
+            if isinstance(store, RunFolder) and not store.traces()["steps"].any():
+                store.discard()
+            raise
     return Run(manifest, store)
 
 

@@ -141,10 +141,14 @@ class RunFolder(Store):
                 text = json.dumps(manifest, indent=2, ensure_ascii=False)
                 write_atomically(path / "manifest.json", text.encode())
         except RunError:
-            for name in _UNFINISHED - {"lock"}:
-                _remove(path / name)
+            cls(path, manifest).discard()
             raise
         return cls(path, manifest)
+
+    def discard(self) -> None:
+        """Remove what `create` made, the manifest first, so that half of it is no run."""
+        for name in ("manifest.json", *sorted(_UNFINISHED - {"lock"})):
+            _remove(self.path / name)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
