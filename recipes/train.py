@@ -3,9 +3,10 @@
     python -m recipes.train masked SENTENCES --out FOLDER --minutes 9
     python -m recipes.train causal SENTENCES --out FOLDER --minutes 5 --tokenizer FOLDER
 
-The learning rate depends on the share of the time that has passed. FOLDER/training.pt is written
-every so often and at the end; called again with the same FOLDER and more minutes, training goes
-on from there. The result is FOLDER/model, in float32; `recipes.export` makes what ships.
+The learning rate depends on the share of the time that has passed, or of `--steps`, which on a
+CPU give the same weights every time. FOLDER/training.pt is written every so often and at the end;
+called again with the same FOLDER and more minutes or steps, training goes on from there. The
+result is FOLDER/model, in float32; `recipes.export` makes what ships.
 """
 
 from __future__ import annotations
@@ -103,8 +104,14 @@ class Trainer:
         self.seconds = 0.0
         self.log: list[dict[str, float]] = []
 
-    def run(self, corpus: Corpus, seconds: float, save: Callable[[], None] | None = None) -> None:
-        """Train until `seconds` have passed since the very first step."""
+    def run(
+        self,
+        corpus: Corpus,
+        seconds: float,
+        steps: int | None = None,
+        save: Callable[[], None] | None = None,
+    ) -> None:
+        """Train until `seconds` have passed since the very first step, or for `steps`."""
         recipe, before = self.recipe, self.seconds
         generator = torch.Generator().manual_seed(recipe.seed + self.step)
         masks = torch.Generator(self.device).manual_seed(recipe.seed + self.step)
@@ -112,8 +119,7 @@ class Trainer:
         begun = saved = time.monotonic()
         total = torch.zeros((), device=self.device)
         parameters = list(self.network.parameters())
-        while self.seconds < seconds:
-            share = self.seconds / seconds
+        while (share := self.seconds / seconds if steps is None else self.step / steps) < 1:
             rate = recipe.rate * min(1.0, (share + 1e-4) / recipe.warm_up) * (1 - share)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
@@ -179,6 +185,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("sentences", type=Path, help="one sentence a line, plain or .xz")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=9.0, help="in all, earlier calls included")
+    parser.add_argument("--steps", type=int, help="in all, instead of --minutes")
     parser.add_argument("--shape", choices=sorted(SHAPES))
     parser.add_argument("--vocabulary", type=int, default=8192)
     parser.add_argument("--tokenizer", type=Path, help="use this one instead of learning one")
@@ -210,7 +217,7 @@ def main(arguments: list[str] | None = None) -> None:
             json.dumps({"recipe": vars(recipe), "log": trainer.log})
         )
 
-    trainer.run(corpus, given.minutes * 60, save)
+    trainer.run(corpus, given.minutes * 60, given.steps, save)
     save()
     trainer.use_average()
     trainer.network.save_pretrained(given.out / "model")

@@ -46,7 +46,6 @@ def refused(capfd, monkeypatch, tmp_path):
         ("--energy heat", "unknown energy 'heat'"),
         ("--energy raw+", "unknown energy"),
         ("--energy x*raw", "unknown energy"),
-        ("--energy autoregressive", "--causal-model"),
         ("--energy autoregressive --causal-model ./nowhere", "no causal language model"),
         ("--temperature 0", "temperature of 0"),
         ("--temperature -1", "0 or more"),

@@ -157,6 +157,18 @@ def test_score_reads_files_and_standard_input(call, tmp_path):
     assert "energy" in call("score", file)[1]
 
 
+def test_the_shipped_judge_scores_where_no_causal_model_is_named(call):
+    def energy(*words):
+        return json.loads(call(*words, "--json", stdin=b"the cat sat on the mat .")[1])["energy"]
+
+    named = energy("score", "-", "-e", "autoregressive", "--causal-model", "wiki-judge")
+    assert energy("score", "-", "-e", "autoregressive", "-m", "wiki-small") == named
+    assert energy("score", "-", "-e", "autoregressive", "-m", "wiki-judge") == named
+    # The two share their vocabulary, so the sum has a term for each token.
+    both = energy("score", "-", "-e", "norm+autoregressive", "-m", "wiki-small")
+    assert both == pytest.approx(named + energy("score", "-", "-e", "norm", "-m", "wiki-small"))
+
+
 def test_sums_of_energies_add_up(call):
     def energies(name):
         out = call("score", "-", "--energy", name, "--json", stdin=b"the cat sat")[1]
