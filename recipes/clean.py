@@ -41,6 +41,8 @@ _HOLE = re.compile(
     r"|\b(?:the|an?) (?:the|an?|of|and|or|in|on|at|to|by|from|for|with|is|was|were|are|which|has)\b"
     r"|\b(?:the|an?) had\b"
     r"|\b(?:of|from|between|about|approximately|around) (?:and|or|of|to|from|with|by|is|was|in)\b"
+    r"|\b(?:about|approximately|roughly|nearly|up to) (?:long|wide|tall|high|deep|north|south|east"
+    r"|west)\b(?!-)|\b(?:height|length|speed|elevation|depth) of (?:at|on|above|per|while|when)\b"
     r"|[{}|<>=\\^~_*#]|https?:|www\.|\bisbn\b"
 )
 _WORD = re.compile(r"[A-Za-z]+")
@@ -93,7 +95,7 @@ def complaint(sentence: str) -> str | None:
         return "other script"
     if sentence.count("(") != sentence.count(")") or sentence.count('"') % 2:
         return "unbalanced"
-    if _HOLE.search(sentence):
+    if _HOLE.search(sentence.lower()):
         return "hole"
     letters = sum(len(word) for word in _WORD.findall(sentence))
     if letters < 0.7 * sum(map(len, words)):
@@ -135,19 +137,30 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("data", type=Path, help="folder of *.txt and *.txt.xz, or one such file")
     parser.add_argument("out", type=Path, help="file to write; compressed if it ends in .xz")
     parser.add_argument("--skip", nargs="*", default=[], help="files to leave out, by bare name")
+    parser.add_argument(
+        "--exclude", type=Path, help="sentences to leave out, such as held-out ones"
+    )
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args(arguments)
+    if not given.data.exists():
+        parser.error(f"there is no '{given.data}'")
     given.out.parent.mkdir(parents=True, exist_ok=True)
     opened = lzma.open if given.out.suffix == ".xz" else open
     dropped: Counter[str] = Counter()
+    excluded = set(given.exclude.read_text("utf-8").splitlines()) if given.exclude else set()
     kept = words = 0
     with opened(given.out, "wt", encoding="utf-8") as stream:
         for sentence in sentences_of(lines_of(given.data, given.skip), dropped, given.processes):
+            if sentence in excluded:
+                dropped["held out"] += 1
+                continue
             stream.write(sentence + "\n")
             kept += 1
             words += sentence.count(" ") + 1
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in dropped.most_common())
     print(f"kept {kept:,} sentences, {words:,} words; dropped: {reasons}", file=sys.stderr)
+    if not kept:
+        raise SystemExit(f"no sentence of '{given.data}' is fit to train on")
 
 
 if __name__ == "__main__":

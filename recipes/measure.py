@@ -83,11 +83,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--most", type=int)
     given = parser.parse_args(arguments)
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    # In full: a bare name such as `wiki-small` would mean the model that ships.
+    folder = given.folder.resolve(strict=True)
     sentences = list(read_sentences(given.sentences, given.most))
     if given.kind == "masked":
-        found = masked_quality(maskov.load(given.folder, device), sentences)
+        found = masked_quality(maskov.load(folder, device), sentences)
     else:
-        found = causal_quality(maskov.Autoregressive(str(given.folder), device), sentences)
+        found = causal_quality(maskov.Autoregressive(str(folder), device), sentences)
     print(json.dumps(found))
 
 

@@ -6,7 +6,8 @@
 The learning rate depends on the share of the time that has passed, or of `--steps`, which on a
 CPU give the same weights every time. FOLDER/training.pt is written every so often and at the end;
 called again with the same FOLDER and more minutes or steps, training goes on from there. The
-result is FOLDER/model, in float32; `recipes.export` makes what ships.
+result is FOLDER/model in float32, and FOLDER/ship as `recipes.export` makes it. Instead of
+SENTENCES a folder of text may be given, which is cleaned first.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from maskov.models.heads import FAMILIES
+from recipes import clean
 from recipes.corpus import Corpus
+from recipes.export import export
 from recipes.networks import SHAPES, build
 from recipes.vocabulary import obtain, read_sentences
 
@@ -119,7 +122,12 @@ class Trainer:
         begun = saved = time.monotonic()
         total = torch.zeros((), device=self.device)
         parameters = list(self.network.parameters())
-        while (share := self.seconds / seconds if steps is None else self.step / steps) < 1:
+        counted = 0
+        while True:
+            elapsed = before + time.monotonic() - begun
+            share = elapsed / seconds if steps is None else self.step / steps
+            if share >= 1:
+                break
             rate = recipe.rate * min(1.0, (share + 1e-4) / recipe.warm_up) * (1 - share)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
@@ -134,20 +142,23 @@ class Trainer:
             with torch.no_grad():
                 torch._foreach_lerp_(self.average, parameters, 1 - self._decay())
             total += loss.detach()
+            counted += 1
             self.step += 1
             if self.step % 50 == 0:
-                value = float(total) / 50  # waits for the device, so that the clock is honest
+                value = float(total) / counted  # waits for the device, so the clock stays honest
                 total.zero_()
+                counted = 0
                 self.seconds = before + time.monotonic() - begun
                 self.log.append({"step": self.step, "seconds": self.seconds, "loss": value})
                 if not math.isfinite(value):
                     raise RuntimeError(f"the loss is {value} at step {self.step}")
-                if self.step % 500 == 0:
+                if self.step % 500 == 0 or self.step == 50:
                     line = f"step {self.step:6d}  {self.seconds:6.0f} s  loss {value:.4f}"
                     print(line, flush=True)
                 if save is not None and time.monotonic() - saved > 60:
                     save()
                     saved = time.monotonic()
+        self.seconds = before + time.monotonic() - begun
 
     def _decay(self) -> float:
         """Average over fewer steps at first, when the weights still move far."""
@@ -182,7 +193,12 @@ def main(arguments: list[str] | None = None) -> None:
     """Train one model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("kind", choices=["masked", "causal"])
-    parser.add_argument("sentences", type=Path, help="one sentence a line, plain or .xz")
+    parser.add_argument(
+        "sentences",
+        type=Path,
+        help="one sentence a line, plain or .xz; or a folder of text to clean",
+    )
+    parser.add_argument("--skip", nargs="*", default=[], help="files of that folder to leave out")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=9.0, help="in all, earlier calls included")
     parser.add_argument("--steps", type=int, help="in all, instead of --minutes")
@@ -196,7 +212,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if given.tokenizer is not None and not given.tokenizer.exists():
+        parser.error(f"there is no tokenizer '{given.tokenizer}'")
     given.out.mkdir(parents=True, exist_ok=True)
+    if given.sentences.is_dir():
+        cleaned = given.out / "sentences.txt"
+        if not cleaned.exists():
+            clean.main([str(given.sentences), str(cleaned), "--skip", *given.skip])
+        given.sentences = cleaned
     folder = given.tokenizer or given.out / "tokenizer"
     tokenizer = obtain(folder, given.sentences, given.vocabulary, given.most)
     corpus = Corpus.of(read_sentences(given.sentences, given.most), tokenizer, device)
@@ -222,6 +245,12 @@ def main(arguments: list[str] | None = None) -> None:
     trainer.use_average()
     trainer.network.save_pretrained(given.out / "model")
     tokenizer.save_pretrained(given.out / "model")
+    facts = (
+        f"{corpus.sentences:,} sentences ({corpus.tokens:,} tokens), {trainer.step:,} steps in "
+        f"{trainer.seconds / 60:.1f} minutes"
+    )
+    size = export(given.out / "model", given.out / "ship", facts)
+    print(f"{given.out / 'ship'}: {size:,} bytes of weights", flush=True)
 
 
 if __name__ == "__main__":

@@ -47,10 +47,12 @@ def test_accents_quotes_and_wikitext_joints_become_plain():
 
 def test_cleaning_reads_plain_and_compressed_files(tmp_path):
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "one.txt").write_text("The first file has a sentence.\n")
+    (tmp_path / "data" / "one.txt").write_text("The first file has one.\nAnd another one here.\n")
+    (tmp_path / "held.txt").write_text("and another one here.\n")
     with lzma.open(tmp_path / "data" / "two.txt.xz", "wt") as file:
         file.write("The second file has one too.\n")
-    clean.main([str(tmp_path / "data"), str(tmp_path / "all.txt"), "--processes", "1"])
+    words = [str(tmp_path / "data"), str(tmp_path / "all.txt"), "--processes", "1", "--exclude"]
+    clean.main([*words, str(tmp_path / "held.txt")])
     assert (tmp_path / "all.txt").read_text().count("\n") == 2
     words = [str(tmp_path / "data"), str(tmp_path / "some.txt.xz"), "--processes", "1", "--skip"]
     clean.main([*words, "one"])
@@ -99,6 +101,7 @@ def test_training_learns_goes_on_and_exports_a_model_that_samples(masked, senten
     log = json.loads((masked / "log.json").read_text())["log"]
     assert log[: len(first)] == first
     assert [first[-1]["step"], log[-1]["step"]] == [250, 400]
+    assert (masked / "ship" / "README.md").read_text().startswith("# ship\nA masked LM of ")
 
     size = export.export(masked / "model", tmp_path / "toy")
     model = maskov.load(tmp_path / "toy", "cpu")
@@ -125,6 +128,29 @@ def test_the_causal_model_learns_with_the_same_vocabulary(masked, sentences, tmp
     found = measure.causal_quality(judge, sentences.read_text().splitlines()[:20])
     assert found["perplexity"] < 10
     assert judge.token_strings(judge.tokenise("the cat")) == ["the", "cat"]
+
+
+def test_one_command_goes_from_a_folder_of_text_to_a_model(tmp_path):
+    (tmp_path / "text").mkdir()
+    lines = [f"The number {n} comes after the number before it.\n" for n in range(300)]
+    (tmp_path / "text" / "numbers.txt").write_text("".join(lines))
+    _train("masked", tmp_path / "text", tmp_path / "out", 75)
+    assert maskov.load(tmp_path / "out" / "ship", "cpu").vocabulary_size == 60
+    _train("masked", tmp_path / "text", tmp_path / "out", 110)
+    losses = [row["loss"] for row in json.loads((tmp_path / "out" / "log.json").read_text())["log"]]
+    # After going on between two entries, the mean is one of as many losses as were summed.
+    assert len(losses) == 2
+    assert losses[1] > 0.6 * losses[0]
+
+
+def test_what_is_not_there_is_named(sentences, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        _train("masked", sentences, tmp_path / "out", 10, "--tokenizer", "no-tokenizer")
+    with pytest.raises(SystemExit):
+        clean.main([str(tmp_path / "no-text"), str(tmp_path / "out.txt")])
+    err = capsys.readouterr().err
+    assert "no-tokenizer" in err
+    assert "no-text" in err
 
 
 def test_batches_have_one_length_and_cover_every_sentence(masked, sentences):

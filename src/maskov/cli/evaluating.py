@@ -64,7 +64,7 @@ def evaluate(
 def _read_texts(source: str) -> list[str]:
     """Read plain lines, or the `text` of JSON lines: a .jsonl file, or `sample --json` piped."""
     lines = read_lines(source)
-    if not (source.endswith(".jsonl") or (source == "-" and lines[0].startswith('{"'))):
+    if not (source.endswith(".jsonl") or (source == "-" and lines[0].lstrip().startswith("{"))):
         return lines
     texts = []
     for number, line in enumerate(lines, 1):

@@ -56,8 +56,8 @@ def load(
     tokenizer: str | Path | None = None,
     trust_remote_code: bool = False,
 ) -> MaskedModel:
-    """Load a masked model by the name it comes with, its folder or its hub name."""
-    name = str(name)
+    """Load a masked model by its own name, its folder (which a Path always is) or hub name."""
+    name = str(name.resolve()) if isinstance(name, Path) else name
     where = choose_device(device) if isinstance(device, str) else device
     if name in _BUILT_IN:
         return _BUILT_IN[name](where)
