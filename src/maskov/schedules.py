@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from maskov.errors import InputError
@@ -16,6 +17,8 @@ class Linear:
     floor: float = 0.0
 
     def __post_init__(self) -> None:
+        if not all(map(math.isfinite, (self.start, self.rate, self.floor))):
+            raise InputError("a schedule needs finite numbers.")
         if self.rate < 0:
             raise InputError(f"a schedule falls: its rate must be 0 or more, not {self.rate}.")
         if self.floor > self.start:

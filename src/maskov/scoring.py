@@ -70,6 +70,8 @@ def score_autoregressive(energy: Autoregressive, texts: Sequence[str]) -> list[S
     for number, ids in enumerate(lines, 1):
         if not ids:
             raise InputError(f"line {number} is empty; give at least one word.")
+        if energy.control_ids() & set(ids):
+            raise InputError(f"line {number} holds a mask or another special token; take it out.")
     terms = energy.token_terms(lines)
     return [
         Score(text, energy.token_strings(ids), float(part.sum()), part.tolist())

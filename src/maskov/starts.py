@@ -95,6 +95,8 @@ def read_text(
     model: MaskedModel, text: str, what: str, blanks: bool = False, unknown: bool = False
 ) -> list[int]:
     """Tokenise a line and refuse what no chain may hold; `what` names it in the complaint."""
+    if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+        raise InputError(f"{what} is not UTF-8 text.")
     ids = model.encode(text)
     if not ids:
         raise InputError(f"{what} is empty; give at least one word.")

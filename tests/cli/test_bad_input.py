@@ -74,6 +74,12 @@ def refused(capfd, monkeypatch, tmp_path):
         ("--block-floor 1", "--block-anneal"),
         ("--anneal 0.1 --target-floor 2", "below its floor"),
         ("--thin 5", "no sample would be kept"),
+        ("--anneal nan", "finite"),
+        ("--checkpoint-every nan", "0 seconds or more"),
+        ("--chains 99999999999", "more than one run can trace"),
+        ("--device meta", "not available"),
+        ("--tokenizer nowhere", "drop --tokenizer"),
+        ("--kernel gibbs --energy heat", "unknown energy"),
         ("--seed -3", "seed"),
         ("--token-budget 0", "--token-budget"),
         ("--device abacus", "not available"),
@@ -103,6 +109,22 @@ def test_sample_refuses(refused, tmp_path, words, reason):
 )
 def test_score_refuses(refused, content, reason):
     assert reason in refused("score", "-", "--json", stdin=content)
+
+
+def test_the_judge_refuses_masks_and_special_tokens_too(refused):
+    words = ("score", "-", "--energy", "autoregressive", "--model", "wiki-judge")
+    for text in (b"the [MASK] sat", b"the cat [SEP]"):
+        assert "special token" in refused(*words, stdin=text)
+
+
+def test_output_that_cannot_be_written_is_one_sentence():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "maskov", "models", "--json"],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == "maskov: no space left on device.\n"
 
 
 def test_files_that_are_not_there_are_named(refused):

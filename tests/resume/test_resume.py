@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import maskov
 from maskov import Gibbs, Linear, Metropolis, Norm, Raw, RunError, Schedule, Sweep
-from maskov.errors import Interrupted
+from maskov.errors import InputError, Interrupted
 from maskov.run.store import RunFolder
 from small import tiny_bert
 
@@ -190,6 +191,84 @@ def test_with_every_checkpoint_damaged_the_run_starts_again(tmp_path):
         file.write_bytes(b"")
     maskov.resume(folder, MODEL)
     assert _files(folder) == _files(tmp_path / "whole")
+
+
+def test_samples_that_were_cut_short_are_drawn_again(tmp_path):
+    maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "whole", **SETTINGS)
+    folder = tmp_path / "run"
+    maskov.sample(MODEL, Metropolis(Raw()), out=folder, **SETTINGS)
+    (folder / "samples.jsonl").write_bytes(b"{")
+    with pytest.raises(RunError, match="damaged"):
+        maskov.Run.open(folder).samples  # noqa: B018
+    run = maskov.resume(folder, MODEL)
+    assert run.damaged == [folder / "samples.jsonl"]
+    assert _files(folder) == _files(tmp_path / "whole")
+
+
+def test_a_run_goes_on_where_it_began(tmp_path, monkeypatch):
+    from maskov.run import api
+
+    with pytest.raises(Interrupted):
+        maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "run", stop=Breaker(20), **SETTINGS)
+    asked = []
+    monkeypatch.setattr(api, "load", lambda device, **rest: asked.append(device) or MODEL)
+    maskov.resume(tmp_path / "run")
+    assert asked == ["cpu"]
+
+
+@dataclass(frozen=True)
+class Other(Metropolis):
+    """A kernel that is not ours."""
+
+
+@dataclass(frozen=True)
+class OtherProposal(maskov.MaskedConditional):
+    """A proposal that is not ours."""
+
+
+@pytest.mark.parametrize("kernel", [Other(Raw()), Metropolis(Raw(), OtherProposal())])
+def test_what_could_not_be_built_again_is_not_stored(kernel, tmp_path):
+    with pytest.raises(InputError, match="built-in"):
+        maskov.sample(MODEL, kernel, out=tmp_path / "run", **SETTINGS)
+    assert not (tmp_path / "run").exists()
+    assert len(maskov.sample(MODEL, kernel, **SETTINGS).samples) == 10
+
+
+def test_mask_predict_that_samples_survives_a_stop(tmp_path):
+    from maskov.kernels import LowestConfidence
+
+    kernel = Gibbs(maskov.MaskedConditional(), LowestConfidence(6))
+    maskov.sample(MODEL, kernel, out=tmp_path / "whole", **SETTINGS)
+    with pytest.raises(Interrupted):
+        maskov.sample(MODEL, kernel, out=tmp_path / "cut", stop=Breaker(2), **SETTINGS)
+    maskov.resume(tmp_path / "cut", MODEL)
+    assert _files(tmp_path / "cut") == _files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("manifest.json", b'{"format": 1}'),
+        ("manifest.json", b"[]"),
+        ("manifest.json", b"{"),
+        ("traces/steps.npy", b""),
+    ],
+)
+def test_a_damaged_run_folder_is_one_sentence(file, content, tmp_path):
+    maskov.sample(MODEL, Gibbs(), out=tmp_path / "run", **SETTINGS)
+    (tmp_path / "run" / file).write_bytes(content)
+    with pytest.raises(RunError):
+        maskov.Run.open(tmp_path / "run").summary()
+
+
+@pytest.mark.parametrize("name", ["samples.jsonl", "traces"])
+def test_files_of_the_user_are_never_taken_for_leftovers(name, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / name).write_text("precious")
+    with pytest.raises(RunError, match="something else"):
+        maskov.sample(MODEL, Gibbs(), out=folder, **SETTINGS)
+    assert (folder / name).read_text() == "precious"
 
 
 def test_a_finished_run_is_left_as_it_is(tmp_path):

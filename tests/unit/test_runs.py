@@ -130,6 +130,22 @@ def test_score_terms_add_up_and_unknown_words_are_scored():
     assert maskov.score(MODEL, ["red purple"])[0].tokens == ["red", "[UNK]"]
 
 
+def test_a_start_of_probability_zero_is_refused():
+    zero = maskov.TabularModel.from_conditionals(
+        torch.tensor([[[1.0, 0.5], [0.0, 0.5]], [[0.5, 0.5], [0.5, 0.5]]]), ["a", "b"]
+    )
+    with pytest.raises(InputError, match="probability zero"):
+        maskov.sample(zero, Metropolis(Raw()), texts=["b a"], chains=1)
+
+
+def test_the_signature_tells_runs_of_different_lengths_apart():
+    runs = [
+        maskov.sample(MODEL, Gibbs(), Schedule(epochs=1), chains=1, length=length)
+        for length in (4, 5, (4, 5))
+    ]
+    assert len({run.signature for run in runs}) == 3
+
+
 def test_a_table_of_one_length_refuses_others():
     with pytest.raises(InputError, match="exactly 3 tokens"):
         maskov.sample(random_table(), length=4)

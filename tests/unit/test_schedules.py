@@ -82,6 +82,27 @@ def test_kernels_and_schedules_survive_being_written_down():
     assert build_schedule(describe_schedule(schedule)) == schedule
 
 
+def test_a_kernel_made_elsewhere_is_run_as_it_is():
+    """Not as the nearest built-in one: it alone knows when to accept."""
+    from dataclasses import dataclass, replace
+
+    @dataclass(frozen=True)
+    class NeverMoves(Metropolis):
+        def evaluate(self, state, proposed, engine):
+            right = super().evaluate(state, proposed, engine)
+            return replace(right, log_ratio=right.log_ratio.fill_(-float("inf")))
+
+    run = sample(random_table(), NeverMoves(Raw()), Schedule(epochs=2), length=3)
+    assert run.traces["accepted"].sum() == 0
+    assert run.summary().kernel == "NeverMoves"
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_schedule_needs_finite_numbers(bad):
+    with pytest.raises(InputError, match="finite"):
+        Linear(1.0, bad, 0.1)
+
+
 @pytest.mark.parametrize(
     "bad",
     [

@@ -88,6 +88,14 @@ def test_temperature_zero_takes_the_first_of_the_best():
     assert (tempered(tied, 0) > -torch.inf).tolist() == [[False, True, False, False]]
 
 
+@pytest.mark.parametrize("temperature", [1e-310, 1e-100, 1e-3])
+def test_a_tiny_temperature_is_the_best_token_and_never_a_forbidden_one(temperature):
+    forbidden = torch.tensor([True, False, False, False, False, True])
+    q = MaskedConditional(temperature).log_probabilities(LOGITS, forbidden).exp()
+    assert q[0].tolist() == pytest.approx([0, 1, 0, 0, 0, 0])
+    assert (q[0, forbidden] == 0).all()
+
+
 def test_ties_are_kept_in_order():
     tied = torch.zeros((1, 4), dtype=torch.float64)
     assert (top_k(tied, 2) > -torch.inf).tolist() == [[True, True, False, False]]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -51,7 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     try:
-        app(args=[word for word in given if word != "--debug"], prog_name="maskov")
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")  # JSON lines are, whatever the terminal is
+        try:
+            app(args=[word for word in given if word != "--debug"], prog_name="maskov")
+        finally:
+            sys.stdout.flush()  # here, where a full disk can still be told
     except MaskovError as error:
         if debug:
             raise
@@ -61,6 +68,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The reader has gone, as with `| head`; nothing more can be said on standard output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except (OSError, MemoryError) as error:
+        if debug:
+            raise
+        lack = "not enough memory" if isinstance(error, MemoryError) else None
+        say(f"maskov: {lack or (getattr(error, 'strerror', None) or str(error)).lower()}.")
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(2)
     except KeyboardInterrupt:
         say("maskov: stopped")
         sys.exit(130)

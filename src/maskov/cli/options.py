@@ -14,6 +14,7 @@ from maskov.energies import Autoregressive, parse_energy
 from maskov.errors import InputError
 from maskov.kernels import Gibbs, Kernel, Metropolis, Sweep, mask_predict
 from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, MaskedModel, load
+from maskov.models.registry import listed
 from maskov.proposals import MaskedConditional
 from maskov.run.describe import KERNELS
 from maskov.schedules import Linear, Schedule
@@ -110,14 +111,19 @@ class SamplingOptions:
     def source(self) -> dict[str, Any]:
         """Return how to load the model again."""
         return {
-            "name": self.model,
-            "tokenizer": self.tokenizer,
+            "name": findable(self.model),
+            "tokenizer": None if self.tokenizer is None else findable(self.tokenizer),
             "trust_remote_code": self.trust_remote_code,
         }
 
     def load_model(self) -> MaskedModel:
-        """Load the masked model."""
-        return load(device=self.device, **self.source())
+        """Load the masked model, called as the user calls it."""
+        return load(
+            self.model,
+            self.device,
+            tokenizer=self.tokenizer,
+            trust_remote_code=self.trust_remote_code,
+        )
 
     def build_schedule(self) -> Schedule:
         """Return the schedule; lone floors are refused, since they would do nothing."""
@@ -151,6 +157,7 @@ class SamplingOptions:
         if self.token_budget is not None and self.token_budget < 1:
             raise InputError(f"--token-budget must be at least 1, not {self.token_budget}.")
         proposal = MaskedConditional(self.temperature, self.top_k, self.top_p, self.epsilon)
+        parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE)  # refused even if unused
         if self.kernel != "mh":
             targeted = (self.target_temperature, self.anneal, self.force_accept)
             if targeted != (1.0, 0.0, 0):
@@ -173,10 +180,18 @@ class SamplingOptions:
             return Gibbs(proposal, positions)
 
         def causal(name: str) -> Autoregressive:
-            return Autoregressive(name, device, trust_remote_code=self.trust_remote_code)
+            found = findable(name)
+            return Autoregressive(found, device, trust_remote_code=self.trust_remote_code)
 
         energy = parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE, causal)
         return Metropolis(energy, proposal, positions)
+
+
+def findable(name: str) -> str:
+    """Return a folder's full path, so that a run can be resumed from anywhere; else the name."""
+    if name not in {model.name for model in listed()} and Path(name).is_dir():
+        return str(Path(name).resolve())
+    return name
 
 
 def takes_options(options: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

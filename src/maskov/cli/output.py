@@ -69,7 +69,7 @@ def print_run(run: Run, json: bool, quiet: bool, said: str = "") -> None:
 def _say_summary(run: Run, said: str) -> None:
     summary = run.summary()
     for file in run.damaged:
-        say(f"note: the checkpoint {file.name} was damaged; the one before it was used")
+        say(f"note: {file.name} was damaged; the run went on from what was whole before it")
     say(
         f"accepted {summary.acceptance_rate:.3f}  novel {summary.novel_rate:.3f}  "
         f"passes/step {summary.passes_per_step:.2f}  "

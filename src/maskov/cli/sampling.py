@@ -69,7 +69,9 @@ def infill(
 
 def resume(
     run: Annotated[Path, typer.Argument(help="run folder")],
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 ...")] = "auto",
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda, cuda:1 ...; where it began unless given")
+    ] = None,
     checkpoint_every: Annotated[float, typer.Option(help="seconds between checkpoints")] = 60.0,
     json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,

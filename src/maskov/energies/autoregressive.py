@@ -107,7 +107,16 @@ class Autoregressive(Energy):
                 terms[index] = negative[line, : len(ids[index])]
 
         self._batcher.each(lengths, work)
+        if any(bool(part.isnan().any()) for part in terms):
+            raise ModelError(
+                f"the model '{self.name}' gave not-a-number scores (NaN); its weights are damaged."
+            )
         return terms
+
+    def control_ids(self) -> frozenset[int]:
+        """Return the special tokens, which no text may hold, but for the one of unknown words."""
+        _, tokenizer, _ = self._loaded
+        return frozenset(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
 
     def tokenise(self, text: str) -> list[int]:
         """Turn a text into this model's own tokens."""
@@ -167,7 +176,7 @@ def _looks_left_only(network: Any) -> bool:
     probe[1, 2] = 1
     with quiet():
         scores = network(input_ids=probe).logits[:, :2]
-    return bool(torch.allclose(scores[0], scores[1], rtol=1e-3, atol=1e-4))
+    return bool(torch.allclose(scores[0], scores[1], rtol=1e-3, atol=1e-4, equal_nan=True))
 
 
 def _content(sequences: Sequences) -> list[list[int]]:

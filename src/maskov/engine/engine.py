@@ -106,6 +106,8 @@ class Engine:
         if hidden is None:
             raise ModelError("no position was masked: there is nothing to ask the model.")
         self.watch(logit)
+        if normaliser:
+            self.watch(log_normaliser)
         return Answers(hidden, logit, log_normaliser)
 
     def sites(
@@ -139,7 +141,9 @@ class Engine:
     def log_normaliser(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, " masked"]:
         """Return the log-sum-exp of the full vocabulary, from vectors already at hand."""
         parts = torch.split(hidden, self.head_rows)
-        return torch.cat([self.model.logits(part).logsumexp(1).double() for part in parts])
+        found = torch.cat([self.model.logits(part).logsumexp(1).double() for part in parts])
+        self.watch(found)
+        return found
 
     def watch(self, values: Tensor) -> None:
         """Remember whether any value is not a number, without waiting for the device."""

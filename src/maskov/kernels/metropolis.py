@@ -56,6 +56,12 @@ class Metropolis(Kernel):
         if self.energy.needs_sites and sites is None:
             sites = engine.sites(state.tokens, state.lengths, self.energy.needs_normaliser)
         energy = self.energy(engine.model, Sequences(state.tokens, state.lengths, sites))
+        engine.watch(energy)
+        if bool(energy.isinf().any()):
+            raise InputError(
+                "a chain would start at a sequence of probability zero, where no move can be "
+                "judged; start it elsewhere."
+            )
         return replace(state, sites=sites, energy=energy)
 
     def evaluate(self, state: ChainState, proposed: Proposed, engine: Engine) -> Evaluated:
@@ -75,6 +81,7 @@ class Metropolis(Kernel):
             sites, cost = self._sites(state, proposed, novel, engine)
             passes = passes.index_copy(0, novel, cost)
         energy = self.energy(engine.model, Sequences(tokens, lengths, sites))
+        engine.watch(energy)
         new = old.index_copy(0, novel, energy)
         log_ratio = (
             (old - new) / self.target_temperature + proposed.log_q_reverse - proposed.log_q_forward

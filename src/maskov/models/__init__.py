@@ -43,6 +43,8 @@ def choose_device(name: str = "auto") -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
+        if device.type not in ("cpu", "cuda", "mps", "xpu"):
+            raise RuntimeError("a device without numbers")
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"the device '{name}' is not available here; try --device cpu.") from error
@@ -59,6 +61,8 @@ def load(
     """Load a masked model by its own name, its folder (which a Path always is) or hub name."""
     name = str(name.resolve()) if isinstance(name, Path) else name
     where = choose_device(device) if isinstance(device, str) else device
+    if name in _BUILT_IN and tokenizer is not None:
+        raise InputError(f"'{name}' has its own tokens: drop --tokenizer.")
     if name in _BUILT_IN:
         return _BUILT_IN[name](where)
     words = None if tokenizer is None else str(tokenizer)

@@ -118,8 +118,9 @@ def counterexample() -> TabularModel:
     X_2 all but decides X_1, while X_1 says nothing of X_2. The odds ratio
     p(aa)p(bb)/(p(ab)p(ba)) is 9801 by the first conditional and 1 by the second.
     """
-    first = torch.tensor([[0.99, 0.01], [0.01, 0.99]])  # p(x_1 | x_2), indexed [x_1, x_2]
-    second = torch.full((2, 2), 0.5)
+    # p(x_1 | x_2), indexed [x_1, x_2], and p(x_2 | x_1)
+    first = torch.tensor([[0.99, 0.01], [0.01, 0.99]], dtype=torch.float64)
+    second = torch.full_like(first, 0.5)
     return TabularModel.from_conditionals(
         torch.stack([first, second]), ["a", "b"], name="counterexample"
     )

@@ -19,7 +19,8 @@ def tempered(
         return scores
     if temperature == 0:
         return top_k(scores, 1)
-    return scores / temperature
+    # Counted from the best, so that no temperature, however small, overflows.
+    return (scores - scores.amax(1, keepdim=True)) / temperature
 
 
 def top_k(scores: Float[Tensor, "n vocabulary"], count: int) -> Float[Tensor, "n vocabulary"]:

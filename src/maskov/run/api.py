@@ -36,6 +36,9 @@ from maskov.schedules import Schedule
 from maskov.starts import STARTS, Layout, draw_lengths, fill
 from maskov.types import Traces
 
+# Epochs × chains of one run: its traces are kept in full.
+_MOST_TRACED = 10**9
+
 
 @dataclass(frozen=True)
 class Run:
@@ -111,8 +114,14 @@ def sample(
         raise InputError(f"a run has at least one chain, not {chains}.")
     if thin < 0:
         raise InputError(f"--thin counts epochs: 0 (only the last) or more, not {thin}.")
-    if checkpoint_seconds < 0:
-        raise InputError("the time between checkpoints cannot be negative.")
+    if not checkpoint_seconds >= 0:
+        raise InputError("the time between checkpoints must be 0 seconds or more.")
+    if chains * schedule.epochs > _MOST_TRACED:
+        raise InputError(
+            f"{chains} chains of {schedule.epochs} epochs are more than one run can trace; "
+            "ask for fewer, or for several runs."
+        )
+    draws = CounterDraws(seed)
     if start not in STARTS:
         raise InputError(f"unknown start '{start}'; use one of {', '.join(STARTS)}.")
     if thin and schedule.burn_in + thin > schedule.epochs:
@@ -130,6 +139,11 @@ def sample(
     manifest = _manifest(model, kernel, schedule, origin, layout, engine, source)
     manifest |= {"start": start, "chains_each": chains, "seed": seed, "thin": thin}
     manifest["signature"] = signature(manifest)
+    if path is not None and manifest["kernel"].get("custom"):
+        raise InputError(
+            "a run folder can hold built-in kernels, proposals and positions only, since it must "
+            "be able to build them again; run this one without `out`."
+        )
     with new_folder(path) if path is not None else nullcontext():
         store: Store
         if path is None:
@@ -139,7 +153,7 @@ def sample(
         try:
             progress = _begin(kernel, layout, engine, start, seed)
             Loop(
-                kernel, schedule, layout, engine, CounterDraws(seed), store, progress, thin,
+                kernel, schedule, layout, engine, draws, store, progress, thin,
                 checkpoint_seconds, listener,
             ).run()  # fmt: skip
         except (ModelError, InputError):
@@ -153,14 +167,19 @@ def sample(
 def resume(
     path: str | Path,
     model: MaskedModel | None = None,
-    device: str = "auto",
+    device: str | None = None,
     checkpoint_seconds: float = 60.0,
     listener: Listener | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Run:
-    """Go on with a run folder from its newest whole checkpoint, to the same bytes."""
+    """Go on with a run folder from its newest whole checkpoint, to the same bytes.
+
+    It goes on where it began, on a CPU or a GPU, unless another `device` is named.
+    """
     folder = RunFolder.open(Path(path))
     manifest = folder.manifest
+    if not checkpoint_seconds >= 0:
+        raise InputError("the time between checkpoints must be 0 seconds or more.")
     with locked(folder.path):
         progress, damaged = folder.progress(torch.device("cpu"))
         schedule = build_schedule(manifest["schedule"])
@@ -192,8 +211,9 @@ def resume(
     return Run(manifest, folder, damaged)
 
 
-def load_model(manifest: dict[str, Any], device: str) -> MaskedModel:
-    """Load the model of a run again."""
+def load_model(manifest: dict[str, Any], device: str | None = None) -> MaskedModel:
+    """Load the model of a run again, where it was unless another device is named."""
+    device = device or str(manifest["model"]["device"])
     dtype = getattr(torch, manifest["model"]["dtype"])
     return load(device=device, dtype=dtype, **manifest["model"]["source"])
 

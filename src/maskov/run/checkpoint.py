@@ -87,7 +87,10 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _read(file: Path, device: torch.device) -> Progress | None:
-    content = file.read_bytes()
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return None
     start = len(_MAGIC) + hashlib.sha256().digest_size
     body = content[start:]
     if content[:start] != _MAGIC + hashlib.sha256(body).digest():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, cast
 
 from maskov.energies import Autoregressive, parse_energy
 from maskov.errors import InputError
@@ -16,11 +16,21 @@ KERNELS = ("mh", "gibbs", "mask-predict")
 
 
 def describe_kernel(kernel: Kernel) -> dict[str, Any]:
-    """Return a kernel as plain data."""
-    if isinstance(kernel.positions, LowestConfidence):
-        return {"name": "mask-predict", "iterations": kernel.positions.iterations}
-    if not isinstance(kernel.positions, Sweep):
-        raise InputError("only built-in kernels can be stored in a run folder.")
+    """Return a kernel as plain data; one made elsewhere is only named, as `custom`.
+
+    Types are compared exactly: a subclass may do anything, and would be rebuilt as its parent.
+    """
+    parts = (type(kernel), type(kernel.proposal), type(kernel.positions))
+    if parts == (Gibbs, MaskedConditional, LowestConfidence):
+        assert isinstance(kernel.positions, LowestConfidence)
+        return {
+            "name": "mask-predict",
+            "iterations": kernel.positions.iterations,
+            "proposal": asdict(kernel.proposal),
+        }
+    if parts[0] not in (Gibbs, Metropolis) or parts[1:] != (MaskedConditional, Sweep):
+        return {"name": type(kernel).__name__, "custom": True}
+    assert isinstance(kernel.positions, Sweep)
     data: dict[str, Any] = {
         "proposal": asdict(kernel.proposal),
         "order": kernel.positions.order,
@@ -41,7 +51,8 @@ def build_kernel(
 ) -> Kernel:
     """Build the kernel that `describe_kernel` described."""
     if data["name"] == "mask-predict":
-        return Gibbs(MaskedConditional(temperature=0), LowestConfidence(data["iterations"]))
+        proposal = MaskedConditional(**data["proposal"])
+        return Gibbs(proposal, LowestConfidence(data["iterations"]))
     proposal = MaskedConditional(**data["proposal"])
     positions = Sweep(data["order"], data["block"])
     if data["name"] == "mh":
@@ -68,19 +79,21 @@ def build_schedule(data: dict[str, Any]) -> Schedule:
 
 def kernel_at(kernel: Kernel, schedule: Schedule, epoch: int) -> Kernel:
     """Return the kernel as the schedule has it in one epoch."""
-    if isinstance(kernel.positions, LowestConfidence):
-        assert isinstance(kernel, Gibbs)
-        return replace(kernel, positions=replace(kernel.positions, iteration=epoch))
     positions = kernel.positions
-    if schedule.block is not None and isinstance(positions, Sweep):
+    if isinstance(positions, LowestConfidence):
+        positions = replace(positions, iteration=epoch)
+    elif schedule.block is not None and isinstance(positions, Sweep):
         positions = replace(positions, block=schedule.block_at(epoch))
-    if epoch < schedule.forced_epochs or not isinstance(kernel, Metropolis):
+    if epoch < schedule.forced_epochs:
         # To accept everything is to be degenerate Gibbs, which needs no energies.
         return Gibbs(kernel.proposal, positions)
-    if schedule.target_temperature is None:
-        return replace(kernel, positions=positions)
-    temperature = schedule.target_temperature.at(epoch)
-    return replace(kernel, positions=positions, target_temperature=temperature)
+    changes: dict[str, Any] = {}
+    if positions is not kernel.positions:
+        changes["positions"] = positions
+    if isinstance(kernel, Metropolis) and schedule.target_temperature is not None:
+        changes["target_temperature"] = schedule.target_temperature.at(epoch)
+    # Kernels are frozen dataclasses; one made elsewhere need not be, if nothing changes.
+    return cast(Kernel, replace(cast(Any, kernel), **changes)) if changes else kernel
 
 
 def leaves_invariant(kernel: Kernel, schedule: Schedule) -> tuple[bool, list[str]]:

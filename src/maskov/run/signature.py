@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 from importlib.metadata import version
 from typing import Any
@@ -27,9 +28,11 @@ def signature(manifest: dict[str, Any]) -> str:
     ]
     if "energy" in kernel:
         parts.append(f"energy:{kernel['energy']}")
+    parts += [f"causal:#{hash_[:_SHORT]}" for hash_ in manifest["causal_models"].values()]
     if "proposal" in kernel:
         given = {key: value for key, value in kernel["proposal"].items() if value is not None}
         parts.append("proposal:" + ",".join(f"{key}={value}" for key, value in given.items()))
+    if "order" in kernel:
         parts.append(f"order:{kernel['order']}")
     parts += [
         f"block:{_value(schedule['block'], kernel.get('block', 1))}",
@@ -37,11 +40,22 @@ def signature(manifest: dict[str, Any]) -> str:
         f"epochs:{schedule['epochs']}-{schedule['burn_in']}",
         f"forced:{schedule['forced_epochs']}",
         f"start:{manifest['start']}",
+        f"{_origin(manifest['origin'])}",
+        f"thin:{manifest['thin']}",
         f"chains:{manifest['chains']}",
         f"seed:{manifest['seed']}",
         f"version:{manifest['versions']['maskov']}",
     ]
     return "|".join(parts)
+
+
+def _origin(origin: dict[str, Any]) -> str:
+    """Name the length, or hash the texts that the chains begin from."""
+    if "length" in origin:
+        shortest, longest = origin["length"]
+        return f"length:{shortest}" if shortest == longest else f"length:{shortest}-{longest}"
+    [(kind, lines)] = origin.items()
+    return f"{kind}:#{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:_SHORT]}"
 
 
 def _value(scheduled: dict[str, float] | None, otherwise: float) -> str:

@@ -31,6 +31,12 @@ from maskov.types import Traces
 
 _UNFINISHED = {"lock", "traces", "checkpoints", "samples.jsonl", "manifest.json.tmp"}
 
+# What a manifest must say for a run to be read or continued.
+_NEEDED = {
+    "budget", "causal_models", "chains", "chains_each", "kernel", "leaves_invariant", "model",
+    "notes", "origin", "schedule", "seed", "signature", "start", "thin", "versions",
+}  # fmt: skip
+
 # Energies at the end of each epoch, and what was counted within it.
 TRACES: dict[str, type[np.generic]] = {
     "energy_raw": np.float64,
@@ -115,14 +121,14 @@ class RunFolder(Store):
     def check_free(cls, path: Path) -> None:
         """Refuse a path that holds something already, before any work is done."""
         with explained(path):
-            if path.is_dir() and {file.name for file in path.iterdir()} <= _UNFINISHED:
-                return  # empty, or what a creation left that was cut off before its manifest
-            if path.exists():
-                what = "a run" if (path / "manifest.json").is_file() else "something else"
+            if not path.exists() or _is_leftover(path):
+                return
+            if (path / "manifest.json").is_file():
                 raise RunError(
-                    f"'{path}' already holds {what}; go on with `maskov resume {path}` or give "
+                    f"'{path}' already holds a run; go on with `maskov resume {path}` or give "
                     "another --out."
                 )
+            raise RunError(f"'{path}' already holds something else; give another --out.")
 
     @classmethod
     def create(cls, path: Path, manifest: dict[str, Any]) -> RunFolder:
@@ -156,10 +162,13 @@ class RunFolder(Store):
         try:
             manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
             format_ = manifest["format"]
+            missing = sorted(_NEEDED - manifest.keys())
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(f"'{path}' is no run folder: it has no readable manifest.") from error
         if format_ != 1:
             raise RunError(f"'{path}' was written by another version of maskov ({format_}).")
+        if missing:
+            raise RunError(f"the manifest of '{path}' is damaged: it lacks '{missing[0]}'.")
         return cls(path, manifest)
 
     def write_epoch(self, epoch: int, values: Traces) -> None:
@@ -173,6 +182,8 @@ class RunFolder(Store):
 
     def write_samples(self, samples: Sequence[Sample], after: int) -> int:
         """Cut the file where finished epochs end and append."""
+        with explained(self.path):
+            (self.path / "samples.jsonl").touch()
         with explained(self.path), open(self.path / "samples.jsonl", "r+b") as file:
             file.truncate(after)
             file.seek(after)
@@ -188,25 +199,57 @@ class RunFolder(Store):
             checkpoint.save(self.path / "checkpoints", progress)
 
     def progress(self, device: torch.device) -> tuple[Progress | None, list[Path]]:
-        """Read the newest whole checkpoint; also return the damaged ones."""
-        return checkpoint.load(self.path / "checkpoints", device)
+        """Read the newest whole checkpoint; also return the damaged files.
+
+        Samples that are gone can only be drawn again: such a run starts from its beginning.
+        """
+        progress, damaged = checkpoint.load(self.path / "checkpoints", device)
+        samples = self.path / "samples.jsonl"
+        size = samples.stat().st_size if samples.is_file() else 0
+        if progress is not None and size < progress.samples_bytes:
+            return None, [*damaged, samples]
+        return progress, damaged
 
     def samples(self) -> list[Sample]:
         """Read the samples kept so far."""
-        with open(self.path / "samples.jsonl", encoding="utf-8") as file:
-            return [Sample(**json.loads(line)) for line in file]
+        try:
+            with open(self.path / "samples.jsonl", encoding="utf-8") as file:
+                return [Sample(**json.loads(line)) for line in file]
+        except (OSError, ValueError, TypeError) as error:
+            raise RunError(
+                f"the samples of '{self.path}' are damaged; `maskov resume` draws them again if "
+                "they are shorter than they were."
+            ) from error
 
     def traces(self) -> Traces:
         """Read the traces."""
         folder = self.path / "traces"
         try:
             return {name: np.load(folder / f"{name}.npy") for name in TRACES}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise RunError(f"the traces of '{self.path}' cannot be read: {error}") from error
 
     @property
     def _epochs(self) -> int:
         return int(self.manifest["schedule"]["epochs"])
+
+
+def _is_leftover(path: Path) -> bool:
+    """Tell an empty folder, or what a creation left that was cut off before its manifest.
+
+    Names alone do not prove that files are ours: nothing of a user's may look like a leftover.
+    """
+    if not path.is_dir() or not {file.name for file in path.iterdir()} <= _UNFINISHED:
+        return False
+    samples, traces, saved = (path / name for name in ("samples.jsonl", "traces", "checkpoints"))
+    if samples.exists() and (not samples.is_file() or samples.stat().st_size):
+        return False
+    if saved.exists() and (not saved.is_dir() or any(saved.iterdir())):
+        return False
+    ours = {f"{name}.npy" for name in TRACES}
+    return not traces.exists() or (
+        traces.is_dir() and {file.name for file in traces.iterdir()} <= ours
+    )
 
 
 def _remove(path: Path) -> None:
