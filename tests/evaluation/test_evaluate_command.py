@@ -187,7 +187,7 @@ def test_a_run_without_samples_or_with_half_of_one_is_refused(
     maskov.sample(masked, chains=2, length=3, out=tmp_path / "run")
     samples = tmp_path / "run" / "samples.jsonl"
     samples.write_text(samples.read_text()[:-20])
-    assert "samples of the run cannot be read" in refused("run", "--judge", judge_folder)
+    assert "are damaged" in refused("run", "--judge", judge_folder)
     samples.write_text("")
     assert "no samples yet" in refused("run", "--judge", judge_folder)
 

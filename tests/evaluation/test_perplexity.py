@@ -79,5 +79,5 @@ def test_a_judge_that_gives_no_number_is_refused(judge_folder):
     judge = maskov.Autoregressive(str(judge_folder))
     judge._loaded[0].transformer.wpe.weight.data[3] = torch.nan
     assert perplexity(judge, ["a"]).tokens == 1
-    with pytest.raises(maskov.ModelError, match=r"gives sentence 1 .*NaN"):
+    with pytest.raises(maskov.ModelError, match="NaN"):
         perplexity(judge, TEXTS[1:])

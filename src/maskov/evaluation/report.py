@@ -12,7 +12,7 @@ import numpy as np
 
 import maskov
 from maskov.energies import Autoregressive
-from maskov.errors import InputError, RunError
+from maskov.errors import InputError
 from maskov.evaluation.copies import copied
 from maskov.evaluation.diversity import distinct, self_bleu, spread
 from maskov.evaluation.estimates import Estimate, mean
@@ -110,13 +110,7 @@ def evaluate(
 
 def evaluate_run(run: Run, judge: Autoregressive, training: str | Path | None = None) -> Evaluation:
     """Judge the samples of a run; what the run says of itself goes with them."""
-    try:
-        samples = run.samples
-    except (OSError, ValueError, TypeError) as error:
-        raise RunError(
-            "the samples of the run cannot be read, which may be since they are being written "
-            f"({error})."
-        ) from error
+    samples = run.samples
     if not samples:
         raise InputError("the run has no samples yet; finish it with `maskov resume`.")
     found = evaluate([sample.text for sample in samples], judge, training)
