@@ -10,7 +10,7 @@ from maskov.diagnostics import Summary
 from maskov.energies import Autoregressive, Energy, Norm, Raw, parse_energy
 from maskov.engine import Engine
 from maskov.errors import InputError, MaskovError, ModelError, RunError
-from maskov.kernels import Gibbs, Kernel, Metropolis, Sweep, mask_predict
+from maskov.kernels import Delayed, Gibbs, Kernel, Metropolis, Sweep, mask_predict
 from maskov.models import HuggingFaceModel, MaskedModel, TabularModel, counterexample, load
 from maskov.proposals import MaskedConditional
 from maskov.run import Run, Sample, resume, sample
@@ -19,6 +19,7 @@ from maskov.scoring import Score, score, score_autoregressive
 
 __all__ = [
     "Autoregressive",
+    "Delayed",
     "Energy",
     "Engine",
     "Gibbs",

@@ -13,7 +13,8 @@ import torch
 from maskov.energies.base import Energy
 from maskov.engine import Engine
 from maskov.errors import InputError
-from maskov.kernels import Kernel
+from maskov.flow import Buffers, Flow, Settled
+from maskov.kernels import Delayed, Kernel, Metropolis, Sweep
 from maskov.models.base import MaskedModel, Queries
 from maskov.random import CounterDraws, Draws, Purpose
 from maskov.types import Bool, ChainState, Float, Int, Sequences, StepInfo, Tensor
@@ -127,18 +128,82 @@ def every_move(
     return source, after, info
 
 
+def every_flowing_move(
+    kernel: Metropolis,
+    engine: Engine,
+    states: Int[Tensor, "states length"],
+    place: int,
+    lanes: int = 1,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Fly one step from every state with every proposal that is possible at one place.
+
+    Returns which state each move starts from, the proposed sequences, log q of proposing them and
+    the log of the probability of acceptance, all tests together.
+    """
+    plain = replace(kernel, delayed=Delayed(0))
+    masked = torch.arange(states.shape[1]) == place
+    source, _, step = every_move(plain, engine, states, masked)
+    starts = fresh_state(states[source], masked.expand(len(source), -1))
+    starts = plain.init(replace(starts, chain=torch.arange(len(source))), engine)
+    stages = kernel.delayed.stages
+    low = engine.low(kernel.delayed.precision)
+    buffers = Buffers.of(starts, 0, lanes, len(stages), ring=1, choices=0)
+    if low is not None:
+        sites = low.sites(starts.tokens, starts.lengths, kernel.energy.needs_normaliser)
+        buffers.low_term.copy_(kernel.energy.of_scores(sites.logit, sites.log_normaliser))
+    # The real numbers of a step, with zero in every test so that each of them is taken and passed.
+    drawn = _middles(plain, engine, starts, step.proposal.tokens, place)
+    draws = ForcedDraws(drawn, torch.zeros(len(source), dtype=torch.float64))
+    acceptance = torch.zeros(len(source), dtype=torch.float64)
+
+    def note(settled: Settled) -> None:
+        acceptance[settled.chain] = settled.log_acceptance
+
+    swept = replace(kernel, positions=Sweep("left-to-right"))
+    temperature = torch.tensor([kernel.target_temperature], dtype=torch.float64)
+    flow = Flow(swept, stages, engine, low, draws, buffers, temperature, note)
+    flow.limit.fill_(1)
+    while flow.slowest() < 1:
+        flow.advance()
+    return source, step.proposal.tokens, step.proposal.log_q_forward, acceptance
+
+
+def _middles(
+    kernel: Kernel, engine: Engine, state: ChainState, wanted: Tensor, place: int
+) -> Float[Tensor, "n length"]:
+    """Return the uniform numbers that make the code draw the wanted tokens at one place."""
+    assert state.sites is not None
+    logits = engine.model.logits(state.sites.hidden[:, place])
+    probability = kernel.proposal.log_probabilities(logits, engine.model.forbidden).exp()
+    middle = probability.cumsum(1) - probability / 2
+    draw = torch.zeros(state.tokens.shape, dtype=torch.float64)
+    draw[:, place] = middle.gather(1, wanted[:, place, None]).squeeze(1)
+    return draw
+
+
 def transition_matrix(
     kernel: Kernel,
     engine: Engine,
     states: Int[Tensor, "states length"],
     masked: Bool[Tensor, " length"],
+    flowing: bool = False,
 ) -> Float[Tensor, "states states"]:
-    """Return P(x → x') of one step that masks the given positions."""
-    source, _, info = every_move(kernel, engine, states, masked)
+    """Return P(x → x') of one step that masks the given positions.
+
+    The step is the kernel's own or, if `flowing`, that of chains which go at their own pace.
+    """
+    if flowing:
+        assert isinstance(kernel, Metropolis)
+        place = int(masked.nonzero().item())
+        source, proposed, log_q, acceptance = every_flowing_move(kernel, engine, states, place)
+    else:
+        source, _, info = every_move(kernel, engine, states, masked)
+        proposed, log_q = info.proposal.tokens, info.proposal.log_q_forward
+        acceptance = info.log_acceptance
     index = {tuple(state): i for i, state in enumerate(states.tolist())}
-    target = torch.tensor([index[tuple(tokens)] for tokens in info.proposal.tokens.tolist()])
-    chance = info.proposal.log_q_forward.exp()
-    moved = chance * info.log_acceptance.exp()
+    target = torch.tensor([index[tuple(tokens)] for tokens in proposed.tolist()])
+    chance = log_q.exp()
+    moved = chance * acceptance.exp()
     matrix = torch.zeros((len(states), len(states)), dtype=torch.float64)
     matrix.index_put_((source, target), moved, accumulate=True)
     # What is proposed and not accepted stays.

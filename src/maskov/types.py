@@ -122,6 +122,11 @@ class ChainState:
         """The current tokens and what is known of them."""
         return Sequences(self.tokens, self.lengths, self.sites)
 
+    def rows(self, index: Int[Tensor, " n"]) -> ChainState:
+        """Return the chosen chains, with nothing known of their tokens."""
+        names = ("chain", "tokens", "lengths", "free", "step", "rank", "confidence")
+        return ChainState(**{name: getattr(self, name)[index] for name in names})
+
     def forget(self) -> ChainState:
         """Return this state without what was known of its tokens."""
         return replace(self, sites=None, energy=None)

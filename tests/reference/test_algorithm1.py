@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from algorithm1 import energy, step
 from maskov import Metropolis, Norm, Raw, Sweep
+from maskov.bench.algorithm1 import energy, step
 from maskov.engine import Engine
 from maskov.random import CounterDraws, Purpose
 from small import epoch, random_state, tiny_bert

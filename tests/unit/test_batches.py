@@ -39,15 +39,15 @@ def test_a_batch_that_does_not_fit_is_halved_and_the_answers_stay_the_same():
     state = random_state(model, 6, 8)
     expected = Engine(model, budget=10_000).sites(state.tokens, state.lengths)
     engine = Engine(model, budget=10_000)
-    hidden, sizes = model.hidden, []
+    hidden, sizes = model.hidden_at, []
 
-    def limited(queries):
-        sizes.append(queries.tokens.numel())
-        if queries.tokens.numel() > 100:
+    def limited(tokens, lengths, place):
+        sizes.append(tokens.numel())
+        if tokens.numel() > 100:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate ...")
-        return hidden(queries)
+        return hidden(tokens, lengths, place)
 
-    model.hidden = limited
+    model.hidden_at = limited
     found = engine.sites(state.tokens, state.lengths)
     assert torch.allclose(found.hidden, expected.hidden, atol=1e-10)
     assert torch.allclose(found.log_normaliser, expected.log_normaliser, atol=1e-10)

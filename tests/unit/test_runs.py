@@ -31,7 +31,8 @@ def test_scoring_the_stored_ids_gives_the_stored_energies(kernel, tmp_path):
 
 
 def test_traces_hold_both_energies_and_consistent_counts():
-    run = maskov.sample(MODEL, Metropolis(Norm()), Schedule(epochs=4), chains=5, length=(4, 8))
+    kernel = Metropolis(Norm(), delayed=maskov.Delayed(0))
+    run = maskov.sample(MODEL, kernel, Schedule(epochs=4), chains=5, length=(4, 8))
     traces = run.traces
     lengths = np.array([len(one.ids) for one in run.samples])
     assert all(values.shape == (4, 5) for values in traces.values())

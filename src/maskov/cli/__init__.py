@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 import maskov
+from maskov.cli.benchmarking import bench
 from maskov.cli.evaluating import evaluate
 from maskov.cli.inspecting import diagnose, score, verify
 from maskov.cli.listing import models
@@ -27,7 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Sample correctly and fast from any masked language model.",
 )
-for command in (sample, infill, score, evaluate, resume, diagnose, verify, models):
+for command in (sample, infill, score, evaluate, resume, diagnose, verify, models, bench):
     app.command()(command)
 
 

@@ -12,7 +12,7 @@ import typer
 
 from maskov.energies import Autoregressive, parse_energy
 from maskov.errors import InputError
-from maskov.kernels import Gibbs, Kernel, Metropolis, Sweep, mask_predict
+from maskov.kernels import Delayed, Gibbs, Kernel, Metropolis, Sweep, mask_predict
 from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, MaskedModel, load
 from maskov.models.registry import listed
 from maskov.proposals import MaskedConditional
@@ -45,6 +45,9 @@ class SamplingOptions:
         str | None, _option("--causal-model", "causal LM for the energy 'autoregressive'", _MODEL)
     ] = None
     device: Annotated[str, _option("--device", "auto, cpu, cuda, cuda:1 ...", _MODEL)] = "auto"
+    precision: Annotated[
+        str, _option("--precision", "float32, float64, or coarser: tf32, bfloat16", _MODEL)
+    ] = "float32"
     trust_remote_code: Annotated[
         bool, _option("--trust-remote-code", "run code that comes with the model", _MODEL)
     ] = False
@@ -67,6 +70,17 @@ class SamplingOptions:
     epsilon: Annotated[
         float, _option("--epsilon", "share of the full conditional in the proposal", _KERNEL)
     ] = 0.0
+
+    delayed: Annotated[
+        str,
+        _option(
+            "--delayed", "nearest positions tested first: a number, off, or auto (a pilot)", _KERNEL
+        ),
+    ] = "auto"
+    first_stage: Annotated[
+        str | None,
+        _option("--first-stage", "precision of the early tests: bfloat16, float16", _KERNEL),
+    ] = None
 
     epochs: Annotated[int, _option("--epochs", "sweeps over all positions", _SCHEDULE, "-n")] = 20
     burn_in: Annotated[int, _option("--burn-in", "epochs kept out of averages", _SCHEDULE)] = 0
@@ -102,6 +116,16 @@ class SamplingOptions:
         int | None,
         _option("--token-budget", "tokens a model call; found by itself unless given", _RUN),
     ] = None
+    resident: Annotated[
+        int | None,
+        _option("--resident", "chains on the device at once; found by itself unless given", _RUN),
+    ] = None
+    prefetch: Annotated[
+        int, _option("--prefetch", "proposals of a chain under test at once; 0: by itself", _RUN)
+    ] = 0
+    lock_step: Annotated[
+        bool, _option("--lock-step", "make all chains wait for each other", _RUN)
+    ] = False
     checkpoint_every: Annotated[
         float, _option("--checkpoint-every", "seconds between checkpoints", _RUN)
     ] = 60.0
@@ -121,6 +145,7 @@ class SamplingOptions:
         return load(
             self.model,
             self.device,
+            self.precision,
             tokenizer=self.tokenizer,
             trust_remote_code=self.trust_remote_code,
         )
@@ -165,6 +190,10 @@ class SamplingOptions:
                     f"'{self.kernel}' has no target and accepts everything: drop "
                     "--target-temperature, --anneal and --force-accept, or use --kernel mh."
                 )
+            if self.delayed not in ("auto", "off") or self.first_stage is not None:
+                raise InputError(
+                    f"'{self.kernel}' accepts everything: drop --delayed and --first-stage."
+                )
         if self.kernel == "mask-predict":
             cut = (self.top_k, self.top_p, self.epsilon, self.block, self.block_anneal, self.order)
             if cut != (None, 1.0, 0.0, 1, 0.0, "random") or self.temperature not in (0, 1):
@@ -184,7 +213,17 @@ class SamplingOptions:
             return Autoregressive(found, device, trust_remote_code=self.trust_remote_code)
 
         energy = parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE, causal)
-        return Metropolis(energy, proposal, positions)
+        return Metropolis(energy, proposal, positions, delayed=self.build_delayed())
+
+    def build_delayed(self) -> Delayed:
+        """Return the early tests of delayed acceptance."""
+        nearest = {"auto": None, "off": 0}.get(self.delayed, self.delayed)
+        try:
+            return Delayed(None if nearest is None else int(nearest), self.first_stage)
+        except ValueError:
+            raise InputError(
+                f"--delayed takes a number of positions, off or auto, not '{self.delayed}'."
+            ) from None
 
 
 def findable(name: str) -> str:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from maskov.models.base import MaskedModel
-from maskov.types import ChainState, StepInfo, Traces
+from maskov.types import ChainState, Traces
 
 _FRAMES_PER_SECOND = 12
 _SHOWN_CHAINS = 8
@@ -30,9 +30,13 @@ class PlainProgress:
     def begun(self, model: MaskedModel) -> None:
         """Say first what the samples are not, if anything."""
         if model.caution:
-            print(f"note: {model.caution}", file=sys.stderr, flush=True)
+            self.noted(model.caution)
 
-    def stepped(self, state: ChainState, info: StepInfo, epoch: int, passes: int) -> None:
+    def noted(self, text: str) -> None:
+        """Say it."""
+        print(f"note: {text}", file=sys.stderr, flush=True)
+
+    def moved(self, state: ChainState, epoch: int, passes: int) -> None:
         """Say nothing between epochs."""
 
     def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
@@ -67,9 +71,13 @@ class LiveView:
     def begun(self, model: MaskedModel) -> None:
         """Say first what the samples are not, if anything."""
         if model.caution:
-            self._live.console.print(f"note: {model.caution}", style="yellow", highlight=False)
+            self.noted(model.caution)
 
-    def stepped(self, state: ChainState, info: StepInfo, epoch: int, passes: int) -> None:
+    def noted(self, text: str) -> None:
+        """Say it above the chains."""
+        self._live.console.print(f"note: {text}", style="yellow", highlight=False)
+
+    def moved(self, state: ChainState, epoch: int, passes: int) -> None:
         """Redraw, unless the last frame is too young."""
         now = time.monotonic()
         if now - self._drawn < 1 / _FRAMES_PER_SECOND:

@@ -22,6 +22,8 @@ class Energy(ABC):
     # Whether the masked passes of the sequence are needed, and their log-sum-exp too.
     needs_sites: bool
     needs_normaliser: bool
+    # Whether the energy is a sum of one term for each masked pass, and of nothing else.
+    sums_over_sites: bool = False
 
     @abstractmethod
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
@@ -30,6 +32,10 @@ class Energy(ABC):
     @abstractmethod
     def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
         """Return the contribution of each position; they add up to the energy."""
+
+    def of_scores(self, logit: Tensor, log_normaliser: Tensor) -> Tensor:
+        """Return the term of each masked pass, where the energy is a sum of such terms."""
+        raise InputError(f"the energy '{self}' is no sum over masked passes.")
 
     @abstractmethod
     def __str__(self) -> str:
@@ -67,6 +73,16 @@ class Combined(Energy):
     def needs_normaliser(self) -> bool:  # type: ignore[override]
         """True if any part needs the log-sum-exp."""
         return any(part.needs_normaliser for _, part in self.parts)
+
+    @property
+    def sums_over_sites(self) -> bool:  # type: ignore[override]
+        """True if every part is such a sum."""
+        return all(part.sums_over_sites for _, part in self.parts)
+
+    def of_scores(self, logit: Tensor, log_normaliser: Tensor) -> Tensor:
+        """Add the terms of the parts up."""
+        terms = [weight * part.of_scores(logit, log_normaliser) for weight, part in self.parts]
+        return torch.stack(terms).sum(0)
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Add the parts up."""

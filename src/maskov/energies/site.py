@@ -9,7 +9,6 @@ logits in each context, so its values are not comparable between checkpoints.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +16,7 @@ import torch
 from maskov.energies.base import Energy
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
-from maskov.types import Float, Sequences, Sites, Tensor
+from maskov.types import Float, Sequences, Tensor
 
 
 class SiteEnergy(Energy):
@@ -25,15 +24,14 @@ class SiteEnergy(Energy):
 
     needs_sites = True
 
-    @abstractmethod
-    def at_sites(self, sites: Sites) -> Float[Tensor, "n length"]:
-        """Return the term of each site; padding may hold anything."""
+    sums_over_sites = True
 
     def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
         """Return the term of each position, zero at padding."""
         if sequences.sites is None:
             raise InputError(f"the energy '{self}' needs the masked passes of its sequences.")
-        return torch.where(sequences.inside, self.at_sites(sequences.sites), 0.0)
+        terms = self.of_scores(sequences.sites.logit, sequences.sites.log_normaliser)
+        return torch.where(sequences.inside, terms, 0.0)
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Sum the terms in float64."""
@@ -46,9 +44,9 @@ class Raw(SiteEnergy):
 
     needs_normaliser = False
 
-    def at_sites(self, sites: Sites) -> Float[Tensor, "n length"]:
+    def of_scores(self, logit: Tensor, log_normaliser: Tensor) -> Tensor:
         """Return minus the logit."""
-        return -sites.logit
+        return -logit
 
     def __str__(self) -> str:
         return "raw"
@@ -60,9 +58,9 @@ class Norm(SiteEnergy):
 
     needs_normaliser = True
 
-    def at_sites(self, sites: Sites) -> Float[Tensor, "n length"]:
+    def of_scores(self, logit: Tensor, log_normaliser: Tensor) -> Tensor:
         """Return minus the log-softmax."""
-        return sites.log_normaliser - sites.logit
+        return log_normaliser - logit
 
     def __str__(self) -> str:
         return "norm"

@@ -12,12 +12,16 @@ from dataclasses import dataclass
 import torch
 
 from maskov.engine.batches import Batcher, token_budget
-from maskov.errors import ModelError
+from maskov.errors import Interrupted, ModelError
 from maskov.models.base import MaskedModel, Queries
-from maskov.types import Bool, Float, Int, Sites, Tensor, inside
+from maskov.types import Bool, ChainState, Float, Int, Sites, Tensor, inside
 
 # Rows of the vocabulary held at once when the head runs outside a model pass (in scores).
 _HEAD_SCORES = 2**24
+# Bytes that the vectors of resident chains and of their proposals may take.
+_CPU_CHAINS, _GPU_CHAINS = 2**30, 2**33
+# Fewer tokens than this leave a GPU idle.
+_BUSY_TOKENS, _MOST_LANES = 2**13, 8
 
 
 @dataclass(frozen=True)
@@ -40,24 +44,59 @@ class Engine:
     ) -> None:
         self.model = model
         self.batcher = Batcher(budget or token_budget(model.bytes_per_token, model.device), stop)
+        self._stop = stop
         self.passes = 0
         self._broken = torch.zeros((), dtype=torch.bool, device=model.device)
+
+    def heed(self) -> None:
+        """Stop here, if that was asked for."""
+        if self._stop is not None and self._stop():
+            raise Interrupted("asked to stop")
 
     @property
     def head_rows(self) -> int:
         """How many positions the head should serve at once."""
         return max(1, _HEAD_SCORES // self.model.vocabulary_size)
 
+    def low(self, precision: str | None) -> Engine | None:
+        """Return an engine of the same model in another precision, for early tests."""
+        if precision is None:
+            return None
+        model = self.model.in_precision(getattr(torch, precision))
+        return Engine(model, self.batcher.budget, self._stop)
+
+    def resident(self, length: int) -> int:
+        """Return how many chains of a length should be on the device at once."""
+        kept = length * self.model.hidden_width * self.model.dtype.itemsize
+        share = _GPU_CHAINS if self.model.device.type == "cuda" else _CPU_CHAINS
+        return max(1, share // (2 * kept))
+
+    def lanes_for(self, state: ChainState) -> int:
+        """Return how many proposals of each chain to test at once.
+
+        A CPU is busy with one; a GPU that few chains would leave idle is given more.
+        """
+        if self.model.device.type != "cuda":
+            return 1
+        tokens = int((state.lengths * state.lengths).sum())
+        return max(1, min(_MOST_LANES, _BUSY_TOKENS // max(tokens, 1)))
+
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
         """Answer queries that mask any number of positions each, in row-major order."""
         counts = queries.masked.sum(1)
+        alone = bool((counts == 1).all())
         starts = counts.cumsum(0) - counts
         found: Tensor | None = None
 
         def work(rows: Tensor, width: int) -> None:
             nonlocal found
             part = queries.rows(rows, width)
-            answer = self.model.hidden(part)
+            if alone:
+                answer = self.model.hidden_at(
+                    part.tokens, part.lengths, part.masked.int().argmax(1)
+                )
+            else:
+                answer = self.model.hidden(part)
             if found is None:
                 found = answer.new_empty((int(counts.sum()), answer.shape[1]))
             within = part.masked.cumsum(1) - 1
@@ -88,8 +127,7 @@ class Engine:
         def work(index: Tensor, width: int) -> None:
             nonlocal hidden
             rows, places = row[index], place[index]
-            masked = torch.arange(width, device=tokens.device) == places[:, None]
-            answer = model.hidden(Queries(tokens[rows, :width], lengths[rows], masked))
+            answer = model.hidden_at(tokens[rows, :width], lengths[rows], places)
             if hidden is None:
                 hidden = answer.new_empty((count, answer.shape[1]))
             hidden[index] = answer
@@ -147,7 +185,7 @@ class Engine:
 
     def watch(self, values: Tensor) -> None:
         """Remember whether any value is not a number, without waiting for the device."""
-        self._broken = self._broken | values.isnan().any()
+        self._broken |= values.isnan().any()
 
     def check(self) -> None:
         """Raise if the model has given anything that is not a number."""

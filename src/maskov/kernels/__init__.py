@@ -2,12 +2,14 @@
 
 from maskov.kernels.accept import accept
 from maskov.kernels.base import Evaluated, Kernel
+from maskov.kernels.delayed import Delayed
 from maskov.kernels.gibbs import Gibbs, mask_predict
 from maskov.kernels.metropolis import Metropolis
 from maskov.kernels.sweep import ORDERS, LowestConfidence, Positions, Sweep
 
 __all__ = [
     "ORDERS",
+    "Delayed",
     "Evaluated",
     "Gibbs",
     "Kernel",

@@ -8,6 +8,9 @@ A block of several positions is the same algorithm with a larger mask. What make
 - E(x) is kept with the chain and never computed again;
 - where one token changed, the masked pass at its place did not see it: T − 1 passes, not T;
 - those passes are also the next single-site proposals, so proposing costs none.
+
+`step` is the plain algorithm, all chains in lock-step. Runs of single sites go through
+`maskov.flow`, which makes the same decisions with each chain at its own pace.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from maskov.energies.base import Energy
 from maskov.engine import Engine
 from maskov.errors import InputError
 from maskov.kernels.base import Evaluated, Kernel, with_tokens
+from maskov.kernels.delayed import Delayed
 from maskov.kernels.sweep import Positions, Sweep
 from maskov.proposals import MaskedConditional
 from maskov.types import ChainState, Proposed, Sequences, Sites, Tensor
@@ -33,6 +37,7 @@ class Metropolis(Kernel):
     proposal: MaskedConditional = MaskedConditional()
     positions: Positions = Sweep()
     target_temperature: float = 1.0
+    delayed: Delayed = Delayed()
 
     def __post_init__(self) -> None:
         if self.proposal.temperature == 0:
@@ -44,6 +49,24 @@ class Metropolis(Kernel):
             raise InputError(
                 f"the target temperature must be above 0, not {self.target_temperature}."
             )
+        if self.delayed.asked_for and not self.flows:
+            raise InputError(
+                "delayed acceptance tests single sites, in random or left-to-right order, by an "
+                "energy that sums over them (raw, norm and their sums): drop --delayed and "
+                "--first-stage, or --block and the rest."
+            )
+
+    @property
+    def flows(self) -> bool:
+        """Whether chains of this kernel can go each at its own pace."""
+        # Only what is known to do nothing else: a subclass may accept by rules of its own.
+        return (
+            type(self) is Metropolis
+            and self.energy.sums_over_sites
+            and type(self.positions) is Sweep
+            and self.positions.block == 1
+            and self.positions.order != "replacement"
+        )
 
     @property
     def leaves_invariant(self) -> bool:
@@ -68,6 +91,8 @@ class Metropolis(Kernel):
         """Compute the energies of the proposals that differ."""
         if state.energy is None:
             raise InputError("the chains were not initialised: call the kernel's `init` first.")
+        if self.delayed.asked_for:
+            raise InputError("delayed acceptance happens in runs; a single step tests at once.")
         rows = proposed.rows
         old = state.energy[rows]
         novel = proposed.changed.any(1).nonzero().flatten()

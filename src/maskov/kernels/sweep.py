@@ -62,11 +62,19 @@ class Sweep(Positions):
 
     def begin(self, state: ChainState, draws: Draws) -> ChainState:
         """Rank the free positions; `replacement` ranks anew at each step instead."""
+        return replace(state, rank=self.rank(state.chain, state.step, state.free, draws))
+
+    def rank(
+        self,
+        chain: Int[Tensor, " n"],
+        step: Int[Tensor, " n"],
+        free: Bool[Tensor, "n length"],
+        draws: Draws,
+    ) -> Int[Tensor, "n length"]:
+        """Return the order of an epoch that begins at `step`."""
         if self.order == "left-to-right":
-            rank = state.free.cumsum(1) - 1
-            return replace(state, rank=rank.masked_fill(~state.free, _NEVER))
-        rows = torch.arange(len(state.chain), device=state.chain.device)
-        return replace(state, rank=_random_rank(state, rows, draws, Purpose.ORDER))
+            return (free.cumsum(1) - 1).masked_fill(~free, _NEVER)
+        return _random_rank(chain, step, free, draws, Purpose.ORDER)
 
     def steps(self, state: ChainState) -> Int[Tensor, " chains"]:
         """Return the blocks needed to visit every free position once."""
@@ -77,7 +85,8 @@ class Sweep(Positions):
     ) -> Bool[Tensor, "n length"]:
         """Return one block."""
         if self.order == "replacement":
-            return _random_rank(state, rows, draws, Purpose.POSITION) < self.block
+            chain, step, free = state.chain[rows], state.step[rows], state.free[rows]
+            return _random_rank(chain, step, free, draws, Purpose.POSITION) < self.block
         rank = state.rank[rows]
         return (rank >= number * self.block) & (rank < (number + 1) * self.block)
 
@@ -85,14 +94,15 @@ class Sweep(Positions):
         return f"{self.order}, block={self.block}"
 
 
-def _random_rank(state: ChainState, rows: Tensor, draws: Draws, purpose: Purpose) -> Tensor:
-    """Rank the free positions of the chosen chains by random keys."""
-    free = state.free[rows]
+def _random_rank(
+    chain: Tensor, step: Tensor, free: Tensor, draws: Draws, purpose: Purpose
+) -> Tensor:
+    """Rank the free positions by random keys."""
     shape = free.shape
     place = torch.arange(shape[1], device=free.device).expand(shape)
     keys = draws.uniform(
-        state.chain[rows][:, None].expand(shape).flatten(),
-        state.step[rows][:, None].expand(shape).flatten(),
+        chain[:, None].expand(shape).flatten(),
+        step[:, None].expand(shape).flatten(),
         purpose,
         place.flatten(),
     ).reshape(shape)

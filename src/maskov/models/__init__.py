@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -10,6 +9,7 @@ import torch
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.huggingface import HuggingFaceModel
+from maskov.models.precision import PRECISIONS, in_precision, weights_of
 from maskov.models.registry import default_judge, default_model, source_of
 from maskov.models.tabular import TabularModel, counterexample
 from maskov.models.untrained import untrained
@@ -18,14 +18,12 @@ from maskov.models.untrained import untrained
 DEFAULT_MODEL = default_model()
 DEFAULT_JUDGE = default_judge()
 
-_BUILT_IN: dict[str, Callable[[torch.device], MaskedModel]] = {
-    "untrained": untrained,
-    "counterexample": lambda device: counterexample(),
-}
+_BUILT_IN = ("untrained", "counterexample")
 
 __all__ = [
     "DEFAULT_JUDGE",
     "DEFAULT_MODEL",
+    "PRECISIONS",
     "HuggingFaceModel",
     "MaskedModel",
     "Queries",
@@ -54,17 +52,27 @@ def choose_device(name: str = "auto") -> torch.device:
 def load(
     name: str | Path = DEFAULT_MODEL,
     device: torch.device | str = "auto",
-    dtype: torch.dtype = torch.float32,
+    precision: str = "float32",
     tokenizer: str | Path | None = None,
     trust_remote_code: bool = False,
 ) -> MaskedModel:
-    """Load a masked model by its own name, its folder (which a Path always is) or hub name."""
+    """Load a masked model by its own name, its folder (which a Path always is) or hub name.
+
+    `precision` is float32, float64, or a coarser choice: tf32 (on NVIDIA GPUs) or bfloat16.
+    """
     name = str(name.resolve()) if isinstance(name, Path) else name
     where = choose_device(device) if isinstance(device, str) else device
     if name in _BUILT_IN and tokenizer is not None:
         raise InputError(f"'{name}' has its own tokens: drop --tokenizer.")
-    if name in _BUILT_IN:
-        return _BUILT_IN[name](where)
+    dtype = weights_of(precision)
+    if name == "counterexample":
+        return counterexample()
     words = None if tokenizer is None else str(tokenizer)
-    source = source_of(name, "masked")
-    return HuggingFaceModel.load(source, where, dtype, words, trust_remote_code, called=name)
+    if name == "untrained":
+        exact: MaskedModel = untrained(where, dtype)
+    else:
+        source = source_of(name, "masked")
+        exact = HuggingFaceModel.load(source, where, dtype, words, trust_remote_code, called=name)
+    model = in_precision(exact, precision)
+    model.precision = precision
+    return model

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
+from maskov.errors import ModelError
 from maskov.types import Bool, Float, Int, Tensor
 
 
@@ -49,10 +50,23 @@ class MaskedModel(ABC):
     dtype: torch.dtype
     # Said to the user when not empty: what a sample from this model is not.
     caution: str = ""
+    # How passes are computed, and the model whose passes are not any coarser.
+    precision: str = "float32"
+    exact: MaskedModel | None = None
 
     @abstractmethod
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
         """Run the queries; return a vector for each masked position, in row-major order."""
+
+    def hidden_at(
+        self,
+        tokens: Int[Tensor, "passes length"],
+        lengths: Int[Tensor, " passes"],
+        place: Int[Tensor, " passes"],
+    ) -> Float[Tensor, "passes hidden"]:
+        """Mask one position of each sequence and return its vector; models may do this faster."""
+        masked = torch.arange(tokens.shape[1], device=tokens.device) == place[:, None]
+        return self.hidden(Queries(tokens, lengths, masked))
 
     @abstractmethod
     def logits(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, "masked vocabulary"]:
@@ -63,6 +77,15 @@ class MaskedModel(ABC):
     ) -> Float[Tensor, " masked"]:
         """Return the score of one token for each vector; models may do this cheaply."""
         return self.logits(hidden).gather(1, tokens[:, None]).squeeze(1)
+
+    def in_precision(self, dtype: torch.dtype, coarse_products: bool = False) -> MaskedModel:
+        """Return this model with its passes in another precision, the exact one beside it."""
+        raise ModelError(f"'{self.name}' has no passes in another precision.")
+
+    @property
+    def hidden_width(self) -> int:
+        """Width of the vector that a masked position is kept as."""
+        return self.vocabulary_size
 
     @property
     @abstractmethod

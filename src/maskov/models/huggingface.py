@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from maskov.encoders import Encoder, Layout, Packed, Uniform
 from maskov.errors import ModelError
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.checkpoint import fingerprint, load_checkpoint
 from maskov.models.heads import split_head
+from maskov.models.packing import Frame, PackedPasses, pack
 from maskov.models.quiet import quiet
 from maskov.models.vocabulary import forbidden_tokens
 from maskov.types import Float, Int, Tensor
@@ -47,6 +51,12 @@ class HuggingFaceModel(MaskedModel):
         with quiet():
             size = network(input_ids=probe).logits.shape[-1]
             self._head = split_head(network, probe)
+            self.encoder = None if self._head is None else Encoder.of(network)
+        ends = (torch.tensor(ids, dtype=torch.long) for ids in (self._before, self._after))
+        before, after = (ids.to(self.device) for ids in ends)
+        self.frame = Frame(before, after, self.mask_id)
+        # Whether matrix products in float32 may round their factors to 10 bits (TF32).
+        self.coarse_products = False
         self.forbidden = forbidden_tokens(tokenizer, size).to(self.device)
         if bool(self.forbidden.all()):
             raise ModelError(f"every token of '{name}' is special: there is nothing to sample.")
@@ -85,9 +95,66 @@ class HuggingFaceModel(MaskedModel):
         states = self.network.base_model(input_ids=ids, attention_mask=attention)[0]
         return self._head.transform(states[row, place + offset])
 
+    def hidden_at(
+        self,
+        tokens: Int[Tensor, "passes length"],
+        lengths: Int[Tensor, " passes"],
+        place: Int[Tensor, " passes"],
+    ) -> Float[Tensor, "passes hidden"]:
+        """Mask one place of each sequence; without padding where the family is known."""
+        if self.encoder is None:
+            return super().hidden_at(tokens, lengths, place)
+        count, width = tokens.shape
+        if self.device.type == "cpu" and bool((lengths == width).all()):
+            return self._hidden_of_one_length(tokens, place)
+        total = int(lengths.sum()) + count * self.frame.size
+        packed = pack(tokens, lengths, place, self.frame, total)
+        return self.hidden_of(packed, width + self.frame.size)
+
+    def hidden_of(self, passes: PackedPasses, longest: int) -> Float[Tensor, "passes hidden"]:
+        """Return the vector at the mask of each packed pass; nothing waits for the device."""
+        layout = Packed(passes.starts, longest)
+        return self._encoded(passes.ids, passes.position, layout, passes.query)
+
+    def _hidden_of_one_length(self, tokens: Tensor, place: Tensor) -> Tensor:
+        count = len(tokens)
+        rows = torch.arange(count)
+        content = tokens.index_put((rows, place), torch.tensor(self.mask_id))
+        frame = self.frame
+        ids = torch.cat(
+            [frame.before.expand(count, -1), content, frame.after.expand(count, -1)], dim=1
+        )
+        full = ids.shape[1]
+        query = rows * full + len(frame.before) + place
+        position = torch.arange(full).repeat(count)
+        return self._encoded(ids.flatten(), position, Uniform(count, full), query)
+
+    def _encoded(self, ids: Tensor, position: Tensor, layout: Layout, query: Tensor) -> Tensor:
+        assert self.encoder is not None
+        assert self._head is not None
+        with self._products():
+            states = self.encoder(ids, position, layout, query)
+            return self._head.transform(states.to(self._head.weight.dtype))
+
+    @contextmanager
+    def _products(self) -> Iterator[None]:
+        """Allow coarse matrix products, if this model's precision has been chosen so."""
+        if not self.coarse_products:
+            yield
+            return
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
     def logits(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, "masked vocabulary"]:
         """Apply the projection, or nothing where the vectors are logits already."""
-        return hidden if self._head is None else self._head.logits(hidden)
+        if self._head is None:
+            return hidden
+        with self._products():
+            return self._head.logits(hidden)
 
     def logit_of(
         self, hidden: Float[Tensor, "masked hidden"], tokens: Int[Tensor, " masked"]
@@ -96,6 +163,30 @@ class HuggingFaceModel(MaskedModel):
         if self._head is None:
             return super().logit_of(hidden, tokens)
         return self._head.logit_of(hidden, tokens)
+
+    def in_precision(self, dtype: torch.dtype, coarse_products: bool = False) -> HuggingFaceModel:
+        """Return this model with the passes of its encoder in another precision.
+
+        The head stays as it is: it runs at masked positions only, and scores are what energies
+        are made of. Where the encoder is not our own, the whole network is copied and rounded.
+        """
+        if self.encoder is None and dtype != self.dtype:
+            network = copy.deepcopy(self.network).to(dtype)
+            rounded = HuggingFaceModel(network, self.tokenizer, self.name, self.caution)
+            rounded.exact = self
+            return rounded
+        changed = copy.copy(self)
+        changed.exact = self
+        if self.encoder is not None and dtype != self.dtype:
+            changed.encoder = self.encoder.to(dtype)
+        changed.dtype = dtype
+        changed.coarse_products = coarse_products or dtype.itemsize < 4
+        return changed
+
+    @property
+    def hidden_width(self) -> int:
+        """Width of the vector before the projection, or of the logits where the head is whole."""
+        return self.vocabulary_size if self._head is None else self._head.weight.shape[1]
 
     @property
     def head_at_masked_positions(self) -> bool:
@@ -152,7 +243,9 @@ class HuggingFaceModel(MaskedModel):
         return frozenset(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id}
 
     def fingerprint(self) -> str:
-        """Hash every weight and the vocabulary."""
+        """Hash every weight, as it was before any rounding, and the vocabulary."""
+        if isinstance(self.exact, HuggingFaceModel):
+            return self.exact.fingerprint()
         return fingerprint(self.network, self.tokenizer)
 
 

@@ -36,7 +36,9 @@ heart voice name number part place thing way side end line night question answer
 """
 
 
-def untrained(device: torch.device | str = "cpu") -> HuggingFaceModel:
+def untrained(
+    device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
+) -> HuggingFaceModel:
     """Build the stand-in; its weights come from a fixed seed, so it is the same everywhere."""
     from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
@@ -56,7 +58,7 @@ def untrained(device: torch.device | str = "cpu") -> HuggingFaceModel:
         torch.manual_seed(0)
         network = BertForMaskedLM(config)
     return HuggingFaceModel(
-        network.to(device),
+        network.to(device, dtype),
         tokenizer,
         name="untrained",
         caution="'untrained' is a small stand-in with random weights: it was never trained, "

@@ -10,6 +10,8 @@ and both come from the same conditionals. Positions that keep their token appear
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
 from maskov.engine import Engine
@@ -17,6 +19,45 @@ from maskov.models.base import Queries
 from maskov.proposals.masked import MaskedConditional
 from maskov.random import Draws, Purpose, categorical
 from maskov.types import Bool, ChainState, Float, Int, Proposed, Tensor
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """New tokens for some masked positions, and what the model says of them.
+
+    `log_forward` and `log_reverse` are log q of the new token and of the one that stands there;
+    `logit` is the raw score of the new token and `log_normaliser` the log-sum-exp of all.
+    """
+
+    token: Int[Tensor, " masked"]
+    log_forward: Float[Tensor, " masked"]
+    log_reverse: Float[Tensor, " masked"]
+    logit: Float[Tensor, " masked"]
+    log_normaliser: Float[Tensor, " masked"]
+
+
+def draw(
+    hidden: Float[Tensor, "masked hidden"],
+    current: Int[Tensor, " masked"],
+    uniform: Float[Tensor, " masked"],
+    proposal: MaskedConditional,
+    engine: Engine,
+) -> Drawn:
+    """Draw a token for each masked position by its own uniform number."""
+    columns: list[tuple[Tensor, ...]] = []
+    # The same cut for all three, so that scores of the whole vocabulary fit in memory.
+    for part, old, chance in zip(
+        *(torch.split(column, engine.head_rows) for column in (hidden, current, uniform)),
+        strict=True,
+    ):
+        logits = engine.model.logits(part)
+        engine.watch(logits)
+        log_q = proposal.log_probabilities(logits, engine.model.forbidden)
+        new = categorical(log_q.exp(), chance)
+        forward = log_q.gather(1, new[:, None]).squeeze(1)
+        score = logits.gather(1, new[:, None]).squeeze(1).double()
+        columns.append((new, forward, _log_q_of(log_q, old), score, logits.logsumexp(1).double()))
+    return Drawn(*(torch.cat(column) for column in zip(*columns, strict=True)))
 
 
 def propose(
@@ -33,30 +74,17 @@ def propose(
     hidden, passes = _conditionals(state, rows, masked, engine)
     current = tokens[row, place]
     uniform = draws.uniform(state.chain[rows][row], state.step[rows][row], Purpose.TOKEN, place)
-    drawn, log_forward, log_reverse = [], [], []
-    # The same cut for all three, so that scores of the whole vocabulary fit in memory.
-    for part, old, chance in zip(
-        *(torch.split(column, engine.head_rows) for column in (hidden, current, uniform)),
-        strict=True,
-    ):
-        logits = engine.model.logits(part)
-        engine.watch(logits)
-        log_q = proposal.log_probabilities(logits, engine.model.forbidden)
-        new = categorical(log_q.exp(), chance)
-        drawn.append(new)
-        log_forward.append(log_q.gather(1, new[:, None]).squeeze(1))
-        log_reverse.append(_log_q_of(log_q, old))
-    new, forward, reverse = torch.cat(drawn), torch.cat(log_forward), torch.cat(log_reverse)
-    proposed = tokens.index_put((row, place), new)
+    drawn = draw(hidden, current, uniform, proposal, engine)
+    proposed = tokens.index_put((row, place), drawn.token)
     nothing = torch.zeros(len(rows), dtype=torch.float64, device=tokens.device)
     return Proposed(
         rows=rows,
         masked=masked,
         tokens=proposed,
         changed=proposed != tokens,
-        confidence=state.confidence[rows].index_put((row, place), forward.exp()),
-        log_q_forward=nothing.index_add(0, row, forward),
-        log_q_reverse=nothing.index_add(0, row, reverse),
+        confidence=state.confidence[rows].index_put((row, place), drawn.log_forward.exp()),
+        log_q_forward=nothing.index_add(0, row, drawn.log_forward),
+        log_q_reverse=nothing.index_add(0, row, drawn.log_reverse),
         passes=passes,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ from maskov.diagnostics import Summary, summarise
 from maskov.energies import Autoregressive, Raw
 from maskov.engine import Engine
 from maskov.errors import InputError, ModelError, RunError
+from maskov.flow.pilot import CHOICES
 from maskov.kernels import Kernel, LowestConfidence, Metropolis, Sweep
 from maskov.models import MaskedModel, load
 from maskov.random import CounterDraws
-from maskov.run.checkpoint import Progress
 from maskov.run.describe import (
     build_kernel,
     build_schedule,
@@ -28,8 +28,10 @@ from maskov.run.describe import (
     leaves_invariant,
 )
 from maskov.run.lock import locked, new_folder
-from maskov.run.loop import Listener, Loop
+from maskov.run.loop import Listener, Loop, Settings, on
+from maskov.run.progress import Progress
 from maskov.run.sample import Sample
+from maskov.run.shift import measure_shift
 from maskov.run.signature import signature, versions
 from maskov.run.store import MemoryStore, RunFolder, Store
 from maskov.schedules import Schedule
@@ -96,6 +98,9 @@ def sample(
     thin: int = 0,
     out: str | Path | None = None,
     budget: int | None = None,
+    resident: int | None = None,
+    lanes: int = 0,
+    asynchronous: bool = True,
     checkpoint_seconds: float = 60.0,
     listener: Listener | None = None,
     stop: Callable[[], bool] | None = None,
@@ -106,7 +111,12 @@ def sample(
     Chains have `length` tokens (or a length drawn from a range), or start at given `texts`, or
     fill the blanks of `templates`, `chains` to each. The last sequence of each chain is kept, or
     with `thin` every so many epochs after burn-in. With `out` the run is a folder that can be
-    resumed. `budget` caps the tokens of one model call; `source` is how to load the model again.
+    resumed. `source` is how to load the model again.
+
+    The rest decides how the work is done, not what comes of it: `budget` caps the tokens of one
+    model call, `resident` the chains on the device at once, `lanes` the proposals of a chain under
+    test at once (0: as many as keep the device busy), and chains go each at its own pace where
+    their kernel allows it unless `asynchronous` is false.
     """
     kernel = kernel or Metropolis(Raw())
     schedule = schedule or Schedule()
@@ -121,6 +131,12 @@ def sample(
             f"{chains} chains of {schedule.epochs} epochs are more than one run can trace; "
             "ask for fewer, or for several runs."
         )
+    if resident is not None and resident < 1:
+        raise InputError(f"at least one chain must be resident, not {resident}.")
+    if lanes < 0:
+        raise InputError(f"--prefetch must be 0 (found by itself) or more, not {lanes}.")
+    if isinstance(kernel, Metropolis) and kernel.delayed.asked_for and not asynchronous:
+        raise InputError("delayed acceptance needs asynchronous chains.")
     draws = CounterDraws(seed)
     if start not in STARTS:
         raise InputError(f"unknown start '{start}'; use one of {', '.join(STARTS)}.")
@@ -138,6 +154,11 @@ def sample(
     engine = Engine(model, budget, stop)
     manifest = _manifest(model, kernel, schedule, origin, layout, engine, source)
     manifest |= {"start": start, "chains_each": chains, "seed": seed, "thin": thin}
+    manifest |= {
+        "resident": resident or engine.resident(max(map(len, layout.tokens))),
+        "lanes": lanes,
+        "asynchronous": asynchronous,
+    }
     manifest["signature"] = signature(manifest)
     if path is not None and manifest["kernel"].get("custom"):
         raise InputError(
@@ -145,17 +166,12 @@ def sample(
             "be able to build them again; run this one without `out`."
         )
     with new_folder(path) if path is not None else nullcontext():
-        store: Store
-        if path is None:
-            store = MemoryStore(schedule.epochs, len(layout.tokens))
-        else:
-            store = RunFolder.create(path, manifest)
+        store: Store = MemoryStore(manifest) if path is None else RunFolder.create(path, manifest)
         try:
-            progress = _begin(kernel, layout, engine, start, seed)
-            Loop(
-                kernel, schedule, layout, engine, draws, store, progress, thin,
-                checkpoint_seconds, listener,
-            ).run()  # fmt: skip
+            progress = _begin(kernel, layout, engine, manifest)
+            _note_shift(model, progress, store, listener)
+            settings = _settings(manifest, checkpoint_seconds)
+            Loop(kernel, schedule, layout, engine, draws, store, progress, settings, listener).run()
         except (ModelError, InputError):
             # A model that fails before the first epoch is over leaves nothing worth resuming.
             if isinstance(store, RunFolder) and not store.traces()["steps"].any():
@@ -199,32 +215,56 @@ def resume(
         layout = _layout(model, manifest["origin"], manifest["chains_each"], seed)
         engine = Engine(model, manifest["budget"], stop)
         if progress is None:
-            progress = _begin(kernel, layout, engine, manifest["start"], seed)
+            progress = _begin(kernel, layout, engine, manifest)
         else:
             progress, _ = folder.progress(model.device)
             assert progress is not None
             engine.batcher.budget = progress.budget
-        Loop(
-            kernel, schedule, layout, engine, CounterDraws(seed), folder, progress,
-            manifest["thin"], checkpoint_seconds, listener,
-        ).run()  # fmt: skip
+        settings = _settings(manifest, checkpoint_seconds)
+        draws = CounterDraws(seed)
+        Loop(kernel, schedule, layout, engine, draws, folder, progress, settings, listener).run()
     return Run(manifest, folder, damaged)
 
 
 def load_model(manifest: dict[str, Any], device: str | None = None) -> MaskedModel:
     """Load the model of a run again, where it was unless another device is named."""
     device = device or str(manifest["model"]["device"])
-    dtype = getattr(torch, manifest["model"]["dtype"])
-    return load(device=device, dtype=dtype, **manifest["model"]["source"])
+    precision = str(manifest["model"]["precision"])
+    return load(device=device, precision=precision, **manifest["model"]["source"])
 
 
-def _begin(kernel: Kernel, layout: Layout, engine: Engine, start: str, seed: int) -> Progress:
+def _begin(kernel: Kernel, layout: Layout, engine: Engine, manifest: dict[str, Any]) -> Progress:
     """Fill the blanks, unless the kernel's first step does so itself."""
-    state = layout.state(engine.model)
-    blank = any(engine.model.mask_id in ids for ids in layout.tokens)
-    if blank and not isinstance(kernel.positions, LowestConfidence):
-        state = fill(state, start, kernel.proposal, engine, CounterDraws(seed))
-    return Progress.beginning(state, engine.passes, engine.batcher.budget)
+    draws = CounterDraws(manifest["seed"])
+    whole, device = layout.state(engine.model), engine.model.device
+    rows = torch.split(torch.arange(len(whole.chain), device=device), manifest["resident"])
+    home = device if len(rows) == 1 else torch.device("cpu")
+    groups = []
+    for part in rows:
+        state = whole.rows(part)
+        blank = bool((state.tokens == engine.model.mask_id)[state.inside].any())
+        if blank and not isinstance(kernel.positions, LowestConfidence):
+            state = fill(state, manifest["start"], kernel.proposal, engine, draws)
+        groups.append(on(state, home))
+    return Progress.beginning(groups, len(CHOICES), engine.passes, engine.batcher.budget)
+
+
+def _note_shift(
+    model: MaskedModel, progress: Progress, store: Store, listener: Listener | None
+) -> None:
+    """Measure what a coarser precision does to energies, and say so before it is used."""
+    if model.exact is None:
+        return
+    shift = measure_shift(model, model.exact, progress.groups[0], model.precision)
+    store.note("energy_shift", asdict(shift))
+    if listener is not None:
+        listener.noted(str(shift))
+
+
+def _settings(manifest: dict[str, Any], checkpoint_seconds: float) -> Settings:
+    return Settings(
+        manifest["thin"], checkpoint_seconds, manifest["asynchronous"], manifest["lanes"]
+    )
 
 
 def _origin(
@@ -281,7 +321,7 @@ def _manifest(
             "name": model.name,
             "fingerprint": model.fingerprint(),
             "source": source or {"name": model.name},
-            "dtype": str(model.dtype).removeprefix("torch."),
+            "precision": model.precision,
             "device": str(model.device),
         },
         "causal_models": kernel.energy.models() if isinstance(kernel, Metropolis) else {},

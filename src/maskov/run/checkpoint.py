@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,50 +18,34 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 
 from maskov.run.files import write_atomically
+from maskov.run.progress import Progress
 from maskov.types import ChainState, Sites, Tensor
 
-_MAGIC = b"maskov checkpoint 1\n"
+_MAGIC = b"maskov checkpoint 2\n"
 _KEPT = 2  # the newest and the one before it
-COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes")
-_STATE = ("chain", "tokens", "lengths", "free", "step", "rank", "confidence")
-_SITES = ("hidden", "logit", "log_normaliser")
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a run stands: about to do step `number` of `epoch`, with this epoch's counts so far.
-
-    `other_passes` are those outside steps (starts, first energies, traces); `samples_bytes` is
-    how much of the samples file belongs to finished epochs.
-    """
-
-    state: ChainState
-    epoch: int
-    number: int
-    counts: dict[str, Tensor]
-    other_passes: int
-    samples_bytes: int
-    budget: int
-
-    @classmethod
-    def beginning(cls, state: ChainState, other_passes: int, budget: int) -> Progress:
-        """Return the progress of a run whose chains have just been filled."""
-        counts = {name: torch.zeros_like(state.chain) for name in COUNTS}
-        return cls(state, 0, 0, counts, other_passes, 0, budget)
+_STATE = ("chain", "tokens", "lengths", "free", "step", "rank", "confidence", "energy")
+_SITES = tuple(field.name for field in fields(Sites))
+_SCALARS = (
+    "epoch", "group", "number", "end", "nearest", "piloted", "other_passes", "samples_bytes",
+    "budget",
+)  # fmt: skip
 
 
 def save(folder: Path, progress: Progress) -> None:
     """Write the newest checkpoint and drop those no longer needed."""
-    state = progress.state
-    tensors = {f"state.{name}": getattr(state, name) for name in _STATE}
-    if state.sites is not None:
-        tensors |= {f"sites.{name}": getattr(state.sites, name) for name in _SITES}
-    if state.energy is not None:
-        tensors["state.energy"] = state.energy
-    tensors |= {f"counts.{name}": progress.counts[name] for name in COUNTS}
-    scalars = ("epoch", "number", "other_passes", "samples_bytes", "budget")
-    metadata = {"progress": json.dumps({name: getattr(progress, name) for name in scalars})}
-    body = to_bytes({key: value.contiguous().cpu() for key, value in tensors.items()}, metadata)
+    tensors: dict[str, Tensor | None] = {"counts": progress.counts, "pilot": progress.pilot}
+    for number, state in enumerate(progress.groups):
+        tensors |= {f"group{number}.{name}": getattr(state, name) for name in _STATE}
+        if state.sites is not None:
+            tensors |= {f"group{number}.{name}": getattr(state.sites, name) for name in _SITES}
+    tensors |= {f"flight.{name}": value for name, value in progress.flight.items()}
+    tensors |= {f"row.{name}": value for name, value in progress.row.items()}
+    metadata = {
+        "progress": json.dumps({name: getattr(progress, name) for name in _SCALARS}),
+        "groups": str(len(progress.groups)),
+    }
+    kept = {key: value.contiguous().cpu() for key, value in tensors.items() if value is not None}
+    body = to_bytes(kept, metadata)
     older = _files(folder)
     serial = int(older[-1].stem) + 1 if older else 0
     digest = hashlib.sha256(body).digest()
@@ -95,14 +79,25 @@ def _read(file: Path, device: torch.device) -> Progress | None:
     body = content[start:]
     if content[:start] != _MAGIC + hashlib.sha256(body).digest():
         return None
-    tensors = {key: value.to(device) for key, value in from_bytes(body).items()}
+    tensors = from_bytes(body)
     size = int.from_bytes(body[:8], "little")
     header: dict[str, Any] = json.loads(body[8 : 8 + size])
     scalars: dict[str, int] = json.loads(header["__metadata__"]["progress"])
-    sites = None
-    if "sites.hidden" in tensors:
-        sites = Sites(**{name: tensors[f"sites.{name}"] for name in _SITES})
-    own: dict[str, Any] = {name: tensors[f"state.{name}"] for name in _STATE}
-    state = ChainState(**own, sites=sites, energy=tensors.get("state.energy"))
-    counts = {name: tensors[f"counts.{name}"] for name in COUNTS}
-    return Progress(state=state, counts=counts, **scalars)
+    count = int(header["__metadata__"]["groups"])
+    # With several groups only the one in flight is on the device.
+    home = device if count == 1 else torch.device("cpu")
+    groups = tuple(_state(_under(f"group{number}.", tensors), home) for number in range(count))
+    flight = {name: value.to(device) for name, value in _under("flight.", tensors).items()}
+    row = _under("row.", tensors)
+    counts = tensors["counts"].to(device)
+    return Progress(groups, counts, tensors["pilot"], **scalars, flight=flight, row=row)
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {key.removeprefix(prefix): tensors[key] for key in tensors if key.startswith(prefix)}
+
+
+def _state(tensors: dict[str, Tensor], device: torch.device) -> ChainState:
+    moved = {name: value.to(device) for name, value in tensors.items()}
+    sites = Sites(**{name: moved.pop(name) for name in _SITES}) if "hidden" in moved else None
+    return ChainState(**moved, sites=sites)

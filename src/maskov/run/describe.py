@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from maskov.energies import Autoregressive, parse_energy
 from maskov.errors import InputError
-from maskov.kernels import Gibbs, Kernel, LowestConfidence, Metropolis, Sweep
+from maskov.kernels import Delayed, Gibbs, Kernel, LowestConfidence, Metropolis, Sweep
 from maskov.proposals import MaskedConditional
 from maskov.schedules import Linear, Schedule
 
@@ -41,6 +41,7 @@ def describe_kernel(kernel: Kernel) -> dict[str, Any]:
             "name": "mh",
             "energy": str(kernel.energy),
             "target_temperature": kernel.target_temperature,
+            "delayed": asdict(kernel.delayed),
             **data,
         }
     return {"name": "gibbs", **data}
@@ -57,7 +58,8 @@ def build_kernel(
     positions = Sweep(data["order"], data["block"])
     if data["name"] == "mh":
         energy = parse_energy(data["energy"], load=load)
-        return Metropolis(energy, proposal, positions, data["target_temperature"])
+        delayed = Delayed(**data.get("delayed", {"nearest": 0}))
+        return Metropolis(energy, proposal, positions, data["target_temperature"], delayed)
     if data["name"] == "gibbs":
         return Gibbs(proposal, positions)
     raise InputError(f"unknown kernel '{data['name']}'; use one of {', '.join(KERNELS)}.")

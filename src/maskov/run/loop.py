@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -14,13 +14,14 @@ from maskov.errors import Interrupted
 from maskov.kernels import Kernel, Metropolis
 from maskov.models.base import MaskedModel
 from maskov.random import Draws
-from maskov.run.checkpoint import COUNTS, Progress
 from maskov.run.describe import kernel_at
+from maskov.run.flight import Flight
+from maskov.run.progress import Progress, Row, no_counts, traces_of
 from maskov.run.sample import Sample
 from maskov.run.store import Store
 from maskov.schedules import Schedule
 from maskov.starts import Layout
-from maskov.types import ChainState, Float, StepInfo, Tensor, Traces
+from maskov.types import ChainState, Float, Sites, StepInfo, Tensor, Traces
 
 
 @runtime_checkable
@@ -30,11 +31,28 @@ class Listener(Protocol):
     def begun(self, model: MaskedModel) -> None:
         """Hear that everything is in order and the first step is next."""
 
-    def stepped(self, state: ChainState, info: StepInfo, epoch: int, passes: int) -> None:
-        """Hear of a step."""
+    def noted(self, text: str) -> None:
+        """Hear something that the user should know."""
+
+    def moved(self, state: ChainState, epoch: int, passes: int) -> None:
+        """Hear that some chains may have moved; called several times a second, not every step."""
 
     def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
         """Hear of an epoch that was completed and traced."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run is carried out; none of it decides where the chains go.
+
+    `asynchronous` lets each chain go at its own pace where its kernel allows it, with `lanes`
+    proposals of a chain under test at once (0: as many as keep the device busy).
+    """
+
+    thin: int = 0
+    checkpoint_seconds: float = 60.0
+    asynchronous: bool = True
+    lanes: int = 0
 
 
 @dataclass
@@ -48,113 +66,144 @@ class Loop:
     draws: Draws
     store: Store
     progress: Progress
-    thin: int = 0
-    checkpoint_seconds: float = 60.0
+    settings: Settings = Settings()
     listener: Listener | None = None
+    _saved: float = field(default_factory=time.monotonic)
 
     def run(self) -> None:
         """Go on from where the run stands to its end; save on the way and when stopped."""
-        saved = time.monotonic()
         if self.listener is not None:
             self.listener.begun(self.engine.model)
         try:
             while self.progress.epoch < self.schedule.epochs:
                 kernel = kernel_at(self.kernel, self.schedule, self.progress.epoch)
-                self._begin_epoch(kernel)
-                steps = kernel.positions.steps(self.progress.state)
-                for number in range(self.progress.number, int(steps.max())):
-                    self._step(kernel, number, steps)
-                    if time.monotonic() - saved >= self.checkpoint_seconds:
-                        self.engine.check()
-                        self._save()
-                        saved = time.monotonic()
-                self._end_epoch()
-        except (KeyboardInterrupt, Interrupted):
-            # A step changes nothing until it is complete, so what stands here is whole.
+                if isinstance(kernel, Metropolis) and kernel.flows and self.settings.asynchronous:
+                    Flight(self, kernel).run()
+                else:
+                    self._epoch(kernel)
+        except Interrupted:
+            # Asked to stop between two batches: what stands here is whole.
             self._save()
             raise
         self._save()
 
+    def _epoch(self, kernel: Kernel) -> None:
+        """Run one epoch in lock-step, group after group."""
+        while self.progress.group < len(self.progress.groups):
+            self._begin_epoch(kernel)
+            steps = kernel.positions.steps(self.progress.state)
+            for number in range(self.progress.number, int(steps.max())):
+                self._step(kernel, number, steps)
+                self.save_if_due()
+            self._end_group()
+        self.end_epoch()
+
     def _begin_epoch(self, kernel: Kernel) -> None:
         progress = self.progress
-        state = progress.state
+        state = on(progress.state, self.engine.model.device)
         before = self.engine.passes
         if isinstance(kernel, Metropolis) and state.energy is None:
             state = kernel.init(state, self.engine)
         if progress.number == 0:
             state = kernel.positions.begin(state, self.draws)
+            progress = replace(progress, counts=no_counts(state))
         spent = self.engine.passes - before
-        self.progress = replace(progress, state=state, other_passes=progress.other_passes + spent)
+        self.progress = progress.with_state(state, other_passes=progress.other_passes + spent)
 
     def _step(self, kernel: Kernel, number: int, steps: Tensor) -> None:
         progress = self.progress
         rows = (steps > number).nonzero().flatten()
         masked = kernel.positions.masked(progress.state, rows, number, self.draws)
         state, info = kernel.step(progress.state, rows, masked, self.engine, self.draws)
-        happened = {
-            "accepted": info.accepted.long(),
-            "novel": info.novel.long(),
-            "proposed_novel": info.proposed_novel.long(),
-            "steps": torch.ones_like(rows),
-            "passes": info.passes,
-        }
-        counts = {name: progress.counts[name].index_add(0, rows, happened[name]) for name in COUNTS}
-        self.progress = replace(progress, state=state, number=number + 1, counts=counts)
+        counts = progress.counts.index_add(0, rows, _happened(info))
+        self.progress = progress.with_state(state, number=number + 1, counts=counts)
         if self.listener is not None:
-            self.listener.stepped(state, info, progress.epoch, self.engine.passes)
+            self.listener.moved(state, progress.epoch, self.engine.passes)
 
-    def _end_epoch(self) -> None:
+    def _end_group(self) -> None:
         progress = self.progress
-        state, epoch = progress.state, progress.epoch
-        before = self.engine.passes
+        state, before = progress.state, self.engine.passes
         raw, norm = both_energies(state, self.engine)
-        self.engine.check()  # before anything of this epoch is written
         target = torch.full_like(raw, torch.nan) if state.energy is None else state.energy
-        values: Traces = {
-            "energy_raw": raw.cpu().numpy(),
-            "energy_norm": norm.cpu().numpy(),
-            "energy_target": target.cpu().numpy(),
-            **{name: progress.counts[name].cpu().numpy() for name in COUNTS},
-        }
+        energy = torch.stack([raw, norm, target], dim=1)
+        row = {"energy": energy, "counts": progress.counts, "tokens": state.tokens}
+        spent = self.engine.passes - before
+        self.end_group(
+            replace(progress.with_row(row), other_passes=progress.other_passes + spent), state
+        )
+
+    def end_group(self, progress: Progress, state: ChainState) -> None:
+        """Put a group that has finished its epoch to rest, on the host if there are others."""
+        home = state if len(progress.groups) == 1 else on(state, torch.device("cpu"))
+        self.progress = progress.with_state(home, group=progress.group + 1, number=0, flight={})
+
+    def end_epoch(self) -> None:
+        """Write the row that all groups have contributed to, and go on to the next epoch."""
+        row = self.progress.row
+        self.progress = replace(self.progress, group=0, row={})
+        self.write(row)
+
+    def write(self, row: Row) -> None:
+        """Write what an epoch came to: its traces and, where due, its samples."""
+        progress, epoch = self.progress, self.progress.epoch
+        self.engine.check()  # before anything of this epoch is written
+        values = traces_of(row)
         self.store.write_epoch(epoch, values)
         end = progress.samples_bytes
         if self._keeps_samples(epoch):
-            end = self.store.write_samples(self._samples(epoch, raw, norm), end)
-        self.progress = replace(
-            progress,
-            epoch=epoch + 1,
-            number=0,
-            counts={name: torch.zeros_like(progress.counts[name]) for name in COUNTS},
-            other_passes=progress.other_passes + self.engine.passes - before,
-            samples_bytes=end,
-        )
+            end = self.store.write_samples(self._samples(epoch, row), end)
+        self.progress = replace(progress, epoch=epoch + 1, samples_bytes=end)
         if self.listener is not None:
             self.listener.epoch_ended(epoch, values, self.engine.passes)
 
     def _keeps_samples(self, epoch: int) -> bool:
-        if self.thin == 0:
+        if self.settings.thin == 0:
             return epoch == self.schedule.epochs - 1
         kept = epoch - self.schedule.burn_in + 1
-        return kept > 0 and kept % self.thin == 0
+        return kept > 0 and kept % self.settings.thin == 0
 
-    def _samples(self, epoch: int, raw: Tensor, norm: Tensor) -> list[Sample]:
-        state, model = self.progress.state, self.engine.model
-        columns = (state.chain, state.tokens, state.lengths, raw, norm)
-        samples = []
-        for chain, tokens, length, energy_raw, energy_norm in zip(
-            *(column.tolist() for column in columns), strict=True
+    def _samples(self, epoch: int, row: Row) -> list[Sample]:
+        model, samples = self.engine.model, []
+        for chain, (tokens, energies) in enumerate(
+            zip(row["tokens"].tolist(), row["energy"].tolist(), strict=True)
         ):
-            ids = tokens[:length]
+            ids = tokens[: len(self.layout.tokens[chain])]
             text, words = model.decode(ids), model.token_strings(ids)
             template = self.layout.template[chain]
-            samples.append(
-                Sample(chain, epoch, text, words, ids, energy_raw, energy_norm, template)
-            )
+            raw, norm, _ = energies
+            samples.append(Sample(chain, epoch, text, words, ids, raw, norm, template))
         return samples
+
+    def save_if_due(self) -> None:
+        """Save, if the last time is long enough ago."""
+        if time.monotonic() - self._saved >= self.settings.checkpoint_seconds:
+            self.engine.check()
+            self._save()
 
     def _save(self) -> None:
         self.progress = replace(self.progress, budget=self.engine.batcher.budget)
         self.store.save(self.progress)
+        self._saved = time.monotonic()
+
+
+def _happened(info: StepInfo) -> Tensor:
+    """Return what a step counts, in the order of `COUNTS`."""
+    columns = (info.accepted, info.novel, info.proposed_novel, torch.ones_like(info.passes))
+    return torch.stack([*(column.long() for column in columns), info.passes], dim=1)
+
+
+def on(state: ChainState, device: torch.device) -> ChainState:
+    """Return the state on a device."""
+    if state.tokens.device == device:
+        return state
+    moved: dict[str, Any] = {
+        name: value.to(device) for name, value in vars(state).items() if isinstance(value, Tensor)
+    }
+    if state.sites is not None:
+        moved["sites"] = Sites(
+            **{name: value.to(device) for name, value in vars(state.sites).items()}
+        )
+    return replace(state, **moved)
 
 
 def both_energies(

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 import maskov
+from maskov.kernels.delayed import Delayed
 
 _SHORT = 12
 
@@ -24,6 +25,7 @@ def signature(manifest: dict[str, Any]) -> str:
     model, kernel, schedule = manifest["model"], manifest["kernel"], manifest["schedule"]
     parts = [
         f"model:{model['name']}#{model['fingerprint'][:_SHORT]}",
+        f"precision:{model['precision']}",
         f"kernel:{kernel['name']}",
     ]
     if "energy" in kernel:
@@ -34,6 +36,8 @@ def signature(manifest: dict[str, Any]) -> str:
         parts.append("proposal:" + ",".join(f"{key}={value}" for key, value in given.items()))
     if "order" in kernel:
         parts.append(f"order:{kernel['order']}")
+    if "delayed" in kernel:
+        parts.append(f"delayed:{Delayed(**kernel['delayed'])}")
     parts += [
         f"block:{_value(schedule['block'], kernel.get('block', 1))}",
         f"T:{_value(schedule['target_temperature'], kernel.get('target_temperature', 1.0))}",

@@ -24,8 +24,8 @@ import torch
 
 from maskov.errors import RunError
 from maskov.run import checkpoint
-from maskov.run.checkpoint import Progress
 from maskov.run.files import explained, sync_folder, write_atomically
+from maskov.run.progress import Progress
 from maskov.run.sample import Sample
 from maskov.types import Traces
 
@@ -33,8 +33,9 @@ _UNFINISHED = {"lock", "traces", "checkpoints", "samples.jsonl", "manifest.json.
 
 # What a manifest must say for a run to be read or continued.
 _NEEDED = {
-    "budget", "causal_models", "chains", "chains_each", "kernel", "leaves_invariant", "model",
-    "notes", "origin", "schedule", "seed", "signature", "start", "thin", "versions",
+    "asynchronous", "budget", "causal_models", "chains", "chains_each", "kernel", "lanes",
+    "leaves_invariant", "model", "notes", "origin", "resident", "schedule", "seed", "signature",
+    "start", "thin", "versions",
 }  # fmt: skip
 
 # Energies at the end of each epoch, and what was counted within it.
@@ -66,6 +67,10 @@ class Store(ABC):
         """Keep the state of the chains."""
 
     @abstractmethod
+    def note(self, name: str, value: dict[str, Any]) -> None:
+        """Add to the manifest something that the run has found out."""
+
+    @abstractmethod
     def samples(self) -> list[Sample]:
         """Return the samples kept so far."""
 
@@ -84,8 +89,9 @@ def _empty(epochs: int, chains: int) -> Traces:
 class MemoryStore(Store):
     """Results that end with the process."""
 
-    def __init__(self, epochs: int, chains: int) -> None:
-        self._traces = _empty(epochs, chains)
+    def __init__(self, manifest: dict[str, Any]) -> None:
+        self.manifest = manifest
+        self._traces = _empty(manifest["schedule"]["epochs"], manifest["chains"])
         self._samples: list[Sample] = []
 
     def write_epoch(self, epoch: int, values: Traces) -> None:
@@ -100,6 +106,10 @@ class MemoryStore(Store):
 
     def save(self, progress: Progress) -> None:
         """Keep nothing: there is no later process to go on from it."""
+
+    def note(self, name: str, value: dict[str, Any]) -> None:
+        """Add to the manifest something that the run has found out."""
+        self.manifest[name] = value
 
     def samples(self) -> list[Sample]:
         """Return the samples kept so far."""
@@ -144,8 +154,7 @@ class RunFolder(Store):
                 (path / "samples.jsonl").touch()
                 sync_folder(path)
                 # Last: a folder is a run once it has its manifest.
-                text = json.dumps(manifest, indent=2, ensure_ascii=False)
-                write_atomically(path / "manifest.json", text.encode())
+                cls(path, manifest)._write_manifest()
         except RunError:
             cls(path, manifest).discard()
             raise
@@ -197,6 +206,16 @@ class RunFolder(Store):
         """Write a checkpoint."""
         with explained(self.path):
             checkpoint.save(self.path / "checkpoints", progress)
+
+    def note(self, name: str, value: dict[str, Any]) -> None:
+        """Add to the manifest something that the run has found out."""
+        self.manifest[name] = value
+        with explained(self.path):
+            self._write_manifest()
+
+    def _write_manifest(self) -> None:
+        text = json.dumps(self.manifest, indent=2, ensure_ascii=False)
+        write_atomically(self.path / "manifest.json", text.encode())
 
     def progress(self, device: torch.device) -> tuple[Progress | None, list[Path]]:
         """Read the newest whole checkpoint; also return the damaged files.

@@ -1,0 +1,98 @@
+"""A masked LM's encoder, at one token of each sequence and nowhere else.
+
+A masked pass needs the hidden state at its masked token alone. All layers but the last must run
+at every token, as the next layer looks at them; the last one needs keys and values everywhere and
+all the rest (queries, products, feed-forward, norms) at the masked token only. Sequences lie end to
+end, so that no product is spent on padding.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from maskov.encoders.blocks import FeedForward, Network, cast
+from maskov.encoders.families import describe
+from maskov.encoders.layout import Layout, Packed
+from maskov.encoders.operations import operations
+from maskov.encoders.probe import agrees
+from maskov.types import Float, Int, Tensor
+
+
+class Encoder:
+    """The encoder of a masked LM of a known family; it shares the weights of the network.
+
+    A sequence may have at most `limit` tokens, special ones included.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.limit = network.limit
+
+    @classmethod
+    def of(cls, network: Any) -> Encoder | None:
+        """Return the encoder of a Hugging Face masked LM, or None where its own must serve.
+
+        It is compared with the network on a short probe before it is trusted: code from
+        elsewhere may carry a familiar family name and do something else.
+        """
+        described = describe(network)
+        if described is None:
+            return None
+        encoder = cls(described)
+        return encoder if agrees(encoder, network) else None
+
+    def to(self, dtype: torch.dtype) -> Encoder:
+        """Return this encoder with weights in another dtype."""
+        return Encoder(cast(self.network, dtype))
+
+    @torch.no_grad()
+    def __call__(
+        self,
+        ids: Int[Tensor, " tokens"],
+        position: Int[Tensor, " tokens"],
+        layout: Layout,
+        query: Int[Tensor, " passes"],
+    ) -> Float[Tensor, "passes hidden"]:
+        """Return the encoder's last hidden state at one token of each sequence.
+
+        `position` counts from zero in each sequence, `query` is an index into `ids`. Nothing here
+        waits for the device, and shapes depend on nothing that the device holds.
+        """
+        network = self.network
+        ops = operations(network.embedding.tokens)
+        if isinstance(layout, Packed) and layout.longest > self.limit:
+            # A generous bound must not ask for places that the network has not.
+            layout = Packed(layout.starts, self.limit)
+        plan = ops.plan(layout, ids.shape[0], ids.device)
+        stream = ops.embed(network.embedding, ids, position, plan)
+        value = stream if network.first is None else ops.norm(stream, network.first)
+        *blocks, last = network.blocks
+        for block in blocks:
+            attended = ops.attend(block.qkv(value), block, network.heads, plan)
+            stream, value = ops.join(
+                block.out(attended), stream, block.after_attention, network.keeps_sum
+            )
+            stream, value = ops.join(
+                _feed(ops, value, block.feed), stream, block.after_feed, network.keeps_sum
+            )
+        width = last.width
+        kv = last.qkv.rows(width, 3 * width)(value)
+        q = last.qkv.rows(0, width)(value.index_select(0, query))
+        stream = stream.index_select(0, query)
+        attended = ops.attend_one(q, kv, query, last, network.heads, plan)
+        stream, value = ops.join(
+            last.out(attended), stream, last.after_attention, network.keeps_sum
+        )
+        _, value = ops.join(
+            _feed(ops, value, last.feed), stream, last.after_feed, network.keeps_sum
+        )
+        hidden: Tensor = value
+        return hidden
+
+
+def _feed(
+    ops: Any, x: Float[Tensor, "rows width"], feed: FeedForward
+) -> Float[Tensor, "rows width"]:
+    return feed.outer(ops.activate(feed.inner(x), feed))

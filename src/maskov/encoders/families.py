@@ -1,0 +1,223 @@
+"""Where each Hugging Face family keeps the parts of its encoder.
+
+Only what is surely the family's own plain forward is described: a module of another class than
+expected (quantised, wrapped, with adapters), a hook or an unusual setting makes it unknown, and
+the network's own forward serves instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from maskov.encoders.blocks import Affine, Block, Embedding, FeedForward, Network, Norm, Rotary
+from maskov.types import Float, Tensor
+
+
+class UnknownError(Exception):
+    """The network has something that is not described here."""
+
+
+def describe(network: Any) -> Network | None:
+    """Return the parts of a masked LM's encoder, or None for what is not known."""
+    family = FAMILIES.get(getattr(network.config, "model_type", ""))
+    if family is None or network.training:
+        return None
+    try:
+        _require_ordinary(network)
+        described = family(network.base_model, network.config)
+    except (UnknownError, AttributeError, TypeError, KeyError, IndexError):
+        return None
+    return described if described.blocks else None
+
+
+def _require_ordinary(network: Any) -> None:
+    """Refuse decoders, relative positions, hooks, and weights of several dtypes or devices."""
+    config = network.config
+    if getattr(config, "is_decoder", False) or getattr(config, "add_cross_attention", False):
+        raise UnknownError("a decoder")
+    if getattr(config, "position_embedding_type", None) not in (None, "absolute"):
+        raise UnknownError("relative positions")
+    for module in network.base_model.modules():
+        hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
+        # Transformers' own hooks record outputs when asked to, and change nothing.
+        if any(hook.__module__ != "transformers.utils.output_capturing" for hook in hooks):
+            raise UnknownError("hooks")
+        if "forward" in vars(module):
+            raise UnknownError("a forward that was replaced")
+    kinds = {(weight.dtype, weight.device) for weight in network.base_model.parameters()}
+    if len(kinds) != 1 or not next(iter(kinds))[0].is_floating_point:
+        raise UnknownError("weights of several kinds")
+
+
+def _bert(model: Any, config: Any) -> Network:
+    return _post_norm(model, config, _learned(model.embeddings))
+
+
+def _roberta(model: Any, config: Any) -> Network:
+    # Positions are counted from behind the padding's index.
+    offset = int(model.embeddings.padding_idx) + 1
+    return _post_norm(model, config, _learned(model.embeddings, offset))
+
+
+def _electra(model: Any, config: Any) -> Network:
+    project = getattr(model, "embeddings_project", None)
+    return _post_norm(model, config, _learned(model.embeddings, project=project))
+
+
+def _post_norm(model: Any, config: Any, embedding: Embedding) -> Network:
+    """Describe BERT and its many copies."""
+    blocks = []
+    for layer in model.encoder.layer:
+        attention = layer.attention.self
+        blocks.append(
+            Block(
+                _fuse([attention.query, attention.key, attention.value]),
+                _affine(layer.attention.output.dense),
+                _norm(layer.attention.output.LayerNorm),
+                FeedForward(
+                    _affine(layer.intermediate.dense),
+                    _affine(layer.output.dense),
+                    gated=False,
+                    activation=_activation(layer.intermediate.intermediate_act_fn),
+                ),
+                _norm(layer.output.LayerNorm),
+            )
+        )
+    return Network(embedding, None, tuple(blocks), int(config.num_attention_heads), False)
+
+
+def _distilbert(model: Any, config: Any) -> Network:
+    blocks = []
+    for layer in model.transformer.layer:
+        attention = layer.attention
+        blocks.append(
+            Block(
+                _fuse([attention.q_lin, attention.k_lin, attention.v_lin]),
+                _affine(attention.out_lin),
+                _norm(layer.sa_layer_norm),
+                FeedForward(
+                    _affine(layer.ffn.lin1),
+                    _affine(layer.ffn.lin2),
+                    gated=False,
+                    activation=_activation(layer.ffn.activation),
+                ),
+                _norm(layer.output_layer_norm),
+            )
+        )
+    embedding = _learned(model.embeddings)
+    return Network(embedding, None, tuple(blocks), int(config.n_heads), False)
+
+
+def _modernbert(model: Any, config: Any) -> Network:
+    layers = list(model.layers)
+    first = layers[0].attn_norm
+    after = [*(layer.attn_norm for layer in layers[1:]), model.final_norm]
+    kinds = list(config.layer_types)
+    rotary = {kind: _rotary(model.rotary_emb, kind, config) for kind in set(kinds)}
+    blocks = [
+        Block(
+            _affine(layer.attn.Wqkv),
+            _affine(layer.attn.Wo),
+            _norm(layer.mlp_norm),
+            FeedForward(
+                _affine(layer.mlp.Wi),
+                _affine(layer.mlp.Wo),
+                gated=True,
+                activation=_activation(layer.mlp.act),
+            ),
+            _norm(following),
+            rotary[kind],
+            # Half of the window lies on each side of a token.
+            None if kind == "full_attention" else int(config.local_attention) // 2,
+        )
+        for layer, following, kind in zip(layers, after, kinds, strict=True)
+    ]
+    table = _weight(model.embeddings.tok_embeddings, nn.Embedding)
+    return Network(
+        Embedding(table, None, _norm(model.embeddings.norm)),
+        None if type(first) is nn.Identity else _norm(first),
+        tuple(blocks),
+        int(config.num_attention_heads),
+        True,
+    )
+
+
+FAMILIES: dict[str, Callable[[Any, Any], Network]] = {
+    "bert": _bert,
+    "roberta": _roberta,
+    "xlm-roberta": _roberta,
+    "camembert": _roberta,
+    "electra": _electra,
+    "distilbert": _distilbert,
+    "modernbert": _modernbert,
+}
+
+
+def _learned(embeddings: Any, offset: int = 0, project: Any = None) -> Embedding:
+    """Describe learned positions; the type of token is always the first, so it joins them."""
+    places = _weight(embeddings.position_embeddings, nn.Embedding)[offset:]
+    kinds = getattr(embeddings, "token_type_embeddings", None)
+    if kinds is not None:
+        places = places + _weight(kinds, nn.Embedding)[0]
+    return Embedding(
+        _weight(embeddings.word_embeddings, nn.Embedding),
+        places,
+        _norm(embeddings.LayerNorm),
+        None if project is None else _affine(project),
+    )
+
+
+def _rotary(module: Any, kind: str, config: Any) -> Rotary:
+    """Tabulate the angles as the module computes them: in float32, from its own frequencies."""
+    if config.rope_parameters[kind]["rope_type"] != "default":
+        raise UnknownError("positions that are scaled")
+    frequency = getattr(module, f"{kind}_inv_freq").float()
+    place = torch.arange(int(config.max_position_embeddings), device=frequency.device)
+    angle = place[:, None].float() * frequency
+    scale = float(getattr(module, f"{kind}_attention_scaling"))
+    return Rotary(angle.cos() * scale, angle.sin() * scale)
+
+
+def _weight(module: Any, kind: type[nn.Module]) -> Float[Tensor, "rows columns"]:
+    # Exactly this class: quantised and wrapped modules are subclasses or lookalikes of it.
+    if type(module) is not kind:
+        raise UnknownError(f"a {type(module).__name__} in place of a {kind.__name__}")
+    return cast(Tensor, module.weight).detach()
+
+
+def _affine(module: Any) -> Affine:
+    weight = _weight(module, nn.Linear)
+    return Affine(weight, None if module.bias is None else module.bias.detach())
+
+
+def _fuse(modules: Iterable[Any]) -> Affine:
+    """Put several products of one input into one: a copy, the only one of the weights."""
+    parts = [_affine(module) for module in modules]
+    weight = torch.cat([part.weight for part in parts])
+    biases = [part.bias for part in parts if part.bias is not None]
+    if len(biases) not in (0, len(parts)):
+        raise UnknownError("biases in some of the products only")
+    return Affine(weight, torch.cat(biases) if biases else None)
+
+
+def _norm(module: Any) -> Norm:
+    if type(module) is not nn.LayerNorm or module.weight is None:
+        raise UnknownError(f"a {type(module).__name__} as a norm")
+    bias = None if module.bias is None else module.bias.detach()
+    return Norm(module.weight.detach(), bias, float(module.eps))
+
+
+def _activation(function: Any) -> Callable[[Tensor], Tensor] | None:
+    """Return None for the exact GELU, which has kernels of its own, else the function itself."""
+    if isinstance(function, nn.Module) and any(True for _ in function.parameters()):
+        raise UnknownError("an activation with weights")
+    exact = function is F.gelu or getattr(function, "act", None) is F.gelu
+    if exact or (type(function) is nn.GELU and function.approximate == "none"):
+        return None
+    own: Callable[[Tensor], Tensor] = function
+    return own

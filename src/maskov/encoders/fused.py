@@ -1,0 +1,237 @@
+"""The encoder's operations as Triton kernels: for GPUs, with no padding anywhere.
+
+The functions are those of `plain`, name by name. Importing this needs Triton.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from maskov.encoders import plain
+from maskov.encoders import triton_kernels as kernels
+from maskov.encoders.blocks import Block, Embedding, FeedForward, Norm
+from maskov.encoders.layout import Layout, Packed, Uniform
+from maskov.types import Float, Int, Tensor
+
+# Blocks beyond this are walked through in a loop.
+_LARGEST = 128
+_ELEMENTS = 2048
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How many queries and keys one program of the attention holds at once, and its warps."""
+
+    queries: int
+    keys: int
+    warps: int
+
+
+class Plan:
+    """A packed layout and the buffer that attention writes to, in every layer the same.
+
+    The buffer is cleared once a call: what lies behind the last sequence is never written, and
+    must not be whatever was in memory.
+    """
+
+    def __init__(self, layout: Packed, tokens: int) -> None:
+        self.layout = layout
+        self.tokens = tokens
+        self._buffer: Tensor | None = None
+
+    def buffer(self, like: Tensor, width: int) -> Float[Tensor, "tokens width"]:
+        """Return the buffer, made when it is first asked for."""
+        if self._buffer is None or self._buffer.shape[1] != width:
+            self._buffer = like.new_zeros(self.tokens, width)
+        return self._buffer
+
+
+def plan(layout: Layout, tokens: int, device: torch.device) -> Plan:
+    """Give sequences of one width starts, too."""
+    if isinstance(layout, Uniform):
+        width = layout.width
+        starts = torch.arange(layout.count + 1, device=device, dtype=torch.int32) * width
+        layout = Packed(starts, width)
+    return Plan(layout, tokens)
+
+
+def embed(
+    embedding: Embedding, ids: Int[Tensor, " tokens"], position: Int[Tensor, " tokens"], plan: Plan
+) -> Float[Tensor, "tokens width"]:
+    """Look up the tokens and their places, add and norm them."""
+    tokens, places, by = embedding.tokens, embedding.places, embedding.norm
+    count, width = len(ids), tokens.shape[1]
+    value = tokens.new_empty(count, width)
+    if count:
+        kernels.embed_norm[(count,)](
+            ids,
+            position,
+            tokens,
+            tokens if places is None else places,
+            by.weight,
+            by.weight if by.bias is None else by.bias,
+            value,
+            by.eps,
+            tokens.shape[0],
+            0 if places is None else places.shape[0],
+            WIDTH=width,
+            TILE=_power(width),
+            PLACES=places is not None,
+            BIAS=by.bias is not None,
+            num_warps=_row_warps(width),
+        )
+    return value if embedding.project is None else embedding.project(value)
+
+
+def attend(
+    qkv: Float[Tensor, "tokens three_width"],
+    block: Block,
+    heads: int,
+    plan: Plan,
+    tiles: Tiles | None = None,
+) -> Float[Tensor, "tokens width"]:
+    """Let every token look at its sequence."""
+    layout, width = plan.layout, block.width
+    out = plan.buffer(qkv, width)
+    tiles = tiles or default_tiles(layout.longest, width // heads, qkv.dtype)
+    grid = ((len(layout.starts) - 1) * heads, -(-layout.longest // tiles.queries))
+    if grid[0]:
+        kernels.attention[grid](
+            qkv,
+            out,
+            layout.starts,
+            *_angles(block, qkv),
+            _scale(width // heads),
+            **_heads(block, heads),
+            QUERIES=tiles.queries,
+            KEYS=tiles.keys,
+            ONE_BLOCK=layout.longest <= tiles.keys,
+            PRECISION=_precision(),
+            num_warps=tiles.warps,
+            num_stages=1 if layout.longest <= tiles.keys else 2,
+        )
+    return out
+
+
+def attend_one(
+    q: Float[Tensor, "passes width"],
+    kv: Float[Tensor, "tokens two_width"],
+    query: Int[Tensor, " passes"],
+    block: Block,
+    heads: int,
+    plan: Plan,
+) -> Float[Tensor, "passes width"]:
+    """Let one token of each sequence look at its sequence."""
+    out = torch.empty_like(q)
+    if len(q):
+        kernels.attention_one[(len(q) * heads,)](
+            q,
+            kv,
+            out,
+            plan.layout.starts,
+            query,
+            *_angles(block, q),
+            _scale(block.width // heads),
+            **_heads(block, heads),
+            KEYS=min(max(_power(plan.layout.longest), 16), 64),
+            num_warps=2,
+        )
+    return out
+
+
+def norm(x: Float[Tensor, "rows width"], by: Norm) -> Float[Tensor, "rows width"]:
+    """Norm every row."""
+    value = torch.empty_like(x)
+    _norm_into(value, x, None, by, keep=False)
+    return value
+
+
+def join(
+    change: Float[Tensor, "rows width"], stream: Float[Tensor, "rows width"], by: Norm, keep: bool
+) -> tuple[Float[Tensor, "rows width"], Float[Tensor, "rows width"]]:
+    """Add to the stream and norm; return the new stream and the normed sum. Overwrites `change`."""
+    value = torch.empty_like(change) if keep else change
+    _norm_into(value, change, stream, by, keep)
+    return (change, value) if keep else (value, value)
+
+
+def activate(inner: Float[Tensor, "rows inner"], feed: FeedForward) -> Float[Tensor, "rows outer"]:
+    """Apply the activation, and the gate if there is one. May overwrite `inner`."""
+    if feed.activation is not None:
+        return plain.activate(inner, feed)
+    rows, width = inner.shape[0], inner.shape[1] // (2 if feed.gated else 1)
+    grid = (-(-rows * width // _ELEMENTS),)
+    if not grid[0]:
+        return inner[:, :width]
+    if not feed.gated:
+        kernels.gelu[grid](inner, rows * width, TILE=_ELEMENTS, num_warps=8)
+        return inner
+    out = inner.new_empty(rows, width)
+    kernels.gated_gelu[grid](inner, out, rows * width, WIDTH=width, TILE=_ELEMENTS, num_warps=8)
+    return out
+
+
+def default_tiles(longest: int, dim: int, dtype: torch.dtype) -> Tiles:
+    """Choose blocks that hold the longest sequence, as far as they fit into a program."""
+    largest = _LARGEST if dtype.itemsize == 2 and dim <= 64 else _LARGEST // 2
+    size = min(max(_power(longest), 16), largest)
+    return Tiles(size, size, {16: 1, 32: 2, 64: 4, 128: 8}[size])
+
+
+def _norm_into(value: Tensor, x: Tensor, stream: Tensor | None, by: Norm, keep: bool) -> None:
+    rows, width = x.shape
+    if rows:
+        kernels.add_norm[(rows,)](
+            x,
+            x if stream is None else stream,
+            by.weight,
+            by.weight if by.bias is None else by.bias,
+            value,
+            by.eps,
+            WIDTH=width,
+            TILE=_power(width),
+            ADD=stream is not None,
+            KEEP=keep,
+            BIAS=by.bias is not None,
+            num_warps=_row_warps(width),
+        )
+
+
+def _heads(block: Block, heads: int) -> dict[str, Any]:
+    """Return what both kinds of attention are compiled for; products need 16 columns at least."""
+    dim = block.width // heads
+    return {
+        "HEADS": heads,
+        "DIM": dim,
+        "DIM_TILE": max(_power(dim), 16),
+        "HALF_TILE": max(_power(dim // 2), 16),
+        "ROTARY": block.rotary is not None,
+        "WINDOW": -1 if block.window is None else block.window,
+    }
+
+
+def _angles(block: Block, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the tables of angles, or anything where there are none: it is not read."""
+    return (other, other) if block.rotary is None else (block.rotary.cos, block.rotary.sin)
+
+
+def _scale(dim: int) -> float:
+    """Return the factor of the scores; the kernels' exponentials are to base 2."""
+    return math.log2(math.e) / math.sqrt(dim)
+
+
+def _precision() -> str:
+    return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
+
+
+def _power(size: int) -> int:
+    """Return the next power of two."""
+    return 1 << max(size - 1, 0).bit_length()
+
+
+def _row_warps(width: int) -> int:
+    return min(max(_power(width) // 512, 1), 8)

@@ -1,0 +1,92 @@
+"""A short comparison of an encoder with the network that it was read from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from maskov.encoders.blocks import Network
+from maskov.encoders.layout import Layout, Packed, Uniform
+from maskov.types import Float, Int, Tensor
+
+# How far the two may be apart, as a share of the largest value; both round as their dtype does.
+_TOLERANCE = {
+    torch.float64: 1e-9,
+    torch.float32: 1e-3,
+    torch.float16: 1e-2,
+    torch.bfloat16: 8e-2,
+}
+# Windows wider than this are not looked at: a longer probe would take longer than it is worth.
+_LONGEST = 300
+
+Forward = Callable[
+    [Int[Tensor, " tokens"], Int[Tensor, " tokens"], Layout, Int[Tensor, " passes"]],
+    Float[Tensor, "passes hidden"],
+]
+
+
+def agrees(encoder: Any, network: Any) -> bool:
+    """Compare at every token of two sequences of different lengths, in both layouts."""
+    lengths = _lengths(encoder.network)
+    ids = [_tokens(length, network) for length in lengths]
+    try:
+        with torch.no_grad(), _exact_products():
+            theirs = torch.cat([network.base_model(input_ids=one[None])[0][0] for one in ids])
+            ours = [_packed(encoder, ids), torch.cat([_uniform(encoder, one) for one in ids])]
+    except (AttributeError, TypeError, ValueError, IndexError, RuntimeError):
+        return False
+    limit = _TOLERANCE.get(theirs.dtype, 1e-3) * theirs.abs().max()
+    return all(
+        one.shape == theirs.shape and bool((one - theirs).abs().max() <= limit) for one in ours
+    )
+
+
+def _lengths(network: Network) -> list[int]:
+    """Choose two lengths, one beyond every narrow window so that a wrong window shows."""
+    windows = [block.window for block in network.blocks if block.window is not None]
+    wanted = max([9, *(window + 4 for window in windows if window < _LONGEST)])
+    return [min(5, network.limit), min(wanted, network.limit)]
+
+
+def _tokens(length: int, network: Any) -> Int[Tensor, " length"]:
+    """Return some tokens, none of them padding: families give that a meaning of its own."""
+    config = network.config
+    size, pad = int(config.vocab_size), getattr(config, "pad_token_id", None)
+    usable = [token for token in range(min(size, 2 * length + 2)) if token != pad]
+    ids = [usable[3 * place % len(usable)] for place in range(length)]
+    return torch.tensor(ids, device=network.device)
+
+
+def _packed(encoder: Forward, ids: list[Tensor]) -> Float[Tensor, "tokens hidden"]:
+    """Run each sequence once for each of its tokens, end to end."""
+    copies = [one for one in ids for _ in one]
+    lengths = torch.tensor([len(one) for one in copies], device=ids[0].device)
+    starts = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+    places = torch.cat([torch.arange(len(one), device=one.device) for one in ids])
+    position = torch.cat([torch.arange(len(one), device=one.device) for one in copies])
+    layout = Packed(starts.int(), max(len(one) for one in ids))
+    return encoder(torch.cat(copies), position, layout, starts[:-1] + places)
+
+
+def _uniform(encoder: Forward, ids: Tensor) -> Float[Tensor, "length hidden"]:
+    """Run one sequence once for each of its tokens, as rows of one width."""
+    width = len(ids)
+    place = torch.arange(width, device=ids.device)
+    query = place * (width + 1)
+    return encoder(ids.repeat(width), place.repeat(width), Uniform(width, width), query)
+
+
+@contextmanager
+def _exact_products() -> Iterator[None]:
+    """Keep coarser products, which both sides round in their own way, out of the comparison."""
+    if not torch.backends.cuda.matmul.allow_tf32:
+        yield
+        return
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = True

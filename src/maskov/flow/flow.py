@@ -1,0 +1,428 @@
+"""Chains that each go at their own pace: Metropolis-Hastings as rounds of full batches.
+
+A chain keeps the masked passes of its sequence, so all proposals of its epoch are known at once:
+draws that equal the current token are accepted without a test, and the next one that differs is
+put to the test in a *lane*. A round takes whatever passes the lanes of all chains wait for, runs
+them together, and settles every lane that has what it needs; no chain waits for another. With
+several lanes a chain also tests the proposals that come next if the first is rejected. Because
+random numbers are keyed by (seed, chain, step), none of this changes what a chain does.
+
+Every operation works on whole tensors and by masks, so that a round has no shape that depends on
+its contents; the few places where rows are gathered are methods that a GPU's subclass replaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+
+from maskov.engine import Engine
+from maskov.flow.buffers import ACCEPTED, COUNTS, ENERGIES, FREE, REJECTED, TESTING, Buffers
+from maskov.flow.pilot import expectations
+from maskov.kernels import Metropolis, Sweep, accept
+from maskov.kernels.delayed import Stage, near
+from maskov.proposals import draw
+from maskov.random import Draws, Purpose
+from maskov.types import Bool, ChainState, Float, Int, Sites, Tensor, inside
+
+_NONE_LEFT = 2**40
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Proposals that were accepted or rejected, one row each, for whoever watches.
+
+    `stage` is the last test that was taken; `log_acceptance` is that of all tests up to it.
+    """
+
+    chain: Int[Tensor, " n"]
+    step: Int[Tensor, " n"]
+    place: Int[Tensor, " n"]
+    old: Int[Tensor, " n"]
+    new: Int[Tensor, " n"]
+    log_q_forward: Float[Tensor, " n"]
+    log_q_reverse: Float[Tensor, " n"]
+    log_acceptance: Float[Tensor, " n"]
+    stage: Int[Tensor, " n"]
+    accepted: Bool[Tensor, " n"]
+
+
+class Flow:
+    """A group of chains between two epochs, advanced round by round."""
+
+    def __init__(
+        self,
+        kernel: Metropolis,
+        stages: tuple[Stage, ...],
+        engine: Engine,
+        low: Engine | None,
+        draws: Draws,
+        buffers: Buffers,
+        temperatures: Float[Tensor, " epochs"],
+        observer: Callable[[Settled], None] | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.stages = stages
+        self.engine = engine
+        self.low = low
+        self.draws = draws
+        self.buffers = buffers
+        self.observer = observer
+        count, self._width = buffers.tokens.shape
+        device = buffers.tokens.device
+        self._lanes = (len(buffers.lane_place) - 1) // count
+        self._temperatures = temperatures.to(device)
+        # No chain may begin an epoch at or beyond this one.
+        self.limit = torch.zeros((), dtype=torch.long, device=device)
+        self._rows = torch.arange(count, device=device)
+        self._places = torch.arange(self._width, device=device)
+        self._owner = torch.arange(count * self._lanes, device=device) // self._lanes
+        self._inside = inside(buffers.lengths, self._width)
+        self._steps = buffers.free.sum(1)
+        self._tests_low = torch.tensor([stage.low for stage in stages], device=device)
+
+    def advance(self) -> None:
+        """Do one round."""
+        self._close()
+        self._open()
+        self._draw()
+        self._offer()
+        self._pass()
+        self._decide()
+        self._settle()
+
+    # What stands.
+
+    def slowest(self) -> int:
+        """Return the epoch of the slowest chain."""
+        return int(self.buffers.epoch.min())
+
+    def energies(self) -> Float[Tensor, "chains 3"]:
+        """Return E_raw, E_norm and the target's energy of every chain."""
+        b = self.buffers
+        terms = (
+            -b.logit,
+            b.log_normaliser - b.logit,
+            self.kernel.energy.of_scores(b.logit, b.log_normaliser),
+        )
+        return torch.stack([torch.where(self._inside, part, 0.0).sum(1) for part in terms], dim=1)
+
+    def _ready(self) -> Bool[Tensor, " chains"]:
+        """Return which chains have all their proposals drawn."""
+        return ~self.buffers.opening & self.buffers.fresh.all(1)
+
+    def _novel(self) -> Bool[Tensor, "chains length"]:
+        """Return where the proposal differs from the token that stands there."""
+        return self.buffers.free & (self.buffers.drawn != self.buffers.tokens)
+
+    def _lane_ranks(self) -> Int[Tensor, "chains lanes"]:
+        """Return the step, within the epoch, that each lane tests."""
+        b = self.buffers
+        place = b.lane_place[:-1]
+        rank = b.rank[self._owner, place.clamp(min=0)]
+        return rank.masked_fill(place == FREE, _NONE_LEFT).view(-1, self._lanes)
+
+    # The parts of a round.
+
+    def _close(self) -> None:
+        """End the epoch of chains with nothing left to test; keep what it came to."""
+        b = self.buffers
+        idle = (b.lane_place[:-1] == FREE).view(-1, self._lanes).all(1)
+        left = (self._novel() & (b.rank >= b.number[:, None])).any(1)
+        ended = self._ready() & idle & ~left
+        rest = torch.where(ended, self._steps - b.number, 0)
+        self._count(steps=rest, accepted=rest)
+        slot = b.epoch % len(b.ring_tokens)
+        for ring, value in (
+            (b.ring_energy, self.energies()),
+            (b.ring_counts, b.counts),
+            (b.ring_tokens, b.tokens),
+        ):
+            kept = torch.where(ended[:, None], value, ring[slot, self._rows])
+            ring.index_put_((slot, self._rows), kept)
+        b.step += torch.where(ended, self._steps, 0)
+        b.number.masked_fill_(ended, 0)
+        b.counts.masked_fill_(ended[:, None], 0)
+        b.epoch += ended
+        b.opening |= ended
+
+    def _open(self) -> None:
+        """Begin an epoch: its order and all its random numbers."""
+        b = self.buffers
+        begun = b.opening & (b.epoch < self.limit)
+        rows = self._rows_of(begun)
+        if rows is None:
+            return
+        chain, step, free = b.chain[rows], b.step[rows], b.free[rows]
+        assert isinstance(self.kernel.positions, Sweep)
+        rank = self.kernel.positions.rank(chain, step, free, self.draws)
+        shape = rank.shape
+        when = (step[:, None] + rank).flatten()
+        who = chain[:, None].expand(shape).flatten()
+        place = self._places.expand(shape).flatten()
+        token = self.draws.uniform(who, when, Purpose.TOKEN, place).view(shape)
+        tests = [
+            self.draws.uniform(who, when, Purpose.ACCEPT, torch.full_like(who, stage)).view(shape)
+            for stage in range(len(self.stages))
+        ]
+        self._put_rows(begun, rows, b.rank, rank)
+        self._put_rows(begun, rows, b.draw_token, token)
+        self._put_rows(begun, rows, b.draw_accept, torch.stack(tests, dim=2))
+        self._put_rows(begun, rows, b.fresh, ~self._inside[rows])
+        self._put_rows(begun, rows, b.opening, torch.zeros_like(step, dtype=torch.bool))
+
+    def _draw(self) -> None:
+        """Draw the proposals of chains that have moved or begun an epoch."""
+        b = self.buffers
+        where = self._stale()
+        if where is None:
+            return
+        drawn = draw(
+            b.hidden[where], b.tokens[where], b.draw_token[where], self.kernel.proposal, self.engine
+        )
+        known = b.log_normaliser[where]
+        normaliser = torch.where(known.isnan(), drawn.log_normaliser, known)
+        for buffer, value in (
+            (b.drawn, drawn.token),
+            (b.drawn_logit, drawn.logit),
+            (b.log_forward, drawn.log_forward),
+            (b.log_reverse, drawn.log_reverse),
+            (b.log_normaliser, normaliser),
+            (b.fresh, torch.ones_like(known, dtype=torch.bool)),
+        ):
+            self._put_places(where, buffer, value)
+
+    def _offer(self) -> None:
+        """Give each free lane the chain's next proposal that differs."""
+        b = self.buffers
+        ready, novel = self._ready(), self._novel()
+        for lane in range(self._lanes):
+            ranks = self._lane_ranks()
+            latest = ranks.masked_fill(ranks == _NONE_LEFT, -1).amax(1)
+            after = torch.maximum(latest, b.number - 1)
+            keys = b.rank.masked_fill(~(novel & (b.rank > after[:, None])), _NONE_LEFT)
+            soonest, place = keys.min(1)
+            begun = ready & (ranks[:, lane] == _NONE_LEFT) & (soonest < _NONE_LEFT)
+            # Where the way back is impossible the move is rejected whatever its energy.
+            possible = b.log_reverse.gather(1, place[:, None]).squeeze(1) > -torch.inf
+            wanted = self._wanted(place, b.lengths, 0) & possible[:, None]
+            own = slice(lane, len(b.lane_place) - 1, self._lanes)
+            b.lane_place[own] = torch.where(begun, place, b.lane_place[own])
+            b.lane_pending[own] = torch.where(begun[:, None], wanted, b.lane_pending[own])
+            for field in (b.lane_stage, b.lane_verdict, b.lane_ratio, b.lane_acceptance):
+                field[own] = field[own].masked_fill(begun, 0)
+
+    def _pass(self) -> None:
+        """Run the passes that lanes wait for."""
+        b = self.buffers
+        tokens = self._lane_tokens()
+        for engine, kind in ((self.low, True), (self.engine, False)):
+            waits = b.lane_pending[:-1] & (self._tests_low[b.lane_stage[:-1]] == kind)[:, None]
+            lane, place = waits.nonzero(as_tuple=True)
+            if engine is None or not len(lane):
+                continue
+            answers = engine.answers(
+                tokens, b.lengths[self._owner], lane, place, self.kernel.energy.needs_normaliser
+            )
+            self._receive(kind, lane, place, answers.hidden, answers.logit, answers.log_normaliser)
+            self._count_passes(self._owner[lane], torch.ones_like(lane))
+
+    def _receive(
+        self,
+        low: bool,
+        lane: Int[Tensor, " passes"],
+        place: Int[Tensor, " passes"],
+        hidden: Float[Tensor, "passes hidden"],
+        logit: Float[Tensor, " passes"],
+        log_normaliser: Float[Tensor, " passes"],
+    ) -> None:
+        """Put what the passes gave into their lanes."""
+        b = self.buffers
+        if low:
+            b.lane_low[lane, place] = self.kernel.energy.of_scores(logit, log_normaliser)
+        else:
+            b.lane_hidden[lane, place] = hidden
+            b.lane_logit[lane, place] = logit
+            b.lane_normaliser[lane, place] = log_normaliser
+        b.lane_pending[lane, place] = False
+
+    def _decide(self) -> None:
+        """Test every lane that has what its stage needs."""
+        b, owner = self.buffers, self._owner
+        busy = (b.lane_place[:-1] != FREE) & (b.lane_verdict[:-1] == TESTING)
+        busy &= ~b.lane_pending[:-1].any(1)
+        place = b.lane_place[:-1].clamp(min=0)
+        at = (owner, place)
+        temperature = self._temperatures[b.epoch.clamp(max=len(self._temperatures) - 1)][owner]
+        lengths, stage = b.lengths[owner], b.lane_stage[:-1]
+        exact, low, site = self._differences(at)
+        log_q = b.log_reverse[at] - b.log_forward[at]
+
+        def log_ratio(test: Stage) -> Tensor:
+            terms = low if test.low else exact
+            kept = near(place, lengths, self._width, test.nearest)
+            return log_q + (site + torch.where(kept, terms, 0.0).sum(1)) / temperature
+
+        ratios = torch.stack([log_ratio(test) for test in self.stages], dim=1)
+        ratio = ratios.gather(1, stage[:, None]).squeeze(1)
+        gained = ratio - b.lane_ratio[:-1]
+        uniform = b.draw_accept[(*at, stage)]
+        passed = accept(gained, uniform)
+        last = stage == len(self.stages) - 1
+        if len(b.pilot):
+            b.pilot += expectations(
+                busy & last, log_q, site, exact, place, lengths, self._width, temperature
+            )
+        verdict = torch.where(passed, torch.where(last, ACCEPTED, TESTING), REJECTED)
+        b.lane_verdict[:-1] = torch.where(busy, verdict, b.lane_verdict[:-1])
+        b.lane_acceptance[:-1] += torch.where(busy, gained.clamp(max=0.0), 0.0)
+        further = busy & passed & ~last
+        b.lane_ratio[:-1] = torch.where(further, ratio, b.lane_ratio[:-1])
+        b.lane_stage[:-1] += further
+        for number in range(1, len(self.stages)):
+            wanted = self._wanted(place, lengths, number)
+            begun = further & (b.lane_stage[:-1] == number)
+            b.lane_pending[:-1] = torch.where(begun[:, None], wanted, b.lane_pending[:-1])
+
+    def _differences(self, at: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return old minus new terms of each lane: exact, in low precision, and at its own place.
+
+        The pass that masks the changed position is the same before and after the move.
+        """
+        b, energy, owner = self.buffers, self.kernel.energy, self._owner
+        new = energy.of_scores(b.lane_logit[:-1], b.lane_normaliser[:-1])
+        exact = energy.of_scores(b.logit, b.log_normaliser)[owner] - new
+        low = b.low_term[owner] - b.lane_low[:-1]
+        normaliser = b.log_normaliser[at]
+        site = energy.of_scores(b.logit[at], normaliser)
+        site = site - energy.of_scores(b.drawn_logit[at], normaliser)
+        return exact, low, site
+
+    def _settle(self) -> None:
+        """Move chains along: past rejected proposals in order, to the first accepted one."""
+        b, lanes = self.buffers, self._lanes
+        for _ in range(lanes):
+            ranks = self._lane_ranks()
+            soonest, front = ranks.min(1)
+            lane = self._rows * lanes + front
+            place = b.lane_place[lane].clamp(min=0)
+            verdict = b.lane_verdict[lane]
+            settled = (soonest < _NONE_LEFT) & (verdict != TESTING)
+            taken = settled & (verdict == ACCEPTED)
+            skipped = torch.where(settled, soonest - b.number, 0)
+            self._count(
+                steps=skipped + settled, accepted=skipped + taken, novel=taken * 1,
+                proposed_novel=settled * 1,
+            )  # fmt: skip
+            if self.observer is not None:
+                self._tell(settled, taken, lane, place)
+            b.number += torch.where(settled, skipped + 1, 0)
+            self._move(taken, lane, place)
+            # A rejection frees its own lane; a move makes all proposals of the chain void.
+            freed = taken[:, None] | (
+                settled[:, None] & (front[:, None] == torch.arange(lanes, device=front.device))
+            )
+            freed = freed.flatten()
+            b.lane_place[:-1] = b.lane_place[:-1].masked_fill(freed, FREE)
+            b.lane_pending[:-1] &= ~freed[:, None]
+
+    def _move(self, taken: Tensor, lane: Tensor, place: Tensor) -> None:
+        """Put accepted proposals, with what the passes said of them, in the place of the old."""
+        b = self.buffers
+        rows = self._rows_of(taken)
+        if rows is None:
+            return
+        lane, place = lane[rows], place[rows]
+        changed = self._places == place[:, None]
+        other = self._inside[rows] & ~changed
+        new = (
+            (b.tokens, torch.where(changed, b.drawn[rows], b.tokens[rows])),
+            (b.hidden, torch.where(other[..., None], b.lane_hidden[lane], b.hidden[rows])),
+            (b.logit, torch.where(
+                changed, b.drawn_logit[rows], torch.where(other, b.lane_logit[lane], b.logit[rows])
+            )),
+            (b.log_normaliser, torch.where(
+                other, b.lane_normaliser[lane], b.log_normaliser[rows]
+            )),
+            (b.low_term, b.lane_low[lane]),
+            (b.fresh, ~self._inside[rows]),
+        )  # fmt: skip
+        for buffer, value in new:
+            self._put_rows(taken, rows, buffer, value)
+
+    # Helpers.
+
+    def _wanted(self, place: Tensor, lengths: Tensor, number: int) -> Bool[Tensor, "n length"]:
+        """Return the passes that stage `number` needs beyond those before it."""
+        stage = self.stages[number]
+        wanted = near(place, lengths, self._width, stage.nearest)
+        if number and self.stages[number - 1].low == stage.low:
+            wanted &= ~near(place, lengths, self._width, self.stages[number - 1].nearest)
+        if stage.low and stage.nearest is None:
+            # The chain keeps low-precision terms of every position, the changed one included.
+            wanted |= self._places == place[:, None]
+        return wanted
+
+    def _lane_tokens(self) -> Int[Tensor, "lanes length"]:
+        """Return the proposed sequence of every lane."""
+        b, owner = self.buffers, self._owner
+        changed = self._places == b.lane_place[:-1, None]
+        return torch.where(changed, b.drawn[owner], b.tokens[owner])
+
+    def _count(self, **happened: Tensor) -> None:
+        for name, value in happened.items():
+            self.buffers.counts[:, COUNTS.index(name)] += value
+
+    def _count_passes(self, chain: Tensor, passes: Tensor) -> None:
+        self.buffers.counts[:, COUNTS.index("passes")].index_add_(0, chain, passes)
+
+    def _tell(self, settled: Tensor, taken: Tensor, lane: Tensor, place: Tensor) -> None:
+        assert self.observer is not None
+        b, rows = self.buffers, settled.nonzero().flatten()
+        at = (rows, place[rows])
+        told = Settled(
+            b.chain[rows], b.step[rows] + b.rank[at], place[rows], b.tokens[at], b.drawn[at],
+            b.log_forward[at], b.log_reverse[at], b.lane_acceptance[lane[rows]],
+            b.lane_stage[lane[rows]], taken[rows],
+        )  # fmt: skip
+        self.observer(told)
+
+    # Where rows are gathered; a GPU does these without asking which rows there are.
+
+    def _rows_of(self, chosen: Bool[Tensor, " chains"]) -> Tensor | None:
+        rows = chosen.nonzero().flatten()
+        return rows if len(rows) else None
+
+    def _stale(self) -> tuple[Tensor, Tensor] | None:
+        stale = ~self.buffers.fresh & ~self.buffers.opening[:, None]
+        row, place = stale.nonzero(as_tuple=True)
+        return (row, place) if len(row) else None
+
+    def _put_rows(self, chosen: Tensor, rows: Tensor, buffer: Tensor, value: Tensor) -> None:
+        buffer[rows] = value
+
+    def _put_places(self, where: tuple[Tensor, Tensor], buffer: Tensor, value: Tensor) -> None:
+        buffer[where] = value
+
+    # Between groups and windows.
+
+    def state(self, like: ChainState) -> ChainState:
+        """Return the chains as they stand, none of them within an epoch."""
+        b = self.buffers
+        return replace(
+            like,
+            tokens=b.tokens,
+            step=b.step,
+            rank=b.rank,
+            sites=Sites(b.hidden, b.logit, b.log_normaliser),
+            energy=self.energies()[:, ENERGIES.index("energy_target")],
+        )
+
+    def row(self, epoch: int) -> dict[str, Tensor]:
+        """Return what the chains came to at the end of an epoch that all have finished."""
+        b = self.buffers
+        slot = epoch % len(b.ring_tokens)
+        rings = {"energy": b.ring_energy, "counts": b.ring_counts, "tokens": b.ring_tokens}
+        return {name: ring[slot].cpu() for name, ring in rings.items()}

@@ -1,0 +1,64 @@
+"""Lay masked sequences end to end, with the model's special tokens around each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from maskov.types import Int, Tensor
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The special tokens before and after a text, and the token that masks."""
+
+    before: Int[Tensor, " before"]
+    after: Int[Tensor, " after"]
+    mask_id: int
+
+    @property
+    def size(self) -> int:
+        """How many tokens are added to each sequence."""
+        return len(self.before) + len(self.after)
+
+
+@dataclass(frozen=True)
+class PackedPasses:
+    """Masked passes end to end: `starts` says where each begins, `query` where its mask is."""
+
+    ids: Int[Tensor, " tokens"]
+    position: Int[Tensor, " tokens"]
+    starts: Int[Tensor, " bounds"]
+    query: Int[Tensor, " passes"]
+
+
+def pack(
+    tokens: Int[Tensor, "passes length"],
+    lengths: Int[Tensor, " passes"],
+    place: Int[Tensor, " passes"],
+    frame: Frame,
+    total: int,
+) -> PackedPasses:
+    """Mask one place of each sequence and lay them end to end in a row of `total` tokens.
+
+    A length of zero is a dummy that takes no room. Nothing waits for the device.
+    """
+    count, width = tokens.shape
+    device = tokens.device
+    full = torch.where(lengths > 0, lengths + frame.size, 0)
+    ends = full.cumsum(0)
+    starts = torch.cat([ends.new_zeros(1), ends])
+    token = torch.arange(total, device=device)
+    owner = torch.searchsorted(ends, token, right=True).clamp(max=count - 1)
+    offset = token - starts[owner]
+    inner = offset - len(frame.before)
+    ids = tokens[owner, inner.clamp(0, width - 1)]
+    ids = torch.where(inner == place[owner], frame.mask_id, ids)
+    if len(frame.before):
+        ids = torch.where(inner < 0, frame.before[offset.clamp(0, len(frame.before) - 1)], ids)
+    if len(frame.after):
+        past = inner - lengths[owner]
+        ids = torch.where(past >= 0, frame.after[past.clamp(0, len(frame.after) - 1)], ids)
+    query = (starts[:-1] + len(frame.before) + place).clamp(0, total - 1)
+    return PackedPasses(ids, offset, starts.int(), query)

@@ -1,0 +1,29 @@
+"""Coarser arithmetic as an explicit choice."""
+
+from __future__ import annotations
+
+import torch
+
+from maskov.errors import InputError
+from maskov.models.base import MaskedModel
+
+# What a run may be computed in. Energies are summed in float64 whatever the choice.
+PRECISIONS = ("float32", "tf32", "bfloat16", "float64")
+
+
+def weights_of(precision: str) -> torch.dtype:
+    """Return the type in which a model of this precision is loaded."""
+    if precision not in PRECISIONS:
+        raise InputError(f"unknown precision '{precision}'; use one of {', '.join(PRECISIONS)}.")
+    return torch.float64 if precision == "float64" else torch.float32
+
+
+def in_precision(model: MaskedModel, precision: str) -> MaskedModel:
+    """Return the model with its passes in this precision."""
+    if precision in ("float32", "float64"):
+        return model
+    if precision == "tf32" and model.device.type != "cuda":
+        raise InputError("tf32 is a mode of NVIDIA GPUs; use float32 here, or --device cuda.")
+    if precision == "tf32":
+        return model.in_precision(torch.float32, coarse_products=True)
+    return model.in_precision(getattr(torch, precision))

@@ -1,0 +1,129 @@
+"""Our encoder is the network's own, token by token, in every layout."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import maskov
+from encoders.tiny_encoders import CAPACITY, FAMILIES, build, packed, places, tokens
+from maskov.encoders import Encoder, Packed, Uniform
+
+LENGTHS = [3, 9, 0, 14, 1, 0, 24, 2]
+
+
+def _own(network, ids):
+    return network.base_model(input_ids=ids[None])[0][0]
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def pair(request):
+    network = build(request.param)
+    encoder = Encoder.of(network)
+    assert encoder is not None
+    return network, encoder
+
+
+@pytest.mark.parametrize("width", [1, 2, 7, CAPACITY])
+def test_sequences_of_one_width_at_every_token(pair, width):
+    network, encoder = pair
+    ids = tokens(3 * width).view(3, width)
+    theirs = network.base_model(input_ids=ids)[0]
+    for place in range(width):
+        ours = encoder(
+            ids.flatten(),
+            torch.arange(width).repeat(3),
+            Uniform(3, width),
+            torch.arange(3) * width + place,
+        )
+        assert torch.allclose(ours, theirs[:, place], rtol=0, atol=1e-9)
+
+
+def test_packed_sequences_at_every_token(pair):
+    network, encoder = pair
+    lengths = [n for n in LENGTHS if n for _ in range(n)]
+    ids, starts, _ = packed(lengths)
+    query = starts[:-1].long() + torch.tensor([i for n in LENGTHS for i in range(n)])
+    ours = encoder(ids, places(starts, len(ids)), Packed(starts, CAPACITY), query)
+    for row, (start, n) in enumerate(zip(starts.tolist(), lengths, strict=False)):
+        theirs = _own(network, ids[start : start + n])
+        assert torch.allclose(ours[row], theirs[int(query[row]) - start], rtol=0, atol=1e-9)
+
+
+def test_dummies_and_junk_change_nothing(pair):
+    _, encoder = pair
+    ids, starts, query = packed(LENGTHS)
+    position = places(starts, len(ids))
+    clean = encoder(ids, position, Packed(starts, CAPACITY), query)
+    junk = torch.tensor([2**40, -5, 3, 10**6, 7])
+    query = torch.where(starts[1:] > starts[:-1], query, len(ids))
+    ours = encoder(
+        torch.cat([ids, junk]),
+        torch.cat([position, junk]),
+        Packed(torch.cat([starts, starts[-1:], starts[-1:]]), CAPACITY + 7),
+        torch.cat([query, torch.tensor([0, len(ids) + 4])]),
+    )
+    assert ours.isfinite().all()
+    there = torch.tensor(LENGTHS) > 0
+    assert torch.allclose(ours[: len(LENGTHS)][there], clean[there], rtol=0, atol=1e-12)
+
+
+def test_only_dummies_give_finite_junk(pair):
+    _, encoder = pair
+    starts = torch.zeros(4, dtype=torch.int32)
+    nothing = torch.zeros(5, dtype=torch.long)
+    assert encoder(nothing, nothing, Packed(starts, 9), nothing[:3]).isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_other_dtypes_are_close(pair, dtype):
+    _, encoder = pair
+    ids, starts, query = packed(LENGTHS, tail=3)
+    position, layout = places(starts, len(ids)), Packed(starts, CAPACITY)
+    there = torch.tensor(LENGTHS) > 0
+    exact = encoder(ids, position, layout, query)[there]
+    ours = encoder.to(dtype)(ids, position, layout, query)[there]
+    assert ours.dtype == dtype
+    share = {torch.float32: 1e-5, torch.bfloat16: 0.1, torch.float16: 0.02}[dtype]
+    assert (ours - exact).abs().max() <= share * exact.abs().max()
+
+
+def test_weights_are_shared_with_the_network(pair):
+    network, encoder = pair
+    table = network.base_model.get_input_embeddings().weight
+    assert encoder.network.embedding.tokens.data_ptr() == table.data_ptr()
+    ours = encoder.network.blocks[0].feed.inner.weight.data_ptr()
+    assert ours in {parameter.data_ptr() for parameter in network.parameters()}
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu_new", "silu", "gelu_python"])
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [("bert", "hidden_act"), ("modernbert", "hidden_activation"), ("distilbert", "activation")],
+)
+def test_other_activations_are_the_family_s_own(family, name, activation):
+    network = build(family, **{name: activation})
+    encoder = Encoder.of(network)
+    assert encoder is not None
+    ids = tokens(6)
+    ours = encoder(ids, torch.arange(6), Uniform(1, 6), torch.tensor([4]))
+    assert torch.allclose(ours[0], _own(network, ids)[4], rtol=0, atol=1e-9)
+
+
+def test_windows_wider_than_a_sequence_and_older_names_of_settings():
+    for changes in ({"local_attention": 128}, {"global_attn_every_n_layers": 2}):
+        network = build("modernbert", **changes)
+        encoder = Encoder.of(network)
+        assert encoder is not None
+        ids = tokens(20)
+        ours = encoder(ids, torch.arange(20), Uniform(1, 20), torch.tensor([11]))
+        assert torch.allclose(ours[0], _own(network, ids)[11], rtol=0, atol=1e-9)
+
+
+def test_shipped_model():
+    network = maskov.load().network
+    encoder = Encoder.of(network)
+    assert encoder is not None
+    ids = 10 + 7 * torch.arange(22)
+    ours = encoder(ids, torch.arange(22), Uniform(1, 22), torch.tensor([9]))
+    assert torch.allclose(ours[0], _own(network, ids)[9], rtol=0, atol=1e-4)

@@ -1,0 +1,97 @@
+"""Chains in flight on a GPU: recorded rounds, the same chains, the same bytes after a stop."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import maskov
+from maskov import Delayed, Metropolis, Norm, Raw, Schedule, resume, sample
+from maskov.errors import Interrupted
+from maskov.models import untrained
+from maskov.run.flight import flow_for
+from small import tiny_bert
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+
+
+def _model(device="cuda", dtype=torch.float64):
+    model = tiny_bert("red green blue white black", dtype=dtype)
+    return maskov.HuggingFaceModel(model.network.to(device), model.tokenizer, "tiny-bert")
+
+
+@pytest.mark.parametrize("energy", [Raw(), Norm()], ids=str)
+@pytest.mark.parametrize("way", [{}, {"lanes": 3}, {"resident": 7}, {"budget": 256}], ids=str)
+def test_the_same_chains_as_in_lock_step(energy, way):
+    kernel = Metropolis(energy, delayed=Delayed(0))
+    settings = {"schedule": Schedule(epochs=6), "chains": 20, "length": (2, 14), "thin": 2}
+    plain = sample(_model(), kernel, asynchronous=False, **settings)
+    flown = sample(_model(), kernel, **settings, **way)
+    assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
+    for name in ("accepted", "novel", "proposed_novel", "steps"):
+        assert (plain.traces[name] == flown.traces[name]).all()
+    assert np.abs(plain.traces["energy_norm"] - flown.traces["energy_norm"]).max() < 1e-8
+
+
+@pytest.mark.parametrize("delayed", [Delayed(), Delayed(2), Delayed(3, "float32")], ids=str)
+def test_delayed_acceptance_as_on_the_cpu(delayed):
+    kernel = Metropolis(Raw(), delayed=delayed)
+    settings = {"schedule": Schedule(epochs=8), "chains": 20, "length": (3, 14)}
+    here, there = sample(_model("cpu"), kernel, **settings), sample(_model(), kernel, **settings)
+    assert [one.ids for one in here.samples] == [one.ids for one in there.samples]
+    assert here.manifest.get("pilot") == there.manifest.get("pilot")
+    assert (here.traces["passes"] == there.traces["passes"]).all()
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_stopped_run_goes_on_to_the_same_bytes(tmp_path, precision):
+    model = untrained("cuda")
+    if precision == "bfloat16":
+        model = model.in_precision(torch.bfloat16)
+        model.precision = precision
+    assert flow_for(maskov.engine.Engine(model)).__name__ == "StaticFlow"
+    settings = {"schedule": Schedule(epochs=8), "chains": 30, "length": (4, 20), "seed": 3}
+    whole = sample(model, out=tmp_path / "whole", **settings)
+    asked = []
+
+    def stop() -> bool:
+        asked.append(1)
+        return len(asked) % 60 == 0
+
+    with pytest.raises(Interrupted):
+        sample(model, out=tmp_path / "cut", stop=stop, **settings)
+    for _ in range(100):
+        try:
+            run = resume(tmp_path / "cut", model, stop=stop)
+            break
+        except Interrupted:
+            continue
+    assert [one.to_json() for one in run.samples] == [one.to_json() for one in whole.samples]
+    for name, trace in whole.traces.items():
+        assert trace.tobytes() == run.traces[name].tobytes()
+
+
+def test_cached_passes_stay_those_of_the_tokens():
+    """After a long flight in float32 the kept energies are those of a fresh computation."""
+    model = untrained("cuda")
+    run = sample(model, Metropolis(Norm()), Schedule(epochs=30), chains=64, length=(5, 30))
+    again = maskov.score(model, [one.text for one in run.samples], Norm())
+    for kept, fresh in zip(run.samples, again, strict=True):
+        if kept.tokens == fresh.tokens:
+            assert kept.energy_norm == pytest.approx(fresh.energy, abs=2e-3)
+
+
+def test_a_low_precision_first_stage_keeps_the_distribution():
+    """Mean energies of exact chains and of chains with bfloat16 tests in front of the exact one."""
+    model = untrained("cuda")
+    means = []
+    for delayed in (Delayed(0), Delayed(2, "bfloat16")):
+        run = sample(
+            model, Metropolis(Norm(), delayed=delayed), Schedule(epochs=60, burn_in=20),
+            chains=512, length=6, seed=len(means),
+        )  # fmt: skip
+        chains = run.traces["energy_norm"][20:].mean(0)
+        means.append((chains.mean(), chains.std() / np.sqrt(len(chains))))
+    error = np.hypot(means[0][1], means[1][1])
+    assert abs(means[0][0] - means[1][0]) < 5 * error
