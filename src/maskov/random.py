@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol, runtime_checkable
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -67,11 +69,24 @@ class CounterDraws:
     ) -> Float[Tensor, " n"]:
         """Return one float64 with 53 random bits for each row."""
         where = torch.zeros_like(chain) if index is None else index
+        kernel = _kernel() if chain.is_cuda else None
+        if kernel is not None:
+            numbers: Tensor = kernel(chain, step, where, self.seed, int(purpose))
+            return numbers
         # Steps beyond 2**32 spill into the word that holds the purpose.
         words = (chain & _LOW, step & _LOW, where & _LOW, (step >> 32) << 8 | int(purpose))
         high, low, _, _ = philox(words, (self.seed & _LOW, self.seed >> 32))
         bits = (high >> 5 << 26) | (low >> 6)
         return bits.double() * 2.0**-53
+
+
+@lru_cache(maxsize=1)
+def _kernel() -> Any:
+    """Return the same function as one kernel, where Triton is there: on a GPU launches cost."""
+    try:
+        return import_module("maskov.philox").uniform
+    except ImportError:
+        return None
 
 
 def philox(

@@ -75,17 +75,21 @@ def test_a_run_goes_on_from_the_middle_of_a_round(tmp_path, fixed_shapes, monkey
     class Stopping(StaticFlow):
         def advance(self):
             rounds.append(1)
-            if len(rounds) in (9, 21, 40):
+            if len(rounds) % 6 == 0:
                 raise Interrupted("asked to stop")
             super().advance()
 
     monkeypatch.setattr(flight, "flow_for", lambda engine: Stopping)
     with pytest.raises(Interrupted):
         sample(model, out=tmp_path / "cut", **settings)
-    for _ in range(2):
-        with pytest.raises(Interrupted):
-            resume(tmp_path / "cut", model)
-    run = resume(tmp_path / "cut", model)
+    stops = 1
+    while True:
+        try:
+            run = resume(tmp_path / "cut", model)
+            break
+        except Interrupted:
+            stops += 1
+    assert stops >= 3
     assert [one.to_json() for one in run.samples] == [one.to_json() for one in whole.samples]
     for name, trace in whole.traces.items():
         assert trace.tobytes() == run.traces[name].tobytes()

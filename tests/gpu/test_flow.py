@@ -37,7 +37,7 @@ def test_the_same_chains_as_in_lock_step(energy, way):
 @pytest.mark.parametrize("delayed", [Delayed(), Delayed(2), Delayed(3, "float32")], ids=str)
 def test_delayed_acceptance_as_on_the_cpu(delayed):
     kernel = Metropolis(Raw(), delayed=delayed)
-    settings = {"schedule": Schedule(epochs=8), "chains": 20, "length": (3, 14)}
+    settings = {"schedule": Schedule(epochs=8), "chains": 20, "length": (3, 14), "lanes": 1}
     here, there = sample(_model("cpu"), kernel, **settings), sample(_model(), kernel, **settings)
     assert [one.ids for one in here.samples] == [one.ids for one in there.samples]
     assert here.manifest.get("pilot") == there.manifest.get("pilot")

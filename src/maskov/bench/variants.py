@@ -40,6 +40,12 @@ _ONE_TEST = {"delayed": Delayed(nearest=0)}
 
 VARIANTS: tuple[Variant, ...] = (
     Variant("maskov", "maskov.sample with its default settings", same_law=False),
+    Variant(
+        "low-first",
+        "early tests in bfloat16, the last one in full",
+        same_law=False,
+        kernel={"delayed": Delayed(precision="bfloat16")},
+    ),
     Variant("one-test", "without delayed acceptance", same_law=True, kernel=_ONE_TEST),
     Variant(
         "lock-step",

@@ -31,7 +31,7 @@ class Buffers:
     are done. `opening` chains have yet to begin their epoch. `drawn` and the fields after it
     belong to the proposal of each position in this epoch, right while `fresh`. `waiting` holds, for
     the latest rounds, the tokens of passes in full and in low precision that were waiting after
-    it, and the epoch of the slowest chain.
+    it, the positions that were to be drawn, and the epoch of the slowest chain.
     """
 
     chain: Int[Tensor, " chains"]
@@ -72,7 +72,7 @@ class Buffers:
     ring_counts: Int[Tensor, "ring chains counts"]
     ring_tokens: Int[Tensor, "ring chains length"]
     pilot: Float[Tensor, "choices 2"]
-    waiting: Int[Tensor, "rounds 3"]
+    waiting: Int[Tensor, "rounds 4"]
 
     @classmethod
     def of(
@@ -130,7 +130,7 @@ class Buffers:
             ring_counts=whole(ring, count, len(COUNTS)),
             ring_tokens=whole(ring, count, length),
             pilot=real(choices, 2),
-            waiting=torch.tensor([[0, 0, epoch]] * WAITING, device=device),
+            waiting=torch.tensor([[0, 0, 0, epoch]] * WAITING, device=device),
         )
 
     def tensors(self) -> dict[str, Tensor]:

@@ -85,9 +85,17 @@ class Flow:
 
     def advance(self) -> None:
         """Do one round."""
+        self._prepare()
+        self._test()
+
+    def _prepare(self) -> None:
+        """End and begin epochs, and draw what is to be tested."""
         self._close()
         self._open()
         self._draw()
+
+    def _test(self) -> None:
+        """Run passes and settle what they decide."""
         self._offer()
         self._pass()
         self._decide()
@@ -246,7 +254,7 @@ class Flow:
             b.lane_hidden[lane, place] = hidden
             b.lane_logit[lane, place] = logit
             b.lane_normaliser[lane, place] = log_normaliser
-        b.lane_pending[lane, place] = False
+        b.lane_pending[lane, place] = torch.zeros_like(lane, dtype=torch.bool)
 
     def _decide(self) -> None:
         """Test every lane that has what its stage needs."""

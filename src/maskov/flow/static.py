@@ -9,6 +9,7 @@ choose the size of the next room and to see that everything is done.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -22,8 +23,8 @@ from maskov.types import Bool, Int, Tensor
 # Rooms are these shares of the largest; the smallest is for a single chain.
 _SHARES = (1, 2, 4, 16, 64)
 _SMALLEST = 1024
-# Tokens of room for each proposal that is drawn in the same round.
-_TOKENS_PER_DRAW = 48
+# Proposals drawn at once, as multiples of a chain's length.
+_CHAINS_DRAWN = (2, 8, 32, 128)
 
 
 class StaticFlow(Flow):
@@ -42,14 +43,16 @@ class StaticFlow(Flow):
         single = self._longest + self._frame
         rooms = {max(largest // share, _SMALLEST, single) for share in _SHARES}
         self._rooms = sorted(rooms)
-        self._room, self._low_round = self._rooms[-1], False
-        self._recorded: dict[tuple[int, bool], Any] = {}
+        everything = self.buffers.tokens.numel()
+        self._sizes = sorted({min(chains * self._width, everything) for chains in _CHAINS_DRAWN})
+        self._room, self._low_round, self._size = self._rooms[0], False, self._sizes[0]
+        self._recorded: dict[Any, Any] = {}
         self._pool: Any = None
         # Notes to the host, each with the event that says when it can be read.
         self._posted: deque[tuple[Tensor, Any]] = deque(
             (row, None) for row in self.buffers.waiting.cpu()
         )
-        self._slowest = int(self.buffers.waiting[0, 2])
+        self._slowest = int(self.buffers.waiting[0, -1])
 
     def slowest(self) -> int:
         """Return the epoch of the slowest chain, as far as the host knows."""
@@ -60,11 +63,12 @@ class StaticFlow(Flow):
         posted, event = self._posted.popleft()
         if event is not None:
             event.synchronize()
-        tokens, low_tokens, self._slowest = posted.tolist()
+        tokens, low_tokens, stale, self._slowest = posted.tolist()
         self._low_round = low_tokens > tokens
-        wanted = max(tokens, low_tokens)
-        self._room = next((room for room in self._rooms if room >= wanted), self._rooms[-1])
-        self._play()
+        self._room = _fitting(self._rooms, max(tokens, low_tokens))
+        self._size = _fitting(self._sizes, stale)
+        self._play(("prepare", self._size), self._prepare)
+        self._play(("test", self._room, self._low_round), self._test)
         self._posted.append(self._post())
 
     def _post(self) -> tuple[Tensor, Any]:
@@ -78,19 +82,19 @@ class StaticFlow(Flow):
         event.record()
         return note, event
 
-    def _play(self) -> None:
-        key = (self._room, self._low_round)
+    def _play(self, key: tuple[Any, ...], part: Callable[[], None]) -> None:
+        """Do a part of a round, recorded if it has been done in this size before."""
         if key in self._recorded:
             self._recorded[key].replay()
             return
-        # The first round of each size is done as it is, which also readies every kernel.
-        super().advance()
+        # The first time it is done as it is, which also readies every kernel.
+        part()
         if not self.buffers.tokens.is_cuda:
             return
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool):
-            super().advance()
+            part()
         self._pool = graph.pool()
         self._recorded[key] = graph
 
@@ -157,7 +161,10 @@ class StaticFlow(Flow):
         cost = (b.lengths + self._frame)[self._owner]
         tokens = [(self._waits(low).sum(1) * cost).sum() for low in (False, True)]
         b.waiting[:-1] = b.waiting[1:].clone()
-        b.waiting[-1] = torch.stack([*tokens, b.epoch.min()])
+        b.waiting[-1] = torch.stack([*tokens, self._undrawn().sum(), b.epoch.min()])
+
+    def _undrawn(self) -> Bool[Tensor, "chains length"]:
+        return ~self.buffers.fresh & ~self.buffers.opening[:, None]
 
     def _rows_of(self, chosen: Bool[Tensor, " chains"]) -> Int[Tensor, " chains"] | None:
         return self._rows
@@ -167,13 +174,17 @@ class StaticFlow(Flow):
         buffer.copy_(torch.where(here, value, buffer))
 
     def _stale(self) -> tuple[Tensor, Tensor] | None:
-        b = self.buffers
-        stale = (~b.fresh & ~b.opening[:, None]).flatten()
-        places = min(max(self._room // _TOKENS_PER_DRAW, 2 * self._width), stale.numel())
-        self._drawn = choose_first(stale, torch.ones_like(stale, dtype=torch.long), places, places)
+        stale = self._undrawn().flatten()
+        one = torch.ones_like(stale, dtype=torch.long)
+        self._drawn = choose_first(stale, one, self._size, self._size)
         return self._drawn.index // self._width, self._drawn.index % self._width
 
     def _put_places(self, where: tuple[Tensor, Tensor], buffer: Tensor, value: Tensor) -> None:
         drawn: Chosen = self._drawn
         flat = torch.where(drawn.taken, value[drawn.place], buffer.flatten())
         buffer.copy_(flat.view(buffer.shape))
+
+
+def _fitting(sizes: Sequence[int], wanted: int) -> int:
+    """Return the smallest size that holds what is wanted, or the largest there is."""
+    return next((size for size in sizes if size >= wanted), sizes[-1])
