@@ -2,6 +2,7 @@
 
 A shape is named `bert-base-shaped` (12 layers of width 768) or, for any other, by its layers and
 width: `bert-4x256-shaped`. Nothing is downloaded, and times per pass are those of trained weights.
+`wiki-small-grown` is the shipped model at the size of BERT-base.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from maskov.bench.grown import grown
 from maskov.bench.sentences import SENTENCES
 from maskov.errors import InputError
 from maskov.models import HuggingFaceModel, MaskedModel, choose_device, load
@@ -20,6 +22,7 @@ PRECISIONS = ("float32", "tf32", "bfloat16")
 
 _SHAPE = re.compile(r"bert-(?:base|(?P<layers>\d{1,3})x(?P<width>\d{1,5}))-shaped")
 _VOCABULARY = 30522
+GROWN = "wiki-small-grown"
 _HEAD = 64
 
 
@@ -36,6 +39,10 @@ def load_model(
     shape = _SHAPE.fullmatch(name)
     if shape is not None:
         model: MaskedModel = shaped(int(shape["layers"] or 12), int(shape["width"] or 768), where)
+    elif name == GROWN:
+        small = load("wiki-small", where)
+        assert isinstance(small, HuggingFaceModel)
+        model = grown(small)
     else:
         model = load(name, where)
     if not isinstance(model, HuggingFaceModel):

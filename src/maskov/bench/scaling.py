@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from maskov.bench import worker
 from maskov.bench.files import check_free, write_json
 from maskov.bench.jobs import in_subprocess
 from maskov.bench.machine import all_versions
@@ -92,6 +93,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--burn-in", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--in-process",
+        action="store_true",
+        help="start no process for each point: faster, but memory is that of all points so far",
+    )
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
     given = parser.parse_args(arguments)
     try:
@@ -108,7 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             seed=given.seed,
         )
         values = given.values.split(",") if given.values else GRIDS[given.over]
-        found = scale(options, given.over, values, given.variant, _say)
+        work = worker.work if given.in_process else in_subprocess
+        found = scale(options, given.over, values, given.variant, _say, work)
         write_json(given.out, found)
     except MaskovError as error:
         _say(f"maskov: {error}")

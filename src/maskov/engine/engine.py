@@ -45,8 +45,18 @@ class Engine:
         self.model = model
         self.batcher = Batcher(budget or token_budget(model.bytes_per_token, model.device), stop)
         self._stop = stop
-        self.passes = 0
+        self._counted = [0]
+        self._low: dict[str, Engine] = {}
         self._broken = torch.zeros((), dtype=torch.bool, device=model.device)
+
+    @property
+    def passes(self) -> int:
+        """The passes run so far, early tests in another precision included."""
+        return self._counted[0]
+
+    def count(self, passes: int) -> None:
+        """Add to the passes run so far."""
+        self._counted[0] += passes
 
     def heed(self) -> None:
         """Stop here, if that was asked for."""
@@ -62,8 +72,13 @@ class Engine:
         """Return an engine of the same model in another precision, for early tests."""
         if precision is None:
             return None
-        model = self.model.in_precision(getattr(torch, precision))
-        return Engine(model, self.batcher.budget, self._stop)
+        if precision not in self._low:
+            model = self.model.in_precision(getattr(torch, precision))
+            other = Engine(model, self.batcher.budget, self._stop)
+            # What one of them finds broken, or counts, is found and counted for both.
+            other._broken, other._counted = self._broken, self._counted
+            self._low[precision] = other
+        return self._low[precision]
 
     def resident(self, length: int) -> int:
         """Return how many chains of a length should be on the device at once."""
@@ -102,7 +117,7 @@ class Engine:
             within = part.masked.cumsum(1) - 1
             target = (starts[rows][:, None] + within)[part.masked]
             found[target] = answer
-            self.passes += len(part)
+            self.count(len(part))
 
         self.batcher.each(queries.lengths, work)
         if found is None:
@@ -138,7 +153,7 @@ class Engine:
                 log_normaliser[index] = scores.logsumexp(1).double()
             else:
                 logit[index] = model.logit_of(answer, current).double()
-            self.passes += len(index)
+            self.count(len(index))
 
         self.batcher.each(lengths[row], work)
         if hidden is None:

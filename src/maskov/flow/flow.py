@@ -416,21 +416,36 @@ class Flow:
 
     # Between groups and windows.
 
+    def reload(self, buffers: Buffers) -> bool:
+        """Take other chains on board, if there are as many of them and as long."""
+        mine, others = self.buffers.tensors(), buffers.tensors()
+        if any(mine[name].shape != others[name].shape for name in mine):
+            return False
+        for name, value in others.items():
+            mine[name].copy_(value)
+        self._inside.copy_(inside(buffers.lengths, self._width))
+        self._steps.copy_(buffers.free.sum(1))
+        return True
+
     def state(self, like: ChainState) -> ChainState:
         """Return the chains as they stand, none of them within an epoch."""
         b = self.buffers
+        # Copies, since others may be taken on board.
         return replace(
-            like,
-            tokens=b.tokens,
-            step=b.step,
-            rank=b.rank,
-            sites=Sites(b.hidden, b.logit, b.log_normaliser),
-            energy=self.energies()[:, ENERGIES.index("energy_target")],
+            self.glance(like),
+            step=b.step.clone(),
+            rank=b.rank.clone(),
+            sites=Sites(b.hidden.clone(), b.logit.clone(), b.log_normaliser.clone()),
         )
+
+    def glance(self, like: ChainState) -> ChainState:
+        """Return the chains as they stand in the middle of things, to be looked at."""
+        energy = self.energies()[:, ENERGIES.index("energy_target")]
+        return replace(like, tokens=self.buffers.tokens.clone(), energy=energy)
 
     def row(self, epoch: int) -> dict[str, Tensor]:
         """Return what the chains came to at the end of an epoch that all have finished."""
         b = self.buffers
         slot = epoch % len(b.ring_tokens)
         rings = {"energy": b.ring_energy, "counts": b.ring_counts, "tokens": b.ring_tokens}
-        return {name: ring[slot].cpu() for name, ring in rings.items()}
+        return {name: ring[slot].to("cpu", copy=True) for name, ring in rings.items()}

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from maskov.flow.buffers import COUNTS, Buffers
 from maskov.flow.flow import Flow
 from maskov.flow.selection import Chosen, choose_first
 from maskov.models.huggingface import HuggingFaceModel
@@ -36,11 +37,11 @@ class StaticFlow(Flow):
         assert isinstance(model, HuggingFaceModel)
         assert self.observer is None, "a recorded round cannot be watched"
         lengths = self.buffers.lengths
-        self._shortest, self._longest = int(lengths.min()), int(lengths.max())
+        self._shortest = int(lengths.min())
         self._frame = model.frame.size
         most = int((lengths * (lengths + self._frame)).sum()) * self._lanes
         largest = max(_SMALLEST, min(self.engine.batcher.budget, 1 << (most - 1).bit_length()))
-        single = self._longest + self._frame
+        single = self._width + self._frame
         rooms = {max(largest // share, _SMALLEST, single) for share in _SHARES}
         self._rooms = sorted(rooms)
         everything = self.buffers.tokens.numel()
@@ -49,10 +50,26 @@ class StaticFlow(Flow):
         self._recorded: dict[Any, Any] = {}
         self._pool: Any = None
         # Notes to the host, each with the event that says when it can be read.
-        self._posted: deque[tuple[Tensor, Any]] = deque(
-            (row, None) for row in self.buffers.waiting.cpu()
-        )
+        self._posted: deque[tuple[Tensor, Any]] = deque()
+        self._expect()
+
+    def _expect(self) -> None:
+        """Begin with the notes that were posted last."""
+        self._posted = deque((row, None) for row in self.buffers.waiting.cpu())
         self._slowest = int(self.buffers.waiting[0, -1])
+
+    def reload(self, buffers: Buffers) -> bool:
+        """Take other chains on board, if what was recorded holds for them."""
+        if int(buffers.lengths.min()) < self._shortest or not super().reload(buffers):
+            return False
+        self._expect()
+        return True
+
+    def row(self, epoch: int) -> dict[str, Tensor]:
+        """Return what the chains came to; the passes are counted here, where the host learns."""
+        row = super().row(epoch)
+        self.engine.count(int(row["counts"][:, COUNTS.index("passes")].sum()))
+        return row
 
     def slowest(self) -> int:
         """Return the epoch of the slowest chain, as far as the host knows."""
@@ -112,7 +129,7 @@ class StaticFlow(Flow):
         owner = self._owner[lane]
         lengths = torch.where(valid, b.lengths[owner], 0)
         packed = pack(tokens[lane], lengths, place, model.frame, self._room)
-        hidden = model.hidden_of(packed, self._longest + self._frame)
+        hidden = model.hidden_of(packed, self._width + self._frame)
         current = tokens[lane, place]
         logit, normaliser = self._scores(model, hidden, current)
         # What fills up the room goes to the lane that belongs to nobody.

@@ -11,6 +11,7 @@ import torch
 from maskov.energies import Norm, Raw
 from maskov.engine import Engine
 from maskov.errors import Interrupted
+from maskov.flow import Flow
 from maskov.kernels import Kernel, Metropolis
 from maskov.models.base import MaskedModel
 from maskov.random import Draws
@@ -68,6 +69,7 @@ class Loop:
     progress: Progress
     settings: Settings = Settings()
     listener: Listener | None = None
+    flown: Flow | None = None
     _saved: float = field(default_factory=time.monotonic)
 
     def run(self) -> None:
