@@ -149,7 +149,8 @@ class Flight:
         state, before = on(loop.progress.state, engine.model.device), engine.passes
         if state.energy is None or state.sites is None:
             state = self.kernel.init(state, engine)
-        lanes = loop.settings.lanes or engine.lanes_for(state)
+        # The pilot must not see proposals that only further lanes would test.
+        lanes = 1 if self.pilot else loop.settings.lanes or engine.lanes_for(state)
         ring = _AHEAD if len(loop.progress.groups) == 1 else 1
         buffers = Buffers.of(
             state, loop.progress.epoch, lanes, stages, ring, len(CHOICES) if self.pilot else 0
