@@ -28,6 +28,22 @@ def test_packing_covers_every_row_once_within_the_budget(lengths, budget):
     assert position == len(lengths)
 
 
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=200), st.integers(1, 300))
+def test_even_cuts_hold_one_length_each_and_hardly_differ(lengths, budget):
+    ordered = torch.tensor(sorted(lengths))
+    position, sizes = 0, {}
+    for begin, end, width in pack(ordered, budget, padded_share=0):
+        assert begin == position < end
+        assert set(ordered[begin:end].tolist()) == {width}
+        assert (end - begin) * width <= max(budget, width)
+        sizes.setdefault(width, []).append(end - begin)
+        position = end
+    assert position == len(lengths)
+    for width, found in sizes.items():
+        assert max(found) - min(found) <= 1
+        assert len(found) == -(-sum(found) // max(1, budget // width))
+
+
 def test_equal_lengths_share_batches_and_full_groups_are_not_padded():
     ordered = torch.tensor([5] * 40 + [9] * 40)
     widths = [(int(ordered[begin]), width) for begin, _, width in pack(ordered, 100)]

@@ -54,6 +54,12 @@ def summarise(manifest: dict[str, Any], traces: Traces) -> Summary:
     notes = list(manifest["notes"])
     if done < manifest["schedule"]["epochs"]:
         notes.append(f"the run is not finished: {done} of {manifest['schedule']['epochs']} epochs")
+    pilot = manifest.get("pilot")
+    if pilot is not None and pilot["nearest"]:
+        notes.append(
+            f"delayed acceptance: the pilot chose the nearest {pilot['nearest']}, which promised "
+            f"{pilot['moves_per_pass']:.2f} times the moves per pass"
+        )
     raw, norm = _mean(kept["energy_raw"]), _mean(kept["energy_norm"])
     return Summary(
         signature=manifest["signature"],

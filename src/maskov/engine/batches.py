@@ -14,7 +14,7 @@ _CPU_BYTES = 64 * 2**20
 _GPU_SHARE = 0.25
 _GPU_TOKENS = 2**17
 # A group of equal lengths is padded up to the next one only while it fills less than this share.
-_PADDED_SHARE = 0.25
+PADDED_SHARE = 0.25
 
 
 def token_budget(bytes_per_token: int, device: torch.device) -> int:
@@ -31,19 +31,39 @@ def token_budget(bytes_per_token: int, device: torch.device) -> int:
     return int(2 ** max(6, tokens.bit_length() - 1))
 
 
-def pack(lengths: Int[Tensor, " n"], budget: int) -> Iterator[tuple[int, int, int]]:
+def cut_evenly(lengths: Int[Tensor, " n"], budget: int) -> Iterator[tuple[int, int, int]]:
+    """Cut sequences sorted by length into batches of one length, those of a length equally large.
+
+    Nothing is padded; small batches cost a CPU little, very small leftovers would.
+    """
+    values, counts = torch.unique_consecutive(lengths, return_counts=True)
+    begin = 0
+    for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+        batches = -(-count // max(1, budget // max(value, 1)))
+        for batch in range(batches):
+            end = begin + count // batches + (batch < count % batches)
+            yield begin, end, value
+            begin = end
+
+
+def pack(
+    lengths: Int[Tensor, " n"], budget: int, padded_share: float = PADDED_SHARE
+) -> Iterator[tuple[int, int, int]]:
     """Cut sequences sorted by length into (begin, end, width) under the budget.
 
     Sequences of one length stay together, so that most batches need no padding; a batch is
     padded only to fill up a small one. The loop runs over distinct lengths, not over sequences.
     """
+    if padded_share == 0:
+        yield from cut_evenly(lengths, budget)
+        return
     values, counts = torch.unique_consecutive(lengths, return_counts=True)
     begin = end = width = 0
     for value, count in zip(values.tolist(), counts.tolist(), strict=True):
         while count:
             held = end - begin
             room = max(1, budget // max(value, 1)) - held
-            if held and (room <= 0 or (value > width and held * width >= _PADDED_SHARE * budget)):
+            if held and (room <= 0 or (value > width and held * width >= padded_share * budget)):
                 yield begin, end, width
                 begin = end
                 continue
@@ -56,9 +76,15 @@ def pack(lengths: Int[Tensor, " n"], budget: int) -> Iterator[tuple[int, int, in
 class Batcher:
     """Runs work batch by batch; halves the budget when memory runs out, and goes on."""
 
-    def __init__(self, budget: int, stop: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self,
+        budget: int,
+        stop: Callable[[], bool] | None = None,
+        padded_share: float = PADDED_SHARE,
+    ) -> None:
         self.budget = budget
         self._stop = stop
+        self._padded_share = padded_share
 
     def each(
         self, lengths: Int[Tensor, " n"], work: Callable[[Int[Tensor, " rows"], int], None]
@@ -72,7 +98,7 @@ class Batcher:
         self, order: Tensor, lengths: Tensor, work: Callable[[Tensor, int], None]
     ) -> int:
         """Work through the rows; return how many were done when memory ran out or all were."""
-        for begin, end, width in pack(lengths, self.budget):
+        for begin, end, width in pack(lengths, self.budget, self._padded_share):
             if self._stop is not None and self._stop():
                 raise Interrupted("asked to stop")
             try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from maskov.engine.batches import Batcher, token_budget
+from maskov.engine.batches import PADDED_SHARE, Batcher, token_budget
 from maskov.errors import Interrupted, ModelError
 from maskov.models.base import MaskedModel, Queries
 from maskov.types import Bool, ChainState, Float, Int, Sites, Tensor, inside
@@ -43,7 +43,9 @@ class Engine:
         stop: Callable[[], bool] | None = None,
     ) -> None:
         self.model = model
-        self.batcher = Batcher(budget or token_budget(model.bytes_per_token, model.device), stop)
+        self.batcher = Batcher(
+            budget or token_budget(model.bytes_per_token, model.device), stop, _padded_share(model)
+        )
         self._stop = stop
         self._counted = [0]
         self._low: dict[str, Engine] = {}
@@ -209,3 +211,10 @@ class Engine:
                 f"the model '{self.model.name}' gave not-a-number scores (NaN); its weights are "
                 "damaged or its precision is too low. Nothing of this epoch was kept."
             )
+
+
+def _padded_share(model: MaskedModel) -> float:
+    """Return how much of a batch may be filled up with longer sequences: all that costs nothing."""
+    if model.device.type == "cpu":
+        return 0.0
+    return 1.0 if model.packs else PADDED_SHARE

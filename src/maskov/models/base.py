@@ -52,6 +52,8 @@ class MaskedModel(ABC):
     caution: str = ""
     # How passes are computed, and the model whose passes are not any coarser.
     precision: str = "float32"
+    # Whether sequences of mixed lengths cost no padding.
+    packs: bool = False
     exact: MaskedModel | None = None
 
     @abstractmethod

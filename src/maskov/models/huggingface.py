@@ -52,6 +52,7 @@ class HuggingFaceModel(MaskedModel):
             size = network(input_ids=probe).logits.shape[-1]
             self._head = split_head(network, probe)
             self.encoder = None if self._head is None else Encoder.of(network)
+        self.packs = self.encoder is not None
         ends = (torch.tensor(ids, dtype=torch.long) for ids in (self._before, self._after))
         before, after = (ids.to(self.device) for ids in ends)
         self.frame = Frame(before, after, self.mask_id)
