@@ -71,9 +71,7 @@ def main() -> None:
     for event in kernels[: given.rows]:
         taken = event.self_device_time_total / 1e3 / _PROFILED
         share = event.self_device_time_total / total
-        print(
-            f"{taken:9.3f} ms {share:6.1%} {event.count // _PROFILED:5d}  {event.key[:90]}"
-        )
+        print(f"{taken:9.3f} ms {share:6.1%} {event.count // _PROFILED:5d}  {event.key[:90]}")
 
 
 if __name__ == "__main__":

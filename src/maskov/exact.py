@@ -13,7 +13,7 @@ import torch
 from maskov.energies.base import Energy
 from maskov.engine import Engine
 from maskov.errors import InputError
-from maskov.flow import Buffers, Flow, Settled
+from maskov.flow import Buffers, Flow, Settled, low_terms
 from maskov.kernels import Delayed, Kernel, Metropolis, Sweep
 from maskov.models.base import MaskedModel, Queries
 from maskov.random import CounterDraws, Draws, Purpose
@@ -133,7 +133,6 @@ def every_flowing_move(
     engine: Engine,
     states: Int[Tensor, "states length"],
     place: int,
-    lanes: int = 1,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Fly one step from every state with every proposal that is possible at one place.
 
@@ -147,10 +146,9 @@ def every_flowing_move(
     starts = plain.init(replace(starts, chain=torch.arange(len(source))), engine)
     stages = kernel.delayed.stages
     low = engine.low(kernel.delayed.precision)
-    buffers = Buffers.of(starts, 0, lanes, len(stages), ring=1, choices=0)
+    buffers = Buffers.of(starts, 0, 1, len(stages), ring=1, choices=0)
     if low is not None:
-        sites = low.sites(starts.tokens, starts.lengths, kernel.energy.needs_normaliser)
-        buffers.low_term.copy_(kernel.energy.of_scores(sites.logit, sites.log_normaliser))
+        buffers.low_term.copy_(low_terms(low, kernel.energy, starts))
     # The real numbers of a step, with zero in every test so that each of them is taken and passed.
     drawn = _middles(plain, engine, starts, step.proposal.tokens, place)
     draws = ForcedDraws(drawn, torch.zeros(len(source), dtype=torch.float64))

@@ -127,6 +127,20 @@ class ChainState:
         names = ("chain", "tokens", "lengths", "free", "step", "rank", "confidence")
         return ChainState(**{name: getattr(self, name)[index] for name in names})
 
+    def to(self, device: torch.device) -> ChainState:
+        """Return these chains on a device."""
+        if self.tokens.device == device:
+            return self
+        moved: dict[str, Any] = {
+            name: value.to(device)
+            for name, value in vars(self).items()
+            if isinstance(value, Tensor)
+        }
+        if self.sites is not None:
+            parts = {name: value.to(device) for name, value in vars(self.sites).items()}
+            moved["sites"] = Sites(**parts)
+        return replace(self, **moved)
+
     def forget(self) -> ChainState:
         """Return this state without what was known of its tokens."""
         return replace(self, sites=None, energy=None)

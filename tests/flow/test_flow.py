@@ -180,6 +180,18 @@ def test_the_pilot_takes_the_best_and_ignores_a_near_tie():
     assert choose(torch.zeros_like(table)) == (0, 1.0)
 
 
+def test_the_pilot_survives_moves_of_probability_zero():
+    never = torch.tensor([[0.0, -torch.inf, 0.0]], dtype=torch.float64)
+    zero = torch.zeros(1, dtype=torch.float64)
+    table = expectations(
+        torch.tensor([True]), zero, zero, never, torch.tensor([0]), torch.tensor([3]), 3, zero + 1
+    )
+    assert table.isfinite().all()
+    assert table[:, 0].tolist() == [0.0] * len(CHOICES)
+    assert choose(table) == (0, 1.0)
+    assert near(torch.tensor([1]), torch.tensor([4]), 4, 10**30).sum() == 3
+
+
 def test_the_pilot_by_hand():
     """Two proposals of three positions, worked out on paper."""
     terms = torch.tensor([[0.0, -1.0, -2.0], [3.0, 0.0, -4.0]], dtype=torch.float64)
@@ -199,6 +211,11 @@ def test_delayed_acceptance_is_refused_where_it_cannot_be():
     for positions in (Sweep(block=2), Sweep("replacement")):
         with pytest.raises(InputError, match="single sites"):
             Metropolis(Raw(), positions=positions, delayed=Delayed(2))
+    single = tiny_bert(dtype=torch.float32)
+    with pytest.raises(InputError, match="like the last"):
+        sample(single, Metropolis(Raw(), delayed=Delayed(2, "float32")), length=4)
+    with pytest.raises(InputError, match="prefetched"):
+        sample(MODEL, Metropolis(Raw()), length=4, lanes=2, asynchronous=False)
     with pytest.raises(InputError, match="asynchronous"):
         sample(MODEL, Metropolis(Raw(), delayed=Delayed(2)), length=4, asynchronous=False)
     with pytest.raises(InputError, match="0 or more"):

@@ -50,7 +50,7 @@ def _measure(chains: int, resident: int) -> dict[str, float]:
 
 @pytest.mark.slow
 def test_memory_is_that_of_what_rests_and_of_one_portion(capsys):
-    """Per resting chain: its tokens and its 45 vectors, about 6 KiB here; no batch grows with them."""
+    """A resting chain is its tokens and its 45 vectors, some KiB; no batch grows with them."""
     few, many = _measure(10_000, 2_000), _measure(100_000, 2_000)
     with capsys.disabled():
         print(f"\n10,000 chains: {few['mib']:.0f} MiB; 100,000: {many['mib']:.0f} MiB", many)

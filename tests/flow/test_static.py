@@ -65,7 +65,7 @@ def test_the_pilot_chooses_alike(monkeypatch):
     assert [one.ids for one in here.samples] == [one.ids for one in there.samples]
 
 
-def test_a_run_goes_on_from_the_middle_of_a_round(tmp_path, fixed_shapes, monkeypatch):
+def test_a_run_goes_on_after_any_round(tmp_path, fixed_shapes, monkeypatch):
     """In float32, where another batch would round differently: the same bytes."""
     model = tiny_bert("red green blue white black", dtype=torch.float32)
     settings = {"schedule": Schedule(epochs=6), "chains": 9, "length": (3, 11), "seed": 4}

@@ -56,7 +56,6 @@ def load_model(
         return model
     changed = in_precision(model, precision)
     assert isinstance(changed, HuggingFaceModel)
-    changed.precision = precision
     return changed
 
 

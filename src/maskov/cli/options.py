@@ -79,7 +79,9 @@ class SamplingOptions:
     ] = "auto"
     first_stage: Annotated[
         str | None,
-        _option("--first-stage", "precision of the early tests: bfloat16, float16", _KERNEL),
+        _option(
+            "--first-stage", "precision of the early tests: bfloat16, float16 or float32", _KERNEL
+        ),
     ] = None
 
     epochs: Annotated[int, _option("--epochs", "sweeps over all positions", _SCHEDULE, "-n")] = 20
@@ -182,6 +184,7 @@ class SamplingOptions:
         if self.token_budget is not None and self.token_budget < 1:
             raise InputError(f"--token-budget must be at least 1, not {self.token_budget}.")
         proposal = MaskedConditional(self.temperature, self.top_k, self.top_p, self.epsilon)
+        self.build_delayed()  # refused even if unused
         parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE)  # refused even if unused
         if self.kernel != "mh":
             targeted = (self.target_temperature, self.anneal, self.force_accept)

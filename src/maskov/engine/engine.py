@@ -82,11 +82,11 @@ class Engine:
             self._low[precision] = other
         return self._low[precision]
 
-    def resident(self, length: int) -> int:
+    def resident(self, length: int, lanes: int = 1) -> int:
         """Return how many chains of a length should be on the device at once."""
         kept = length * self.model.hidden_width * self.model.dtype.itemsize
         share = _GPU_CHAINS if self.model.device.type == "cuda" else _CPU_CHAINS
-        return max(1, share // (2 * kept))
+        return max(1, share // ((1 + lanes) * kept))
 
     def lanes_for(self, state: ChainState) -> int:
         """Return how many proposals of each chain to test at once.

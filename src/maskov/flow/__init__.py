@@ -1,6 +1,6 @@
 """Chains in flight: asynchronous rounds of full batches, delayed acceptance, prefetching."""
 
 from maskov.flow.buffers import Buffers
-from maskov.flow.flow import Flow, Settled
+from maskov.flow.flow import Flow, Settled, low_terms
 
-__all__ = ["Buffers", "Flow", "Settled"]
+__all__ = ["Buffers", "Flow", "Settled", "low_terms"]

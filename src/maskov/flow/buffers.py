@@ -28,7 +28,8 @@ class Buffers:
     """Everything about chains in flight; saved and loaded as it is.
 
     `step` is the chain's step at the start of its epoch and `number` how many steps of the epoch
-    are done. `opening` chains have yet to begin their epoch. `drawn` and the fields after it
+    are done. `opening` chains have yet to begin their epoch; `offered` says that a round is under
+    way. `drawn` and the fields after it
     belong to the proposal of each position in this epoch, right while `fresh`. `waiting` holds, for
     the latest rounds, the tokens of passes in full and in low precision that were waiting after
     it, the positions that were to be drawn, and the epoch of the slowest chain.
@@ -43,6 +44,7 @@ class Buffers:
     epoch: Int[Tensor, " chains"]
     number: Int[Tensor, " chains"]
     opening: Bool[Tensor, " chains"]
+    offered: Bool[Tensor, ""]
     hidden: Float[Tensor, "chains length hidden"]
     logit: Float[Tensor, "chains length"]
     log_normaliser: Float[Tensor, "chains length"]
@@ -104,6 +106,7 @@ class Buffers:
             epoch=torch.full((count,), epoch, device=device),
             number=whole(count),
             opening=~flags(count),
+            offered=flags(),
             hidden=sites.hidden.clone(),
             logit=sites.logit.clone(),
             log_normaliser=sites.log_normaliser.clone(),

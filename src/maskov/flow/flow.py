@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from maskov.energies.base import Energy
 from maskov.engine import Engine
 from maskov.flow.buffers import ACCEPTED, COUNTS, ENERGIES, FREE, REJECTED, TESTING, Buffers
 from maskov.flow.pilot import expectations
@@ -62,6 +63,7 @@ class Flow:
         buffers: Buffers,
         temperatures: Float[Tensor, " epochs"],
         observer: Callable[[Settled], None] | None = None,
+        shortest: int = 1,
     ) -> None:
         self.kernel = kernel
         self.stages = stages
@@ -70,6 +72,8 @@ class Flow:
         self.draws = draws
         self.buffers = buffers
         self.observer = observer
+        # No chain of the run is shorter; rounds of fixed size are laid out for it.
+        self.shortest = shortest
         count, self._width = buffers.tokens.shape
         device = buffers.tokens.device
         self._lanes = (len(buffers.lane_place) - 1) // count
@@ -84,9 +88,20 @@ class Flow:
         self._tests_low = torch.tensor([stage.low for stage in stages], device=device)
 
     def advance(self) -> None:
-        """Do one round."""
-        self._prepare()
-        self._test()
+        """Do one round, or finish one that was stopped while its passes ran.
+
+        To prepare twice would let some chains run ahead: the same chains, but other batches, and
+        batches round.
+        """
+        offered = self.buffers.offered
+        if not bool(offered):
+            self._prepare()
+            self._offer()
+            offered.fill_(True)
+        self._pass()
+        self._decide()
+        self._settle()
+        offered.fill_(False)
 
     def _prepare(self) -> None:
         """End and begin epochs, and draw what is to be tested."""
@@ -449,3 +464,9 @@ class Flow:
         slot = epoch % len(b.ring_tokens)
         rings = {"energy": b.ring_energy, "counts": b.ring_counts, "tokens": b.ring_tokens}
         return {name: ring[slot].to("cpu", copy=True) for name, ring in rings.items()}
+
+
+def low_terms(low: Engine, energy: Energy, state: ChainState) -> Float[Tensor, "chains length"]:
+    """Return the terms of the current tokens in low precision, which the early tests start from."""
+    sites = low.sites(state.tokens, state.lengths, energy.needs_normaliser)
+    return energy.of_scores(sites.logit, sites.log_normaliser)

@@ -39,7 +39,9 @@ def expectations(
         if nearest == 0:
             early = torch.zeros_like(early)
         passed = early.clamp(max=0.0)
-        moves = (passed + (exact - early).clamp(max=0.0)).exp()
+        # What the first test cannot pass never meets the second.
+        moves = torch.where(passed > -torch.inf, passed + (exact - early).clamp(max=0.0), passed)
+        moves = moves.exp()
         passes = first.sum(1) + passed.exp() * (others & ~first).sum(1)
         rows.append(torch.stack([torch.where(counted, x, 0.0).sum() for x in (moves, passes)]))
     return torch.stack(rows).double()
@@ -48,7 +50,7 @@ def expectations(
 def choose(table: Float[Tensor, "choices 2"]) -> tuple[int, float]:
     """Return the best `nearest` and how many times more moves per pass it promises."""
     moves, passes = table.double().cpu().unbind(1)
-    worth = torch.where(passes > 0, moves / passes, 0.0)
+    worth = torch.where(passes > 0, moves / passes, 0.0).nan_to_num()
     best = int(worth.argmax())
     if not worth[0] > 0 or worth[best] < _WORTH * worth[0]:
         return 0, 1.0

@@ -36,10 +36,10 @@ class StaticFlow(Flow):
         model = self.engine.model
         assert isinstance(model, HuggingFaceModel)
         assert self.observer is None, "a recorded round cannot be watched"
-        lengths = self.buffers.lengths
-        self._shortest = int(lengths.min())
         self._frame = model.frame.size
-        most = int((lengths * (lengths + self._frame)).sum()) * self._lanes
+        # Nothing here may depend on which chains are on board: a run that goes on after a stop
+        # must cut its batches as it would have done.
+        most = self.buffers.lane_pending[:-1].numel() * (self._width + self._frame)
         largest = max(_SMALLEST, min(self.engine.batcher.budget, 1 << (most - 1).bit_length()))
         single = self._width + self._frame
         rooms = {max(largest // share, _SMALLEST, single) for share in _SHARES}
@@ -60,7 +60,7 @@ class StaticFlow(Flow):
 
     def reload(self, buffers: Buffers) -> bool:
         """Take other chains on board, if what was recorded holds for them."""
-        if int(buffers.lengths.min()) < self._shortest or not super().reload(buffers):
+        if not super().reload(buffers):
             return False
         self._expect()
         return True
@@ -159,7 +159,7 @@ class StaticFlow(Flow):
         waits = self._waits(low).view(len(b.chain), -1)
         order = (b.epoch * 2**32 + b.number).argsort(stable=True)
         cost = (b.lengths + self._frame)[order, None].expand(waits.shape)
-        places = min(self._room // (self._shortest + self._frame), waits.numel())
+        places = min(self._room // (self.shortest + self._frame), waits.numel())
         chosen = choose_first(waits[order].flatten(), cost.flatten(), self._room, places)
         chain = order[chosen.index // waits.shape[1]]
         entry = chosen.index % waits.shape[1]

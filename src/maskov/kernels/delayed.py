@@ -88,4 +88,4 @@ def near(
     # How many positions are nearer: those at a smaller distance on both sides, and the left twin.
     nearer = torch.minimum(distance - 1, left) + torch.minimum(distance - 1, right)
     nearer = nearer + ((offset > 0) & (distance <= left))
-    return other & (nearer < count)
+    return other & (nearer < min(count, width))

@@ -65,6 +65,8 @@ def load(
     if name in _BUILT_IN and tokenizer is not None:
         raise InputError(f"'{name}' has its own tokens: drop --tokenizer.")
     dtype = weights_of(precision)
+    if name == "counterexample" and precision not in ("float32", "float64"):
+        raise InputError("'counterexample' is a table of exact numbers: drop --precision.")
     if name == "counterexample":
         return counterexample()
     words = None if tokenizer is None else str(tokenizer)
@@ -73,6 +75,4 @@ def load(
     else:
         source = source_of(name, "masked")
         exact = HuggingFaceModel.load(source, where, dtype, words, trust_remote_code, called=name)
-    model = in_precision(exact, precision)
-    model.precision = precision
-    return model
+    return in_precision(exact, precision)

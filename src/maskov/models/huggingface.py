@@ -42,6 +42,7 @@ class HuggingFaceModel(MaskedModel):
         self.mask_id = int(tokenizer.mask_token_id)
         self.device = network.device
         self.dtype = network.dtype
+        self.precision = str(network.dtype).removeprefix("torch.")
         self._before, self._after = _frame(tokenizer)
         pad = tokenizer.pad_token_id
         self._pad_id = int(pad) if pad is not None else self.mask_id
@@ -181,6 +182,7 @@ class HuggingFaceModel(MaskedModel):
         if self.encoder is not None and dtype != self.dtype:
             changed.encoder = self.encoder.to(dtype)
         changed.dtype = dtype
+        changed.precision = "tf32" if coarse_products else str(dtype).removeprefix("torch.")
         changed.coarse_products = coarse_products or dtype.itemsize < 4
         return changed
 

@@ -45,6 +45,7 @@ class TabularModel(MaskedModel):
         self.min_length = self.max_length = length
         self.device = torch.device("cpu")
         self.dtype = torch.float64
+        self.precision = "float64"
         self._answers = torch.stack([_averaged(table, i) for i, table in enumerate(self.scores)])
 
     @classmethod

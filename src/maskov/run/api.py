@@ -16,7 +16,7 @@ from maskov.energies import Autoregressive, Raw
 from maskov.engine import Engine
 from maskov.errors import InputError, ModelError, RunError
 from maskov.flow.pilot import CHOICES
-from maskov.kernels import Kernel, LowestConfidence, Metropolis, Sweep
+from maskov.kernels import Delayed, Kernel, LowestConfidence, Metropolis, Sweep
 from maskov.models import MaskedModel, load
 from maskov.random import CounterDraws
 from maskov.run.describe import (
@@ -28,7 +28,7 @@ from maskov.run.describe import (
     leaves_invariant,
 )
 from maskov.run.lock import locked, new_folder
-from maskov.run.loop import Listener, Loop, Settings, on
+from maskov.run.loop import Listener, Loop, Settings
 from maskov.run.progress import Progress
 from maskov.run.sample import Sample
 from maskov.run.shift import measure_shift
@@ -135,8 +135,7 @@ def sample(
         raise InputError(f"at least one chain must be resident, not {resident}.")
     if lanes < 0:
         raise InputError(f"--prefetch must be 0 (found by itself) or more, not {lanes}.")
-    if isinstance(kernel, Metropolis) and kernel.delayed.asked_for and not asynchronous:
-        raise InputError("delayed acceptance needs asynchronous chains.")
+    kernel = _fitted(kernel, schedule, model, lanes, asynchronous)
     draws = CounterDraws(seed)
     if start not in STARTS:
         raise InputError(f"unknown start '{start}'; use one of {', '.join(STARTS)}.")
@@ -155,7 +154,7 @@ def sample(
     manifest = _manifest(model, kernel, schedule, origin, layout, engine, source)
     manifest |= {"start": start, "chains_each": chains, "seed": seed, "thin": thin}
     manifest |= {
-        "resident": resident or engine.resident(max(map(len, layout.tokens))),
+        "resident": resident or engine.resident(max(map(len, layout.tokens)), lanes or 1),
         "lanes": lanes,
         "asynchronous": asynchronous,
     }
@@ -201,12 +200,13 @@ def resume(
         schedule = build_schedule(manifest["schedule"])
         if Run(manifest, folder).finished:
             return Run(manifest, folder, damaged)
+        folder.check_resumable()
         model = model or load_model(manifest, device)
         _check_same(manifest["model"], model.fingerprint())
         trust = bool(manifest["model"]["source"].get("trust_remote_code"))
         kernel = build_kernel(
             manifest["kernel"],
-            lambda name: Autoregressive(name, model.device, model.dtype, trust),
+            lambda name: Autoregressive(name, model.device, trust_remote_code=trust),
         )
         if isinstance(kernel, Metropolis):
             for name, found in kernel.energy.models().items():
@@ -216,6 +216,7 @@ def resume(
         engine = Engine(model, manifest["budget"], stop)
         if progress is None:
             progress = _begin(kernel, layout, engine, manifest)
+            _note_shift(model, progress, folder, listener)
         else:
             progress, _ = folder.progress(model.device)
             assert progress is not None
@@ -224,6 +225,29 @@ def resume(
         draws = CounterDraws(seed)
         Loop(kernel, schedule, layout, engine, draws, folder, progress, settings, listener).run()
     return Run(manifest, folder, damaged)
+
+
+def _fitted(
+    kernel: Kernel, schedule: Schedule, model: MaskedModel, lanes: int, asynchronous: bool
+) -> Kernel:
+    """Refuse what a run would ignore; return the kernel as the run will carry it out."""
+    each = [kernel_at(kernel, schedule, epoch) for epoch in range(schedule.epochs)]
+    flies = asynchronous and any(isinstance(one, Metropolis) and one.flows for one in each)
+    if lanes and not flies:
+        raise InputError(
+            "only chains that go at their own pace are prefetched: drop --prefetch, or what keeps "
+            "them in step (--lock-step, --block and the like)."
+        )
+    if type(kernel) is not Metropolis or flies:
+        delayed = kernel.delayed if isinstance(kernel, Metropolis) else Delayed(0)
+        if delayed.precision is not None and delayed.precision == model.precision:
+            raise InputError(
+                f"the first stage would be in {model.precision} like the last: drop --first-stage."
+            )
+        return kernel
+    if kernel.delayed.asked_for:
+        raise InputError("delayed acceptance needs asynchronous chains: drop --lock-step.")
+    return replace(kernel, delayed=Delayed(0))
 
 
 def load_model(manifest: dict[str, Any], device: str | None = None) -> MaskedModel:
@@ -245,7 +269,7 @@ def _begin(kernel: Kernel, layout: Layout, engine: Engine, manifest: dict[str, A
         blank = bool((state.tokens == engine.model.mask_id)[state.inside].any())
         if blank and not isinstance(kernel.positions, LowestConfidence):
             state = fill(state, manifest["start"], kernel.proposal, engine, draws)
-        groups.append(on(state, home))
+        groups.append(state.to(home))
     return Progress.beginning(groups, len(CHOICES), engine.passes, engine.batcher.budget)
 
 

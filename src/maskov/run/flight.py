@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from maskov.engine import Engine
-from maskov.errors import Interrupted
-from maskov.flow import Buffers, Flow
+from maskov.errors import Interrupted, ModelError
+from maskov.flow import Buffers, Flow, low_terms
 from maskov.flow.pilot import CHOICES, choose
 from maskov.kernels import Delayed, Kernel, Metropolis
 from maskov.run.describe import kernel_at
@@ -97,6 +97,11 @@ class Flight:
             except Interrupted:
                 self._keep(flow)
                 raise
+            except torch.OutOfMemoryError as error:
+                raise ModelError(
+                    "the GPU ran out of memory in the middle of a round; run again with a smaller "
+                    "--token-budget or --resident."
+                ) from error
             slowest = flow.slowest()
             while alone and loop.progress.epoch < min(slowest, loop.progress.end):
                 loop.write(flow.row(loop.progress.epoch))
@@ -129,8 +134,9 @@ class Flight:
         known = flow is not None and _alike(flow.kernel, self.kernel) and flow.stages == stages
         if flow is None or not known or not flow.reload(buffers):
             flow = flow_for(loop.engine)(
-                self.kernel, stages, loop.engine, low, loop.draws, buffers, self._temperatures()
-            )
+                self.kernel, stages, loop.engine, low, loop.draws, buffers, self._temperatures(),
+                shortest=min(map(len, loop.layout.tokens)),
+            )  # fmt: skip
         # What a GPU has recorded serves the next group too.
         loop.flown = flow
         self._limit(flow)
@@ -143,22 +149,19 @@ class Flight:
 
     def _board(self, stages: int, low: Engine | None) -> Buffers:
         """Bring a resting group to the device, with the passes of its sequences."""
-        from maskov.run.loop import on
-
         loop, engine = self.loop, self.loop.engine
-        state, before = on(loop.progress.state, engine.model.device), engine.passes
+        state, before = loop.progress.state.to(engine.model.device), engine.passes
         if state.energy is None or state.sites is None:
             state = self.kernel.init(state, engine)
         # The pilot must not see proposals that only further lanes would test.
         lanes = 1 if self.pilot else loop.settings.lanes or engine.lanes_for(state)
+        lanes = min(lanes, state.tokens.shape[1])
         ring = _AHEAD if len(loop.progress.groups) == 1 else 1
         buffers = Buffers.of(
             state, loop.progress.epoch, lanes, stages, ring, len(CHOICES) if self.pilot else 0
         )
         if low is not None:
-            sites = low.sites(state.tokens, state.lengths, self.kernel.energy.needs_normaliser)
-            terms = self.kernel.energy.of_scores(sites.logit, sites.log_normaliser)
-            buffers.low_term.copy_(terms)
+            buffers.low_term.copy_(low_terms(low, self.kernel.energy, state))
         spent = engine.passes - before
         # What the buffers hold need not be kept twice.
         loop.progress = loop.progress.with_state(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -22,7 +22,7 @@ from maskov.run.sample import Sample
 from maskov.run.store import Store
 from maskov.schedules import Schedule
 from maskov.starts import Layout
-from maskov.types import ChainState, Float, Sites, StepInfo, Tensor, Traces
+from maskov.types import ChainState, Float, StepInfo, Tensor, Traces
 
 
 @runtime_checkable
@@ -44,7 +44,7 @@ class Listener(Protocol):
 
 @dataclass(frozen=True)
 class Settings:
-    """How a run is carried out; none of it decides where the chains go.
+    """How a run is carried out; none of it decides where the chains of a kernel go.
 
     `asynchronous` lets each chain go at its own pace where its kernel allows it, with `lanes`
     proposals of a chain under test at once (0: as many as keep the device busy).
@@ -84,7 +84,8 @@ class Loop:
                 else:
                     self._epoch(kernel)
         except Interrupted:
-            # Asked to stop between two batches: what stands here is whole.
+            # Asked to stop between two batches: what stands here is whole, if it is numbers.
+            self.engine.check()
             self._save()
             raise
         self._save()
@@ -102,7 +103,7 @@ class Loop:
 
     def _begin_epoch(self, kernel: Kernel) -> None:
         progress = self.progress
-        state = on(progress.state, self.engine.model.device)
+        state = progress.state.to(self.engine.model.device)
         before = self.engine.passes
         if isinstance(kernel, Metropolis) and state.energy is None:
             state = kernel.init(state, self.engine)
@@ -136,7 +137,7 @@ class Loop:
 
     def end_group(self, progress: Progress, state: ChainState) -> None:
         """Put a group that has finished its epoch to rest, on the host if there are others."""
-        home = state if len(progress.groups) == 1 else on(state, torch.device("cpu"))
+        home = state if len(progress.groups) == 1 else state.to(torch.device("cpu"))
         self.progress = progress.with_state(home, group=progress.group + 1, number=0, flight={})
 
     def end_epoch(self) -> None:
@@ -192,20 +193,6 @@ def _happened(info: StepInfo) -> Tensor:
     """Return what a step counts, in the order of `COUNTS`."""
     columns = (info.accepted, info.novel, info.proposed_novel, torch.ones_like(info.passes))
     return torch.stack([*(column.long() for column in columns), info.passes], dim=1)
-
-
-def on(state: ChainState, device: torch.device) -> ChainState:
-    """Return the state on a device."""
-    if state.tokens.device == device:
-        return state
-    moved: dict[str, Any] = {
-        name: value.to(device) for name, value in vars(state).items() if isinstance(value, Tensor)
-    }
-    if state.sites is not None:
-        moved["sites"] = Sites(
-            **{name: value.to(device) for name, value in vars(state.sites).items()}
-        )
-    return replace(state, **moved)
 
 
 def both_energies(

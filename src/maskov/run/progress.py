@@ -74,7 +74,7 @@ class Progress:
 
     def with_row(self, row: Row) -> Progress:
         """Return this progress with one group's part added to the epoch's row."""
-        part = {name: value.cpu() for name, value in row.items()}
+        part = {name: value.to("cpu", copy=True) for name, value in row.items()}
         whole = (
             {name: torch.cat([self.row[name], part[name]]) for name in part} if self.row else part
         )

@@ -31,12 +31,13 @@ from maskov.types import Traces
 
 _UNFINISHED = {"lock", "traces", "checkpoints", "samples.jsonl", "manifest.json.tmp"}
 
-# What a manifest must say for a run to be read or continued.
+# What a manifest must say for a run to be read, and what else for it to be continued.
 _NEEDED = {
-    "asynchronous", "budget", "causal_models", "chains", "chains_each", "kernel", "lanes",
-    "leaves_invariant", "model", "notes", "origin", "resident", "schedule", "seed", "signature",
-    "start", "thin", "versions",
+    "budget", "causal_models", "chains", "chains_each", "kernel", "leaves_invariant", "model",
+    "notes", "origin", "schedule", "seed", "signature", "start", "thin", "versions",
 }  # fmt: skip
+
+_NEEDED_TO_GO_ON = {"asynchronous", "lanes", "resident"}
 
 # Energies at the end of each epoch, and what was counted within it.
 TRACES: dict[str, type[np.generic]] = {
@@ -159,6 +160,15 @@ class RunFolder(Store):
             cls(path, manifest).discard()
             raise
         return cls(path, manifest)
+
+    def check_resumable(self) -> None:
+        """Refuse to continue a run that was begun under other rules."""
+        if self.manifest.keys() >= _NEEDED_TO_GO_ON and "precision" in self.manifest["model"]:
+            return
+        raise RunError(
+            f"'{self.path}' was begun by an older maskov and cannot be continued by this one; it "
+            "can still be read, and a new run started."
+        )
 
     def discard(self) -> None:
         """Remove what `create` made, the manifest first, so that half of it is no run."""

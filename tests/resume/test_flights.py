@@ -1,0 +1,116 @@
+"""Runs in flight that are stopped anywhere, and in portions, end in the same bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from maskov import (
+    Delayed,
+    Gibbs,
+    Linear,
+    MaskedConditional,
+    Metropolis,
+    Norm,
+    Raw,
+    Run,
+    Schedule,
+    Sweep,
+    resume,
+    sample,
+)
+from maskov.errors import Interrupted, ModelError
+from small import tiny_bert
+
+MODEL = tiny_bert("red green blue white black", torch.float32)
+SETTINGS = {"schedule": Schedule(epochs=6), "chains": 7, "length": (3, 9), "seed": 2, "thin": 2}
+WAYS = {
+    "pilot": (Metropolis(Norm()), {}),
+    "three lanes": (Metropolis(Raw(), delayed=Delayed(2)), {"lanes": 3}),
+    "in portions": (Metropolis(Norm(), MaskedConditional(top_p=0.6)), {"resident": 3}),
+    "low precision first": (
+        Metropolis(Raw(), delayed=Delayed(1, "bfloat16")),
+        {"resident": 4, "lanes": 2},
+    ),
+    "lock-step in portions": (Metropolis(Norm()), {"resident": 3, "asynchronous": False}),
+    "gibbs in portions": (Gibbs(), {"resident": 2}),
+    "blocks in portions": (Metropolis(Raw(), positions=Sweep(block=2)), {"resident": 3}),
+}
+
+
+def _same(one: Run, other: Run) -> None:
+    assert [a.to_json() for a in one.samples] == [b.to_json() for b in other.samples]
+    for name, trace in one.traces.items():
+        assert trace.tobytes() == other.traces[name].tobytes(), name
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_stopped_again_and_again_it_ends_in_the_same_bytes(tmp_path, way):
+    """Each attempt is stopped at a later poll than the one before, in or between batches."""
+    kernel, settings = WAYS[way]
+    whole = sample(MODEL, kernel, out=tmp_path / "whole", **SETTINGS, **settings)
+    polls = {"now": 0, "limit": 7}
+
+    def stop() -> bool:
+        polls["now"] += 1
+        return polls["now"] > polls["limit"]
+
+    def attempt():
+        polls.update(now=0, limit=polls["limit"] + 3)
+        if (tmp_path / "cut" / "manifest.json").exists():
+            return resume(tmp_path / "cut", MODEL, stop=stop, checkpoint_seconds=0.05)
+        return sample(
+            MODEL, kernel, out=tmp_path / "cut", stop=stop, checkpoint_seconds=0.05, **SETTINGS,
+            **settings,
+        )  # fmt: skip
+
+    stops = 0
+    while True:
+        try:
+            run = attempt()
+            break
+        except Interrupted:
+            stops += 1
+    assert stops >= 3
+    _same(whole, run)
+
+
+@pytest.mark.parametrize("when", range(44, 60, 2))
+def test_a_stop_right_after_a_broken_batch_does_not_hide_it(tmp_path, when):
+    """What a broken batch said is never saved: the run goes on as if it had not happened."""
+    broken, calls = tiny_bert("red green blue white black", torch.float32), []
+
+    def sometimes(tokens, lengths, place):
+        calls.append(1)
+        answer = type(broken).hidden_at(broken, tokens, lengths, place)
+        return answer * float("nan") if len(calls) == when else answer
+
+    broken.hidden_at = sometimes
+    kernel = Metropolis(Norm())
+    whole = sample(MODEL, kernel, **SETTINGS)
+    with pytest.raises((ModelError, Interrupted)):
+        sample(
+            broken, kernel, out=tmp_path / "run", stop=lambda: len(calls) >= when,
+            checkpoint_seconds=0, **SETTINGS,
+        )  # fmt: skip
+    if (tmp_path / "run" / "manifest.json").exists():
+        _same(whole, resume(tmp_path / "run", MODEL))
+
+
+def test_the_kept_runs_of_an_older_version_can_be_read():
+    folder = Path(__file__).parents[2] / "results" / "english" / "runs"
+    for path in sorted(folder.iterdir()):
+        assert Run.open(path).summary().steps > 0
+
+
+def test_lock_step_says_that_it_tests_at_once():
+    """The same signature means the same chains."""
+    plain = sample(MODEL, Metropolis(Raw()), asynchronous=False, **SETTINGS)
+    flown = sample(MODEL, Metropolis(Raw()), **SETTINGS)
+    once = sample(MODEL, Metropolis(Raw(), delayed=Delayed(0)), **SETTINGS)
+    assert plain.signature == once.signature != flown.signature
+    blocks = Schedule(epochs=8, block=Linear(2.0, 1.0, 1.0))
+    moving = sample(MODEL, Metropolis(Raw()), blocks, chains=3, length=6)
+    assert "delayed:auto" in moving.signature
