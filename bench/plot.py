@@ -148,7 +148,7 @@ def _bars(axes: Axes, names: list[str], values: list[float], times: list[float |
     colours = [COLOURS[index % len(COLOURS)] for index in range(len(names))]
     shown = axes.barh(names, values, color=colours, height=0.65)
     labels = [
-        f" {value:,.3g}" + ("" if time is None else f"  ({time:,.3g}×)")
+        f" {_short(value)}" + ("" if time is None else f"  ({_short(time)}×)")
         for value, time in zip(values, times, strict=True)
     ]
     axes.bar_label(shown, labels, padding=2)
@@ -215,6 +215,11 @@ def main() -> None:
         sys.exit(f"plot: not a benchmark's file ({error!r})")
     for picture in pictures:
         print(picture)
+
+
+def _short(value: float) -> str:
+    """Write three digits, and large numbers in full."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 if __name__ == "__main__":
