@@ -91,11 +91,13 @@ class HuggingFaceModel(MaskedModel):
         ids, attention = self._frame_up(queries)
         offset = len(self._before)
         row, place = queries.masked.nonzero(as_tuple=True)
-        if self._head is None:
-            logits: Tensor = self.network(input_ids=ids, attention_mask=attention).logits
-            return logits[row, place + offset]
-        states = self.network.base_model(input_ids=ids, attention_mask=attention)[0]
-        return self._head.transform(states[row, place + offset])
+        with self._products():
+            if self._head is None:
+                logits: Tensor = self.network(input_ids=ids, attention_mask=attention).logits
+                return _at_least_single(logits[row, place + offset])
+            states = self.network.base_model(input_ids=ids, attention_mask=attention)[0]
+            picked = states[row, place + offset].to(self._head.weight.dtype)
+            return self._head.transform(picked)
 
     def hidden_at(
         self,
@@ -170,17 +172,15 @@ class HuggingFaceModel(MaskedModel):
         """Return this model with the passes of its encoder in another precision.
 
         The head stays as it is: it runs at masked positions only, and scores are what energies
-        are made of. Where the encoder is not our own, the whole network is copied and rounded.
+        are made of. Where it is not known, the network's own forward is rounded as a whole.
         """
-        if self.encoder is None and dtype != self.dtype:
-            network = copy.deepcopy(self.network).to(dtype)
-            rounded = HuggingFaceModel(network, self.tokenizer, self.name, self.caution)
-            rounded.exact = self
-            return rounded
         changed = copy.copy(self)
         changed.exact = self
-        if self.encoder is not None and dtype != self.dtype:
+        if dtype != self.dtype and self.encoder is not None:
             changed.encoder = self.encoder.to(dtype)
+        elif dtype != self.dtype:
+            changed.network = copy.deepcopy(self.network)
+            (changed.network if self._head is None else changed.network.base_model).to(dtype)
         changed.dtype = dtype
         changed.precision = "tf32" if coarse_products else str(dtype).removeprefix("torch.")
         changed.coarse_products = coarse_products or dtype.itemsize < 4
@@ -266,3 +266,8 @@ def _capacity(config: Any, tokenizer: Any) -> int:
     if getattr(config, "model_type", "") in _OFFSET_POSITIONS:
         limit -= int(getattr(config, "pad_token_id", None) or 0) + 1
     return min(limit, int(min(tokenizer.model_max_length, 10**9)))
+
+
+def _at_least_single(scores: Tensor) -> Tensor:
+    """Return scores in float32 at least: sums of 16-bit numbers would be rounded again."""
+    return scores.float() if scores.dtype.itemsize < 4 else scores

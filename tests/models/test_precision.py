@@ -1,0 +1,64 @@
+"""Coarser passes: near the exact ones, scores in float32, whichever forward serves the family."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from maskov import Metropolis, Norm, Schedule, load, sample
+from maskov.errors import InputError
+from small import random_state, tiny_bert
+
+
+@pytest.mark.parametrize("served", ["our encoder", "its own encoder", "its own forward"])
+def test_bfloat16_is_near_and_its_scores_are_single(served):
+    model = tiny_bert("red green blue white black", torch.float32)
+    if served != "our encoder":
+        model.encoder = None
+    if served == "its own forward":
+        model._head = None
+    coarse = model.in_precision(torch.bfloat16)
+    assert coarse.exact is model
+    assert coarse.precision == "bfloat16"
+    assert coarse.fingerprint() == model.fingerprint()
+    state = random_state(model, 6, 7)
+    place = torch.arange(6)
+    exact, rounded = (
+        one.logits(one.hidden_at(state.tokens, state.lengths, place)) for one in (model, coarse)
+    )
+    assert rounded.dtype == torch.float32
+    difference = (exact - rounded).abs().max()
+    assert 0 < difference < 0.15 * exact.abs().max()
+    # The model itself is as it was.
+    again = model.logits(model.hidden_at(state.tokens, state.lengths, place))
+    assert torch.equal(exact, again)
+
+
+def test_the_shift_in_energy_is_measured_and_said():
+    heard = []
+
+    class Listener:
+        def begun(self, model): ...
+        def noted(self, text):
+            heard.append(text)
+
+        def moved(self, state, epoch, passes): ...
+        def epoch_ended(self, epoch, values, passes): ...
+
+    model = load("untrained", "cpu", "bfloat16")
+    run = sample(
+        model, Metropolis(Norm()), Schedule(epochs=2), chains=3, length=6, listener=Listener()
+    )
+    shift = run.manifest["energy_shift"]
+    assert shift["precision"] == "bfloat16"
+    assert 0 < shift["norm_mean"] <= shift["norm_most"] < 1
+    assert "bfloat16 shifts E_raw" in heard[0]
+    assert "precision:bfloat16" in run.signature
+    assert "energy_shift" not in sample(load("untrained", "cpu"), length=4, chains=1).manifest
+
+
+def test_tf32_is_refused_where_there_is_none():
+    with pytest.raises(InputError, match="NVIDIA"):
+        load("untrained", "cpu", "tf32")
+    with pytest.raises(InputError, match="unknown precision"):
+        load("untrained", "cpu", "int4")
