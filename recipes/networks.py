@@ -33,8 +33,6 @@ SHAPES = {
     "modern-320x6": Shape("modernbert", 320, 6, 768),  # for 16 k tokens
     # The judge: the same, looking left only.
     "llama-384x5": Shape("llama", 384, 5, 1088),
-    # The shape of BERT-base; too large to ship, here to be timed and compared.
-    "bert-768x12": Shape("bert", 768, 12, 3072),
     # For tests, on a CPU within seconds.
     "modern-64x2": Shape("modernbert", 64, 2, 128),
     "llama-64x2": Shape("llama", 64, 2, 128),

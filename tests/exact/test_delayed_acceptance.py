@@ -57,10 +57,13 @@ def test_every_way_of_testing_is_in_detailed_balance(name, energy, tests):
         Engine(model),
         list(zip(PROPOSALS.values(), (1.0, 0.4, 2.5, 1.0), strict=True)),
     )
+    # Two of the four, in turn: every proposal meets every way of testing and every model.
+    first = (list(TESTS).index(tests) + list(ENERGIES).index(energy)) % 2
+    settings = settings[first::2]
     if name == "transformer" and TESTS[tests].precision:
         # One sequence a batch, so that low precision rounds alike wherever a sequence turns up; in
         # a run its rounding is noise that the chain carries along with its state (docs/engine.md).
-        engine, settings = Engine(model, budget=1), settings[2:3]
+        engine, settings = Engine(model, budget=1), settings[:1]
         states = all_states(model, 2)
     for proposal, temperature in settings:
         kernel = Metropolis(

@@ -157,7 +157,7 @@ def test_a_signal_saves_and_says_how_to_go_on(number, tmp_path):
 def _stop_with_two_checkpoints(folder: Path) -> list[Path]:
     with pytest.raises(Interrupted):
         maskov.sample(
-            MODEL, Metropolis(Raw()), out=folder, stop=Breaker(20), checkpoint_seconds=0, **SETTINGS
+            MODEL, Metropolis(Raw()), out=folder, stop=Breaker(60), checkpoint_seconds=0, **SETTINGS
         )
     files = sorted((folder / "checkpoints").iterdir())
     assert len(files) == 2
