@@ -1,4 +1,4 @@
-"""Chains that go at their own pace do what chains in lock-step do, in float64 to the bit."""
+"""Chains that go at their own pace do what chains in lock-step do, decision by decision."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_the_pilot_expects_what_happens():
     settings = {"schedule": Schedule(epochs=30), "chains": 40, "length": 10, "seed": 4}
     piloted = sample(MODEL, kernel, **settings)
     chosen = piloted.manifest["pilot"]
-    assert chosen["nearest"] in CHOICES
+    assert chosen["nearest"] in CHOICES[1:]  # else there would be nothing to compare
     rates = {}
     for nearest in (0, chosen["nearest"] or 4):
         run = sample(MODEL, Metropolis(Raw(), delayed=Delayed(nearest)), **settings)

@@ -78,8 +78,8 @@ def test_cached_passes_stay_those_of_the_tokens():
     run = sample(model, Metropolis(Norm()), Schedule(epochs=30), chains=64, length=(5, 30))
     again = maskov.score(model, [one.text for one in run.samples], Norm())
     for kept, fresh in zip(run.samples, again, strict=True):
-        if kept.tokens == fresh.tokens:
-            assert kept.energy_norm == pytest.approx(fresh.energy, abs=2e-3)
+        assert kept.tokens == fresh.tokens
+        assert kept.energy_norm == pytest.approx(fresh.energy, abs=2e-3)
 
 
 def test_a_low_precision_first_stage_keeps_the_distribution():
