@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+JOBS ?= 2
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: run test test-slow lint types format check clean
@@ -10,7 +11,7 @@ run: $(VENV)/.core  ## draw sentences from the default model, changing as you wa
 	$(BIN)/maskov sample --chains 6 --epochs 8
 
 test: $(VENV)/.dev  ## the tests, without the slow ones
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(JOBS) --dist worksteal
 
 test-slow: $(VENV)/.dev  ## the slow tests
 	$(BIN)/pytest -m slow

@@ -117,8 +117,10 @@ def scaling(over: str, group: list[dict[str, Any]]) -> Figure:
                 marker=MARKERS[style],
                 label=", ".join(part for part in told[index] if part not in common),
             )
-        axes.set_xscale("log", base=10 if over == "size" else 2)
-        axes.xaxis.set_major_formatter("{x:g}")
+        axes.set_xscale("log", base=2)
+        measured = sorted({_along(over, point) for found in group for point in found["points"]})
+        axes.set_xticks(measured, [f"{value:.3g}" for value in measured])
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel(ALONG[over])
         axes.set_ylabel(label)
         if key == "share_of_ceiling":

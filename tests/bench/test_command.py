@@ -233,7 +233,7 @@ def test_a_shape_is_what_it_is_called_and_knows_the_sentences():
     ("over", "values"), [("chains", ["1", "3"]), ("length", ["2", "5"]), ("size", ["1x64"])]
 )
 def test_scaling_runs_over_its_grid(over, values):
-    found = scale(OPTIONS, over, values, work=work)
+    *_, found = scale(OPTIONS, over, values, work=work)
     assert [point["value"] for point in found["points"]] == values
     length = [int(value) if over == "length" else 2 for value in values]
     chains = [int(value) if over == "chains" else 2 for value in values]

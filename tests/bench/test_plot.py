@@ -34,9 +34,9 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     found = {
         "side": run(OPTIONS, work=work),
-        "few": scale(OPTIONS, "chains", ["1", "2"], work=work),
-        "more": scale(OPTIONS, "chains", ["2", "4"], work=work),
-        "long": scale(OPTIONS, "length", ["2", "4"], work=work),
+        "few": list(scale(OPTIONS, "chains", ["1", "2"], work=work))[-1],
+        "more": list(scale(OPTIONS, "chains", ["2", "4"], work=work))[-1],
+        "long": list(scale(OPTIONS, "length", ["2", "4"], work=work))[-1],
     }
     for name, content in found.items():
         (folder / f"{name}.json").write_text(json.dumps(content))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,12 +39,11 @@ def scale(
     variant: str = VARIANTS[0].name,
     say: Callable[[str], None] | None = None,
     work: Work = in_subprocess,
-) -> dict[str, Any]:
-    """Run one variant at every value; return all of it as plain data."""
+) -> Iterator[dict[str, Any]]:
+    """Run one variant at every value; yield, after each, all so far as plain data."""
     chosen = named(variant)
     grid = [(value, at(options, over, value)) for value in values]
     points: list[dict[str, Any]] = []
-    found: dict[str, Any] = {}
     for value, asked in grid:
         if say is not None:
             say(f"measuring {over} {value}")
@@ -53,16 +52,16 @@ def scale(
         ceiling = work({"options": given, "task": "ceiling"})
         row = make_row(variant, chosen.what, found, found, variant, ceiling["teraflops"])
         points.append({"value": value, **row.to_dict(), "model": found["model"]})
-    return {
-        "kind": "scaling",
-        "over": over,
-        "variant": variant,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "options": options.to_dict() | {"model": found["model"]["name"]},
-        "machine": found["machine"],
-        "versions": all_versions(),
-        "points": points,
-    }
+        yield {
+            "kind": "scaling",
+            "over": over,
+            "variant": variant,
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "options": options.to_dict() | {"model": found["model"]["name"]},
+            "machine": found["machine"],
+            "versions": all_versions(),
+            "points": points,
+        }
 
 
 def at(options: Options, over: str, value: str) -> Options:
@@ -115,8 +114,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         values = given.values.split(",") if given.values else GRIDS[given.over]
         work = worker.work if given.in_process else in_subprocess
-        found = scale(options, given.over, values, given.variant, _say, work)
-        write_json(given.out, found)
+        # A long grid that is cut short leaves what it has.
+        for found in scale(options, given.over, values, given.variant, _say, work):
+            write_json(given.out, found)
     except MaskovError as error:
         _say(f"maskov: {error}")
         sys.exit(2)

@@ -148,22 +148,42 @@ class Engine:
             if hidden is None:
                 hidden = answer.new_empty((count, answer.shape[1]))
             hidden[index] = answer
-            current = tokens[rows, places]
-            if normaliser:
-                scores = model.logits(answer)
-                logit[index] = scores.gather(1, current[:, None]).squeeze(1).double()
-                log_normaliser[index] = scores.logsumexp(1).double()
-            else:
-                logit[index] = model.logit_of(answer, current).double()
+            logit[index], log_normaliser[index] = self.scores(
+                answer, tokens[rows, places], normaliser
+            )
             self.count(len(index))
 
         self.batcher.each(lengths[row], work)
         if hidden is None:
             raise ModelError("no position was masked: there is nothing to ask the model.")
-        self.watch(logit)
-        if normaliser:
-            self.watch(log_normaliser)
         return Answers(hidden, logit, log_normaliser)
+
+    def scores(
+        self,
+        hidden: Float[Tensor, "passes hidden"],
+        current: Int[Tensor, " passes"],
+        normaliser: bool,
+        valid: Bool[Tensor, " passes"] | None = None,
+    ) -> tuple[Float[Tensor, " passes"], Float[Tensor, " passes"]]:
+        """Return the score of the token at each mask, and the log-sum-exp if it is asked for.
+
+        Only `valid` passes are watched; others may hold anything.
+        """
+        model = self.model
+        if normaliser:
+            logits, normalisers = [], []
+            parts = (torch.split(values, self.head_rows) for values in (hidden, current))
+            for part, token in zip(*parts, strict=True):
+                scores = model.logits(part)
+                logits.append(scores.gather(1, token[:, None]).squeeze(1).double())
+                normalisers.append(scores.logsumexp(1).double())
+            logit, log_normaliser = torch.cat(logits), torch.cat(normalisers)
+            self.watch(log_normaliser, valid)
+        else:
+            logit = model.logit_of(hidden, current).double()
+            log_normaliser = torch.full_like(logit, torch.nan)
+        self.watch(logit, valid)
+        return logit, log_normaliser
 
     def sites(
         self,
@@ -200,9 +220,10 @@ class Engine:
         self.watch(found)
         return found
 
-    def watch(self, values: Tensor) -> None:
+    def watch(self, values: Tensor, valid: Bool[Tensor, " n"] | None = None) -> None:
         """Remember whether any value is not a number, without waiting for the device."""
-        self._broken |= values.isnan().any()
+        broken = values.isnan()
+        self._broken |= (broken if valid is None else broken & valid).any()
 
     def check(self) -> None:
         """Raise if the model has given anything that is not a number."""

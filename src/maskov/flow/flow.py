@@ -13,79 +13,20 @@ its contents; the few places where rows are gathered are methods that a GPU's su
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-
 import torch
 
-from maskov.energies.base import Energy
-from maskov.engine import Engine
-from maskov.flow.buffers import ACCEPTED, COUNTS, ENERGIES, FREE, REJECTED, TESTING, Buffers
+from maskov.flow.board import NONE_LEFT, Board, Settled
+from maskov.flow.buffers import ACCEPTED, FREE, REJECTED, TESTING
 from maskov.flow.pilot import expectations
-from maskov.kernels import Metropolis, Sweep, accept
+from maskov.kernels import Sweep, accept
 from maskov.kernels.delayed import Stage, near
 from maskov.proposals import draw
-from maskov.random import Draws, Purpose
-from maskov.types import Bool, ChainState, Float, Int, Sites, Tensor, inside
-
-_NONE_LEFT = 2**40
+from maskov.random import Purpose
+from maskov.types import Bool, Float, Int, Tensor
 
 
-@dataclass(frozen=True)
-class Settled:
-    """Proposals that were accepted or rejected, one row each, for whoever watches.
-
-    `stage` is the last test that was taken; `log_acceptance` is that of all tests up to it.
-    """
-
-    chain: Int[Tensor, " n"]
-    step: Int[Tensor, " n"]
-    place: Int[Tensor, " n"]
-    old: Int[Tensor, " n"]
-    new: Int[Tensor, " n"]
-    log_q_forward: Float[Tensor, " n"]
-    log_q_reverse: Float[Tensor, " n"]
-    log_acceptance: Float[Tensor, " n"]
-    stage: Int[Tensor, " n"]
-    accepted: Bool[Tensor, " n"]
-
-
-class Flow:
+class Flow(Board):
     """A group of chains between two epochs, advanced round by round."""
-
-    def __init__(
-        self,
-        kernel: Metropolis,
-        stages: tuple[Stage, ...],
-        engine: Engine,
-        low: Engine | None,
-        draws: Draws,
-        buffers: Buffers,
-        temperatures: Float[Tensor, " epochs"],
-        observer: Callable[[Settled], None] | None = None,
-        shortest: int = 1,
-    ) -> None:
-        self.kernel = kernel
-        self.stages = stages
-        self.engine = engine
-        self.low = low
-        self.draws = draws
-        self.buffers = buffers
-        self.observer = observer
-        # No chain of the run is shorter; rounds of fixed size are laid out for it.
-        self.shortest = shortest
-        count, self._width = buffers.tokens.shape
-        device = buffers.tokens.device
-        self._lanes = (len(buffers.lane_place) - 1) // count
-        self._temperatures = temperatures.to(device)
-        # No chain may begin an epoch at or beyond this one.
-        self.limit = torch.zeros((), dtype=torch.long, device=device)
-        self._rows = torch.arange(count, device=device)
-        self._places = torch.arange(self._width, device=device)
-        self._owner = torch.arange(count * self._lanes, device=device) // self._lanes
-        self._inside = inside(buffers.lengths, self._width)
-        self._steps = buffers.free.sum(1)
-        self._tests_low = torch.tensor([stage.low for stage in stages], device=device)
 
     def advance(self) -> None:
         """Do one round, or finish one that was stopped while its passes ran.
@@ -108,44 +49,6 @@ class Flow:
         self._close()
         self._open()
         self._draw()
-
-    def _test(self) -> None:
-        """Run passes and settle what they decide."""
-        self._offer()
-        self._pass()
-        self._decide()
-        self._settle()
-
-    # What stands.
-
-    def slowest(self) -> int:
-        """Return the epoch of the slowest chain."""
-        return int(self.buffers.epoch.min())
-
-    def energies(self) -> Float[Tensor, "chains 3"]:
-        """Return E_raw, E_norm and the target's energy of every chain."""
-        b = self.buffers
-        terms = (
-            -b.logit,
-            b.log_normaliser - b.logit,
-            self.kernel.energy.of_scores(b.logit, b.log_normaliser),
-        )
-        return torch.stack([torch.where(self._inside, part, 0.0).sum(1) for part in terms], dim=1)
-
-    def _ready(self) -> Bool[Tensor, " chains"]:
-        """Return which chains have all their proposals drawn."""
-        return ~self.buffers.opening & self.buffers.fresh.all(1)
-
-    def _novel(self) -> Bool[Tensor, "chains length"]:
-        """Return where the proposal differs from the token that stands there."""
-        return self.buffers.free & (self.buffers.drawn != self.buffers.tokens)
-
-    def _lane_ranks(self) -> Int[Tensor, "chains lanes"]:
-        """Return the step, within the epoch, that each lane tests."""
-        b = self.buffers
-        place = b.lane_place[:-1]
-        rank = b.rank[self._owner, place.clamp(min=0)]
-        return rank.masked_fill(place == FREE, _NONE_LEFT).view(-1, self._lanes)
 
     # The parts of a round.
 
@@ -223,11 +126,11 @@ class Flow:
         ready, novel = self._ready(), self._novel()
         for lane in range(self._lanes):
             ranks = self._lane_ranks()
-            latest = ranks.masked_fill(ranks == _NONE_LEFT, -1).amax(1)
+            latest = ranks.masked_fill(ranks == NONE_LEFT, -1).amax(1)
             after = torch.maximum(latest, b.number - 1)
-            keys = b.rank.masked_fill(~(novel & (b.rank > after[:, None])), _NONE_LEFT)
+            keys = b.rank.masked_fill(~(novel & (b.rank > after[:, None])), NONE_LEFT)
             soonest, place = keys.min(1)
-            begun = ready & (ranks[:, lane] == _NONE_LEFT) & (soonest < _NONE_LEFT)
+            begun = ready & (ranks[:, lane] == NONE_LEFT) & (soonest < NONE_LEFT)
             # Where the way back is impossible the move is rejected whatever its energy.
             possible = b.log_reverse.gather(1, place[:, None]).squeeze(1) > -torch.inf
             wanted = self._wanted(place, b.lengths, 0) & possible[:, None]
@@ -242,8 +145,7 @@ class Flow:
         b = self.buffers
         tokens = self._lane_tokens()
         for engine, kind in ((self.low, True), (self.engine, False)):
-            waits = b.lane_pending[:-1] & (self._tests_low[b.lane_stage[:-1]] == kind)[:, None]
-            lane, place = waits.nonzero(as_tuple=True)
+            lane, place = self._waits(kind).nonzero(as_tuple=True)
             if engine is None or not len(lane):
                 continue
             answers = engine.answers(
@@ -332,7 +234,7 @@ class Flow:
             lane = self._rows * lanes + front
             place = b.lane_place[lane].clamp(min=0)
             verdict = b.lane_verdict[lane]
-            settled = (soonest < _NONE_LEFT) & (verdict != TESTING)
+            settled = (soonest < NONE_LEFT) & (verdict != TESTING)
             taken = settled & (verdict == ACCEPTED)
             skipped = torch.where(settled, soonest - b.number, 0)
             self._count(
@@ -377,30 +279,6 @@ class Flow:
 
     # Helpers.
 
-    def _wanted(self, place: Tensor, lengths: Tensor, number: int) -> Bool[Tensor, "n length"]:
-        """Return the passes that stage `number` needs beyond those before it."""
-        stage = self.stages[number]
-        wanted = near(place, lengths, self._width, stage.nearest)
-        if number and self.stages[number - 1].low == stage.low:
-            wanted &= ~near(place, lengths, self._width, self.stages[number - 1].nearest)
-        if stage.low and stage.nearest is None:
-            # The chain keeps low-precision terms of every position, the changed one included.
-            wanted |= self._places == place[:, None]
-        return wanted
-
-    def _lane_tokens(self) -> Int[Tensor, "lanes length"]:
-        """Return the proposed sequence of every lane."""
-        b, owner = self.buffers, self._owner
-        changed = self._places == b.lane_place[:-1, None]
-        return torch.where(changed, b.drawn[owner], b.tokens[owner])
-
-    def _count(self, **happened: Tensor) -> None:
-        for name, value in happened.items():
-            self.buffers.counts[:, COUNTS.index(name)] += value
-
-    def _count_passes(self, chain: Tensor, passes: Tensor) -> None:
-        self.buffers.counts[:, COUNTS.index("passes")].index_add_(0, chain, passes)
-
     def _tell(self, settled: Tensor, taken: Tensor, lane: Tensor, place: Tensor) -> None:
         assert self.observer is not None
         b, rows = self.buffers, settled.nonzero().flatten()
@@ -419,8 +297,7 @@ class Flow:
         return rows if len(rows) else None
 
     def _stale(self) -> tuple[Tensor, Tensor] | None:
-        stale = ~self.buffers.fresh & ~self.buffers.opening[:, None]
-        row, place = stale.nonzero(as_tuple=True)
+        row, place = self._undrawn().nonzero(as_tuple=True)
         return (row, place) if len(row) else None
 
     def _put_rows(self, chosen: Tensor, rows: Tensor, buffer: Tensor, value: Tensor) -> None:
@@ -428,45 +305,3 @@ class Flow:
 
     def _put_places(self, where: tuple[Tensor, Tensor], buffer: Tensor, value: Tensor) -> None:
         buffer[where] = value
-
-    # Between groups and windows.
-
-    def reload(self, buffers: Buffers) -> bool:
-        """Take other chains on board, if there are as many of them and as long."""
-        mine, others = self.buffers.tensors(), buffers.tensors()
-        if any(mine[name].shape != others[name].shape for name in mine):
-            return False
-        for name, value in others.items():
-            mine[name].copy_(value)
-        self._inside.copy_(inside(buffers.lengths, self._width))
-        self._steps.copy_(buffers.free.sum(1))
-        return True
-
-    def state(self, like: ChainState) -> ChainState:
-        """Return the chains as they stand, none of them within an epoch."""
-        b = self.buffers
-        # Copies, since others may be taken on board.
-        return replace(
-            self.glance(like),
-            step=b.step.clone(),
-            rank=b.rank.clone(),
-            sites=Sites(b.hidden.clone(), b.logit.clone(), b.log_normaliser.clone()),
-        )
-
-    def glance(self, like: ChainState) -> ChainState:
-        """Return the chains as they stand in the middle of things, to be looked at."""
-        energy = self.energies()[:, ENERGIES.index("energy_target")]
-        return replace(like, tokens=self.buffers.tokens.clone(), energy=energy)
-
-    def row(self, epoch: int) -> dict[str, Tensor]:
-        """Return what the chains came to at the end of an epoch that all have finished."""
-        b = self.buffers
-        slot = epoch % len(b.ring_tokens)
-        rings = {"energy": b.ring_energy, "counts": b.ring_counts, "tokens": b.ring_tokens}
-        return {name: ring[slot].to("cpu", copy=True) for name, ring in rings.items()}
-
-
-def low_terms(low: Engine, energy: Energy, state: ChainState) -> Float[Tensor, "chains length"]:
-    """Return the terms of the current tokens in low precision, which the early tests start from."""
-    sites = low.sites(state.tokens, state.lengths, energy.needs_normaliser)
-    return energy.of_scores(sites.logit, sites.log_normaliser)

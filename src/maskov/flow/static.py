@@ -115,6 +115,13 @@ class StaticFlow(Flow):
         self._pool = graph.pool()
         self._recorded[key] = graph
 
+    def _test(self) -> None:
+        """Run passes and settle what they decide."""
+        self._offer()
+        self._pass()
+        self._decide()
+        self._settle()
+
     # The parts of a round that gather rows.
 
     def _pass(self) -> None:
@@ -130,28 +137,13 @@ class StaticFlow(Flow):
         lengths = torch.where(valid, b.lengths[owner], 0)
         packed = pack(tokens[lane], lengths, place, model.frame, self._room)
         hidden = model.hidden_of(packed, self._width + self._frame)
-        current = tokens[lane, place]
-        logit, normaliser = self._scores(model, hidden, current)
+        logit, normaliser = engine.scores(
+            hidden, tokens[lane, place], self.kernel.energy.needs_normaliser, valid
+        )
         # What fills up the room goes to the lane that belongs to nobody.
         target = torch.where(valid, lane, len(b.lane_place) - 1)
-        engine.watch(torch.where(valid, logit, 0.0))
         self._receive(low, target, place, hidden, logit, normaliser)
         self._count_passes(owner, valid.long())
-
-    def _scores(
-        self, model: HuggingFaceModel, hidden: Tensor, current: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Return the score of the token at each mask, and the log-sum-exp if it is needed."""
-        if not self.kernel.energy.needs_normaliser:
-            logit = model.logit_of(hidden, current).double()
-            return logit, torch.full_like(logit, torch.nan)
-        logits, normalisers = [], []
-        rows = self.engine.head_rows
-        for part, token in zip(torch.split(hidden, rows), torch.split(current, rows), strict=True):
-            scores = model.logits(part)
-            logits.append(scores.gather(1, token[:, None]).squeeze(1).double())
-            normalisers.append(scores.logsumexp(1).double())
-        return torch.cat(logits), torch.cat(normalisers)
 
     def _choose_passes(self, low: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Return lanes and places of this room's passes, those of the slowest chains first."""
@@ -166,11 +158,6 @@ class StaticFlow(Flow):
         lane = chain * lanes + entry // self._width
         return lane, entry % self._width, chosen.valid
 
-    def _waits(self, low: bool) -> Bool[Tensor, "lanes length"]:
-        b = self.buffers
-        kind = (self._tests_low[b.lane_stage[:-1]] == low)[:, None]
-        return b.lane_pending[:-1] & kind
-
     def _settle(self) -> None:
         """Move chains along, and post how much is waiting now."""
         super()._settle()
@@ -179,9 +166,6 @@ class StaticFlow(Flow):
         tokens = [(self._waits(low).sum(1) * cost).sum() for low in (False, True)]
         b.waiting[:-1] = b.waiting[1:].clone()
         b.waiting[-1] = torch.stack([*tokens, self._undrawn().sum(), b.epoch.min()])
-
-    def _undrawn(self) -> Bool[Tensor, "chains length"]:
-        return ~self.buffers.fresh & ~self.buffers.opening[:, None]
 
     def _rows_of(self, chosen: Bool[Tensor, " chains"]) -> Int[Tensor, " chains"] | None:
         return self._rows

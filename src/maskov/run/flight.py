@@ -188,7 +188,7 @@ class Flight:
 def flow_for(engine: Engine) -> type[Flow]:
     """Return the way of flying that suits the engine's device."""
     model = engine.model
-    if model.device.type != "cuda" or getattr(model, "encoder", None) is None:
+    if model.device.type != "cuda" or not model.packs:
         return Flow
     from maskov.flow.static import StaticFlow
 

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from maskov.errors import RunError
+from maskov.flow.buffers import COUNTS, ENERGIES
 from maskov.run import checkpoint
 from maskov.run.files import explained, sync_folder, write_atomically
 from maskov.run.progress import Progress
@@ -41,14 +42,8 @@ _NEEDED_TO_GO_ON = {"asynchronous", "lanes", "resident"}
 
 # Energies at the end of each epoch, and what was counted within it.
 TRACES: dict[str, type[np.generic]] = {
-    "energy_raw": np.float64,
-    "energy_norm": np.float64,
-    "energy_target": np.float64,
-    "accepted": np.int64,
-    "novel": np.int64,
-    "proposed_novel": np.int64,
-    "steps": np.int64,
-    "passes": np.int64,
+    **dict.fromkeys(ENERGIES, np.float64),
+    **dict.fromkeys(COUNTS, np.int64),
 }
 
 
