@@ -41,8 +41,9 @@ def distribution(
 ) -> Float[Tensor, " states"]:
     """Return p(x) ∝ exp(−E(x)/T) over the given states."""
     lengths = torch.full((len(states),), states.shape[1], device=states.device)
-    sites = Engine(model).sites(states, lengths) if energy.needs_sites else None
-    return (-energy(model, Sequences(states, lengths, sites)) / temperature).softmax(0)
+    given = Sequences(states, lengths, source=torch.zeros_like(lengths))
+    sites = Engine(model).sites(given) if energy.needs_sites else None
+    return (-energy(model, replace(given, sites=sites)) / temperature).softmax(0)
 
 
 def fresh_state(
@@ -52,6 +53,7 @@ def fresh_state(
     count, length = tokens.shape
     return ChainState(
         chain=torch.zeros(count, dtype=torch.long, device=tokens.device),
+        source=torch.zeros(count, dtype=torch.long, device=tokens.device),
         tokens=tokens,
         lengths=torch.full((count,), length, device=tokens.device),
         free=torch.ones_like(tokens, dtype=torch.bool) if free is None else free,
@@ -103,7 +105,8 @@ def every_move(
     place = masked.nonzero().flatten()
     choice = torch.cartesian_prod(*[allowed] * len(place)).reshape(-1, len(place))
     lengths = torch.full((len(states),), states.shape[1])
-    queries = Queries(states, lengths, masked.expand(len(states), -1))
+    source = torch.zeros_like(lengths)
+    queries = Queries(states, lengths, masked.expand(len(states), -1), source)
     log_q = kernel.proposal.log_probabilities(
         model.logits(engine.hidden(queries)), model.forbidden
     ).reshape(len(states), len(place), -1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch
 
@@ -50,11 +50,10 @@ def score(
         tokens = torch.full((len(group), int(lengths.max())), model.mask_id, device=model.device)
         for row, ids in enumerate(group):
             tokens[row, : len(ids)] = torch.tensor(ids, device=model.device)
-        sites = (
-            engine.sites(tokens, lengths, energy.needs_normaliser) if energy.needs_sites else None
-        )
+        given = Sequences(tokens, lengths)
+        sites = engine.sites(given, energy.needs_normaliser) if energy.needs_sites else None
         engine.check()
-        terms = energy.terms(model, Sequences(tokens, lengths, sites))
+        terms = energy.terms(model, replace(given, sites=sites))
         for text, ids, row_terms in zip(
             texts[begin : begin + _GROUP], group, terms.tolist(), strict=True
         ):

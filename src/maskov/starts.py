@@ -80,6 +80,7 @@ class Layout:
             free[row, : len(ids)] = torch.tensor(loose)
         state = ChainState(
             chain=torch.arange(shape[0]),
+            source=torch.tensor(self.template),
             tokens=tokens,
             lengths=lengths,
             free=free,
@@ -87,7 +88,7 @@ class Layout:
             rank=torch.zeros(shape, dtype=torch.long),
             confidence=torch.zeros(shape, dtype=torch.float64),
         )
-        fields = ("chain", "tokens", "lengths", "free", "step", "rank", "confidence")
+        fields = ("chain", "source", "tokens", "lengths", "free", "step", "rank", "confidence")
         return replace(state, **{name: getattr(state, name).to(model.device) for name in fields})
 
 

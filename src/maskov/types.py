@@ -74,11 +74,15 @@ class Sites:
 
 @dataclass(frozen=True)
 class Sequences:
-    """Some sequences, padded on the right, and their sites where these are known."""
+    """Some sequences, padded on the right, and their sites where these are known.
+
+    `source` says which of its sources a conditional model is to read beside each.
+    """
 
     tokens: Int[Tensor, "n length"]
     lengths: Int[Tensor, " n"]
     sites: Sites | None = None
+    source: Int[Tensor, " n"] | None = None
 
     @property
     def inside(self) -> Bool[Tensor, "n length"]:
@@ -95,14 +99,16 @@ def inside(lengths: Int[Tensor, " n"], width: int) -> Bool[Tensor, "n length"]:
 class ChainState:
     """A batch of chains: everything the next step needs, and nothing else.
 
-    `free` marks the positions that may change (templates freeze the others), `step` counts the
-    steps of each chain and keys its random numbers, `rank` is the place of each position in the
+    `source` is the line of the user's input that a chain belongs to, which a conditional model
+    reads. `free` marks the positions that may change (templates freeze the others), `step` counts
+    the steps of each chain and keys its random numbers, `rank` is the place of each position in the
     order of the current epoch. `sites` and `energy` describe the current tokens and are absent
     while they are unknown, as after a move that needed no energy. `confidence` is the
     probability with which each token was last predicted; only mask-predict reads it.
     """
 
     chain: Int[Tensor, " chains"]
+    source: Int[Tensor, " chains"]
     tokens: Int[Tensor, "chains length"]
     lengths: Int[Tensor, " chains"]
     free: Bool[Tensor, "chains length"]
@@ -120,11 +126,11 @@ class ChainState:
     @property
     def sequences(self) -> Sequences:
         """The current tokens and what is known of them."""
-        return Sequences(self.tokens, self.lengths, self.sites)
+        return Sequences(self.tokens, self.lengths, self.sites, self.source)
 
     def rows(self, index: Int[Tensor, " n"]) -> ChainState:
         """Return the chosen chains, with nothing known of their tokens."""
-        names = ("chain", "tokens", "lengths", "free", "step", "rank", "confidence")
+        names = ("chain", "source", "tokens", "lengths", "free", "step", "rank", "confidence")
         return ChainState(**{name: getattr(self, name)[index] for name in names})
 
     def to(self, device: torch.device) -> ChainState:

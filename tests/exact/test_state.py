@@ -32,7 +32,7 @@ def test_kept_energies_and_vectors_equal_fresh_ones_after_every_step(energy, blo
     for _ in range(2):
         for _, after, _ in epoch(kernel, state, engine, draws):
             state = after
-            fresh = engine.sites(state.tokens, state.lengths)
+            fresh = engine.sites(state.sequences)
             assert torch.allclose(state.sites.hidden, fresh.hidden, atol=1e-10)
             assert torch.allclose(state.sites.logit, fresh.logit, atol=1e-10)
             expected = energy(model, replace(state.sequences, sites=fresh))

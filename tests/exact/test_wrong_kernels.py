@@ -18,6 +18,7 @@ from maskov.exact import (
     transition_matrix,
 )
 from maskov.random import CounterDraws
+from maskov.types import Sequences
 from small import random_table
 
 MASKS = [torch.tensor([True, False, False]), torch.tensor([True, False, True])]
@@ -38,7 +39,7 @@ class IgnoresTruncation(Metropolis):
 
     def evaluate(self, state, proposed, engine):
         right = super().evaluate(state, proposed, engine)
-        sites = engine.sites(state.tokens, state.lengths)
+        sites = engine.sites(state.sequences)
         full = MaskedConditional().log_probabilities(
             sites.hidden[proposed.masked], engine.model.forbidden
         )
@@ -123,7 +124,7 @@ def test_mask_predict_leaves_no_target_invariant_and_says_so():
     engine, states = Engine(model), all_states(model, 3)
     kernel = mask_predict(3)
     assert not kernel.leaves_invariant
-    sites = engine.sites(states, torch.full((len(states),), 3))
+    sites = engine.sites(Sequences(states, torch.full((len(states),), 3)))
     sure = (sites.logit - sites.log_normaliser).exp()
     state = kernel.positions.begin(replace(fresh_state(states), confidence=sure), CounterDraws(0))
     rows = torch.arange(len(states))

@@ -23,6 +23,7 @@ from maskov.flow import Buffers, Flow
 from maskov.flow.pilot import CHOICES, choose, expectations
 from maskov.kernels.delayed import near
 from maskov.random import CounterDraws
+from maskov.types import Sequences
 from small import random_state, tiny_bert
 
 MODEL = tiny_bert("red green blue white black")
@@ -135,7 +136,7 @@ def test_what_is_kept_is_what_the_model_says_of_the_tokens():
     kernel = Metropolis(Norm())
     flow = _flight(kernel, Delayed(2), lanes=3)
     b = flow.buffers
-    fresh = Engine(MODEL).sites(b.tokens, b.lengths)
+    fresh = Engine(MODEL).sites(Sequences(b.tokens, b.lengths))
     assert b.ring_counts[..., COUNTS.index("novel")].sum() > 20
     for mine, right in ((b.hidden, fresh.hidden), (b.logit, fresh.logit)):
         assert (mine - right).abs().max() < 1e-10

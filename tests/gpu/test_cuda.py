@@ -10,6 +10,7 @@ from maskov import Metropolis, Norm, Raw, Schedule, Sweep
 from maskov.engine import Engine
 from maskov.models import untrained
 from maskov.random import CounterDraws, Purpose
+from maskov.types import Sequences
 from small import tiny_bert
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
@@ -73,7 +74,7 @@ def test_lack_of_memory_halves_the_batch():
     lengths = torch.full((count,), length, device="cuda")
     torch.cuda.set_per_process_memory_fraction(0.02)
     try:
-        answers = engine.answers(tokens, lengths, row, row % length, normaliser=False)
+        answers = engine.answers(Sequences(tokens, lengths), row, row % length, normaliser=False)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert engine.batcher.budget < 2**40

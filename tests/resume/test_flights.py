@@ -82,9 +82,9 @@ def test_a_stop_right_after_a_broken_batch_does_not_hide_it(tmp_path, when):
     """What a broken batch said is never saved: the run goes on as if it had not happened."""
     broken, calls = tiny_bert("red green blue white black", torch.float32), []
 
-    def sometimes(tokens, lengths, place):
+    def sometimes(tokens, lengths, place, source):
         calls.append(1)
-        answer = type(broken).hidden_at(broken, tokens, lengths, place)
+        answer = type(broken).hidden_at(broken, tokens, lengths, place, source)
         return answer * float("nan") if len(calls) == when else answer
 
     broken.hidden_at = sometimes

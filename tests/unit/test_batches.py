@@ -53,18 +53,18 @@ def test_equal_lengths_share_batches_and_full_groups_are_not_padded():
 def test_a_batch_that_does_not_fit_is_halved_and_the_answers_stay_the_same():
     model = tiny_bert("red green blue")
     state = random_state(model, 6, 8)
-    expected = Engine(model, budget=10_000).sites(state.tokens, state.lengths)
+    expected = Engine(model, budget=10_000).sites(state.sequences)
     engine = Engine(model, budget=10_000)
     hidden, sizes = model.hidden_at, []
 
-    def limited(tokens, lengths, place):
+    def limited(tokens, lengths, place, source):
         sizes.append(tokens.numel())
         if tokens.numel() > 100:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate ...")
-        return hidden(tokens, lengths, place)
+        return hidden(tokens, lengths, place, source)
 
     model.hidden_at = limited
-    found = engine.sites(state.tokens, state.lengths)
+    found = engine.sites(state.sequences)
     assert torch.allclose(found.hidden, expected.hidden, atol=1e-10)
     assert torch.allclose(found.log_normaliser, expected.log_normaliser, atol=1e-10)
     assert engine.batcher.budget <= 100

@@ -14,13 +14,14 @@ from rich.table import Table
 from maskov.cli.output import print_json, read_lines
 from maskov.energies import Autoregressive
 from maskov.errors import InputError
+from maskov.evaluation import compare, evaluate_run
 from maskov.evaluation import evaluate as evaluate_texts
-from maskov.evaluation import evaluate_run
 from maskov.models import choose_device
 from maskov.models.registry import default_judge
 from maskov.run import Run
 
 _ERROR = "_standard_error"
+_INTERVAL = "_interval"
 
 
 def evaluate(
@@ -39,57 +40,100 @@ def evaluate(
         Path | None,
         typer.Option(help="training text, one sentence a line, plain, .xz or .gz: find copies"),
     ] = None,
+    references: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="reference translations, one a line: BLEU and chrF; a judge only with --judge",
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 ...")] = "auto",
     token_budget: Annotated[
         int | None, typer.Option(help="tokens a model call; found by itself unless given")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> None:
-    """Evaluate texts: perplexity under a judge, diversity, copies of the training text."""
-    name = judge or default_judge()
-    if name is None:
-        raise InputError("no judge comes with this maskov: give --judge, a causal language model.")
-    reader = Autoregressive(name, choose_device(device), budget=token_budget)
-    if Path(source).is_dir():
-        found = evaluate_run(Run.open(source), reader, training)
+    """Evaluate texts: perplexity under a judge, diversity, copies; translations by references."""
+    if references is None:
+        reader = _load_judge(judge or default_judge(), device, token_budget)
+        if Path(source).is_dir():
+            values = evaluate_run(Run.open(source), reader, training).to_dict()
+        else:
+            values = evaluate_texts(_texts(_read_rows(source)), reader, training).to_dict()
     else:
-        found = evaluate_texts(_read_texts(source), reader, training)
-    values = found.to_dict()
+        if training is not None and judge is None:
+            raise InputError("--training beside --references needs a judge: give --judge.")
+        texts, others = _read_pairs(source, references)
+        values = compare(texts, others).to_dict()
+        if judge is not None:
+            reader = _load_judge(judge, device, token_budget)
+            judged = evaluate_texts(texts, reader, training).to_dict()
+            values |= judged | {"notes": values["notes"] + judged["notes"]}
     if json:
         print_json([json_module.dumps(values, ensure_ascii=False)])
     else:
         _print_table(values)
 
 
-def _read_texts(source: str) -> list[str]:
-    """Read plain lines, or the `text` of JSON lines: a .jsonl file, or `sample --json` piped."""
-    lines = read_lines(source)
+def _load_judge(name: str | None, device: str, budget: int | None) -> Autoregressive:
+    if name is None:
+        raise InputError("no judge comes with this maskov: give --judge, a causal language model.")
+    return Autoregressive(name, choose_device(device), budget=budget)
+
+
+def _read_pairs(source: str, references: str) -> tuple[list[str], list[str]]:
+    """Read translations and references, where each line counts, the empty ones too."""
+    if source == references == "-":
+        raise InputError("translations and references cannot both come from standard input.")
+    if Path(source).is_dir():
+        raise InputError(f"'{source}' is a folder; --references needs translations, one a line.")
+    others = _texts(_read_rows(references))
+    rows = _read_rows(source, empty=True)
+    chains = {str(row["chain"]) for row in rows if "chain" in row}
+    if len(rows) > len(others) and len(chains) > 1:
+        raise InputError(
+            f"'{source}' holds {len(rows)} translations from {len(chains)} chains for "
+            f"{len(others)} references; give one translation for each source."
+        )
+    return _texts(rows), others
+
+
+def _texts(rows: list[dict[str, Any]]) -> list[str]:
+    return [row["text"] for row in rows]
+
+
+def _read_rows(source: str, empty: bool = False) -> list[dict[str, Any]]:
+    """Read plain lines as `text`, or JSON lines: a .jsonl file, or `sample --json` piped."""
+    lines = read_lines(source, empty)
     if not (source.endswith(".jsonl") or (source == "-" and lines[0].lstrip().startswith("{"))):
-        return lines
-    texts = []
+        return [{"text": line} for line in lines]
+    rows = []
     for number, line in enumerate(lines, 1):
         try:
-            text = json_module.loads(line)["text"]
+            row = json_module.loads(line)
+            text = row["text"]
         except (ValueError, TypeError, KeyError):
             text = None
         if not isinstance(text, str):
             raise InputError(f"line {number} of '{source}' is no JSON object with a `text`.")
-        texts.append(text)
-    return texts
+        rows.append(row)
+    return rows
 
 
 def _print_table(values: dict[str, Any]) -> None:
-    """Print each number with its standard error beside it, and leave out what was not asked."""
+    """Print each number with its uncertainty beside it, and leave out what was not asked."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for name, value in values.items():
-        if name.endswith(_ERROR) or value is None or value == []:
+        if name.endswith((_ERROR, _INTERVAL)) or value is None or value == []:
             continue
-        error = values.get(name + _ERROR)
+        error, interval = values.get(name + _ERROR), values.get(name + _INTERVAL)
         lines = value if isinstance(value, list) else [value]
         shown = [f"{line:.6g}" if isinstance(line, float) else str(line) for line in lines]
         beside = "" if error is None else f" ± {error:.2g}"
+        # Standard errors may stand in the same table: say that this is about twice as wide.
+        beside += "" if interval is None else f" ± {interval:.2g} (95 %)"
         table.add_row(name.replace("_", " "), "\n".join(shown) + beside)
     # A pipe has no width of its own; signatures must not be folded for it.
     console = Console() if sys.stdout.isatty() else Console(width=10_000, soft_wrap=True)

@@ -13,8 +13,11 @@ from maskov.errors import InputError
 from maskov.run import Run
 
 
-def read_lines(source: str) -> list[str]:
-    """Read texts, one a line, from a file or from standard input (`-`)."""
+def read_lines(source: str, empty: bool = False) -> list[str]:
+    """Read texts, one a line, from a file or from standard input (`-`).
+
+    Empty lines stay; a lone one counts as a text only where texts may be `empty`.
+    """
     try:
         data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
     except OSError as error:
@@ -26,7 +29,7 @@ def read_lines(source: str) -> list[str]:
         line = data[: error.start].count(b"\n") + 1
         raise InputError(f"'{source}' is not UTF-8 text (line {line}).") from error
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
-    if lines == [""]:
+    if lines == [""] and not (empty and text):
         raise InputError(f"'{source}' is empty; give one text a line.")
     return lines
 

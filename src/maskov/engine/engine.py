@@ -14,7 +14,7 @@ import torch
 from maskov.engine.batches import PADDED_SHARE, Batcher, token_budget
 from maskov.errors import Interrupted, ModelError
 from maskov.models.base import MaskedModel, Queries
-from maskov.types import Bool, ChainState, Float, Int, Sites, Tensor, inside
+from maskov.types import Bool, ChainState, Float, Int, Sequences, Sites, Tensor
 
 # Rows of the vocabulary held at once when the head runs outside a model pass (in scores).
 _HEAD_SCORES = 2**24
@@ -109,9 +109,8 @@ class Engine:
             nonlocal found
             part = queries.rows(rows, width)
             if alone:
-                answer = self.model.hidden_at(
-                    part.tokens, part.lengths, part.masked.int().argmax(1)
-                )
+                place = part.masked.int().argmax(1)
+                answer = self.model.hidden_at(part.tokens, part.lengths, place, part.source)
             else:
                 answer = self.model.hidden(part)
             if found is None:
@@ -129,14 +128,14 @@ class Engine:
 
     def answers(
         self,
-        tokens: Int[Tensor, "n length"],
-        lengths: Int[Tensor, " n"],
+        sequences: Sequences,
         row: Int[Tensor, " passes"],
         place: Int[Tensor, " passes"],
         normaliser: bool,
     ) -> Answers:
         """Mask each (row, place) alone; return its vector and the score of the token there."""
         model, count = self.model, row.shape[0]
+        tokens, lengths, source = sequences.tokens, sequences.lengths, sequences.source
         logit = torch.zeros(count, dtype=torch.float64, device=tokens.device)
         log_normaliser = torch.full_like(logit, torch.nan)
         hidden: Tensor | None = None
@@ -144,7 +143,8 @@ class Engine:
         def work(index: Tensor, width: int) -> None:
             nonlocal hidden
             rows, places = row[index], place[index]
-            answer = model.hidden_at(tokens[rows, :width], lengths[rows], places)
+            read = None if source is None else source[rows]
+            answer = model.hidden_at(tokens[rows, :width], lengths[rows], places, read)
             if hidden is None:
                 hidden = answer.new_empty((count, answer.shape[1]))
             hidden[index] = answer
@@ -187,19 +187,18 @@ class Engine:
 
     def sites(
         self,
-        tokens: Int[Tensor, "n length"],
-        lengths: Int[Tensor, " n"],
+        sequences: Sequences,
         normaliser: bool = True,
-        known: Sites | None = None,
         needed: Bool[Tensor, "n length"] | None = None,
     ) -> Sites:
-        """Return the sites of whole sequences: all of them, or those `needed` beside `known`."""
+        """Return the sites of whole sequences: all of them, or those `needed` beside the known."""
+        tokens, known = sequences.tokens, None if needed is None else sequences.sites
         if needed is None:
-            needed = inside(lengths, tokens.shape[1])
+            needed = sequences.inside
         row, place = needed.nonzero(as_tuple=True)
         if known is not None and not row.numel():
             return known
-        answers = self.answers(tokens, lengths, row, place, normaliser)
+        answers = self.answers(sequences, row, place, normaliser)
         if known is None:
             known = Sites(
                 answers.hidden.new_zeros((*tokens.shape, answers.hidden.shape[1])),

@@ -16,7 +16,7 @@ from maskov.flow.buffers import COUNTS, ENERGIES, FREE, Buffers
 from maskov.kernels import Metropolis
 from maskov.kernels.delayed import Stage, near
 from maskov.random import Draws
-from maskov.types import Bool, ChainState, Float, Int, Sites, Tensor, inside
+from maskov.types import Bool, ChainState, Float, Int, Sequences, Sites, Tensor, inside
 
 # The rank of a step that does not exist: later than all.
 NONE_LEFT = 2**40
@@ -130,8 +130,13 @@ class Board:
             wanted |= self._places == place[:, None]
         return wanted
 
+    def _lane_sequences(self) -> Sequences:
+        """Return what every lane proposes."""
+        b, owner = self.buffers, self._owner
+        return Sequences(self._lane_tokens(), b.lengths[owner], source=b.source[owner])
+
     def _lane_tokens(self) -> Int[Tensor, "lanes length"]:
-        """Return the proposed sequence of every lane."""
+        """Return the tokens that every lane proposes."""
         b, owner = self.buffers, self._owner
         changed = self._places == b.lane_place[:-1, None]
         return torch.where(changed, b.drawn[owner], b.tokens[owner])
@@ -182,5 +187,5 @@ class Board:
 
 def low_terms(low: Engine, energy: Energy, state: ChainState) -> Float[Tensor, "chains length"]:
     """Return the terms of the current tokens in low precision, which the early tests start from."""
-    sites = low.sites(state.tokens, state.lengths, energy.needs_normaliser)
+    sites = low.sites(state.sequences, energy.needs_normaliser)
     return energy.of_scores(sites.logit, sites.log_normaliser)

@@ -36,6 +36,7 @@ class Buffers:
     """
 
     chain: Int[Tensor, " chains"]
+    source: Int[Tensor, " chains"]
     tokens: Int[Tensor, "chains length"]
     lengths: Int[Tensor, " chains"]
     free: Bool[Tensor, "chains length"]
@@ -98,6 +99,7 @@ class Buffers:
         sites = state.sites
         return cls(
             chain=state.chain.clone(),
+            source=state.source.clone(),
             tokens=state.tokens.clone(),
             lengths=state.lengths.clone(),
             free=state.free.clone(),

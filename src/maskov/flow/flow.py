@@ -142,15 +142,12 @@ class Flow(Board):
 
     def _pass(self) -> None:
         """Run the passes that lanes wait for."""
-        b = self.buffers
-        tokens = self._lane_tokens()
+        proposed = self._lane_sequences()
         for engine, kind in ((self.low, True), (self.engine, False)):
             lane, place = self._waits(kind).nonzero(as_tuple=True)
             if engine is None or not len(lane):
                 continue
-            answers = engine.answers(
-                tokens, b.lengths[self._owner], lane, place, self.kernel.energy.needs_normaliser
-            )
+            answers = engine.answers(proposed, lane, place, self.kernel.energy.needs_normaliser)
             self._receive(kind, lane, place, answers.hidden, answers.logit, answers.log_normaliser)
             self._count_passes(self._owner[lane], torch.ones_like(lane))
 

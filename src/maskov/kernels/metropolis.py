@@ -77,8 +77,8 @@ class Metropolis(Kernel):
         """Run the masked passes of the current tokens, where the energy needs them."""
         sites = state.sites
         if self.energy.needs_sites and sites is None:
-            sites = engine.sites(state.tokens, state.lengths, self.energy.needs_normaliser)
-        energy = self.energy(engine.model, Sequences(state.tokens, state.lengths, sites))
+            sites = engine.sites(state.sequences, self.energy.needs_normaliser)
+        energy = self.energy(engine.model, replace(state.sequences, sites=sites))
         engine.watch(energy)
         if bool(energy.isinf().any()):
             raise InputError(
@@ -99,13 +99,15 @@ class Metropolis(Kernel):
         passes = torch.zeros_like(rows)
         if not novel.numel():
             return Evaluated(torch.zeros_like(old), old, old, passes, novel, None)
-        chains, tokens = rows[novel], proposed.tokens[novel]
-        lengths = state.lengths[chains]
+        chains = rows[novel]
+        new_ones = Sequences(
+            proposed.tokens[novel], state.lengths[chains], source=state.source[chains]
+        )
         sites: Sites | None = None
         if self.energy.needs_sites and state.sites is not None:
-            sites, cost = self._sites(state, proposed, novel, engine)
+            sites, cost = self._sites(state, proposed, novel, new_ones, engine)
             passes = passes.index_copy(0, novel, cost)
-        energy = self.energy(engine.model, Sequences(tokens, lengths, sites))
+        energy = self.energy(engine.model, replace(new_ones, sites=sites))
         engine.watch(energy)
         new = old.index_copy(0, novel, energy)
         log_ratio = (
@@ -116,13 +118,16 @@ class Metropolis(Kernel):
         return Evaluated(log_ratio.masked_fill(unchanged, 0.0), old, new, passes, novel, sites)
 
     def _sites(
-        self, state: ChainState, proposed: Proposed, novel: Tensor, engine: Engine
+        self,
+        state: ChainState,
+        proposed: Proposed,
+        novel: Tensor,
+        new_ones: Sequences,
+        engine: Engine,
     ) -> tuple[Sites, Tensor]:
         """Return the sites of the novel proposals and the passes each of them needed."""
         assert state.sites is not None
-        chains, tokens, changed = (
-            proposed.rows[novel], proposed.tokens[novel], proposed.changed[novel],
-        )  # fmt: skip
+        chains, changed, tokens = proposed.rows[novel], proposed.changed[novel], new_ones.tokens
         known = state.sites.rows(chains)
         # The pass that masks the only changed position is the same before and after.
         single = changed & (changed.sum(1) == 1)[:, None]
@@ -132,9 +137,8 @@ class Metropolis(Kernel):
             engine.watch(score)
             known = replace(known, logit=known.logit.index_put((row, place), score.double()))
         needed = state.inside[chains] & ~single
-        sites = engine.sites(
-            tokens, state.lengths[chains], self.energy.needs_normaliser, known, needed
-        )
+        beside = replace(new_ones, sites=known)
+        sites = engine.sites(beside, self.energy.needs_normaliser, needed)
         return sites, needed.sum(1)
 
     def moved(

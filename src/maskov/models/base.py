@@ -20,18 +20,24 @@ from maskov.types import Bool, Float, Int, Tensor
 
 @dataclass(frozen=True)
 class Queries:
-    """A batch of masked sequences of mixed lengths: content tokens only, padded on the right."""
+    """A batch of masked sequences of mixed lengths: content tokens only, padded on the right.
+
+    `source` says which of its sources a conditional model reads beside each; others read none.
+    """
 
     tokens: Int[Tensor, "passes length"]
     lengths: Int[Tensor, " passes"]
     masked: Bool[Tensor, "passes length"]
+    source: Int[Tensor, " passes"] | None = None
 
     def __len__(self) -> int:
         return self.tokens.shape[0]
 
     def rows(self, index: Int[Tensor, " n"], width: int) -> Queries:
         """Return the chosen queries, cut to `width` positions."""
-        return Queries(self.tokens[index, :width], self.lengths[index], self.masked[index, :width])
+        source = None if self.source is None else self.source[index]
+        tokens, masked = self.tokens[index, :width], self.masked[index, :width]
+        return Queries(tokens, self.lengths[index], masked, source)
 
 
 class MaskedModel(ABC):
@@ -65,10 +71,11 @@ class MaskedModel(ABC):
         tokens: Int[Tensor, "passes length"],
         lengths: Int[Tensor, " passes"],
         place: Int[Tensor, " passes"],
+        source: Int[Tensor, " passes"] | None = None,
     ) -> Float[Tensor, "passes hidden"]:
         """Mask one position of each sequence and return its vector; models may do this faster."""
         masked = torch.arange(tokens.shape[1], device=tokens.device) == place[:, None]
-        return self.hidden(Queries(tokens, lengths, masked))
+        return self.hidden(Queries(tokens, lengths, masked, source))
 
     @abstractmethod
     def logits(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, "masked vocabulary"]:

@@ -104,6 +104,7 @@ class HuggingFaceModel(MaskedModel):
         tokens: Int[Tensor, "passes length"],
         lengths: Int[Tensor, " passes"],
         place: Int[Tensor, " passes"],
+        source: Int[Tensor, " passes"] | None = None,
     ) -> Float[Tensor, "passes hidden"]:
         """Mask one place of each sequence; without padding where the family is known."""
         if self.encoder is None:

@@ -105,7 +105,8 @@ def _conditionals(
     if asked.numel() == 0 and state.sites is not None:
         return state.sites.hidden[rows][masked], passes
     chosen = rows[asked]
-    answer = engine.hidden(Queries(state.tokens[chosen], state.lengths[chosen], masked[asked]))
+    tokens, lengths, source = state.tokens[chosen], state.lengths[chosen], state.source[chosen]
+    answer = engine.hidden(Queries(tokens, lengths, masked[asked], source))
     passes = passes.index_fill(0, asked, 1)
     if state.sites is None:
         return answer, passes

@@ -21,9 +21,9 @@ from maskov.run.files import write_atomically
 from maskov.run.progress import Progress
 from maskov.types import ChainState, Sites, Tensor
 
-_MAGIC = b"maskov checkpoint 2\n"
+_MAGIC = b"maskov checkpoint 3\n"
 _KEPT = 2  # the newest and the one before it
-_STATE = ("chain", "tokens", "lengths", "free", "step", "rank", "confidence", "energy")
+_STATE = ("chain", "source", "tokens", "lengths", "free", "step", "rank", "confidence", "energy")
 _SITES = tuple(field.name for field in fields(Sites))
 _SCALARS = (
     "epoch", "group", "number", "end", "nearest", "piloted", "other_passes", "samples_bytes",

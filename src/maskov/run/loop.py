@@ -201,7 +201,7 @@ def both_energies(
     """Return E_raw and E_norm of the current tokens, at no pass where the chain keeps its own."""
     sites = state.sites
     if sites is None:
-        sites = engine.sites(state.tokens, state.lengths)
+        sites = engine.sites(state.sequences)
     elif bool(sites.log_normaliser[state.inside].isnan().any()):
         inside = state.inside
         missing = engine.log_normaliser(sites.hidden[inside])

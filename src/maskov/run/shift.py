@@ -8,7 +8,7 @@ import torch
 
 from maskov.engine import Engine
 from maskov.models.base import MaskedModel
-from maskov.types import ChainState, inside
+from maskov.types import ChainState
 
 _MEASURED = 16
 
@@ -37,16 +37,15 @@ def measure_shift(
     model: MaskedModel, exact: MaskedModel, state: ChainState, precision: str
 ) -> Shift:
     """Compare the energies of the first chains with those of the exact model."""
-    tokens, lengths = state.tokens[:_MEASURED], state.lengths[:_MEASURED]
-    inner = inside(lengths, tokens.shape[1])
+    first = state.rows(torch.arange(min(_MEASURED, len(state.chain)), device=state.chain.device))
     energies = []
     for one in (model, exact):
-        sites = Engine(one).sites(tokens.to(one.device), lengths.to(one.device))
+        sites = Engine(one).sites(first.to(one.device).sequences)
         raw, log_normaliser = -sites.logit, sites.log_normaliser
         terms = torch.stack([raw, raw + log_normaliser]).cpu()
-        energies.append(torch.where(inner.cpu(), terms, 0.0).sum(2))
+        energies.append(torch.where(first.inside.cpu(), terms, 0.0).sum(2))
     raw_shift, norm_shift = (energies[0] - energies[1]).abs()
     return Shift(
-        precision, len(tokens), float(raw_shift.mean()), float(raw_shift.max()),
+        precision, len(first.chain), float(raw_shift.mean()), float(raw_shift.max()),
         float(norm_shift.mean()), float(norm_shift.max()),
     )  # fmt: skip
