@@ -20,10 +20,11 @@ from maskov.models import HuggingFaceModel
 from recipes.corpus import Corpus
 from recipes.measure import masked_quality
 from recipes.networks import SHAPES, build
-from recipes.train import Recipe, Trainer
+from recipes.train import Recipe, loss_of
+from recipes.trainer import Trainer
 from recipes.vocabulary import obtain, read_sentences
 
-BASE = Recipe("modern-384x5", mask_share=0.3)
+BASE = Recipe(mask_share=0.3)
 # Vocabulary, recipe and share of the text. Each differs from the base in one respect, and in what
 # that brings along: a post-norm block bears half the rate, more tokens leave room for less depth.
 CONFIGURATIONS: dict[str, tuple[int, Recipe, float]] = {
@@ -77,8 +78,10 @@ def main(arguments: list[str] | None = None) -> None:
             loaded[size] = tokenizer, corpus
         tokenizer, corpus = loaded[size]
         torch.manual_seed(recipe.seed)
-        trainer = Trainer(build(SHAPES[recipe.shape], tokenizer), tokenizer, recipe, device)
-        trainer.run(corpus.part(share), given.seconds)
+        network = build(SHAPES[recipe.shape], tokenizer)
+        trainer = Trainer(network, loss_of(network, recipe, tokenizer), recipe, device)
+        generator = torch.Generator().manual_seed(recipe.seed)
+        trainer.run(corpus.part(share).batches(recipe.batch_tokens, generator), given.seconds)
         model = HuggingFaceModel(trainer.network, tokenizer, name)
         last = masked_quality(model, held_out)
         trainer.use_average()

@@ -17,6 +17,7 @@ import torch
 
 import maskov
 from maskov.engine import Engine
+from maskov.types import Sequences
 from recipes.corpus import LONGEST, SHORTEST
 from recipes.vocabulary import read_sentences
 
@@ -36,7 +37,7 @@ def masked_quality(model: maskov.MaskedModel, sentences: Sequence[str]) -> dict[
         batch = torch.full((len(group), int(lengths.max())), model.mask_id, device=model.device)
         for row, (_, ids) in enumerate(group):
             batch[row, : len(ids)] = torch.tensor(ids, device=model.device)
-        sites = engine.sites(batch, lengths)
+        sites = engine.sites(Sequences(batch, lengths))
         inside = torch.arange(batch.shape[1], device=model.device) < lengths[:, None]
         loss += float((sites.log_normaliser - sites.logit)[inside].sum())
         for hidden, truth in zip(

@@ -16,9 +16,14 @@ from maskov.proposals import MaskedConditional
 from maskov.run import Run, Sample, resume, sample
 from maskov.schedules import Linear, Schedule
 from maskov.scoring import Score, score, score_autoregressive
+from maskov.translation.api import Translation, translate
+from maskov.translation.methods import Method
+from maskov.translation.model import ConditionalModel
+from maskov.translation.twin import Twin
 
 __all__ = [
     "Autoregressive",
+    "ConditionalModel",
     "Delayed",
     "Energy",
     "Engine",
@@ -30,6 +35,7 @@ __all__ = [
     "MaskedConditional",
     "MaskedModel",
     "MaskovError",
+    "Method",
     "Metropolis",
     "ModelError",
     "Norm",
@@ -42,6 +48,8 @@ __all__ = [
     "Summary",
     "Sweep",
     "TabularModel",
+    "Translation",
+    "Twin",
     "__version__",
     "counterexample",
     "load",
@@ -51,4 +59,5 @@ __all__ = [
     "sample",
     "score",
     "score_autoregressive",
+    "translate",
 ]

@@ -69,6 +69,13 @@ class Layout:
             [index % len(ids) for index in range(chains)],
         )
 
+    @classmethod
+    def of_sources(cls, model: MaskedModel, lengths: Sequence[Sequence[int]]) -> Layout:
+        """Lay out the targets of each source, all masked, of the given lengths."""
+        blank = cls.blank(model, [length for row in lengths for length in row])
+        lines = [line for line, row in enumerate(lengths) for _ in row]
+        return replace(blank, template=lines)
+
     def state(self, model: MaskedModel) -> ChainState:
         """Return the chains at their layout, before any step."""
         lengths = torch.tensor([len(ids) for ids in self.tokens])

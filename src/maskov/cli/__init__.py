@@ -18,6 +18,7 @@ from maskov.cli.inspecting import diagnose, score, verify
 from maskov.cli.listing import models
 from maskov.cli.output import say
 from maskov.cli.sampling import infill, resume, sample
+from maskov.cli.translating import translate
 from maskov.errors import MaskovError
 
 app = typer.Typer(
@@ -28,7 +29,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Sample correctly and fast from any masked language model.",
 )
-for command in (sample, infill, score, evaluate, resume, diagnose, verify, models, bench):
+for command in (
+    sample, infill, translate, score, evaluate, resume, diagnose, verify, models, bench,
+):  # fmt: skip
     app.command()(command)
 
 

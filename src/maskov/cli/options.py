@@ -25,7 +25,8 @@ _SCHEDULE = "Schedule"
 _RUN = "Run"
 
 
-def _option(name: str, text: str, panel: str, short: str | None = None) -> Any:
+def option(name: str, text: str, panel: str, short: str | None = None) -> Any:
+    """Return an option of the command line with its help, in one of the panels."""
     names = (name, short) if short else (name,)
     return typer.Option(*names, help=text, rich_help_panel=panel)
 
@@ -34,105 +35,105 @@ def _option(name: str, text: str, panel: str, short: str | None = None) -> Any:
 class SamplingOptions:
     """Everything the command line can say about a run."""
 
-    model: Annotated[str, _option("--model", "built-in name, folder or hub name", _MODEL, "-m")] = (
+    model: Annotated[str, option("--model", "built-in name, folder or hub name", _MODEL, "-m")] = (
         DEFAULT_MODEL
     )
     tokenizer: Annotated[
         str | None,
-        _option("--tokenizer", "folder, hub name or vocab.txt, if not the model's", _MODEL),
+        option("--tokenizer", "folder, hub name or vocab.txt, if not the model's", _MODEL),
     ] = None
     causal_model: Annotated[
-        str | None, _option("--causal-model", "causal LM for the energy 'autoregressive'", _MODEL)
+        str | None, option("--causal-model", "causal LM for the energy 'autoregressive'", _MODEL)
     ] = None
-    device: Annotated[str, _option("--device", "auto, cpu, cuda, cuda:1 ...", _MODEL)] = "auto"
+    device: Annotated[str, option("--device", "auto, cpu, cuda, cuda:1 ...", _MODEL)] = "auto"
     precision: Annotated[
-        str, _option("--precision", "float32, float64, or coarser: tf32, bfloat16", _MODEL)
+        str, option("--precision", "float32, float64, or coarser: tf32, bfloat16", _MODEL)
     ] = "float32"
     trust_remote_code: Annotated[
-        bool, _option("--trust-remote-code", "run code that comes with the model", _MODEL)
+        bool, option("--trust-remote-code", "run code that comes with the model", _MODEL)
     ] = False
 
     energy: Annotated[
-        str, _option("--energy", "raw, norm, autoregressive, or a sum: raw+0.5*norm", _KERNEL, "-e")
+        str, option("--energy", "raw, norm, autoregressive, or a sum: raw+0.5*norm", _KERNEL, "-e")
     ] = "raw"
-    kernel: Annotated[str, _option("--kernel", "mh, gibbs or mask-predict", _KERNEL, "-k")] = "mh"
+    kernel: Annotated[str, option("--kernel", "mh, gibbs or mask-predict", _KERNEL, "-k")] = "mh"
     order: Annotated[
-        str, _option("--order", "random sweep, left-to-right, or replacement", _KERNEL)
+        str, option("--order", "random sweep, left-to-right, or replacement", _KERNEL)
     ] = "random"
-    block: Annotated[int, _option("--block", "positions masked together", _KERNEL)] = 1
+    block: Annotated[int, option("--block", "positions masked together", _KERNEL)] = 1
     temperature: Annotated[
-        float, _option("--temperature", "temperature of the proposal", _KERNEL)
+        float, option("--temperature", "temperature of the proposal", _KERNEL)
     ] = 1.0
-    top_p: Annotated[float, _option("--top-p", "nucleus of the proposal", _KERNEL)] = 1.0
+    top_p: Annotated[float, option("--top-p", "nucleus of the proposal", _KERNEL)] = 1.0
     top_k: Annotated[
-        int | None, _option("--top-k", "most probable tokens of the proposal", _KERNEL)
+        int | None, option("--top-k", "most probable tokens of the proposal", _KERNEL)
     ] = None
     epsilon: Annotated[
-        float, _option("--epsilon", "share of the full conditional in the proposal", _KERNEL)
+        float, option("--epsilon", "share of the full conditional in the proposal", _KERNEL)
     ] = 0.0
 
     delayed: Annotated[
         str,
-        _option(
+        option(
             "--delayed", "nearest positions tested first: a number, off, or auto (a pilot)", _KERNEL
         ),
     ] = "auto"
     first_stage: Annotated[
         str | None,
-        _option(
+        option(
             "--first-stage", "precision of the early tests: bfloat16, float16 or float32", _KERNEL
         ),
     ] = None
 
-    epochs: Annotated[int, _option("--epochs", "sweeps over all positions", _SCHEDULE, "-n")] = 20
-    burn_in: Annotated[int, _option("--burn-in", "epochs kept out of averages", _SCHEDULE)] = 0
+    epochs: Annotated[int, option("--epochs", "sweeps over all positions", _SCHEDULE, "-n")] = 20
+    burn_in: Annotated[int, option("--burn-in", "epochs kept out of averages", _SCHEDULE)] = 0
     target_temperature: Annotated[
-        float, _option("--target-temperature", "T in p ∝ exp(-E/T)", _SCHEDULE)
+        float, option("--target-temperature", "T in p ∝ exp(-E/T)", _SCHEDULE)
     ] = 1.0
-    anneal: Annotated[float, _option("--anneal", "fall of T an epoch", _SCHEDULE)] = 0.0
+    anneal: Annotated[float, option("--anneal", "fall of T an epoch", _SCHEDULE)] = 0.0
     target_floor: Annotated[
         float | None,
-        _option("--target-floor", "T stops falling here; 0.01 unless given", _SCHEDULE),
+        option("--target-floor", "T stops falling here; 0.01 unless given", _SCHEDULE),
     ] = None
     block_anneal: Annotated[
-        float, _option("--block-anneal", "fall of the block size an epoch", _SCHEDULE)
+        float, option("--block-anneal", "fall of the block size an epoch", _SCHEDULE)
     ] = 0.0
     block_floor: Annotated[
         int | None,
-        _option("--block-floor", "the block size stops falling here; 1 unless given", _SCHEDULE),
+        option("--block-floor", "the block size stops falling here; 1 unless given", _SCHEDULE),
     ] = None
     force_accept: Annotated[
-        int, _option("--force-accept", "first epochs that accept everything", _SCHEDULE)
+        int, option("--force-accept", "first epochs that accept everything", _SCHEDULE)
     ] = 0
 
-    chains: Annotated[int, _option("--chains", "chains (to each template)", _RUN, "-c")] = 8
+    chains: Annotated[int, option("--chains", "chains (to each template)", _RUN, "-c")] = 8
     start: Annotated[
-        str, _option("--start", "masked (filled at random) or greedy (one pass)", _RUN)
+        str, option("--start", "masked (filled at random) or greedy (one pass)", _RUN)
     ] = "masked"
     thin: Annotated[
-        int, _option("--thin", "keep a sample every so many epochs; 0: only the last", _RUN)
+        int, option("--thin", "keep a sample every so many epochs; 0: only the last", _RUN)
     ] = 0
-    seed: Annotated[int, _option("--seed", "of all random numbers", _RUN, "-s")] = 0
-    out: Annotated[Path | None, _option("--out", "run folder to write", _RUN, "-o")] = None
+    seed: Annotated[int, option("--seed", "of all random numbers", _RUN, "-s")] = 0
+    out: Annotated[Path | None, option("--out", "run folder to write", _RUN, "-o")] = None
     token_budget: Annotated[
         int | None,
-        _option("--token-budget", "tokens a model call; found by itself unless given", _RUN),
+        option("--token-budget", "tokens a model call; found by itself unless given", _RUN),
     ] = None
     resident: Annotated[
         int | None,
-        _option("--resident", "chains on the device at once; found by itself unless given", _RUN),
+        option("--resident", "chains on the device at once; found by itself unless given", _RUN),
     ] = None
     prefetch: Annotated[
-        int, _option("--prefetch", "proposals of a chain under test at once; 0: by itself", _RUN)
+        int, option("--prefetch", "proposals of a chain under test at once; 0: by itself", _RUN)
     ] = 0
     lock_step: Annotated[
-        bool, _option("--lock-step", "make all chains wait for each other", _RUN)
+        bool, option("--lock-step", "make all chains wait for each other", _RUN)
     ] = False
     checkpoint_every: Annotated[
-        float, _option("--checkpoint-every", "seconds between checkpoints", _RUN)
+        float, option("--checkpoint-every", "seconds between checkpoints", _RUN)
     ] = 60.0
-    json: Annotated[bool, _option("--json", "JSON lines on standard output", _RUN)] = False
-    quiet: Annotated[bool, _option("--quiet", "no progress", _RUN, "-q")] = False
+    json: Annotated[bool, option("--json", "JSON lines on standard output", _RUN)] = False
+    quiet: Annotated[bool, option("--quiet", "no progress", _RUN, "-q")] = False
 
     def source(self) -> dict[str, Any]:
         """Return how to load the model again."""

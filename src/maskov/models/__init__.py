@@ -10,7 +10,7 @@ from maskov.errors import InputError
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.huggingface import HuggingFaceModel
 from maskov.models.precision import PRECISIONS, in_precision, weights_of
-from maskov.models.registry import default_judge, default_model, source_of
+from maskov.models.registry import default_judge, default_model, folder_of, source_of
 from maskov.models.tabular import TabularModel, counterexample
 from maskov.models.untrained import untrained
 
@@ -49,6 +49,24 @@ def choose_device(name: str = "auto") -> torch.device:
     return device
 
 
+def conditional_folder(name: str) -> Path | None:
+    """Return the folder of a translation model of this name, if it is one."""
+    from maskov.translation.checkpoint import is_translation
+    from maskov.translation.fairseq import is_fairseq
+
+    folder = folder_of(name) or Path(name)
+    return folder if is_translation(folder) or is_fairseq(folder) else None
+
+
+def load_conditional(
+    folder: Path, device: torch.device, dtype: torch.dtype, name: str
+) -> MaskedModel:
+    """Load a translation model, which is to be given its sources."""
+    from maskov.translation.model import ConditionalModel
+
+    return ConditionalModel.load(folder, device, dtype, name)
+
+
 def load(
     name: str | Path = DEFAULT_MODEL,
     device: torch.device | str = "auto",
@@ -70,6 +88,11 @@ def load(
     if name == "counterexample":
         return counterexample()
     words = None if tokenizer is None else str(tokenizer)
+    conditional = conditional_folder(name)
+    if conditional is not None:
+        if tokenizer is not None:
+            raise InputError(f"'{name}' has its own tokens: drop --tokenizer.")
+        return in_precision(load_conditional(conditional, where, dtype, name), precision)
     if name == "untrained":
         exact: MaskedModel = untrained(where, dtype)
     else:

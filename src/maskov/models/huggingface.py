@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from maskov.models.base import MaskedModel, Queries
 from maskov.models.checkpoint import fingerprint, load_checkpoint
 from maskov.models.heads import split_head
 from maskov.models.packing import Frame, PackedPasses, pack
+from maskov.models.precision import coarse
 from maskov.models.quiet import quiet
 from maskov.models.vocabulary import forbidden_tokens
 from maskov.types import Float, Int, Tensor
@@ -91,7 +91,7 @@ class HuggingFaceModel(MaskedModel):
         ids, attention = self._frame_up(queries)
         offset = len(self._before)
         row, place = queries.masked.nonzero(as_tuple=True)
-        with self._products():
+        with coarse(self.coarse_products):
             if self._head is None:
                 logits: Tensor = self.network(input_ids=ids, attention_mask=attention).logits
                 return _at_least_single(logits[row, place + offset])
@@ -137,28 +137,15 @@ class HuggingFaceModel(MaskedModel):
     def _encoded(self, ids: Tensor, position: Tensor, layout: Layout, query: Tensor) -> Tensor:
         assert self.encoder is not None
         assert self._head is not None
-        with self._products():
+        with coarse(self.coarse_products):
             states = self.encoder(ids, position, layout, query)
             return self._head.transform(states.to(self._head.weight.dtype))
-
-    @contextmanager
-    def _products(self) -> Iterator[None]:
-        """Allow coarse matrix products, if this model's precision has been chosen so."""
-        if not self.coarse_products:
-            yield
-            return
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("high")
-        try:
-            yield
-        finally:
-            torch.set_float32_matmul_precision(before)
 
     def logits(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, "masked vocabulary"]:
         """Apply the projection, or nothing where the vectors are logits already."""
         if self._head is None:
             return hidden
-        with self._products():
+        with coarse(self.coarse_products):
             return self._head.logits(hidden)
 
     def logit_of(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 from maskov.errors import InputError
@@ -27,3 +30,17 @@ def in_precision(model: MaskedModel, precision: str) -> MaskedModel:
     if precision == "tf32":
         return model.in_precision(torch.float32, coarse_products=True)
     return model.in_precision(getattr(torch, precision))
+
+
+@contextmanager
+def coarse(allowed: bool) -> Iterator[None]:
+    """Allow matrix products in float32 to round their factors, if a precision was chosen so."""
+    if not allowed:
+        yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,25 +1,32 @@
-"""The models that come with the package, by name: shipped folders and two that are built in code.
+"""The models that come with maskov, by name: shipped folders and two that are built in code.
 
 A shipped model is a folder with config.json, weights, a tokenizer, a model card and `about.json`,
-which says what it is. A name from here goes before a folder of the same name in the working
-directory; `./NAME` means that folder.
+which says what it is. The small ones are part of the package; translation models are in the
+repository's `models/`, which a checkout finds by itself and MASKOV_MODELS can name elsewhere. A
+name from here goes before a folder of the same name in the working directory; `./NAME` means that
+folder.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from maskov.errors import ModelError
 
 ROOT = Path(__file__).parent / "pretrained"
-KINDS = ("masked", "causal")
+REPOSITORY = Path(__file__).parents[3] / "models"
+KINDS = ("masked", "causal", "translation", "twin")
 
 
 @dataclass(frozen=True)
 class Shipped:
-    """What a model is, as its `about.json` says; `quality` holds numbers by what they measure."""
+    """What a model is, as its `about.json` says; `quality` holds numbers by what they measure.
+
+    `pairs` are the languages that a translation model or its twin serves, such as de-en.
+    """
 
     name: str
     kind: str
@@ -30,6 +37,7 @@ class Shipped:
     licence: str
     quality: dict[str, float] = field(default_factory=dict)
     default: bool = False
+    pairs: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """Return the description as one line of JSON."""
@@ -60,7 +68,13 @@ BUILT_IN = (
 
 def shipped() -> list[Shipped]:
     """Return the shipped models, in the order of their names; none if no folder is there."""
-    return [_read(file.parent) for file in sorted(ROOT.glob("*/about.json"))]
+    return [_read(file.parent) for root in _roots() for file in sorted(root.glob("*/about.json"))]
+
+
+def _roots() -> list[Path]:
+    """Return the folders that hold models, the package's own first."""
+    named = os.environ.get("MASKOV_MODELS")
+    return [ROOT, Path(named) if named else REPOSITORY]
 
 
 def listed() -> list[Shipped]:
@@ -71,7 +85,23 @@ def listed() -> list[Shipped]:
 
 def folder_of(name: str) -> Path | None:
     """Return the folder of a shipped model, or nothing where no model has that name."""
-    return next((ROOT / model.name for model in shipped() if model.name == name), None)
+    known = {file.parent.name: file.parent for r in _roots() for file in r.glob("*/about.json")}
+    return known.get(name)
+
+
+def model_for(pair: str, kind: str) -> str:
+    """Return the shipped model of a kind that serves a pair of languages."""
+    found = [model for model in shipped() if model.kind == kind]
+    for model in found:
+        if pair in model.pairs:
+            return model.name
+    pairs = sorted({known for model in found for known in model.pairs})
+    if not pairs:
+        raise ModelError(
+            "no translation model is here: those of the repository are in its models/ folder "
+            "(MASKOV_MODELS names another), or give --model."
+        )
+    raise ModelError(f"no model translates '{pair}'; there is {', '.join(pairs)}.")
 
 
 def source_of(name: str, kind: str) -> str:
@@ -79,8 +109,8 @@ def source_of(name: str, kind: str) -> str:
     for model in (*shipped(), *BUILT_IN):
         if model.name == name and model.kind != kind:
             raise ModelError(
-                f"'{name}' is a {model.kind} language model, not a {kind} one; `maskov models` "
-                "lists those of each kind."
+                f"'{name}' is a {model.kind} model, not a {kind} one; `maskov models` lists those "
+                "of each kind."
             )
     folder = folder_of(name)
     return name if folder is None else str(folder)
@@ -114,6 +144,7 @@ def _read(folder: Path) -> Shipped:
             licence=str(about["licence"]),
             quality={str(what): float(value) for what, value in about["quality"].items()},
             default=bool(about.get("default", False)),
+            pairs=tuple(str(pair) for pair in about.get("pairs", ())),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(folder) from error

@@ -36,6 +36,8 @@ from maskov.run.signature import signature, versions
 from maskov.run.store import MemoryStore, RunFolder, Store
 from maskov.schedules import Schedule
 from maskov.starts import STARTS, Layout, draw_lengths, fill
+from maskov.translation.lengths import choose_lengths
+from maskov.translation.model import ConditionalModel
 from maskov.types import Traces
 
 # Epochs × chains of one run: its traces are kept in full.
@@ -94,6 +96,7 @@ def sample(
     start: str = "masked",
     texts: Sequence[str] | None = None,
     templates: Sequence[str] | None = None,
+    lengths: str = "best",
     seed: int = 0,
     thin: int = 0,
     out: str | Path | None = None,
@@ -109,7 +112,9 @@ def sample(
     """Draw samples: many chains, each moved by `kernel` as `schedule` says.
 
     Chains have `length` tokens (or a length drawn from a range), or start at given `texts`, or
-    fill the blanks of `templates`, `chains` to each. The last sequence of each chain is kept, or
+    fill the blanks of `templates`, `chains` to each. Those of a conditional model are translations
+    of its sources, `chains` to each, of the likeliest length, of the likeliest few, or of a length
+    each draws (`lengths`: best, top, drawn). The last sequence of each chain is kept, or
     with `thin` every so many epochs after burn-in. With `out` the run is a folder that can be
     resumed. `source` is how to load the model again.
 
@@ -147,9 +152,10 @@ def sample(
     path = None if out is None else Path(out)
     if path is not None:
         RunFolder.check_free(path)
-    origin = _origin(length, texts, templates)
+    origin = _origin(model, length, texts, templates, lengths)
     layout = _layout(model, origin, chains, seed)
-    _check_blocks(kernel, schedule, layout)
+    if "sources" not in origin:  # translations may be short; a block is then all of one
+        _check_blocks(kernel, schedule, layout)
     engine = Engine(model, budget, stop)
     manifest = _manifest(model, kernel, schedule, origin, layout, engine, source)
     manifest |= {"start": start, "chains_each": chains, "seed": seed, "thin": thin}
@@ -254,7 +260,10 @@ def load_model(manifest: dict[str, Any], device: str | None = None) -> MaskedMod
     """Load the model of a run again, where it was unless another device is named."""
     device = device or str(manifest["model"]["device"])
     precision = str(manifest["model"]["precision"])
-    return load(device=device, precision=precision, **manifest["model"]["source"])
+    model = load(device=device, precision=precision, **manifest["model"]["source"])
+    if isinstance(model, ConditionalModel):
+        return model.given(manifest["origin"].get("sources", []))
+    return model
 
 
 def _begin(kernel: Kernel, layout: Layout, engine: Engine, manifest: dict[str, Any]) -> Progress:
@@ -292,11 +301,23 @@ def _settings(manifest: dict[str, Any], checkpoint_seconds: float) -> Settings:
 
 
 def _origin(
-    length: int | tuple[int, int], texts: Sequence[str] | None, templates: Sequence[str] | None
+    model: MaskedModel,
+    length: int | tuple[int, int],
+    texts: Sequence[str] | None,
+    templates: Sequence[str] | None,
+    lengths: str,
 ) -> dict[str, Any]:
     """Say in plain data where the sequences come from."""
     if texts is not None and templates is not None:
         raise InputError("chains start at texts or fill templates, not both.")
+    if isinstance(model, ConditionalModel):
+        if model.sources is None:
+            raise InputError(
+                f"'{model.name}' translates: use `maskov translate`, or `model.given(texts)`."
+            )
+        if texts is not None or templates is not None:
+            raise InputError("translations start from their sources: drop texts and templates.")
+        return {"sources": list(model.sources.texts), "lengths": lengths}
     if texts is not None:
         return {"texts": list(texts)}
     if templates is not None:
@@ -310,6 +331,9 @@ def _layout(model: MaskedModel, origin: dict[str, Any], chains: int, seed: int) 
         return Layout.of_texts(model, origin["texts"], chains)
     if "templates" in origin:
         return Layout.of_templates(model, origin["templates"], chains)
+    if "sources" in origin:
+        assert isinstance(model, ConditionalModel)
+        return Layout.of_sources(model, choose_lengths(model, origin["lengths"], chains, seed))
     shortest, longest = origin["length"]
     return Layout.blank(model, draw_lengths(model, shortest, longest, chains, seed))
 

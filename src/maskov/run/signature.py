@@ -58,8 +58,14 @@ def _origin(origin: dict[str, Any]) -> str:
     if "length" in origin:
         shortest, longest = origin["length"]
         return f"length:{shortest}" if shortest == longest else f"length:{shortest}-{longest}"
+    if "sources" in origin:
+        return f"lengths:{origin['lengths']}|sources:#{_hash(origin['sources'])}"
     [(kind, lines)] = origin.items()
-    return f"{kind}:#{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:_SHORT]}"
+    return f"{kind}:#{_hash(lines)}"
+
+
+def _hash(lines: list[str]) -> str:
+    return hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:_SHORT]
 
 
 def _value(scheduled: dict[str, float] | None, otherwise: float) -> str:

@@ -1,0 +1,1 @@
+"""Experiments with the shipped models: each a declared configuration, a run and a comparison."""

@@ -1,0 +1,1 @@
+"""How the translation models were trained, from sentence pairs to checkpoint."""

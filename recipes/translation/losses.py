@@ -1,0 +1,148 @@
+"""What the twin and the masked model are trained for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from maskov.translation.network import Network
+from recipes.translation.corpus import Batch
+
+_NOWHERE = -100
+
+# From states, the table of embeddings, the tokens wanted and the smoothing to the mean loss.
+WordLoss = Callable[[Tensor, Tensor, Tensor, float], Tensor]
+
+
+def word_loss(states: Tensor, table: Tensor, wanted: Tensor, smoothing: float) -> Tensor:
+    """Return the loss of the tokens that are wanted somewhere, in float32."""
+    scores = F.linear(states.flatten(0, 1), table).float()
+    return F.cross_entropy(
+        scores, wanted.flatten(), ignore_index=_NOWHERE, label_smoothing=smoothing
+    )
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The special tokens that training puts into sentences."""
+
+    pad: int
+    begin: int
+    end: int
+    mask: int
+
+
+@dataclass(frozen=True)
+class Masking:
+    """How much of a target is hidden.
+
+    Mask-Predict hides a number of tokens drawn evenly from one to all. A sampler that changes one
+    token at a time lives where almost nothing is hidden, so a share `few` of the targets has at
+    most `few_most` of its tokens hidden. In a share `noisy` of the batches, up to `noise` of the
+    tokens that are shown are what the model itself would say there: what is shown to a sampler is
+    never as right as a reference.
+    """
+
+    few: float = 0.3
+    few_most: float = 0.15
+    noisy: float = 0.0
+    noise: float = 0.3
+
+
+def with_end(ids: Tensor, inside: Tensor, end: int) -> tuple[Tensor, Tensor]:
+    """Put the end token behind each sentence; there must be room for it."""
+    last = inside.sum(1, keepdim=True)
+    place = torch.arange(ids.shape[1], device=ids.device)
+    return torch.where(place == last, end, ids), place <= last
+
+
+def causal_loss(
+    network: Network,
+    marks: Marks,
+    smoothing: float,
+    batch: Batch,
+    words: WordLoss = word_loss,
+) -> Tensor:
+    """Return the loss of every token given those before it, the end included."""
+    source, inside = with_end(batch.source, batch.source_inside, marks.end)
+    target, within = with_end(batch.target, batch.target_inside, marks.end)
+    begin = torch.full_like(target[:, :1], marks.begin)
+    memory, mask, _ = network.read(source, inside)
+    shown = torch.cat([begin, target[:, :-1]], dim=1)
+    states = network.decode(shown, network.remember(memory), mask)
+    wanted = target.masked_fill(~within, _NOWHERE)
+    return words(states, network.words.weight, wanted, smoothing)
+
+
+def masked_loss(
+    network: Network,
+    marks: Marks,
+    masking: Masking,
+    smoothing: float,
+    batch: Batch,
+    noisy: bool,
+    generator: torch.Generator,
+    words: WordLoss = word_loss,
+) -> Tensor:
+    """Return the loss of the hidden tokens, and a tenth of that of the length."""
+    source, inside = with_end(batch.source, batch.source_inside, marks.end)
+    target, within = batch.target, batch.target_inside
+    memory, mask, length_scores = network.read(source, inside)
+    kept = network.remember(memory)
+    hidden = choose_hidden(within, masking, generator)
+    shown = target.masked_fill(hidden, marks.mask)
+    if noisy:
+        shown = _with_noise(network, shown, target, within, hidden, kept, mask, marks, masking,
+                            generator)  # fmt: skip
+    states = network.decode(shown, kept, mask, within)
+    wanted = target.masked_fill(~hidden, _NOWHERE)
+    of_words = words(states, network.words.weight, wanted, smoothing)
+    return of_words + 0.1 * F.cross_entropy(length_scores.float(), within.sum(1))
+
+
+def choose_hidden(within: Tensor, masking: Masking, generator: torch.Generator) -> Tensor:
+    """Choose, for each target, how many tokens are hidden and which."""
+    count, device = len(within), within.device
+
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(shape, device=device, generator=generator)
+
+    most = torch.where(uniform(count) < masking.few, masking.few_most, 1.0)
+    length = within.sum(1)
+    number = (length * most * uniform(count)).ceil().clamp(min=1)
+    keys = uniform(*within.shape).masked_fill(~within, 2.0)
+    rank = keys.argsort(dim=1).argsort(dim=1)
+    return (rank < number[:, None]) & within
+
+
+def _with_noise(
+    network: Network,
+    shown: Tensor,
+    target: Tensor,
+    within: Tensor,
+    hidden: Tensor,
+    kept: list[tuple[Tensor, Tensor]],
+    mask: Tensor,
+    marks: Marks,
+    masking: Masking,
+    generator: torch.Generator,
+) -> Tensor:
+    """Replace some of the tokens that are shown by what the model draws for them."""
+
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(shape, device=shown.device, generator=generator)
+
+    share = masking.noise * uniform(len(shown), 1)
+    wrong = within & ~hidden & (uniform(*shown.shape) < share)
+    with torch.no_grad():
+        blank = shown.masked_fill(wrong, marks.mask)
+        states = network.decode(blank, kept, mask, within)
+        scores = network.scores(states).float()
+        # The largest of scores with Gumbel noise is a draw from their softmax.
+        chance = uniform(*scores.shape).clamp(min=1e-9)
+        drawn = (scores - (-chance.log()).log()).argmax(-1)
+    return torch.where(wrong, drawn, shown)

@@ -1,0 +1,66 @@
+"""BLEU of a twin on test sets: `python -m recipes.translation.measure MODEL TESTS --sets NAME...`.
+
+TESTS is a folder of NAME.LANGUAGE files as in the data folder, such as europarl.dev.deen.de.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import torch
+
+from maskov.evaluation.translation import compare
+from maskov.translation.checkpoint import load
+from recipes.translation.corpus import read_lines
+from recipes.translation.distil import search_type, translate
+
+SETS = ("europarl.dev.deen", "newstest2014.deen", "newstest2016.roen")
+
+
+def files_of(folder: Path, name: str) -> tuple[Path, Path]:
+    """Return the files of the sources and of the references."""
+    languages = name.rsplit(".", 1)[1]
+    return folder / f"{name}.{languages[:2]}", folder / f"{name}.{languages[2:]}"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("tests", type=Path)
+    parser.add_argument("--sets", nargs="*", default=SETS)
+    parser.add_argument("--beam", type=int, default=5)
+    parser.add_argument("--length-power", type=float, default=1.0, help="more: longer outputs")
+    parser.add_argument("--most", type=int, help="only so many sentences of each set")
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args(arguments)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    network, tokenizer = load(given.model, device, search_type(device))
+    found = {}
+    for name in given.sets:
+        sources, references = (
+            read_lines(file)[: given.most] for file in files_of(given.tests, name)
+        )
+        begun = time.monotonic()
+        lines = translate(
+            network, tokenizer, sources, device, given.beam,
+            longest=network.shape.longest, length_power=given.length_power,
+        )  # fmt: skip
+        spent = time.monotonic() - begun
+        score = compare([line or "" for line in lines], references)
+        found[name] = {**score.to_dict(), "beam": given.beam,
+                       "length_power": given.length_power, "seconds": spent}  # fmt: skip
+        print(
+            name,
+            given.beam,
+            f"BLEU {score.bleu:.2f} chrF {score.chrf:.2f} {spent:.1f} s",
+            flush=True,
+        )
+        given.out.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+r"""Train a translation model for a given time: the autoregressive twin, or the masked model.
+
+    python -m recipes.translation.train twin PAIRS --tokenizer FOLDER --out FOLDER --minutes 6
+    python -m recipes.translation.train masked PAIRS --tokenizer FOLDER --out FOLDER \
+        --targets distilled
+
+PAIRS is the folder that `recipes.translation.pairs` wrote; `--targets distilled` takes the twin's
+translations of `recipes.translation.distil` in place of the references. One model serves all
+languages it is given; the smaller pair is seen more often. OUT/training.pt is written every so
+often and at the end; called again with more minutes, training goes on from there, and
+`--weights FOLDER` begins at weights without it, with a new optimiser and warm-up. On a GPU the
+network is in bfloat16, and `--compile` lets torch compile its layers before the clock starts. The
+result is OUT/model, in float16.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maskov.translation.checkpoint import load, load_tokenizer, save
+from maskov.translation.network import Network, Shape
+from recipes.trainer import Precision, Trainer, Training
+from recipes.translation.compiling import compiled, forgive, plain, succeeds
+from recipes.translation.corpus import Batch, Pairs, read_lines
+from recipes.translation.losses import (
+    Marks,
+    Masking,
+    WordLoss,
+    causal_loss,
+    masked_loss,
+    word_loss,
+)
+
+PAIRS = ("de-en", "ro-en")
+
+
+@dataclass(frozen=True)
+class Recipe(Training):
+    """How to train; the defaults are those of the shipped models."""
+
+    rate: float = 1.5e-3
+    batch_tokens: int = 65_536
+    weight_decay: float = 0.02
+    warm_up: float = 0.04
+    dropout: float = 0.1
+    smoothing: float = 0.1
+    joined: float = 0.15
+    romanian: int = 4
+
+
+def marks_of(tokenizer: Any) -> Marks:
+    """Return the special tokens of a tokenizer."""
+    return Marks(
+        tokenizer.pad_token_id,
+        tokenizer.bos_token_id,
+        tokenizer.eos_token_id,
+        tokenizer.mask_token_id,
+    )
+
+
+def read_pairs(
+    folder: Path, targets: str, tokenizer: Any, device: torch.device, often: int, most: int | None
+) -> tuple[Pairs, Tensor]:
+    """Read all languages; return them with how often each pair is seen in an epoch."""
+    files = [
+        folder / f"{name}.{side}.xz" for name in PAIRS for side in ("train.src", f"{targets}.tgt")
+    ]
+    with ThreadPoolExecutor(len(files)) as pool:
+        found = [lines[:most] for lines in pool.map(read_lines, files)]
+    sources = [line for lines in found[::2] for line in lines]
+    references = [line for lines in found[1::2] for line in lines]
+    times: list[int] = []
+    for name, ours, theirs in zip(PAIRS, found[::2], found[1::2], strict=True):
+        if len(ours) != len(theirs):
+            raise SystemExit(f"{name}: {len(ours)} sources have {len(theirs)} targets")
+        times += [1 if name == "de-en" else often] * len(ours)
+    pairs, kept = Pairs.of(sources, references, tokenizer, device)
+    return pairs, torch.tensor(times)[kept]
+
+
+class Counted:
+    """Batches, and how much they have brought."""
+
+    def __init__(self, batches: Iterator[Batch]) -> None:
+        self._batches = batches
+        self.pairs = self.tokens = self.places = 0
+
+    def __iter__(self) -> Counted:
+        return self
+
+    def __next__(self) -> Batch:
+        batch = next(self._batches)
+        self.pairs += len(batch.source)
+        self.tokens += batch.tokens
+        self.places += batch.source.numel() + batch.target.numel()
+        return batch
+
+    def rates(self, seconds: float) -> str:
+        """Say how much came in a second, and how much of it was padding."""
+        seconds = max(seconds, 1e-9)
+        return (
+            f"{self.pairs / seconds:,.0f} pairs/s, {self.tokens / seconds:,.0f} tokens/s, "
+            f"{1 - self.tokens / max(1, self.places):.1%} padding and marks"
+        )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Train one model."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("kind", choices=["twin", "masked"])
+    parser.add_argument("pairs", type=Path)
+    parser.add_argument("--tokenizer", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--targets", default="train", help="train (references) or distilled")
+    parser.add_argument("--minutes", type=float, default=8.0, help="in all, earlier calls included")
+    parser.add_argument("--steps", type=int, help="in all, instead of --minutes")
+    parser.add_argument("--weights", type=Path, help="model folder to begin with")
+    parser.add_argument("--rate", type=float, default=Recipe.rate)
+    parser.add_argument("--dropout", type=float, default=Recipe.dropout)
+    parser.add_argument("--smoothing", type=float, default=Recipe.smoothing)
+    parser.add_argument("--batch-tokens", type=int, default=Recipe.batch_tokens)
+    parser.add_argument("--romanian", type=int, default=Recipe.romanian)
+    parser.add_argument("--few", type=float, default=Masking.few)
+    parser.add_argument("--noisy", type=float, default=Masking.noisy)
+    parser.add_argument("--width", type=int, default=Shape.width)
+    parser.add_argument("--layers", type=int, default=Shape.encoder_layers)
+    parser.add_argument("--most", type=int, help="use only so many pairs of each language")
+    parser.add_argument("--compile", action="store_true", help="let torch compile the layers")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args(arguments)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    # cuDNN builds its attention anew for every shape, which takes longer than the step itself.
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    given.out.mkdir(parents=True, exist_ok=True)
+    begun = time.monotonic()
+    tokenizer = load_tokenizer(given.tokenizer)
+    pairs, times = read_pairs(
+        given.pairs, given.targets, tokenizer, device, given.romanian, given.most
+    )
+    words = int(pairs.target.lengths.sum())
+    spent = time.monotonic() - begun
+    print(f"{len(pairs):,} pairs, {words:,} target tokens, read in {spent:.1f} s", flush=True)
+    recipe = Recipe(
+        given.rate, given.batch_tokens, seed=given.seed, dropout=given.dropout,
+        smoothing=given.smoothing, romanian=given.romanian,
+    )  # fmt: skip
+    torch.manual_seed(recipe.seed)
+    twin = given.kind == "twin"
+    network = _network(given, tokenizer, twin)
+    marks, masking = marks_of(tokenizer), Masking(few=given.few, noisy=given.noisy)
+
+    seen = itertools.count()
+    of_words: WordLoss = word_loss
+
+    def loss(batch: Batch, generator: torch.Generator) -> Tensor:
+        if twin:
+            return causal_loss(network, marks, recipe.smoothing, batch, of_words)
+        number = next(seen)
+        noisy = int((number + 1) * masking.noisy) > int(number * masking.noisy)
+        return masked_loss(
+            network, marks, masking, recipe.smoothing, batch, noisy, generator, of_words
+        )
+
+    precision: Precision = "bfloat16" if device.type == "cuda" else "autocast"
+    trainer = Trainer(network, loss, recipe, device, precision)
+    checkpoint = given.out / "training.pt"
+    if checkpoint.exists():
+        trainer.restore(torch.load(checkpoint, map_location=device, weights_only=True))
+        print(f"going on from step {trainer.step}", flush=True)
+
+    def keep() -> None:
+        torch.save(trainer.state(), checkpoint.with_suffix(".tmp"))
+        checkpoint.with_suffix(".tmp").replace(checkpoint)
+        (given.out / "log.json").write_text(
+            json.dumps({"recipe": asdict(recipe), "masking": asdict(masking), "log": trainer.log})
+        )
+
+    generator = torch.Generator().manual_seed(recipe.seed + trainer.step)
+    batches = pairs.batches(recipe.batch_tokens, generator, recipe.joined, times, twin)
+    if given.compile:
+        begun = time.monotonic()
+        # Several, so that the code for all shapes, and for noise, is there when the clock starts.
+        count = max(4, math.ceil(1 / masking.noisy) + 1) if masking.noisy else 4
+        tried = list(itertools.islice(batches, count))
+        batches = itertools.chain(tried, batches)
+
+        def attempt() -> None:
+            nonlocal of_words
+            of_words = compiled(network)
+            for batch in tried:
+                trainer.try_out(batch)
+            forgive()
+
+        if succeeds(attempt):
+            print(f"compiled in {time.monotonic() - begun:.0f} s", flush=True)
+        else:
+            plain(network)
+            of_words = word_loss
+    counted, before = Counted(batches), trainer.seconds
+    trainer.run(counted, given.minutes * 60, given.steps, keep)
+    rates = counted.rates(trainer.seconds - before)
+    keep()
+    trainer.use_average()
+    save(given.out / "model", network.eval(), tokenizer, torch.float16)
+    print(f"{given.out / 'model'}: {trainer.step:,} steps, {trainer.seconds:.0f} s, {rates}")
+
+
+def _network(given: argparse.Namespace, tokenizer: Any, twin: bool) -> Network:
+    """Build a network at its start, or at the weights it is to begin with."""
+    shape = Shape(
+        vocabulary=len(tokenizer),
+        width=given.width,
+        heads=max(1, given.width // 64),
+        inner=4 * given.width,
+        encoder_layers=given.layers,
+        decoder_layers=given.layers,
+        causal=twin,
+    )
+    network = Network(shape, given.dropout)
+    network.start()
+    if given.weights is not None:
+        known, _ = load(given.weights, torch.device("cpu"), torch.float32)
+        network.load_state_dict(known.state_dict())
+    return network
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,297 @@
+"""Mask-Predict as it was published: a fairseq checkpoint, a dictionary and subword codes.
+
+These are the models of Ghazvininejad et al. 2019 (facebookresearch/Mask-Predict, architecture
+`bert_transformer_seq2seq`). A folder holds checkpoint*.pt, the dictionaries dict.*.txt, which
+must be equal, and for text that is not cut into subwords yet the codes that cut it. The text
+itself is expected as `maskov.translation.subwords` says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskov.errors import ModelError
+from maskov.translation.network import Network, Shape
+from maskov.translation.subwords import (
+    PAD,
+    SPECIAL,
+    Subwords,
+    SubwordTokenizer,
+    plain_tokenizer,
+    read_dictionary,
+)
+from maskov.types import Tensor
+
+ARCHITECTURE = "bert_transformer_seq2seq"
+
+# Its normalisation is BERT's, whose epsilon stands inside the root as torch's does.
+_EPSILON = 1e-12
+# Rows of a table of positions before the first: fairseq counts from the padding's id.
+_BEFORE = SPECIAL.index(PAD) + 1
+
+
+# Checkpoints are pickles, which could run anything: only these names mean something in them. The
+# meters are statistics of training, for which empty classes stand: they are read and dropped.
+_ALLOWED: list[Any] = [
+    argparse.Namespace,
+    *(
+        type(f"{kind}Meter", (), {"__module__": "fairseq.meters"})
+        for kind in ("Average", "Time", "Stopwatch")
+    ),
+]
+
+
+def is_fairseq(path: Path) -> bool:
+    """Whether a path looks like such a model: a .pt file, or a folder with one and no config."""
+    if path.suffix == ".pt":
+        return path.is_file()
+    return any(path.glob("checkpoint*.pt")) and not (path / "config.json").exists()
+
+
+def load_fairseq(path: Path, device: torch.device, dtype: torch.dtype) -> tuple[Network, Any]:
+    """Read a network and its tokenizer from a folder or a .pt file beside the dictionaries.
+
+    The tables of positions and lengths are cut to the longest sentence that all of them know, so
+    that lengths beyond it get no probability.
+    """
+    file = _checkpoint_in(path)
+    words = _words(file.parent)
+    args, weights = _unpickled(file)
+    shape, state = _converted(args, _Weights(file, weights))
+    if shape.vocabulary != len(words):
+        raise ModelError(
+            f"'{file}' has {shape.vocabulary} tokens and its dictionary {len(words)}; "
+            "give the dictionary it was trained with."
+        )
+    # On the meta device nothing is drawn or filled; every weight is put in its place.
+    with torch.device("meta"):
+        network = Network(shape)
+    placed = {name: value.to(device, dtype).clone() for name, value in state.items()}
+    network.load_state_dict(placed, assign=True)
+    return network.eval().requires_grad_(False), _tokenizer(file.parent, words)
+
+
+def _checkpoint_in(path: Path) -> Path:
+    if path.is_file():
+        return path
+    found = sorted(path.glob("checkpoint*.pt"))
+    if not found:
+        raise ModelError(f"'{path}' holds no checkpoint*.pt; give a folder with one, or the file.")
+    best = path / "checkpoint_best.pt"
+    if len(found) > 1 and best not in found:
+        raise ModelError(f"'{path}' holds {len(found)} checkpoints; name one of the files.")
+    return best if best in found else found[0]
+
+
+def _words(folder: Path) -> list[str]:
+    """Return the one dictionary that source and target share."""
+    paths = sorted(folder.glob("dict.*txt"))
+    if not paths:
+        raise ModelError(f"'{folder}' has no dictionary; put the model's dict.*.txt there.")
+    first, *others = (read_dictionary(path) for path in paths)
+    if any(other != first for other in others):
+        raise ModelError(
+            f"the dictionaries in '{folder}' differ; only one for both languages can be used."
+        )
+    return first
+
+
+def _tokenizer(folder: Path, words: list[str]) -> Any:
+    plain = plain_tokenizer(words)
+    codes = [
+        path
+        for path in sorted(folder.iterdir())
+        if path.name in ("code", "codes", "bpecodes") or path.suffix in (".code", ".codes")
+    ]
+    if len(codes) > 1:
+        raise ModelError(f"'{folder}' has {len(codes)} files of subword codes; leave the model's.")
+    return SubwordTokenizer(plain, Subwords.read(codes[0])) if codes else plain
+
+
+def _unpickled(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings and weights in a checkpoint without running anything in it."""
+    try:
+        with torch.serialization.safe_globals(_ALLOWED):
+            found = torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        # Torch's own message goes on to say how to run the code all the same.
+        raise ModelError(
+            f"'{file}' is damaged, or holds more than tensors and settings, which may be code: "
+            "nothing in it was run; give a checkpoint as Mask-Predict wrote it."
+        ) from error
+    except Exception as error:  # a damaged file fails in a dozen ways
+        raise ModelError(f"the checkpoint '{file}' is damaged and cannot be read.") from error
+    args = found.get("args") if isinstance(found, dict) else None
+    weights = found.get("model") if isinstance(found, dict) else None
+    if not isinstance(args, argparse.Namespace) or not isinstance(weights, dict):
+        raise ModelError(f"'{file}' is no fairseq checkpoint: it lacks 'args' or 'model'.")
+    return vars(args), weights
+
+
+class _Weights:
+    """The weights of a checkpoint, each to be taken once and of the size it must have."""
+
+    def __init__(self, file: Path, found: dict[str, Any]) -> None:
+        # Marks of the layout's version hold no weight.
+        self._left = {name: x for name, x in found.items() if not str(name).endswith(".version")}
+        self.file = file
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._left
+
+    def take(self, name: str, *size: int | None) -> Tensor:
+        """Return a weight; a size of None may be anything."""
+        found = self._left.pop(name, None)
+        if not isinstance(found, torch.Tensor) or not found.is_floating_point():
+            raise ModelError(f"'{self.file}' is no Mask-Predict model: it lacks the weight {name}.")
+        fits = zip(found.shape, size, strict=False)
+        if found.dim() != len(size) or any(b not in (a, None) for a, b in fits):
+            wanted = " x ".join("any" if number is None else str(number) for number in size)
+            shape = " x ".join(map(str, found.shape))
+            raise ModelError(f"the weight {name} of '{self.file}' is {shape}, not {wanted}.")
+        return found
+
+    def finish(self) -> None:
+        """Refuse weights that nothing took: the network would not be the one that was trained."""
+        if self._left:
+            raise ModelError(
+                f"'{self.file}' has weights that Mask-Predict's network has not, "
+                f"such as {min(map(str, self._left))}."
+            )
+
+
+def _converted(args: dict[str, Any], weights: _Weights) -> tuple[Shape, dict[str, Tensor]]:
+    """Return our network's sizes and weights, under our names."""
+    _check_kind(args, weights.file)
+    words = weights.take("encoder.embed_tokens.weight", None, None)
+    vocabulary, width = words.shape
+    heads, encoders, decoders, norm_first = _settings(args, width, weights.file)
+    _check_shared(weights, "decoder.embed_tokens.weight", words)
+    if "decoder.embed_out" in weights:
+        _check_shared(weights, "decoder.embed_out", words)
+    tables = {
+        "source_positions": weights.take("encoder.embed_positions.weight", None, width)[_BEFORE:],
+        "target_positions": weights.take("decoder.embed_positions.weight", None, width)[_BEFORE:],
+        "lengths": weights.take("encoder.embed_lengths.weight", None, width),
+    }
+    # Row 0 of the lengths asks; a length needs a row there and positions in both other tables.
+    longest = min(len(table) - (name == "lengths") for name, table in tables.items())
+    if longest < 1:
+        raise ModelError(f"'{weights.file}' has no room for a sentence in its tables of positions.")
+    state = {"words.weight": words}
+    for name, table in tables.items():
+        state[f"{name}.weight"] = table[: longest + (name == "lengths")]
+    inner = 0
+    for number in range(encoders):
+        theirs, ours = f"encoder.layers.{number}", f"encoder.{number}"
+        norms = {"attention_norm": "layer_norms.0", "inner_norm": "layer_norms.1"}
+        inner = _layer(state, weights, ours, theirs, norms, width, inner or None)
+    for number in range(decoders):
+        theirs, ours = f"decoder.layers.{number}", f"decoder.{number}"
+        norms = {
+            "attention_norm": "self_attn_layer_norm",
+            "cross_norm": "encoder_attn_layer_norm",
+            "inner_norm": "final_layer_norm",
+        }
+        inner = _layer(state, weights, ours, theirs, norms, width, inner)
+    if norm_first:
+        _norm(state, weights, "encoder_norm", "encoder.layer_norm", width)
+        _norm(state, weights, "decoder_norm", "decoder.layer_norm", width)
+    weights.finish()
+    shape = Shape(
+        vocabulary,
+        width,
+        heads,
+        inner,
+        encoders,
+        decoders,
+        longest,
+        causal=False,
+        norm_first=norm_first,
+        norm_epsilon=_EPSILON,
+        target_end=True,
+    )
+    return shape, state
+
+
+def _check_kind(args: dict[str, Any], file: Path) -> None:
+    if not str(args.get("arch", ARCHITECTURE)).startswith(ARCHITECTURE):
+        raise ModelError(f"'{file}' is a model of kind '{args['arch']}', not {ARCHITECTURE}.")
+    if args.get("dynamic_length"):
+        # Its targets were filled up with end tokens, which no length of ours counts.
+        raise ModelError(f"'{file}' was trained with --dynamic-length, which cannot be used.")
+
+
+def _check_shared(weights: _Weights, name: str, words: Tensor) -> None:
+    if not torch.equal(weights.take(name, None, None), words):
+        raise ModelError(
+            f"'{weights.file}' has embeddings of its own in {name}; only a model trained with "
+            "--share-all-embeddings can be used."
+        )
+
+
+def _settings(args: dict[str, Any], width: int, file: Path) -> tuple[int, int, int, bool]:
+    """Return what no weight's size tells: heads, layers of each side, and where norms stand."""
+    heads = args.get("encoder_attention_heads", width // 64)
+    encoders, decoders = args.get("encoder_layers", 6), args.get("decoder_layers", 6)
+    norm_first = args.get("encoder_normalize_before", False)
+    if not all(type(number) is int and number > 0 for number in (heads, encoders, decoders)):
+        raise ModelError(f"the settings in '{file}' fit no network: heads or layers are no number.")
+    if width % heads:
+        raise ModelError(f"the {heads} heads in the settings of '{file}' do not divide {width}.")
+    sides = (
+        args.get("decoder_attention_heads", heads),
+        args.get("decoder_normalize_before", False),
+    )
+    if sides != (heads, norm_first):
+        raise ModelError(f"encoder and decoder of '{file}' differ in heads or normalisation.")
+    return heads, encoders, decoders, bool(norm_first)
+
+
+def _layer(
+    state: dict[str, Tensor],
+    weights: _Weights,
+    ours: str,
+    theirs: str,
+    norms: dict[str, str],
+    width: int,
+    inner: int | None,
+) -> int:
+    """Take one layer; return the width of its feed-forward part."""
+    _attention(state, weights, f"{ours}.attention", f"{theirs}.self_attn", width)
+    if "cross_norm" in norms:
+        _attention(state, weights, f"{ours}.cross", f"{theirs}.encoder_attn", width)
+    widen = weights.take(f"{theirs}.fc1.weight", inner, width)
+    inner = len(widen)
+    state[f"{ours}.widen.weight"] = widen
+    state[f"{ours}.widen.bias"] = weights.take(f"{theirs}.fc1.bias", inner)
+    state[f"{ours}.narrow.weight"] = weights.take(f"{theirs}.fc2.weight", width, inner)
+    state[f"{ours}.narrow.bias"] = weights.take(f"{theirs}.fc2.bias", width)
+    for name, other in norms.items():
+        _norm(state, weights, f"{ours}.{name}", f"{theirs}.{other}", width)
+    return inner
+
+
+def _attention(
+    state: dict[str, Tensor], weights: _Weights, ours: str, theirs: str, width: int
+) -> None:
+    """Take one attention, whose three projections are stacked, or apart in later versions."""
+    for kind, size in (("weight", (width,)), ("bias", ())):
+        if f"{theirs}.q_proj.{kind}" in weights:
+            apart = (weights.take(f"{theirs}.{x}_proj.{kind}", width, *size) for x in "qkv")
+            stacked = torch.cat(list(apart))
+        else:
+            stacked = weights.take(f"{theirs}.in_proj_{kind}", 3 * width, *size)
+        state[f"{ours}.query.{kind}"] = stacked[:width]
+        state[f"{ours}.memory.{kind}"] = stacked[width:]
+        state[f"{ours}.out.{kind}"] = weights.take(f"{theirs}.out_proj.{kind}", width, *size)
+
+
+def _norm(state: dict[str, Tensor], weights: _Weights, ours: str, theirs: str, width: int) -> None:
+    state[f"{ours}.weight"] = weights.take(f"{theirs}.gamma", width)
+    state[f"{ours}.bias"] = weights.take(f"{theirs}.beta", width)

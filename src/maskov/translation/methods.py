@@ -1,0 +1,144 @@
+"""The ways to translate, each an assembly of parts that exist: kernel, schedule, lengths, pick."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+from maskov.energies import parse_energy
+from maskov.errors import InputError
+from maskov.kernels import Gibbs, Kernel, Metropolis, Sweep, mask_predict
+from maskov.proposals import MaskedConditional
+from maskov.schedules import Linear, Schedule
+from maskov.translation.lengths import RULES
+from maskov.translation.pick import PICKS
+
+_CHAINS = {"epochs", "temperature", "chains", "lengths", "pick"}
+_TARGET = {"energy", "target_temperature", "anneal", "target_floor", "force_accept"}
+_BLOCKS = {"block", "block_anneal"}
+
+# The options that each method heeds; any other is refused.
+METHODS: dict[str, set[str]] = {
+    "greedy": set(),
+    "mask-predict": {"iterations", "length_beam"},
+    "gibbs": _CHAINS,
+    "block-gibbs": _CHAINS | _BLOCKS,
+    "mh": _CHAINS | _TARGET,
+    "block-mh": _CHAINS | _TARGET | _BLOCKS,
+    "ar": {"beam", "length_power"},
+}
+
+
+@dataclass(frozen=True)
+class Method:
+    """How to translate; what is None takes the default of the method.
+
+    The defaults of `mh` are those of the paper's Table 5: started from one greedy pass, proposals
+    at temperature 0.8, two epochs that accept everything, then a target whose temperature falls
+    by 0.02 an epoch.
+    """
+
+    name: str = "mask-predict"
+    energy: str | None = None
+    iterations: int | None = None
+    length_beam: int | None = None
+    epochs: int | None = None
+    temperature: float | None = None
+    target_temperature: float | None = None
+    anneal: float | None = None
+    target_floor: float | None = None
+    force_accept: int | None = None
+    block: int | None = None
+    block_anneal: float | None = None
+    chains: int | None = None
+    lengths: str | None = None
+    pick: str | None = None
+    beam: int | None = None
+    length_power: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in METHODS:
+            raise InputError(f"unknown method '{self.name}'; use one of {', '.join(METHODS)}.")
+        given = {field.name for field in fields(self) if getattr(self, field.name) is not None}
+        unused = sorted(given - METHODS[self.name] - {"name"})
+        if unused:
+            options = ", ".join("--" + option.replace("_", "-") for option in unused)
+            raise InputError(f"the method '{self.name}' makes no use of {options}: drop it.")
+        if self.lengths is not None and self.lengths not in RULES:
+            raise InputError(f"unknown --lengths '{self.lengths}'; use one of {', '.join(RULES)}.")
+        if self.pick is not None and self.pick not in PICKS:
+            raise InputError(f"unknown --pick '{self.pick}'; use one of {', '.join(PICKS)}.")
+        if self.pick == "mbr" and self.many < 3:
+            raise InputError("--pick mbr chooses among chains: ask for three or more --chains.")
+        for option in ("iterations", "length_beam", "beam", "chains", "epochs", "block"):
+            value = getattr(self, option)
+            if value is not None and value < 1:
+                raise InputError(f"--{option.replace('_', '-')} must be at least 1, not {value}.")
+        if self.length_power is not None and not math.isfinite(self.length_power):
+            raise InputError(f"--length-power must be a number, not {self.length_power}.")
+        if self.pick == "lowest" and not parse_energy(self.target).sums_over_sites:
+            raise InputError("--pick lowest compares sums of raw and norm: use another --energy.")
+        if self.name != "ar":
+            self.kernel()
+            self.schedule()
+
+    @property
+    def samples(self) -> bool:
+        """Whether chains are run that draw; otherwise the method is a rule without chance."""
+        return "chains" in METHODS[self.name]
+
+    @property
+    def many(self) -> int:
+        """How many chains each source has."""
+        if self.name == "mask-predict":
+            return self.length_beam or 1
+        return self.chains or 1
+
+    @property
+    def length_rule(self) -> str:
+        """How lengths are chosen."""
+        return "top" if self.name == "mask-predict" else self.lengths or "best"
+
+    @property
+    def sweeps(self) -> int:
+        """How many epochs the chains run."""
+        if self.name == "greedy":
+            return 1
+        return (self.iterations or 10) if self.name == "mask-predict" else self.epochs or 33
+
+    @property
+    def target(self) -> str:
+        """The energy that is sampled, or by which chains are compared where none is."""
+        return self.energy or ("norm" if self.name == "mask-predict" else "raw")
+
+    def kernel(self) -> Kernel:
+        """Return the kernel of the method."""
+        if self.name in ("greedy", "mask-predict"):
+            return mask_predict(self.sweeps)
+        proposal = MaskedConditional(0.8 if self.temperature is None else self.temperature)
+        block = 1 if "block" not in METHODS[self.name] else self.block or 4
+        if self.name in ("gibbs", "block-gibbs"):
+            return Gibbs(proposal, Sweep(block=block))
+        return Metropolis(parse_energy(self.target), proposal, Sweep(block=block))
+
+    def schedule(self) -> Schedule:
+        """Return the schedule of the method."""
+        block = None
+        if "block" in METHODS[self.name]:
+            fall = 0.2 if self.block_anneal is None else self.block_anneal
+            block = Linear(float(self.block or 4), fall, 1.0)
+        if "anneal" not in METHODS[self.name]:
+            return Schedule(epochs=self.sweeps, block=block)
+        begin = 1.0 if self.target_temperature is None else self.target_temperature
+        fall = 0.02 if self.anneal is None else self.anneal
+        if self.target_floor is not None and fall == 0:
+            raise InputError("--target-floor needs --anneal, the fall of the temperature.")
+        floor = begin if fall == 0 else min(begin, 0.01)
+        floor = floor if self.target_floor is None else self.target_floor
+        forced = 2 if self.force_accept is None else self.force_accept
+        return Schedule(
+            epochs=self.sweeps,
+            target_temperature=Linear(begin, fall, floor),
+            block=block,
+            forced_epochs=min(forced, self.sweeps),
+        )

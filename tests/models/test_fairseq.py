@@ -1,0 +1,567 @@
+"""Published Mask-Predict checkpoints, against a plain second account of fairseq's forward pass."""
+
+import argparse
+import copy
+import math
+import pickle
+import sys
+import types
+
+import pytest
+import torch
+
+from maskov.errors import ModelError
+from maskov.models.vocabulary import forbidden_tokens
+from maskov.translation.fairseq import is_fairseq, load_fairseq
+from maskov.translation.subwords import Subwords, read_dictionary
+
+WIDTH, HEADS, INNER = 16, 4, 24
+ENCODERS, DECODERS = 2, 3
+# Most positions of source and target, which differ in no published model but may.
+SOURCE, TARGET = 14, 12
+WORDS = [*"lowernstidg", *(f"{letter}@@" for letter in "lowernstidg"), "lo@@", "low", "er", "est"]
+WORDS += [".", "madeupword0000"]
+VOCABULARY = 5 + len(WORDS)
+PADDING = 1
+CPU = torch.device("cpu")
+
+
+def settings(**changes):
+    """Return the settings that fairseq pickles beside the weights."""
+    known = {
+        "arch": "bert_transformer_seq2seq",
+        "task": "translation_self",
+        "share_all_embeddings": True,
+        "encoder_layers": ENCODERS,
+        "decoder_layers": DECODERS,
+        "encoder_attention_heads": HEADS,
+        "decoder_attention_heads": HEADS,
+        "encoder_normalize_before": False,
+        "decoder_normalize_before": False,
+        "adam_betas": "(0.9, 0.999)",
+        "lr": [0.0005],
+        "adaptive_softmax_cutoff": None,
+    }
+    return argparse.Namespace(**known | changes)
+
+
+def weights(norm_first=False, apart=False):
+    """Return random weights under fairseq's names; nothing is zero or one that could hide."""
+    generator = torch.Generator().manual_seed(5)
+
+    def draw(*size):
+        return torch.randn(*size, generator=generator) * 0.4
+
+    state = {}
+
+    def linear(name, rows, columns):
+        state[f"{name}.weight"], state[f"{name}.bias"] = draw(rows, columns), draw(rows)
+
+    def norm(name):
+        state[f"{name}.gamma"], state[f"{name}.beta"] = 1 + draw(WIDTH), draw(WIDTH)
+
+    def attention(name):
+        if apart:
+            for part in "kvq":
+                linear(f"{name}.{part}_proj", WIDTH, WIDTH)
+        else:
+            state[f"{name}.in_proj_weight"] = draw(3 * WIDTH, WIDTH)
+            state[f"{name}.in_proj_bias"] = draw(3 * WIDTH)
+        linear(f"{name}.out_proj", WIDTH, WIDTH)
+
+    def inner(name):
+        linear(f"{name}.fc1", INNER, WIDTH)
+        linear(f"{name}.fc2", WIDTH, INNER)
+
+    for side in ("encoder", "decoder"):
+        state[f"{side}.version"] = torch.tensor([2.0])
+    words = draw(VOCABULARY, WIDTH)
+    state["encoder.embed_tokens.weight"] = state["decoder.embed_tokens.weight"] = words
+    state["encoder.embed_positions.weight"] = draw(SOURCE + PADDING + 1, WIDTH)
+    state["decoder.embed_positions.weight"] = draw(TARGET + PADDING + 1, WIDTH)
+    state["encoder.embed_lengths.weight"] = draw(TARGET, WIDTH)
+    for number in range(ENCODERS):
+        name = f"encoder.layers.{number}"
+        attention(f"{name}.self_attn")
+        inner(name)
+        norm(f"{name}.layer_norms.0")
+        norm(f"{name}.layer_norms.1")
+    for number in range(DECODERS):
+        name = f"decoder.layers.{number}"
+        attention(f"{name}.self_attn")
+        norm(f"{name}.self_attn_layer_norm")
+        attention(f"{name}.encoder_attn")
+        norm(f"{name}.encoder_attn_layer_norm")
+        inner(name)
+        norm(f"{name}.final_layer_norm")
+    if norm_first:
+        norm("encoder.layer_norm")
+        norm("decoder.layer_norm")
+    return state
+
+
+class Plain:
+    """Fairseq's network, one sentence at a time, from its published description."""
+
+    def __init__(self, state, norm_first):
+        self.state = {name: value.double() for name, value in state.items()}
+        self.norm_first = norm_first
+
+    def norm(self, name, x):
+        mean = x.mean(-1, keepdim=True)
+        variance = ((x - mean) ** 2).mean(-1, keepdim=True)
+        unit = (x - mean) / torch.sqrt(variance + 1e-12)
+        return self.state[f"{name}.gamma"] * unit + self.state[f"{name}.beta"]
+
+    def linear(self, name, x):
+        return x @ self.state[f"{name}.weight"].T + self.state[f"{name}.bias"]
+
+    def projections(self, name):
+        if f"{name}.in_proj_weight" in self.state:
+            matrices = self.state[f"{name}.in_proj_weight"].chunk(3)
+            return list(zip(matrices, self.state[f"{name}.in_proj_bias"].chunk(3), strict=True))
+        parts = [f"{name}.{part}_proj" for part in "qkv"]
+        return [(self.state[f"{part}.weight"], self.state[f"{part}.bias"]) for part in parts]
+
+    def attention(self, name, asking, memory):
+        query, key, value = (
+            states @ matrix.T + bias
+            for states, (matrix, bias) in zip(
+                (asking, memory, memory), self.projections(name), strict=True
+            )
+        )
+        size = WIDTH // HEADS
+        read = []
+        for head in range(HEADS):
+            part = slice(head * size, (head + 1) * size)
+            scores = (query[:, part] * size**-0.5) @ key[:, part].T
+            read.append(scores.softmax(-1) @ value[:, part])
+        return self.linear(f"{name}.out_proj", torch.cat(read, -1))
+
+    def part(self, name, x, inside):
+        if self.norm_first:
+            return x + inside(self.norm(name, x))
+        return self.norm(name, x + inside(x))
+
+    def inner(self, name, x):
+        x = self.linear(f"{name}.fc1", x)
+        return self.linear(f"{name}.fc2", x * 0.5 * (1 + torch.erf(x / math.sqrt(2))))
+
+    def embedded(self, side, tokens):
+        rows = [PADDING + 1 + place for place in range(len(tokens))]
+        table = self.state[f"{side}.embed_positions.weight"]
+        return self.state[f"{side}.embed_tokens.weight"][tokens] + table[rows]
+
+    def encode(self, tokens):
+        table = self.state["encoder.embed_lengths.weight"]
+        x = torch.cat([table[:1], self.embedded("encoder", tokens)])
+        for number in range(ENCODERS):
+            name = f"encoder.layers.{number}"
+            x = self.part(
+                f"{name}.layer_norms.0", x, lambda y, n=name: self.attention(f"{n}.self_attn", y, y)
+            )
+            x = self.part(f"{name}.layer_norms.1", x, lambda y, n=name: self.inner(n, y))
+        if self.norm_first:
+            x = self.norm("encoder.layer_norm", x)
+        return x[1:], (x[0] @ table.T)[1:]
+
+    def decode(self, tokens, memory):
+        x = self.embedded("decoder", tokens)
+        for number in range(DECODERS):
+            name = f"decoder.layers.{number}"
+            x = self.part(
+                f"{name}.self_attn_layer_norm",
+                x,
+                lambda y, n=name: self.attention(f"{n}.self_attn", y, y),
+            )
+            x = self.part(
+                f"{name}.encoder_attn_layer_norm",
+                x,
+                lambda y, n=name: self.attention(f"{n}.encoder_attn", y, memory),
+            )
+            x = self.part(f"{name}.final_layer_norm", x, lambda y, n=name: self.inner(n, y))
+        if self.norm_first:
+            x = self.norm("decoder.layer_norm", x)
+        return x @ self.state["decoder.embed_tokens.weight"].T
+
+
+def write(folder, state=None, codes=None, words=WORDS, extra=None, old=False, **changes):
+    """Write a model folder as it is published."""
+    lines = "".join(f"{word} {10**6 - number}\n" for number, word in enumerate(words))
+    for language in ("en", "de"):
+        (folder / f"dict.{language}.txt").write_text(lines, encoding="utf-8")
+    if codes is not None:
+        (folder / "ende.code").write_text(codes, encoding="utf-8")
+    content = {
+        "args": settings(**changes),
+        "model": weights() if state is None else state,
+        "optimizer_history": [{"criterion_name": "x", "lr_scheduler_state": {"best": 4.2}}],
+        "extra_state": extra,
+    }
+    file = folder / "checkpoint_best.pt"
+    torch.save(content, file, _use_new_zipfile_serialization=not old)
+    return file
+
+
+def refusal(path):
+    """Return the one sentence with which a path is refused."""
+    with pytest.raises(ModelError) as caught:
+        load_fairseq(path, CPU, torch.float32)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    return sentence
+
+
+SOURCES = [[7, 20, 9, 30, 2], [11, 12, 13, 14, 15, 16, 17, 2], [25, 2]]
+# The mask is 4, and the end is a token like any other, seen or masked.
+TARGETS = [[4, 8, 4], [9, 4, 10, 4, 19, 2], [4, 4, 4, 4]]
+
+
+def padded(rows):
+    width = max(map(len, rows))
+    tokens = torch.tensor([row + [PADDING] * (width - len(row)) for row in rows])
+    return tokens, tokens != PADDING
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float64, 1e-10), (torch.float32, 1e-5)])
+def test_network_agrees_with_fairseq_s_forward_pass(tmp_path, norm_first, apart, dtype, error):
+    state = weights(norm_first, apart)
+    before = {"encoder_normalize_before": norm_first, "decoder_normalize_before": norm_first}
+    write(tmp_path, state, **before)
+    network, _ = load_fairseq(tmp_path, CPU, dtype)
+    plain = Plain(state, norm_first)
+    source, inside = padded(SOURCES)
+    target, within = padded(TARGETS)
+    memory, lengths = network.encode(source, inside)
+    states = network.decode(target, network.remember(memory), inside[:, None, None], within)
+    scores = network.scores(states)
+    # Row 0 asks for the length and is no answer.
+    assert lengths.shape == (3, TARGET)
+    assert bool((lengths[:, 0] < -1e8).all())
+    for row, (tokens, targets) in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        expected, answers = plain.encode(tokens)
+        found = [memory[row, : len(tokens)], lengths[row, 1:], scores[row, : len(targets)]]
+        for ours, theirs in zip(
+            found, [expected, answers, plain.decode(targets, expected)], strict=True
+        ):
+            assert ours.dtype == dtype
+            torch.testing.assert_close(ours.double(), theirs, atol=error, rtol=error)
+
+
+def test_the_comparison_would_notice_swapped_keys_and_values():
+    state = weights()
+    plain = Plain(state, False)
+    swapped = copy.deepcopy(state)
+    name = "decoder.layers.1.encoder_attn.in_proj_weight"
+    query, key, value = state[name].chunk(3)
+    swapped[name] = torch.cat([query, value, key])
+    memory, _ = plain.encode(SOURCES[0])
+    same, other = (Plain(x, False).decode(TARGETS[0], memory) for x in (state, swapped))
+    assert (same - other).abs().max() > 1e-2
+
+
+def test_shape_says_what_fairseq_does(tmp_path):
+    write(tmp_path)
+    network, _ = load_fairseq(tmp_path, CPU, torch.float32)
+    shape = network.shape
+    assert (shape.vocabulary, shape.width, shape.heads, shape.inner) == (
+        VOCABULARY,
+        WIDTH,
+        HEADS,
+        INNER,
+    )
+    assert (shape.encoder_layers, shape.decoder_layers) == (ENCODERS, DECODERS)
+    assert shape.target_end
+    assert not shape.norm_first
+    assert not shape.causal
+    assert shape.norm_epsilon == 1e-12
+    # Length 12 has no row among the lengths 0 to 11.
+    assert shape.longest == TARGET - 1
+    assert not any(value.requires_grad for value in network.parameters())
+    assert not network.training
+
+
+def test_tables_are_cut_to_the_shortest(tmp_path):
+    state = weights()
+    state["encoder.embed_positions.weight"] = state["encoder.embed_positions.weight"][: 6 + 2]
+    write(tmp_path, state)
+    network, _ = load_fairseq(tmp_path, CPU, torch.float32)
+    assert network.shape.longest == 6
+    torch.testing.assert_close(
+        network.lengths.weight, state["encoder.embed_lengths.weight"][:7], rtol=0, atol=0
+    )
+    torch.testing.assert_close(
+        network.target_positions.weight,
+        state["decoder.embed_positions.weight"][2:8],
+        rtol=0,
+        atol=0,
+    )
+
+
+def test_half_precision_and_the_older_file_format_are_read(tmp_path):
+    state = {name: value.half() for name, value in weights().items()}
+    write(tmp_path, state, old=True)
+    network, _ = load_fairseq(tmp_path, CPU, torch.float32)
+    expected = state["encoder.layers.1.fc2.bias"].float()
+    torch.testing.assert_close(network.encoder[1].narrow.bias, expected, rtol=0, atol=0)
+
+
+def test_loading_draws_no_random_numbers(tmp_path):
+    write(tmp_path)
+    before = torch.random.get_rng_state()
+    load_fairseq(tmp_path, CPU, torch.float32)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_statistics_of_training_are_dropped_without_fairseq(tmp_path, monkeypatch):
+    meters = types.ModuleType("fairseq.meters")
+    meters.AverageMeter = type("AverageMeter", (), {"__module__": "fairseq.meters"})
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "fairseq", types.ModuleType("fairseq"))
+        patch.setitem(sys.modules, "fairseq.meters", meters)
+        meter = meters.AverageMeter()
+        meter.avg = 3.5
+        write(tmp_path, extra={"train_meters": {"loss": meter}})
+    load_fairseq(tmp_path, CPU, torch.float32)
+
+
+class Payload:
+    """Writes a marker file when it is unpickled."""
+
+    def __init__(self, marker):
+        self.marker = marker
+
+    def __reduce__(self):
+        return open, (str(self.marker), "w")
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_pickle_with_code_in_it_is_refused_and_not_run(tmp_path, old):
+    marker = tmp_path / "marker"
+    write(tmp_path, extra=Payload(marker), old=old)
+    assert "nothing in it was run" in refusal(tmp_path)
+    assert not marker.exists()
+
+
+def test_the_payload_would_run_if_it_were_unpickled(tmp_path):
+    # Without this, the test above could pass because its payload is harmless.
+    pickle.loads(pickle.dumps(Payload(tmp_path / "marker"))).close()
+    assert (tmp_path / "marker").exists()
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
+def test_truncated_file_is_refused(tmp_path, old, share):
+    file = write(tmp_path, old=old)
+    content = file.read_bytes()
+    file.write_bytes(content[: int(share * len(content))])
+    assert "damaged" in refusal(tmp_path)
+
+
+def test_other_pickles_are_refused(tmp_path):
+    file = write(tmp_path)
+    torch.save({"weights": torch.zeros(2)}, file)
+    assert "'args'" in refusal(tmp_path)
+    torch.save(torch.zeros(2), file)
+    assert "'args'" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("name", sorted(name for name in weights() if "version" not in name))
+def test_every_missing_weight_is_named(tmp_path, name):
+    state = weights()
+    del state[name]
+    write(tmp_path, state)
+    assert f"lacks the weight {name}" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("name", sorted(name for name in weights() if "layers.1" in name))
+def test_every_weight_of_a_wrong_size_is_named(tmp_path, name):
+    state = weights()
+    state[name] = torch.cat([state[name], state[name][:1]])
+    write(tmp_path, state)
+    size = " x ".join(map(str, state[name].shape))
+    assert f"the weight {name} of " in refusal(tmp_path)
+    assert f" is {size}, not " in refusal(tmp_path)
+
+
+def test_final_norms_that_are_missing_are_named(tmp_path):
+    write(tmp_path, encoder_normalize_before=True, decoder_normalize_before=True)
+    assert "encoder.layer_norm.gamma" in refusal(tmp_path)
+
+
+def test_weights_with_no_place_are_refused(tmp_path):
+    write(tmp_path, weights(norm_first=True))
+    assert "decoder.layer_norm.beta" in refusal(tmp_path)
+    write(tmp_path, encoder_layers=1)
+    assert "encoder.layers.1." in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"arch": "transformer"}, "transformer"),
+        ({"dynamic_length": True}, "--dynamic-length"),
+        ({"decoder_normalize_before": True}, "differ"),
+        ({"decoder_attention_heads": 2}, "differ"),
+        ({"encoder_attention_heads": 5}, "do not divide"),
+        ({"encoder_attention_heads": 0}, "fit no network"),
+        ({"encoder_layers": "6"}, "fit no network"),
+        ({"encoder_layers": 10**12}, "encoder.layers.2."),
+    ],
+)
+def test_settings_of_another_network_are_refused(tmp_path, changes, said):
+    write(tmp_path, **changes)
+    assert said in refusal(tmp_path)
+
+
+def test_embeddings_must_be_shared(tmp_path):
+    state = weights()
+    write(tmp_path, state | {"decoder.embed_out": state["decoder.embed_tokens.weight"].clone()})
+    load_fairseq(tmp_path, CPU, torch.float32)
+    for name in ("decoder.embed_out", "decoder.embed_tokens.weight"):
+        write(tmp_path, state | {name: state["decoder.embed_tokens.weight"] + 1})
+        assert "--share-all-embeddings" in refusal(tmp_path)
+
+
+def test_folder_or_file_may_be_named(tmp_path):
+    file = write(tmp_path)
+    assert is_fairseq(tmp_path)
+    assert is_fairseq(file)
+    assert not is_fairseq(tmp_path / "nothing")
+    load_fairseq(file, CPU, torch.float32)
+    # With a best one the choice is clear, without it is not.
+    other = tmp_path / "checkpoint_last.pt"
+    other.write_bytes(b"")
+    load_fairseq(tmp_path, CPU, torch.float32)
+    file.rename(tmp_path / "checkpoint_3.pt")
+    assert "name one" in refusal(tmp_path)
+    load_fairseq(tmp_path / "checkpoint_3.pt", CPU, torch.float32)
+    assert "no checkpoint" in refusal(tmp_path / "nothing")
+
+
+def test_dictionary_must_be_the_model_s_own(tmp_path):
+    write(tmp_path, words=WORDS[:-1])
+    assert f"{VOCABULARY} tokens and its dictionary {VOCABULARY - 1}" in refusal(tmp_path)
+    write(tmp_path)
+    (tmp_path / "dict.de.txt").write_text("other 3\n")
+    assert "differ" in refusal(tmp_path)
+    (tmp_path / "dict.de.txt").unlink()
+    load_fairseq(tmp_path, CPU, torch.float32)
+    (tmp_path / "dict.en.txt").unlink()
+    assert "no dictionary" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("line", ["word", "word many", "lo@@ 3", "<mask> 3", ""])
+def test_lines_that_no_dictionary_has_are_refused(tmp_path, line):
+    path = tmp_path / "dict.en.txt"
+    path.write_text(f"lo@@ 7\n{line}\n")
+    with pytest.raises(ModelError, match="line 2"):
+        read_dictionary(path)
+
+
+def test_ids_are_fairseq_s(tmp_path):
+    write(tmp_path)
+    _, tokenizer = load_fairseq(tmp_path, CPU, torch.float32)
+    vocabulary = tokenizer.get_vocab()
+    special = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "<mask>": 4}
+    assert vocabulary == special | {word: 5 + number for number, word in enumerate(WORDS)}
+    assert tokenizer.bos_token_id == 0
+    assert tokenizer.pad_token_id == 1
+    assert tokenizer.eos_token_id == 2
+    assert tokenizer.unk_token_id == 3
+    assert tokenizer.mask_token_id == 4
+    assert sorted(tokenizer.all_special_ids) == [0, 1, 2, 3, 4]
+    forbidden = forbidden_tokens(tokenizer, VOCABULARY).nonzero().flatten().tolist()
+    assert forbidden == [0, 1, 2, 3, 4, VOCABULARY - 1]
+
+
+def test_text_in_pieces_needs_no_codes(tmp_path):
+    write(tmp_path)
+    _, tokenizer = load_fairseq(tmp_path, CPU, torch.float32)
+    ids = tokenizer("lo@@ w@@ er <mask> xyz .", add_special_tokens=False)["input_ids"]
+    assert tokenizer.convert_ids_to_tokens(ids) == ["lo@@", "w@@", "er", "<mask>", "<unk>", "."]
+    assert tokenizer.decode(ids) == "lower <mask> <unk> ."
+    # A piece that nothing follows is ended all the same.
+    assert tokenizer.decode(ids[:2]) == "low"
+    assert tokenizer.decode([]) == ""
+
+
+CODES = [("l", "o"), ("e", "s"), ("es", "t</w>"), ("lo", "w</w>"), ("e", "r</w>"), ("w", "er</w>")]
+NEWER = "#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in CODES)
+
+
+@pytest.mark.parametrize(
+    ("word", "pieces"),
+    [
+        ("low", ["low"]),
+        # "w" that ends no word is another symbol than the one that does.
+        ("lowest", ["lo@@", "w@@", "est"]),
+        ("lower", ["lo@@", "wer"]),
+        ("er", ["er"]),
+        ("ere", ["e@@", "r@@", "e"]),
+        ("o", ["o"]),
+        ("lolo", ["lo@@", "l@@", "o"]),
+        ("ololo", ["o@@", "lo@@", "l@@", "o"]),
+    ],
+)
+def test_words_are_cut_as_by_hand(tmp_path, word, pieces):
+    (tmp_path / "codes").write_text(NEWER)
+    assert Subwords.read(tmp_path / "codes").cut(word) == pieces
+    # fastBPE's file has counts and no version.
+    (tmp_path / "codes").write_text("".join(f"{a} {b} 7\n" for a, b in CODES))
+    assert Subwords.read(tmp_path / "codes").cut(word) == pieces
+
+
+def test_the_earliest_merge_comes_first_not_the_leftmost():
+    subwords = Subwords([("b", "c"), ("a", "b"), ("b", "c")])
+    assert subwords.cut("abcx") == ["a@@", "bc@@", "x"]
+    assert subwords.cut("abx") == ["ab@@", "x"]
+    assert Subwords([("a", "a")]).cut("aaaax") == ["aa@@", "aa@@", "x"]
+
+
+def test_older_codes_keep_the_end_apart(tmp_path):
+    (tmp_path / "codes").write_text("l o\nlo w\nr </w>\ne r</w>\n")
+    subwords = Subwords.read(tmp_path / "codes")
+    assert subwords.cut("low") == ["low"]
+    assert subwords.cut("lower") == ["low@@", "er"]
+    assert subwords.cut("erl") == ["e@@", "r@@", "l"]
+
+
+@pytest.mark.parametrize("codes", ["", "one\n", "a b\nc\n", "a b c d\n", "a b\nc d 3\n"])
+def test_files_of_no_codes_are_refused(tmp_path, codes):
+    write(tmp_path, codes=codes)
+    assert "ende.code" in refusal(tmp_path)
+
+
+def test_two_files_of_codes_are_refused(tmp_path):
+    write(tmp_path, codes=NEWER)
+    (tmp_path / "codes").write_text(NEWER)
+    assert "2 files" in refusal(tmp_path)
+
+
+def test_text_is_cut_and_joined_again(tmp_path):
+    write(tmp_path, codes=NEWER)
+    _, tokenizer = load_fairseq(tmp_path, CPU, torch.float32)
+    text = "low lowest <mask> . silent ringing <unk>"
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert tokenizer.convert_ids_to_tokens(ids)[:6] == ["low", "lo@@", "w@@", "est", "<mask>", "."]
+    assert tokenizer.decode(ids) == text
+    assert tokenizer.encode(text, add_special_tokens=False) == ids
+    assert tokenizer([text, "low"])["input_ids"] == [ids, ids[:1]]
+    # The merge exists, its result is not in the dictionary.
+    assert tokenizer.encode("lower") == [tokenizer.get_vocab()["lo@@"], tokenizer.unk_token_id]
+    # A mask is found where it touches a word, too.
+    assert tokenizer.encode("low<mask>.") == tokenizer.encode("low <mask> .")
+    assert tokenizer.mask_token == "<mask>"
+    assert len(tokenizer) == VOCABULARY
+    assert copy.deepcopy(tokenizer).encode(text) == ids
+    assert pickle.loads(pickle.dumps(tokenizer)).encode(text) == ids
+
+
+def test_codes_are_not_lost_in_saving(tmp_path):
+    write(tmp_path, codes=NEWER)
+    _, tokenizer = load_fairseq(tmp_path, CPU, torch.float32)
+    with pytest.raises(ModelError, match="cannot be saved"):
+        tokenizer.save_pretrained(tmp_path)

@@ -1,0 +1,238 @@
+"""The pairs and the vocabulary of the translation recipe, on data made here."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import re
+from collections import Counter
+
+import pytest
+from recipes.translation import pairs, vocabulary
+from recipes.vocabulary import read_sentences
+
+LONG = " ".join(["wort"] * 61)
+
+
+def cleaned(*lines, tests=()):
+    """Clean pairs given as text; return those kept and the reasons of the others."""
+    dropped: Counter[str] = Counter()
+    raw = [tuple(f"{side}\n".encode() for side in pair) for pair in lines]
+    return pairs.clean(raw, {pairs.key(line) for line in tests}, dropped, 1), dropped
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "reason"),
+    [
+        ("", "Nothing there.", "empty"),
+        ("  \t ", "Nothing there.", "empty"),
+        ("Amen.", " Amen. ", "equal sides"),
+        ("Herr Präsident!", "Mr President, this is much too long for it.", "ratio"),
+        (LONG, LONG.replace("wort", "word"), "long"),
+        ("Ein\x07Ton.", "A tone.", "broken character"),
+        ("Ein Wort.", "A w\ufffdrd.", "broken character"),
+        ("Eroare la $(ARG1).", "Error at $(ARG1).", "markup"),
+        ("Extensia %NAME lipsește.", "The extension %NAME is missing.", "markup"),
+        ("Vezi [[Dunărea]].", "See the Danube.", "markup"),
+        ("Meniul Instrumente ▸ Opțiuni.", "The menu Tools - Options.", "markup"),
+        ("Zu den Autoren zählen , , und Jančar.", "Authors include , , and Jančar.", "hole"),
+        ('Aceasta este " selectare', "This is a selection", "hole"),
+        ("EUR für Malta und 35 Mio. EUR.", "Malta got 35 million.", "cut"),
+        ("15.1. - 19.1.", "15.1. – 19.1.2", "few letters"),
+        ("Das Wort Слово ist alt.", "The word Слово is old.", "other script"),
+        ("Das war im Jahr 2003.", "That was a long time ago.", "numbers differ"),
+    ],
+)
+def test_unfit_pairs_are_left_out_for_the_right_reason(source, target, reason):
+    kept, dropped = cleaned((source, target), ("Ein guter Satz.", "A good sentence."))
+    assert kept == [("Ein guter Satz.", "A good sentence.")]
+    assert dropped == {reason: 1}
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("Nu-mi pasă.", "I do not care at all."),  # three times the words, but few of them
+        ("Es waren 12.345 Leute, 10 300 Euro.", "There were 12,345 people, 10,300 euros."),
+        ("In den 1990er Jahren.", "In the nineties."),
+        ("În anii 1990 era un om drept.", "In the 1990s he was upright."),
+        ("Au venit 90 de mii.", "There came 90,000."),
+        ("Das kostet 90 % mehr… (nicht schlecht)", "That costs 90% more… (not bad)"),
+        ("Tom sagte: «Ja» – «nein».", "Tom said: «yes» – «no»."),
+        (LONG[5:], LONG[5:].replace("wort", "word")),  # 60 words
+    ],
+)
+def test_fit_pairs_stay_as_they_are(pair):
+    assert cleaned(pair) == ([pair], {})
+
+
+def test_lines_are_tidied_and_mended():
+    assert pairs.tidy(" Ştiinţa\u00a0 e\u200b „bună” ,\tda ") == 'Știința e "bună" , da'
+    assert pairs.tidy("s\u0327i Cafe\u0301") == "și Café"
+    kept, _ = cleaned(
+        ("schriftlich. – (EN) Ich stimme zu .", "I agree ."),
+        (
+            "Termenul de „ Servus ” , spune el .",
+            "The king 's term ( here ) is ' Servus ' , he says .",
+        ),
+    )
+    assert kept == [
+        ("Ich stimme zu.", "I agree."),
+        ('Termenul de "Servus", spune el.', "The king's term (here) is 'Servus', he says."),
+    ]
+
+
+def test_repeated_pairs_are_kept_once_and_bytes_must_be_text():
+    dropped: Counter[str] = Counter()
+    good = (b"Ja, gut.\n", b"Yes, good.\n")
+    kept = pairs.clean([good, (b"\xff\n", b"No.\n"), good], set(), dropped, 1)
+    assert kept == [("Ja, gut.", "Yes, good.")]
+    assert dropped == {"not UTF-8": 1, "repeated": 1}
+
+
+def test_lines_of_the_test_files_are_not_trained_on():
+    tests = [
+        "Der Hund schläft heute sehr lange!",
+        "The cat sat on the mat.",
+        "Thank you.",
+        "Danke!",
+    ]
+    kept, dropped = cleaned(
+        ("der Hund schläft heute, sehr lange", "The dog sleeps long today."),  # the source
+        ("Die Katze saß da.", '"The cat sat on the mat"'),  # the target
+        ("Danke!", "Thank you."),  # both, though short
+        ("Vielen Dank!", "Thank you."),  # short, and one side alone
+        ("Die Katze saß dort.", "The cat sat on the mat again."),
+        tests=tests,
+    )
+    assert [target for _, target in kept] == ["Thank you.", "The cat sat on the mat again."]
+    assert dropped == {"in a test file": 3}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A folder laid out like the real data, and what `pairs` and `vocabulary` make of it."""
+    data = tmp_path_factory.mktemp("data")
+    out = tmp_path_factory.mktemp("out")
+    subjects = [f"Der {who} {does}" for who in ("Hund", "Bär", "Fuß") for does in ("geht", "ist")]
+    places = [f"im {place}, Nr. {n}!" for place in ("Haus", "Wald") for n in range(120)]
+    german = [f"{subject} {place}" for subject in subjects for place in places]
+    romanian = [
+        f"Câinele {n} (ăla) știe, ține și „doarme” în ‚casă’. Ști Ține!" for n in range(700)
+    ]
+    texts = {
+        "deen/europarl": (german, "de"),
+        "deen/tatoeba": ([f"Guten Tag, Frau {n}." for n in range(50)], "de"),
+        "deen/multi30k": (["Dieses Bild darf nicht dabei sein."], "de"),
+        "roen/train": (romanian, "ro"),
+    }
+    for stem, (lines, language) in texts.items():
+        (data / stem).parent.mkdir(exist_ok=True)
+        for end, text in ((language, lines), ("en", [f"English: {line}" for line in lines])):
+            with lzma.open(data / f"{stem}.{end}.xz", "wt", encoding="utf-8") as file:
+                file.write("".join(line + "\n" for line in text))
+    (data / "test").mkdir()
+    (data / "test" / "dev.de").write_text("Unbekannt.\n" + german[7].upper() + "\n", "utf-8")
+    (data / "test" / "dev.en").write_text("Unknown.\n" + f"English: {german[9]}\n", "utf-8")
+    pairs.main([str(data), str(out / "pairs")])
+    vocabulary.main([str(out / "pairs"), str(out / "tokenizer"), "--size", "400"])
+    return data, out, german
+
+
+def test_files_are_aligned_and_held_out_pairs_are_apart(folders):
+    _, out, german = folders
+    report = json.loads((out / "pairs" / "pairs.json").read_text())
+    assert report["de-en"]["read"] == {"europarl": len(german), "tatoeba": 50}
+    for name, count in (("de-en", 1000), ("ro-en", 500)):
+        read = {}
+        for part, end in (("train", ".xz"), ("valid", "")):
+            stem = out / "pairs" / f"{name}.{part}"
+            sides = [list(read_sentences(stem.with_name(f"{stem.name}.{side}{end}")))
+                     for side in ("src", "tgt")]  # fmt: skip
+            read[part] = list(zip(*sides, strict=True))
+            assert all(target == f"English: {source}" for source, target in read[part])
+            assert report[name][part] == len(read[part])
+        assert len(read["valid"]) == count
+        assert not set(read["train"]) & set(read["valid"])
+        everything = {source for source, _ in read["train"] + read["valid"]}
+        assert len(everything) == len(read["train"]) + len(read["valid"])
+        facts = report[name]
+        assert sum(facts["read"].values()) == len(everything) + sum(facts["dropped"].values())
+        if name == "de-en":
+            # All but the two that a test file has; none of Multi30k.
+            assert everything >= set(german) - {german[7], german[9]}
+            assert not everything & {german[7], german[9], "Dieses Bild darf nicht dabei sein."}
+            # The held-out ones are drawn from everywhere, not from one end.
+            assert read["valid"][0][0] in german[:50]
+            assert [s for s, _ in read["valid"]] != german[:1000]
+
+
+def test_training_pairs_that_give_away_a_held_out_one_are_left_out():
+    many = [(f"Satz {n}.", f"The very same five words {n % 50}.") for n in range(100)]
+    train, valid = pairs.hold_out(many, 20, seed=0)
+    held = {target for _, target in valid}
+    assert len(valid) == 20
+    assert not held & {target for _, target in train}
+    assert len(train) == sum(target not in held for _, target in many)
+    assert pairs.hold_out(many, 20, seed=0) == (train, valid)
+    assert pairs.hold_out(many, 20, seed=1) != (train, valid)
+
+
+def test_files_that_are_not_aligned_are_refused(tmp_path):
+    for end, text in (("de", "Eins.\nZwei.\n"), ("en", "One.\n")):
+        (tmp_path / f"x.{end}.xz").write_bytes(lzma.compress(text.encode()))
+    with pytest.raises(SystemExit, match="different numbers of lines"):
+        list(pairs.raw_lines(tmp_path, ["x"], ["de", "en"], Counter()))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folders):
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folders[1] / "tokenizer")
+
+
+def test_special_tokens_have_their_ids_and_are_not_added(tokenizer):
+    names = ["<pad>", "<s>", "</s>", "<unk>", "<mask>", "<length>"]
+    assert tokenizer.convert_tokens_to_ids(names) == list(range(6))
+    ids = [tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id]
+    assert [*ids, tokenizer.unk_token_id, tokenizer.mask_token_id] == list(range(5))
+    assert not set(tokenizer("Der Hund geht.")["input_ids"]) & set(range(6))
+    assert tokenizer("Der <mask> geht")["input_ids"].count(4) == 1
+    assert tokenizer("Der 犬 geht")["input_ids"].count(3) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Der Hund, Nr. 12, geht!",
+        " Der  Hund ,, ( Nr. 12 ) geht ! ",
+        "!Der (Hund)geht,im 1 2Haus",
+        "„Ştie” ţine\u00a0s\u0327i ’doarme‘",
+        "Der▁Hund ▁ geht",
+        "",
+    ],
+)
+def test_decoding_gives_back_the_tidied_text(tokenizer, text):
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == pairs.tidy(text)
+
+
+def test_training_text_comes_back_exactly(tokenizer, folders):
+    for side in ("src", "tgt"):
+        lines = list(read_sentences(folders[1] / "pairs" / f"ro-en.valid.{side}"))
+        assert tokenizer.batch_decode(tokenizer(lines)["input_ids"]) == lines
+
+
+def test_cedillas_are_read_as_commas_below(tokenizer):
+    ids = tokenizer("Ştie Ţine şi ţine")["input_ids"]
+    assert ids == tokenizer("Știe Ține și ține")["input_ids"]
+    assert tokenizer.unk_token_id not in ids
+
+
+def test_punctuation_and_digits_are_tokens_of_their_own(tokenizer):
+    words = set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens)
+    assert not [w for w in words if re.search(r"[^\w▁]|\d", w) and len(w.removeprefix("▁")) > 1]
+    pieces = tokenizer.tokenize("Der Hund, Nr. 112!")
+    assert pieces[-4:] == ["▁1", "1", "2", "!"]
+    assert {",", "."} < set(pieces)
+    assert max(map(len, words)) > 4  # words did merge

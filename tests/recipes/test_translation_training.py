@@ -1,0 +1,258 @@
+"""Training of translation models at toy size: batches, losses, precision and going on."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import lzma
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from recipes.trainer import Trainer, Training
+from recipes.translation import cells, compiling, distil, train
+from recipes.translation.corpus import Batch, Pairs, Side, read_lines
+from recipes.translation.losses import Marks, Masking, causal_loss, masked_loss
+
+from maskov.translation.checkpoint import load
+from maskov.translation.network import Network, Shape
+
+CPU = torch.device("cpu")
+PAD, BEGIN, END, MASK = 0, 1, 2, 4
+
+
+def _side(sentences: list[list[int]]) -> Side:
+    lengths = torch.tensor([len(ids) for ids in sentences])
+    flat = np.concatenate([np.array(ids, dtype=np.int32) for ids in sentences])
+    return Side.of(flat, lengths.cumsum(0) - lengths, lengths, CPU)
+
+
+@pytest.fixture(scope="module")
+def numbered() -> tuple[Pairs, list[list[int]], list[list[int]]]:
+    """Pairs whose every token tells which pair and side it is of, and where it stands."""
+    generator = np.random.default_rng(0)
+    sides = []
+    for side in (0, 1):
+        sizes = generator.integers(1, 40, 500)
+        sides.append(
+            [[((n * 64 + t) * 2 + side) + 1 for t in range(s)] for n, s in enumerate(sizes)]
+        )
+    return Pairs(_side(sides[0]), _side(sides[1]), CPU), *sides
+
+
+def _rows(batch: Batch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return the sentences of a batch, padding cut off."""
+    sides = ((batch.source, batch.source_inside), (batch.target, batch.target_inside))
+    cut = [
+        [tuple(row[keep].tolist()) for row, keep in zip(ids, inside, strict=True)]
+        for ids, inside in sides
+    ]
+    return list(zip(*cut, strict=True))
+
+
+@pytest.mark.parametrize("target_end", [True, False])
+def test_an_epoch_shows_every_pair_in_batches_of_few_shapes(numbered, target_end):
+    pairs, sources, targets = numbered
+    times = torch.ones(500, dtype=torch.long)
+    times[:50] = 3
+    generator = torch.Generator().manual_seed(0)
+    batches = pairs.batches(2048, generator, 0.2, times, target_end)
+    single, joined = Counter(), Counter()
+    shapes, sizes = set(), {}
+    for batch in itertools.islice(batches, 60):
+        n, width = batch.source.shape
+        height = batch.target.shape[1]
+        # With the network's own position in front, all is a multiple of 8.
+        assert (n % 8, (width + 1) % 8, height % 8) == (0, 0, 0)
+        assert n * (width + 1 + height) <= 2048
+        shapes.add((width, height))
+        assert sizes.setdefault((width, height), n) == n
+        assert not batch.source_inside[:, -1].any()  # room for the end
+        assert not (target_end and batch.target_inside[:, -1].any())
+        assert batch.tokens == int(batch.source_inside.sum() + batch.target_inside.sum())
+        for source, target in _rows(batch):
+            parts = [(token - 1) // 128 for token in source]
+            order = list(dict.fromkeys(parts))
+            assert list(source) == [token for n in order for token in sources[n]]
+            assert list(target) == [token for n in order for token in targets[n]]
+            (single if len(order) == 1 else joined).update(order)
+    assert len(shapes) <= 61
+    seen = single + joined
+    # More than an epoch, so each was seen as often as asked for at least.
+    assert all(seen[n] >= times[n] for n in range(500))
+    assert 0.1 < sum(joined.values()) / sum(seen.values()) < 0.3
+
+
+def test_shapes_are_few_hold_everything_and_pad_little():
+    generator = np.random.default_rng(0)
+    source = generator.geometric(0.1, 5000).clip(1, 20)
+    some = np.stack([source, (source + generator.integers(-2, 3, 5000)).clip(1, 20)], 1)
+    shapes = cells.choose(some, 12, 100)
+    assert len(shapes) <= 12
+    number = cells.table(np.concatenate([shapes, [[20, 20]]]), (20, 20))[some[:, 0], some[:, 1]]
+    chosen = np.concatenate([shapes, [[20, 20]]])[number]
+    assert (chosen >= some).all()
+    assert chosen.sum() < 1.2 * some.sum()
+    assert len(cells.choose(some, 1000, 0)) == len(np.unique(some, axis=0))
+
+
+def _copying(causal: bool) -> tuple[Network, object, object]:
+    """Return a network, its loss on the task of copying, and the batches."""
+    network = Network(Shape(20, 32, 2, 64, 1, 1, 32, causal=causal), dropout=0.0)
+    network.start()
+    marks = Marks(PAD, BEGIN, END, MASK)
+
+    def loss(batch: Batch, generator: torch.Generator) -> torch.Tensor:
+        if causal:
+            return causal_loss(network, marks, 0.0, batch)
+        return masked_loss(network, marks, Masking(), 0.0, batch, True, generator)
+
+    def batches():
+        generator = torch.Generator().manual_seed(0)
+        while True:
+            ids = torch.randint(5, 20, (64, 8), generator=generator)
+            inside = torch.arange(8) < torch.randint(3, 8, (64, 1), generator=generator)
+            yield Batch(
+                ids[:, :7], inside[:, :7] & inside[:, 1:], ids, inside & inside.roll(-1, 1), 0
+            )
+
+    return network, loss, batches()
+
+
+@pytest.mark.parametrize("precision", ["autocast", "bfloat16"])
+@pytest.mark.parametrize("causal", [True, False])
+def test_losses_fall_on_copying(causal, precision):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network, loss, batches = _copying(causal)
+        trainer = Trainer(network, loss, Training(rate=1e-2, warm_up=0.1), CPU, precision)
+        trainer.run(batches, 0, 200)
+    losses = [row["loss"] for row in trainer.log]
+    assert losses[-1] < 0.75 * losses[0]
+    assert network.words.weight.dtype == (
+        torch.bfloat16 if precision == "bfloat16" else torch.float32
+    )
+    trainer.use_average()
+    assert network.words.weight.dtype == torch.float32
+    torch.testing.assert_close(network.words.weight.data, trainer.average[0], atol=0, rtol=0)
+
+
+def test_training_in_bfloat16_goes_on_as_if_never_stopped():
+    with torch.random.fork_rng():
+        states = []
+        for stop in (None, 20):
+            torch.manual_seed(0)
+            network, loss, batches = _copying(True)
+            trainer = Trainer(network, loss, Training(rate=1e-2), CPU, "bfloat16")
+            trainer.run(batches, 0, 40) if stop is None else _stop_at(trainer, batches, stop)
+            if stop is not None:
+                saved = trainer.state()
+                network, loss, _ = _copying(True)
+                trainer = Trainer(network, loss, Training(rate=1e-2), CPU, "bfloat16")
+                trainer.restore(saved)
+                assert trainer.step == stop
+                trainer.run(batches, 0, 40)
+            states.append(trainer.state())
+    for one, other in zip(states[0]["average"], states[1]["average"], strict=True):
+        torch.testing.assert_close(one, other, atol=0, rtol=0)
+    for name, weight in states[0]["network"].items():
+        assert weight.dtype == torch.float32
+        torch.testing.assert_close(weight, states[1]["network"][name], atol=0, rtol=0)
+        torch.testing.assert_close(network.state_dict()[name], weight.bfloat16(), atol=0, rtol=0)
+
+
+def _stop_at(trainer: Trainer, batches, stop: int) -> None:
+    """Train towards 40 steps, but only `stop` of them."""
+    with pytest.raises(RuntimeError, match="generator"):
+        trainer.run(_ending(itertools.islice(batches, stop)), 0, 40)
+
+
+def _ending(batches):
+    yield from batches
+    raise RuntimeError("the generator is at its end")
+
+
+def test_what_does_not_compile_is_said_in_one_line(capsys):
+    def attempt() -> None:
+        raise ValueError("no compiler\nhere")
+
+    assert not compiling.succeeds(attempt)
+    assert capsys.readouterr().out == "not compiled: ValueError: no compiler\n"
+    assert compiling.succeeds(lambda: None)
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    """Pairs of a language that is English letter by letter, and a vocabulary for it."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("toy")
+    words = ["<pad>", "<s>", "</s>", "<unk>", "<mask>"]
+    words += [f"▁{kind}{n}" for kind in "xy" for n in range(10)]
+    tokenizer = Tokenizer(models.WordLevel({w: n for n, w in enumerate(words)}, "<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>",
+        unk_token="<unk>", mask_token="<mask>",
+    ).save_pretrained(folder / "tokenizer")  # fmt: skip
+    generator = np.random.default_rng(0)
+    for name, count in (("de-en", 300), ("ro-en", 60)):
+        lines = [generator.integers(0, 10, generator.integers(1, 7)) for _ in range(count)]
+        for kind, side in (("x", "src"), ("y", "tgt")):
+            text = "".join(" ".join(f"{kind}{n}" for n in line) + "\n" for line in lines)
+            (folder / f"{name}.train.{side}.xz").write_bytes(lzma.compress(text.encode()))
+    return folder
+
+
+def _train(kind: str, toy, out, steps: int, *more: str) -> None:
+    words = [kind, toy, "--tokenizer", toy / "tokenizer", "--out", out, "--steps", steps]
+    words += ["--width", 32, "--layers", 1, "--batch-tokens", 1024, "--dropout", 0, *more]
+    train.main([str(word) for word in words])
+
+
+@pytest.fixture
+def _forked():
+    """Training draws from torch's generator, and so does a network before its weights are read."""
+    with torch.random.fork_rng():
+        yield
+
+
+@pytest.mark.usefixtures("_forked")
+def test_from_pairs_to_a_twin_that_translates_and_back(toy, tmp_path, capsys):
+    _train("twin", toy, tmp_path / "twin", 120, "--rate", "0.01")
+    _train("twin", toy, tmp_path / "twin", 200, "--rate", "0.01")
+    out = capsys.readouterr().out
+    assert "going on from step 120" in out
+    assert "pairs/s" in out
+    log = json.loads((tmp_path / "twin" / "log.json").read_text())["log"]
+    assert log[-1]["loss"] < 0.8 * log[0]["loss"]
+
+    # Other weights begin where these ended, with a new optimiser.
+    weights = str(tmp_path / "twin" / "model")
+    _train("twin", toy, tmp_path / "more", 50, "--rate", "0.001", "--weights", weights)
+    more = json.loads((tmp_path / "more" / "log.json").read_text())["log"]
+    assert more[0]["loss"] < 1.2 * log[-1]["loss"]
+
+    distil.main([weights, str(toy), "--most", "40"])
+    out = capsys.readouterr().out
+    assert "sentences/s" in out
+    facts = json.loads((toy / "ro-en.distilled.json").read_text())
+    assert (facts["pairs"], facts["translated"]) == (40, 40)
+    network, tokenizer = load(tmp_path / "twin" / "model", CPU, torch.float32)
+    found = distil.translate(network, tokenizer, ["x1 x2", "x3"], CPU, beam=2)
+    assert all(set(str(line)) <= set("xy0123456789 ") for line in found)
+    _train("masked", toy, tmp_path / "masked", 60, "--targets", "distilled", "--most", "40",
+           "--noisy", "0.3")  # fmt: skip
+    assert not load(tmp_path / "masked" / "model", CPU, torch.float32)[0].shape.causal
+
+
+@pytest.mark.usefixtures("_forked")
+def test_without_time_everything_keeps_its_reference(toy, tmp_path):
+    _train("twin", toy, tmp_path / "twin", 2)
+    distil.main([str(tmp_path / "twin" / "model"), str(toy), "--most", "40", "--seconds", "0"])
+    kept, all_ = (read_lines(toy / f"de-en.{name}.tgt.xz") for name in ("distilled", "train"))
+    assert kept == all_[:40]
+    assert json.loads((toy / "de-en.distilled.json").read_text())["translated"] == 0
