@@ -41,12 +41,14 @@ def pretrained(tmp_path_factory):
 @pytest.fixture
 def root(pretrained, monkeypatch):
     monkeypatch.setattr(registry, "ROOT", pretrained)
+    monkeypatch.setenv("MASKOV_MODELS", str(pretrained / "none"))
     return pretrained
 
 
 @pytest.fixture
 def nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "ROOT", tmp_path / "pretrained")
+    monkeypatch.setenv("MASKOV_MODELS", str(tmp_path / "none"))
     return tmp_path / "pretrained"
 
 
@@ -144,9 +146,11 @@ def test_built_in_models_are_as_described():
     assert {model.name: model.parameters for model in registry.BUILT_IN} == sizes
 
 
-def test_what_this_package_ships_is_whole():
+def test_what_this_package_ships_is_whole(monkeypatch):
+    monkeypatch.delenv("MASKOV_MODELS", raising=False)
     shipped = registry.shipped()
-    folders = [folder for folder in registry.ROOT.glob("[!_.]*") if folder.is_dir()]
+    roots = (registry.ROOT, registry.REPOSITORY)
+    folders = [folder for root in roots for folder in root.glob("[!_.]*") if folder.is_dir()]
     assert {model.name for model in shipped} == {folder.name for folder in folders}
     for folder in folders:
         for name in ("config.json", "model.safetensors", "README.md"):
@@ -170,7 +174,8 @@ def test_the_command_lists_them(root, capfd):
     found = {line["name"]: line for line in lines}
     assert list(found) == ["wiki-judge", "wiki-small", "untrained", "counterexample"]
     assert [line["default"] for line in lines] == [True, True, False, False]
-    assert found["wiki-small"] == ABOUT | {"name": "wiki-small", "kind": "masked", "default": True}
+    more = {"name": "wiki-small", "kind": "masked", "default": True, "pairs": []}
+    assert found["wiki-small"] == ABOUT | more
     out = call(capfd, "models")[1]
     assert "wiki-small (default)" in out
     assert "22.9 MiB" in out

@@ -27,6 +27,8 @@ def models(
         table.add_column(overflow="fold")
         table.add_row("model", f"{model.name} (default)" if model.default else model.name)
         table.add_row("what it is", f"{model.kind}: {model.summary}")
+        if model.pairs:
+            table.add_row("translates", ", ".join(model.pairs))
         size = f", {model.bytes / 2**20:.1f} MiB" if model.bytes else ""
         table.add_row("size", f"{model.parameters:,} parameters{size}")
         table.add_row("trained on", model.training_data)

@@ -231,8 +231,8 @@ class SamplingOptions:
 
 
 def findable(name: str) -> str:
-    """Return a folder's full path, so that a run can be resumed from anywhere; else the name."""
-    if name not in {model.name for model in listed()} and Path(name).is_dir():
+    """Return the full path of what is on disk, so that a run can be resumed from anywhere."""
+    if name not in {model.name for model in listed()} and Path(name).exists():
         return str(Path(name).resolve())
     return name
 

@@ -90,7 +90,8 @@ def _share(part: npt.NDArray[Any], whole: npt.NDArray[Any]) -> float | None:
 
 
 def _mean(values: npt.NDArray[Any]) -> tuple[float | None, float | None]:
-    """Return the mean over epochs and chains, and its standard error over chains."""
+    """Return the mean over traced epochs and chains, and its standard error over chains."""
+    values = values[~np.isnan(values).any(1)]
     if not len(values):
         return None, None
     chains = values.mean(0)

@@ -54,6 +54,8 @@ def conditional_folder(name: str) -> Path | None:
     from maskov.translation.checkpoint import is_translation
     from maskov.translation.fairseq import is_fairseq
 
+    if name in _BUILT_IN:
+        return None
     folder = folder_of(name) or Path(name)
     return folder if is_translation(folder) or is_fairseq(folder) else None
 

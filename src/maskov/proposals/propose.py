@@ -76,13 +76,15 @@ def propose(
     uniform = draws.uniform(state.chain[rows][row], state.step[rows][row], Purpose.TOKEN, place)
     drawn = draw(hidden, current, uniform, proposal, engine)
     proposed = tokens.index_put((row, place), drawn.token)
+    # The model's own probability: a proposal that takes the best token is sure of every one.
+    sure = (drawn.logit - drawn.log_normaliser).exp()
     nothing = torch.zeros(len(rows), dtype=torch.float64, device=tokens.device)
     return Proposed(
         rows=rows,
         masked=masked,
         tokens=proposed,
         changed=proposed != tokens,
-        confidence=state.confidence[rows].index_put((row, place), drawn.log_forward.exp()),
+        confidence=state.confidence[rows].index_put((row, place), sure),
         log_q_forward=nothing.index_add(0, row, drawn.log_forward),
         log_q_reverse=nothing.index_add(0, row, drawn.log_reverse),
         passes=passes,

@@ -104,6 +104,7 @@ def sample(
     resident: int | None = None,
     lanes: int = 0,
     asynchronous: bool = True,
+    trace: str = "every",
     checkpoint_seconds: float = 60.0,
     listener: Listener | None = None,
     stop: Callable[[], bool] | None = None,
@@ -121,7 +122,8 @@ def sample(
     The rest decides how the work is done, not what comes of it: `budget` caps the tokens of one
     model call, `resident` the chains on the device at once, `lanes` the proposals of a chain under
     test at once (0: as many as keep the device busy), and chains go each at its own pace where
-    their kernel allows it unless `asynchronous` is false.
+    their kernel allows it unless `asynchronous` is false. `trace="kept"` leaves out the energies of
+    epochs without samples where they would cost passes; they are then not-a-number in the traces.
     """
     kernel = kernel or Metropolis(Raw())
     schedule = schedule or Schedule()
@@ -138,6 +140,8 @@ def sample(
         )
     if resident is not None and resident < 1:
         raise InputError(f"at least one chain must be resident, not {resident}.")
+    if trace not in ("every", "kept"):
+        raise InputError(f"energies are traced in 'every' epoch or where 'kept', not '{trace}'.")
     if lanes < 0:
         raise InputError(f"--prefetch must be 0 (found by itself) or more, not {lanes}.")
     kernel = _fitted(kernel, schedule, model, lanes, asynchronous)
@@ -163,6 +167,7 @@ def sample(
         "resident": resident or engine.resident(max(map(len, layout.tokens)), lanes or 1),
         "lanes": lanes,
         "asynchronous": asynchronous,
+        "trace": trace,
     }
     manifest["signature"] = signature(manifest)
     if path is not None and manifest["kernel"].get("custom"):
@@ -296,7 +301,11 @@ def _note_shift(
 
 def _settings(manifest: dict[str, Any], checkpoint_seconds: float) -> Settings:
     return Settings(
-        manifest["thin"], checkpoint_seconds, manifest["asynchronous"], manifest["lanes"]
+        manifest["thin"],
+        checkpoint_seconds,
+        manifest["asynchronous"],
+        manifest["lanes"],
+        manifest["trace"],
     )
 
 

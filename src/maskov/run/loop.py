@@ -47,13 +47,16 @@ class Settings:
     """How a run is carried out; none of it decides where the chains of a kernel go.
 
     `asynchronous` lets each chain go at its own pace where its kernel allows it, with `lanes`
-    proposals of a chain under test at once (0: as many as keep the device busy).
+    proposals of a chain under test at once (0: as many as keep the device busy). `trace` says
+    whether the energies of every epoch are traced, or only those of epochs whose samples are kept
+    where the chains do not know them anyway: to mask-predict they cost more than all else.
     """
 
     thin: int = 0
     checkpoint_seconds: float = 60.0
     asynchronous: bool = True
     lanes: int = 0
+    trace: str = "every"
 
 
 @dataclass
@@ -126,7 +129,11 @@ class Loop:
     def _end_group(self) -> None:
         progress = self.progress
         state, before = progress.state, self.engine.passes
-        raw, norm = both_energies(state, self.engine)
+        needed = self.settings.trace == "every" or self._keeps_samples(progress.epoch)
+        if needed or state.sites is not None:
+            raw, norm = both_energies(state, self.engine)
+        else:
+            raw = norm = state.confidence.new_full(state.chain.shape, torch.nan)
         target = torch.full_like(raw, torch.nan) if state.energy is None else state.energy
         energy = torch.stack([raw, norm, target], dim=1)
         row = {"energy": energy, "counts": progress.counts, "tokens": state.tokens}

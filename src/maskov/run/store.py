@@ -38,7 +38,7 @@ _NEEDED = {
     "notes", "origin", "schedule", "seed", "signature", "start", "thin", "versions",
 }  # fmt: skip
 
-_NEEDED_TO_GO_ON = {"asynchronous", "lanes", "resident"}
+_NEEDED_TO_GO_ON = {"asynchronous", "lanes", "resident", "trace"}
 
 # Energies at the end of each epoch, and what was counted within it.
 TRACES: dict[str, type[np.generic]] = {

@@ -80,6 +80,7 @@ def run_method(given: ConditionalModel, method: Method, **settings: Any) -> Run:
         lengths=method.length_rule,
         start="masked" if method.name in ("greedy", "mask-predict") else "greedy",
         thin=1 if method.pick == "lowest" else 0,
+        trace="kept",
         **settings,
     )
 

@@ -1,0 +1,126 @@
+"""Transition matrices of chains that translate: p(x | source) is what they leave invariant."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from maskov import Delayed, Gibbs, MaskedConditional, Metropolis, Norm, Raw, Sweep
+from maskov.engine import Engine
+from maskov.exact import (
+    all_states,
+    balance_error,
+    distribution,
+    invariance_error,
+    sweep_matrix,
+    transition_matrix,
+)
+from tiny_translation import conditional, plain_energies
+
+TOLERANCE = 1e-10
+LENGTH = 3
+SOURCES = ("red blue", "white green green")
+MODEL = conditional()
+ENDED = conditional(target_end=True)
+# Each reads one source alone, which is number 0 to it.
+GIVEN = {source: MODEL.given([source]) for source in SOURCES} | {
+    "red blue, with an end": ENDED.given(["red blue"])
+}
+ENERGIES = {"raw": Raw(), "norm": Norm()}
+STATES = all_states(MODEL, LENGTH)
+
+
+def _alone(place: int) -> torch.Tensor:
+    return torch.arange(LENGTH) == place
+
+
+@pytest.mark.parametrize("energy", ENERGIES)
+def test_the_target_is_another_one_for_each_source(energy):
+    """Otherwise nothing here would notice a chain that reads the wrong source, or none."""
+    first, second, ended = (
+        distribution(model, ENERGIES[energy], STATES) for model in GIVEN.values()
+    )
+    for one, other in ((first, second), (first, ended)):
+        assert (one - other).abs().sum() / 2 > 0.2
+    # And it is the one that a plain account gives, place by place.
+    values = [plain_energies(MODEL, SOURCES[0], ids)[energy == "norm"] for ids in STATES.tolist()]
+    plain = (-torch.tensor(values, dtype=torch.float64)).softmax(0)
+    assert (plain - first).abs().max() < TOLERANCE
+
+
+@pytest.mark.parametrize("flowing", [False, True], ids=["step", "flow"])
+@pytest.mark.parametrize("energy", ENERGIES)
+@pytest.mark.parametrize("source", GIVEN)
+def test_single_sites_leave_the_target_invariant(source, energy, flowing):
+    model = GIVEN[source]
+    for temperature, proposal in ((1.0, MaskedConditional(0.8)), (0.6, MaskedConditional())):
+        kernel = Metropolis(
+            ENERGIES[energy], proposal, target_temperature=temperature, delayed=Delayed(0)
+        )
+        target = distribution(model, ENERGIES[energy], STATES, temperature)
+        for place in range(LENGTH):
+            matrix = transition_matrix(kernel, Engine(model), STATES, _alone(place), flowing)
+            assert (matrix.sum(1) - 1).abs().max() < TOLERANCE
+            assert matrix.min() > -TOLERANCE
+            assert balance_error(matrix, target) < TOLERANCE
+            assert invariance_error(matrix, target) < TOLERANCE
+
+
+def test_the_target_of_another_source_is_not_left_invariant():
+    """What the tests above can see: a chain that reads another source than it should."""
+    engine = Engine(GIVEN[SOURCES[0]])
+    other = distribution(GIVEN[SOURCES[1]], Raw(), STATES)
+    for flowing in (False, True):
+        matrix = transition_matrix(Metropolis(Raw()), engine, STATES, _alone(1), flowing)
+        assert invariance_error(matrix, other) > 1e-3
+
+
+@pytest.mark.parametrize("energy", ENERGIES)
+@pytest.mark.parametrize("source", SOURCES)
+def test_delayed_acceptance_leaves_the_target_invariant(source, energy):
+    model = GIVEN[source]
+    target = distribution(model, ENERGIES[energy], STATES)
+    accepts = []
+    for nearest in (0, 1):
+        kernel = Metropolis(ENERGIES[energy], MaskedConditional(0.8), delayed=Delayed(nearest))
+        for place in range(LENGTH):
+            matrix = transition_matrix(kernel, Engine(model), STATES, _alone(place), flowing=True)
+            assert balance_error(matrix, target) < TOLERANCE
+            assert invariance_error(matrix, target) < TOLERANCE
+            accepts.append(1 - matrix.diagonal().mean())
+    assert sum(accepts[LENGTH:]) < sum(accepts[:LENGTH]) - 1e-3  # two tests are taken
+
+
+def test_a_first_test_in_low_precision_leaves_the_target_invariant():
+    """One sequence a batch, so that low precision rounds alike wherever a sequence turns up."""
+    model = GIVEN[SOURCES[1]]
+    states = all_states(model, 2)
+    kernel = Metropolis(Raw(), delayed=Delayed(0, "bfloat16"))
+    target = distribution(model, Raw(), states)
+    engine = Engine(model, budget=1)
+    matrix = transition_matrix(kernel, engine, states, torch.arange(2) == 1, flowing=True)
+    assert balance_error(matrix, target) < TOLERANCE
+
+
+@pytest.mark.parametrize("energy", ENERGIES)
+@pytest.mark.parametrize("source", SOURCES)
+def test_blocks_leave_the_target_invariant(source, energy):
+    model = GIVEN[source]
+    kernel = Metropolis(ENERGIES[energy], MaskedConditional(0.8), Sweep(block=2))
+    target = distribution(model, ENERGIES[energy], STATES)
+    for places in itertools.combinations(range(LENGTH), 2):
+        masked = torch.tensor([place in places for place in range(LENGTH)])
+        matrix = transition_matrix(kernel, Engine(model), STATES, masked)
+        assert balance_error(matrix, target) < TOLERANCE
+    assert invariance_error(sweep_matrix(kernel, Engine(model), STATES), target) < TOLERANCE
+
+
+@pytest.mark.parametrize("block", [1, 2])
+@pytest.mark.parametrize("source", SOURCES)
+def test_degenerate_gibbs_leaves_neither_target_invariant(source, block):
+    model = GIVEN[source]
+    matrix = sweep_matrix(Gibbs(positions=Sweep(block=block)), Engine(model), STATES)
+    for energy in ENERGIES.values():
+        assert invariance_error(matrix, distribution(model, energy, STATES)) > 1e-3

@@ -1,0 +1,220 @@
+"""Translation models as folders: what is written is read, and damage is one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import maskov
+from maskov import ConditionalModel, ModelError, Twin, translate
+from maskov.translation import checkpoint
+from tiny_models import edit_config
+from tiny_translation import SOURCES, network, save, shelf, tokenizer
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    return save(tmp_path / "tiny")
+
+
+def refusal(folder: Path) -> str:
+    """Load a folder that cannot be; return the sentence."""
+    with pytest.raises(ModelError) as caught:
+        checkpoint.load(folder, CPU, torch.float32)
+    text = str(caught.value)
+    assert text.isprintable()
+    assert text.endswith(".")
+    assert str(folder) in text
+    return text
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
+def test_what_is_written_is_read(tmp_path, dtype, causal):
+    plain = network(causal=causal, target_end=not causal, norm_first=causal)
+    checkpoint.save(tmp_path / "deep" / "tiny", plain, tokenizer(), dtype)
+    assert {x.dtype for x in load_file(tmp_path / "deep/tiny/model.safetensors").values()} == {
+        dtype
+    }
+    for wanted in (torch.float32, torch.float64):
+        found, words = checkpoint.load(tmp_path / "deep" / "tiny", CPU, wanted)
+        assert found.shape == plain.shape
+        assert words.get_vocab() == tokenizer().get_vocab()
+        assert words.all_special_ids == tokenizer().all_special_ids
+        for name, value in plain.state_dict().items():
+            read = found.state_dict()[name]
+            assert read.dtype == wanted
+            assert torch.equal(read, value.to(dtype).to(wanted))
+        assert not any(weight.requires_grad for weight in found.parameters())
+        assert not found.training
+
+
+def test_a_saved_model_translates_like_the_one_that_was_saved(tmp_path):
+    plain = network(dtype=torch.float32)
+    whole = ConditionalModel(plain, tokenizer(), "tiny")
+    checkpoint.save(tmp_path, plain, tokenizer(), torch.float32)
+    read = maskov.load(tmp_path, "cpu")
+    assert isinstance(read, ConditionalModel)
+    assert read.fingerprint() == whole.fingerprint()
+    assert translate(read, SOURCES) == translate(whole, SOURCES)
+    # In half precision the weights are others, and near.
+    checkpoint.save(tmp_path / "half", plain, tokenizer(), torch.float16)
+    half = maskov.load(tmp_path / "half", "cpu")
+    assert half.fingerprint() != whole.fingerprint()
+    scores = [model.given(SOURCES).length_scores()[:, 1:] for model in (whole, half)]
+    assert 0 < (scores[0] - scores[1]).abs().max() < 0.1
+
+
+def test_weights_are_not_those_on_the_disk_any_more(folder):
+    """A file that is written anew under a loaded model changes nothing in it."""
+    found, _ = checkpoint.load(folder, CPU, torch.float32)
+    before = found.words.weight.clone()
+    content = (folder / "model.safetensors").read_bytes()
+    with open(folder / "model.safetensors", "r+b") as file:
+        file.seek(len(content) // 2)
+        file.write(bytes(len(content) // 2))
+    assert torch.equal(found.words.weight, before)
+    assert all(value.abs().sum() > 0 for value in found.state_dict().values())
+
+
+def test_a_folder_says_what_it_is(folder, tmp_path):
+    assert checkpoint.is_translation(folder)
+    for other in (tmp_path, tmp_path / "nowhere"):
+        assert not checkpoint.is_translation(other)
+        assert "is no translation model" in refusal(other)
+    with pytest.raises(ModelError, match="writes from left to right"):
+        maskov.load(save(tmp_path / "twin", causal=True), "cpu")
+    with pytest.raises(ModelError, match="needs a causal one"):
+        Twin.load(folder, CPU, "tiny")
+    with pytest.raises(maskov.InputError, match="drop --tokenizer"):
+        maskov.load(folder, "cpu", tokenizer="bert")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"3", b"\xff\xfe", b'{"architecture": 4}'])
+def test_a_config_that_says_nothing(folder, content):
+    (folder / "config.json").write_bytes(content)
+    assert "is no translation model" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"width": 10**9},
+        {"width": 2**20 + 1},
+        {"vocabulary": 10**18},
+        {"encoder_layers": 2**20},
+        {"decoder_layers": 10**6},
+        {"longest": 0},
+        {"heads": -2},
+        {"heads": 0},
+        {"heads": 3},
+        {"heads": True},
+        {"width": "16"},
+        {"width": 16.0},
+        {"width": None},
+        {"inner": [32]},
+        {"causal": "no"},
+        {"causal": 1},
+        {"norm_first": None},
+        {"norm_epsilon": "small"},
+        {"norm_epsilon": 0.0},
+        {"norm_epsilon": float("nan")},
+        {"target_end": "yes"},
+    ],
+    ids=str,
+)
+def test_absurd_sizes_are_refused_before_memory_is_asked_for(folder, change):
+    edit_config(folder, **change)
+    assert "sizes in its config.json" in refusal(folder)
+
+
+def test_a_size_that_is_missing(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(
+        json.dumps({name: value for name, value in config.items() if name != "vocabulary"})
+    )
+    assert "sizes in its config.json" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "weight"),
+    [
+        ({"width": 32}, "decoder.0.attention"),
+        ({"width": 2**20, "vocabulary": 2**20, "heads": 1}, "decoder.0"),
+        ({"longest": 11}, "lengths.weight"),
+        ({"vocabulary": 11}, "words.weight"),
+        ({"encoder_layers": 3}, "encoder.2"),
+        ({"decoder_layers": 1}, "decoder.1"),
+        ({"norm_first": False}, "decoder_norm"),
+    ],
+    ids=str,
+)
+def test_weights_of_another_shape(folder, change, weight):
+    edit_config(folder, **change)
+    text = refusal(folder)
+    assert "do not fit its config.json" in text
+    assert weight in text
+
+
+def test_weights_that_are_missing_or_too_many(folder):
+    state = load_file(folder / "model.safetensors")
+    save_file(state | {"more": torch.zeros(2)}, folder / "model.safetensors")
+    assert "such as more" in refusal(folder)
+    del state["words.weight"]
+    save_file(state, folder / "model.safetensors")
+    assert "such as words.weight" in refusal(folder)
+
+
+@pytest.mark.parametrize("damage", ["gone", "empty", "header", "truncated", "foreign"])
+def test_damaged_weights(folder, damage):
+    file = folder / "model.safetensors"
+    content = file.read_bytes()
+    if damage == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(
+            {
+                "empty": b"",
+                "header": content[:20],
+                "truncated": content[:-100],
+                "foreign": b"something else entirely",
+            }[damage]
+        )
+    assert "model.safetensors is missing or cannot be read" in refusal(folder)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b'{"model": 3}', b"\xff"])
+def test_a_damaged_tokenizer(folder, content):
+    if content is None:
+        (folder / "tokenizer.json").unlink()
+    else:
+        (folder / "tokenizer.json").write_bytes(content)
+    assert "tokenizer" in refusal(folder)
+
+
+def test_a_tokenizer_that_does_not_fit(folder):
+    tokenizer(["red", "green", "blue", "white", "black"]).save_pretrained(folder)
+    assert "tokens that its network has not" in refusal(folder)
+    save(folder)
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    settings.pop("mask_token")
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert "lacks its mask token" in refusal(folder)
+
+
+def test_models_on_a_shelf_are_found_by_name(tmp_path, monkeypatch):
+    from maskov.models import registry
+
+    monkeypatch.setenv("MASKOV_MODELS", str(shelf(tmp_path / "models")))
+    assert registry.folder_of("tiny-twin") == tmp_path / "models" / "tiny-twin"
+    model = maskov.load("tiny-translation", "cpu")
+    assert (type(model), model.name) == (ConditionalModel, "tiny-translation")
+    assert registry.model_for("ro-en", "twin") == "tiny-twin"
+    with pytest.raises(ModelError, match="'tiny-twin' is a twin model, not a causal one"):
+        maskov.Autoregressive("tiny-twin")

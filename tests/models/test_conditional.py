@@ -1,0 +1,330 @@
+"""The conditional masked LM: passes against plain ones, sources, lengths, precision, identity."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from scipy import stats
+
+from maskov import InputError, Method, ModelError, Norm, Raw, translate
+from maskov.engine import Engine
+from maskov.models import Queries
+from maskov.translation.lengths import choose_lengths
+from maskov.translation.model import ConditionalModel
+from maskov.types import Sequences
+from tiny_translation import (
+    LONGEST,
+    SOURCES,
+    SPECIAL,
+    WORDS,
+    conditional,
+    network,
+    plain_logits,
+    tokenizer,
+)
+
+MODEL, ENDED = conditional(), conditional(target_end=True)
+KINDS = {"plain": MODEL, "with an end": ENDED}
+CLOSE = 1e-9
+END = SPECIAL.index("</s>")
+# A statistical test fails a correct program with this probability.
+ALPHA = 1e-6
+
+
+def passes(count: int = 24, seed: int = 0):
+    """Return targets of mixed lengths with mixed sources, padded with what must not be read."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(low, high, *size):
+        return torch.randint(low, high, size, generator=generator)
+
+    width = LONGEST - 1
+    lengths = draw(1, width + 1, count)
+    lengths[:2] = torch.tensor([1, width])
+    first = len(SPECIAL)
+    tokens = draw(first, first + len(WORDS), count, width)
+    place = (torch.rand(count, generator=generator) * lengths).long()
+    return tokens, lengths, place, draw(0, len(SOURCES), count)
+
+
+def energies(model, tokens, lengths, source):
+    whole = Sequences(tokens, lengths, source=source)
+    known = Sequences(tokens, lengths, Engine(model).sites(whole), source)
+    return torch.stack([Raw()(model, known), Norm()(model, known)])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_mixed_passes_are_those_of_one_by_one(kind):
+    model = KINDS[kind].given(SOURCES)
+    tokens, lengths, place, source = passes()
+    found = model.logits(model.hidden_at(tokens, lengths, place, source))
+    for row, scores in enumerate(found):
+        target = tokens[row, : lengths[row]].tolist()
+        where = int(place[row])
+        plain = plain_logits(model, SOURCES[source[row]], target, [where])[where]
+        assert (plain - scores).abs().max() < CLOSE
+    # What one reads matters: another source would have been noticed.
+    others = model.logits(model.hidden_at(tokens, lengths, place, (source + 1) % len(SOURCES)))
+    assert ((others - found).abs().amax(1) > 1e-3).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_place_alone_is_the_same_as_a_mask_of_one(kind):
+    model = KINDS[kind].given(SOURCES)
+    tokens, lengths, place, source = passes(seed=1)
+    masked = torch.arange(tokens.shape[1]) == place[:, None]
+    whole = model.hidden(Queries(tokens, lengths, masked, source))
+    assert (whole - model.hidden_at(tokens, lengths, place, source)).abs().max() < CLOSE
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_several_masks_of_mixed_passes(kind):
+    model = KINDS[kind].given(SOURCES)
+    tokens, lengths, _, source = passes(seed=2)
+    within = torch.arange(tokens.shape[1]) < lengths[:, None]
+    masked = within & (torch.rand(tokens.shape, generator=torch.Generator().manual_seed(3)) < 0.5)
+    masked[:, 0] = True
+    found = model.logits(model.hidden(Queries(tokens, lengths, masked, source)))
+    plain = []
+    for row, (length, target) in enumerate(zip(lengths.tolist(), tokens.tolist(), strict=True)):
+        holes = masked[row].nonzero().flatten().tolist()
+        plain.append(plain_logits(model, SOURCES[source[row]], target[:length], holes)[holes])
+    assert (torch.cat(plain) - found).abs().max() < CLOSE
+
+
+def test_the_end_stands_right_after_the_target(monkeypatch):
+    """What the decoder is shown, and that a target has room for it."""
+    model, shown = ENDED.given(SOURCES[:2]), []
+    plain = model.network.decode
+
+    def decode(target, memory, memory_mask, inside=None, at=None):
+        shown.append((target.clone(), inside))
+        return plain(target, memory, memory_mask, inside, at)
+
+    monkeypatch.setattr(model.network, "decode", decode)
+    first = len(SPECIAL)
+    tokens = torch.tensor([[first, first + 1, first + 2], [first, first + 3, 0]])
+    lengths, place = torch.tensor([3, 2]), torch.tensor([2, 0])
+    model.hidden_at(tokens, lengths, place, torch.tensor([0, 1]))
+    (target, inside), mask = shown[0], model.mask_id
+    assert target[0].tolist() == [first, first + 1, mask, END]
+    assert target[1, :3].tolist() == [mask, first + 3, END]
+    assert inside.tolist() == [[True] * 4, [True, True, True, False]]
+    assert (ENDED.max_length, MODEL.max_length) == (LONGEST - 1, LONGEST)
+    longest = torch.full((1, ENDED.max_length), first)
+    zero = torch.zeros(1, dtype=torch.long)
+    assert model.hidden_at(longest, zero + ENDED.max_length, zero, zero).isfinite().all()
+
+
+def test_the_encoder_runs_once_a_sentence_and_never_again(monkeypatch):
+    model, seen = conditional(), []
+    plain = model.network.encode
+
+    def encode(source, inside):
+        seen.append(inside.sum(1).tolist())
+        return plain(source, inside)
+
+    monkeypatch.setattr(model.network, "encode", encode)
+    translate(model, SOURCES, Method("mh", epochs=4, chains=3, lengths="drawn"))
+    assert sorted(size for batch in seen for size in batch) == sorted(
+        len(text.split()) + 1 for text in SOURCES
+    )
+    # Similar lengths run together: three texts of one length are one call.
+    seen.clear()
+    model.given(["red", "green", "blue"])
+    assert seen == [[2, 2, 2]]
+
+
+def test_batches_of_the_encoder_do_not_change_what_it_says(monkeypatch):
+    alone = [MODEL.given([text]).sources for text in SOURCES]
+    monkeypatch.setattr("maskov.translation.sources.token_budget", lambda *_: 1)
+    both = [MODEL.given(SOURCES).sources]
+    monkeypatch.undo()
+    for found in (*both, MODEL.given(SOURCES).sources):
+        states, within = found.padded(torch.arange(len(SOURCES)))
+        assert within.sum(1).tolist() == [len(text.split()) + 1 for text in SOURCES]
+        for row, one in enumerate(alone):
+            assert (states[row][within[row]] - one.states).abs().max() < CLOSE
+            assert (found.length_scores[row] - one.length_scores[0]).abs().max() < CLOSE
+
+
+# Lengths.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lengths_are_those_the_encoder_names(kind):
+    model = KINDS[kind].given(SOURCES)
+    scores = model.length_scores()
+    assert scores.shape == (len(SOURCES), model.max_length + 1)
+    assert (scores[:, 0] == -torch.inf).all()
+    assert (scores.exp().sum(1) - 1).abs().max() < CLOSE
+    for row, text in enumerate(SOURCES):
+        ids = torch.tensor([model.source_ids(text)])
+        _, plain = model.network.encode(ids, torch.ones_like(ids, dtype=torch.bool))
+        # A model with an end counts it: length n of ours is its n + 1.
+        begin = 2 if model.network.shape.target_end else 1
+        chances = plain[0, begin:].softmax(0)
+        assert (scores[row, 1:].exp() - chances).abs().max() < CLOSE
+        best = int(plain[0].argmax()) - (begin - 1)
+        if best > 0:
+            assert choose_lengths(model, "best", 2, 0)[row] == [best] * 2
+
+
+def test_the_likeliest_lengths_come_in_order_and_once():
+    model = MODEL.given(SOURCES)
+    scores = model.length_scores()
+    for row, lengths in enumerate(choose_lengths(model, "top", LONGEST, 0)):
+        assert sorted(lengths) == list(range(1, LONGEST + 1))
+        ordered = scores[row, lengths].tolist()
+        assert ordered == sorted(ordered, reverse=True)
+    few = choose_lengths(model, "top", 3, 0)
+    assert few == [row[:3] for row in choose_lengths(model, "top", LONGEST, 0)]
+    assert [row[0] for row in few] == [row[0] for row in choose_lengths(model, "best", 1, 0)]
+    with pytest.raises(InputError, match="no more than 10 lengths"):
+        choose_lengths(model, "top", LONGEST + 1, 0)
+    with pytest.raises(InputError, match="unknown rule for lengths 'longest'"):
+        choose_lengths(model, "longest", 1, 0)
+
+
+def test_drawn_lengths_follow_their_distribution():
+    """χ² over 4000 chains of each of two sources; it fails by chance in ALPHA of all seeds each.
+
+    Power: lengths that came from the other source's distribution would be let through with a
+    probability below 10^-9. The seed is the first one tried.
+    """
+    count = 4000
+    model = MODEL.given([SOURCES[0], SOURCES[3]])
+    chances = model.length_scores().exp()[:, 1:]
+    drawn = torch.tensor(choose_lengths(model, "drawn", count, seed=1))
+    critical = stats.chi2.isf(ALPHA, LONGEST - 1)
+    for row, other in ((0, 1), (1, 0)):
+        counts = torch.bincount(drawn[row] - 1, minlength=LONGEST).double()
+        expected = count * chances[row]
+        assert expected.min() > 5
+        assert stats.chisquare(counts.numpy(), expected.numpy()).pvalue > ALPHA
+        distance = float(((chances[other] - chances[row]) ** 2 / chances[row]).sum())
+        assert stats.ncx2.cdf(critical, LONGEST - 1, count * distance) < 1e-9
+    assert choose_lengths(model, "drawn", 5, 1)[0] == drawn[0, :5].tolist()
+    assert choose_lengths(model, "drawn", 5, 2) != choose_lengths(model, "drawn", 5, 1)
+
+
+# Precision and identity.
+
+
+def test_coarse_passes_keep_the_head_and_shift_energies_a_little():
+    model = conditional(dtype=torch.float32)
+    coarse = model.in_precision(torch.bfloat16)
+    assert (coarse.exact, coarse.precision) == (model, "bfloat16")
+    assert coarse.network.words.weight.dtype == torch.bfloat16
+    assert model.network.words.weight.dtype == torch.float32
+    tokens, lengths, place, source = passes()
+    given, rounded = model.given(SOURCES), coarse.given(SOURCES)
+    # The sources are read exactly, whichever of the two reads them.
+    assert torch.equal(given.sources.states, rounded.sources.states)
+    assert rounded.exact.sources is rounded.sources
+    hidden = rounded.hidden_at(tokens, lengths, place, source)
+    assert hidden.dtype == torch.float32
+    assert torch.equal(given.logits(hidden), rounded.logits(hidden))
+    assert torch.equal(given.logit_of(hidden, tokens[:, 0]), rounded.logit_of(hidden, tokens[:, 0]))
+    exact = energies(given, tokens, lengths, source)
+    shift = (energies(rounded, tokens, lengths, source) - exact).abs()
+    assert 1e-4 < shift.mean() < 0.2 * exact.abs().mean()
+    # Given its sources first, it is the same.
+    again = energies(given.in_precision(torch.bfloat16), tokens, lengths, source)
+    assert torch.equal(again, energies(rounded, tokens, lengths, source))
+
+
+def test_a_coarse_run_says_how_far_energies_move():
+    coarse = conditional(dtype=torch.float32).in_precision(torch.bfloat16)
+    from maskov.translation.api import run_method
+
+    run = run_method(coarse.given(SOURCES), Method("mh", epochs=2))
+    shift = run.manifest["energy_shift"]
+    assert 0 < shift["norm_mean"] <= shift["norm_most"]
+    assert "precision:bfloat16" in run.signature
+
+
+def test_the_fingerprint_is_of_weights_and_words_and_not_of_sources():
+    whole = MODEL.fingerprint()
+    assert conditional().fingerprint() == whole
+    assert MODEL.given(SOURCES).fingerprint() == MODEL.given(["red"]).fingerprint() == whole
+    assert MODEL.in_precision(torch.bfloat16).fingerprint() == whole
+    for name in ("words.weight", "decoder.1.cross.out.bias", "lengths.weight"):
+        changed = network()
+        changed.get_parameter(name).data.view(-1)[3] += 1e-12
+        assert ConditionalModel(changed, tokenizer(), "tiny").fingerprint() != whole
+    swapped = tokenizer(["green", "red", "blue", "white"])
+    assert ConditionalModel(network(), swapped, "tiny").fingerprint() != whole
+    assert ENDED.fingerprint() != whole  # the same weights, used otherwise
+
+
+def test_given_sources_leave_the_model_as_it_was():
+    model = conditional()
+    before = copy.deepcopy(model.network.state_dict())
+    assert model.given(SOURCES) is not model
+    assert model.sources is None
+    assert all(torch.equal(before[name], x) for name, x in model.network.state_dict().items())
+
+
+def test_a_network_in_training_is_put_to_rest():
+    plain = network().train().requires_grad_(True)
+    model = ConditionalModel(plain, tokenizer(), "tiny").given(SOURCES)
+    tokens, lengths, place, source = passes()
+    assert not model.hidden_at(tokens, lengths, place, source).requires_grad
+    assert not model.sources.states.requires_grad
+
+
+# What is refused.
+
+
+def test_a_causal_network_has_no_masked_conditionals():
+    with pytest.raises(ModelError, match="'tiny' writes from left to right"):
+        ConditionalModel(network(causal=True), tokenizer(), "tiny")
+
+
+def test_without_sources_nothing_can_be_asked():
+    tokens, lengths, place, source = passes()
+    masked = torch.arange(tokens.shape[1]) == place[:, None]
+    for ask in (
+        lambda: MODEL.hidden_at(tokens, lengths, place, source),
+        lambda: MODEL.hidden(Queries(tokens, lengths, masked, source)),
+        lambda: MODEL.given(SOURCES).hidden_at(tokens, lengths, place),
+    ):
+        with pytest.raises(InputError, match="give it sources"):
+            ask()
+    with pytest.raises(InputError, match="nothing to translate"):
+        MODEL.given([])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_source_that_is_too_long_is_named_by_its_line(kind):
+    model, most = KINDS[kind], LONGEST - 1
+    longest = " ".join(["red"] * most)
+    assert translate(model, ["red", longest], Method("greedy"))[1].text
+    with pytest.raises(InputError, match=f"^line 2 has {most + 1} tokens; .* at most {most}"):
+        model.given(["red", f"{longest} red"])
+    with pytest.raises(InputError, match=r"^line 7 has"):
+        model.given(["red", f"{longest} red"], lines=[2, 7])
+    with pytest.raises(InputError, match=r"^line 4 has"):
+        translate(model, ["red", "", " \t", f"{longest} red"])
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("red \ud800 blue", "line 3 is not UTF-8"), ("\udcff", "line 3 is not UTF-8")],
+)
+def test_broken_text_is_named_by_its_line(text, reason):
+    with pytest.raises(InputError, match=reason):
+        translate(MODEL, ["red", "", text])
+
+
+def test_a_source_without_any_token_is_empty():
+    with pytest.raises(InputError, match="line 2 is empty"):
+        MODEL.given(["red", "  "])
+
+
+def test_unknown_words_can_be_read_but_are_never_written():
+    [found] = translate(MODEL, ["grün Ω red"], Method("gibbs", epochs=3, temperature=3.0))
+    assert set(found.text.split()) <= set(WORDS)

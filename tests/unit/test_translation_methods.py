@@ -1,0 +1,368 @@
+"""The ways to translate: their parts, what they refuse, and what they come to on a tiny model."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+from sacrebleu.metrics.chrf import CHRF
+
+from maskov import (
+    Gibbs,
+    InputError,
+    Linear,
+    MaskedConditional,
+    Method,
+    Metropolis,
+    Norm,
+    Raw,
+    Sample,
+    Schedule,
+    Sweep,
+    mask_predict,
+    translate,
+)
+from maskov.translation.api import energies_of, run_method, translations_of
+from maskov.translation.methods import METHODS
+from maskov.translation.pick import energy_per_token, least_risk, lowest
+from tiny_translation import SOURCES, conditional, plain_energies, plain_logits, twin
+
+MODEL = conditional()
+KINDS = {"plain": MODEL, "with an end": conditional(target_end=True)}
+# A value of each option that is no default.
+VALUES = {
+    "energy": "raw+0.5*norm",
+    "iterations": 4,
+    "length_beam": 3,
+    "epochs": 7,
+    "temperature": 0.5,
+    "target_temperature": 2.0,
+    "anneal": 0.1,
+    "target_floor": 0.3,
+    "force_accept": 1,
+    "block": 3,
+    "block_anneal": 0.5,
+    "chains": 4,
+    "lengths": "drawn",
+    "pick": "lowest",
+    "beam": 2,
+    "length_power": 0.6,
+}
+OPTIONS = [field.name for field in fields(Method) if field.name != "name"]
+UNUSED = [(name, option) for name in METHODS for option in OPTIONS if option not in METHODS[name]]
+USED = [(name, option) for name in METHODS for option in METHODS[name]]
+
+
+def test_every_option_is_of_use_somewhere():
+    assert set(VALUES) == set(OPTIONS) == set().union(*METHODS.values())
+
+
+@pytest.mark.parametrize(("name", "option"), UNUSED)
+def test_an_option_that_a_method_makes_no_use_of_is_refused(name, option):
+    reason = f"'{name}' makes no use of --{option.replace('_', '-')}: drop it"
+    with pytest.raises(InputError, match=reason):
+        Method(name, **{option: VALUES[option]})
+
+
+@pytest.mark.parametrize(("name", "option"), sorted(USED))
+def test_an_option_that_a_method_takes_changes_it(name, option):
+    def parts(method):
+        chosen = (method.many, method.length_rule, method.sweeps, method.pick)
+        if name == "ar":
+            return (*chosen, method.beam, method.length_power)
+        return (*chosen, method.kernel(), method.schedule())
+
+    assert parts(Method(name, **{option: VALUES[option]})) != parts(Method(name))
+
+
+def _fall(start: float, rate: float, floor: float) -> Linear:
+    return Linear(start, rate, floor)
+
+
+COLD = MaskedConditional(temperature=0.8)
+PAPER = _fall(1.0, 0.02, 0.01)
+PARTS = {
+    "greedy": (mask_predict(1), Schedule(1), "best"),
+    "mask-predict": (mask_predict(10), Schedule(10), "top"),
+    "gibbs": (Gibbs(COLD), Schedule(33), "best"),
+    "block-gibbs": (
+        Gibbs(COLD, Sweep(block=4)),
+        Schedule(33, block=_fall(4.0, 0.2, 1.0)),
+        "best",
+    ),
+    "mh": (
+        Metropolis(Raw(), COLD),
+        Schedule(33, target_temperature=PAPER, forced_epochs=2),
+        "best",
+    ),
+    "block-mh": (
+        Metropolis(Raw(), COLD, Sweep(block=4)),
+        Schedule(33, target_temperature=PAPER, block=_fall(4.0, 0.2, 1.0), forced_epochs=2),
+        "best",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_the_parts_of_a_method(name):
+    method = Method(name)
+    assert (method.kernel(), method.schedule(), method.length_rule) == PARTS[name]
+    assert method.many == 1
+    assert method.samples is (name not in ("greedy", "mask-predict"))
+
+
+def test_the_parts_follow_the_options():
+    method = Method(
+        "block-mh", energy="norm", epochs=9, temperature=1.0, target_temperature=2.0, anneal=0.5,
+        target_floor=0.5, force_accept=0, block=6, block_anneal=1.0, chains=5, lengths="top",
+    )  # fmt: skip
+    assert method.kernel() == Metropolis(Norm(), MaskedConditional(1.0), Sweep(block=6))
+    assert method.schedule() == Schedule(
+        9, target_temperature=_fall(2.0, 0.5, 0.5), block=_fall(6.0, 1.0, 1.0)
+    )
+    assert (method.many, method.length_rule, method.target) == (5, "top", "norm")
+    beam = Method("mask-predict", iterations=4, length_beam=3)
+    assert (beam.kernel(), beam.many, beam.target) == (mask_predict(4), 3, "norm")
+    # Without a fall the target is a fixed one, from the first epoch that is not forced.
+    fixed = Method("mh", anneal=0.0, force_accept=0).schedule()
+    assert fixed.fixed_target()
+    assert fixed.target_temperature.at(32) == 1.0
+    assert Method("mh", epochs=1).schedule().forced_epochs == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "reason"),
+    [
+        ("beam", {}, "unknown method 'beam'; use one of greedy, mask-predict"),
+        ("mh", {"lengths": "longest"}, "unknown --lengths 'longest'"),
+        ("mh", {"pick": "best"}, "unknown --pick 'best'"),
+        ("mh", {"pick": "mbr"}, "three or more --chains"),
+        ("mh", {"pick": "mbr", "chains": 2}, "three or more --chains"),
+        ("mh", {"chains": 0}, "--chains must be at least 1, not 0"),
+        ("gibbs", {"epochs": -1}, "--epochs must be at least 1"),
+        ("mask-predict", {"iterations": 0}, "--iterations must be at least 1"),
+        ("mask-predict", {"length_beam": 0}, "--length-beam must be at least 1"),
+        ("block-mh", {"block": 0}, "--block must be at least 1"),
+        ("block-gibbs", {"block": -2}, "--block must be at least 1"),
+        ("ar", {"beam": 0}, "--beam must be at least 1"),
+        ("ar", {"length_power": float("nan")}, "--length-power"),
+        ("mh", {"temperature": 0.0}, "temperature of 0"),
+        ("gibbs", {"temperature": -1.0}, "0 or more"),
+        ("mh", {"energy": "heat"}, "unknown energy 'heat'"),
+        ("mh", {"anneal": 0.0, "target_floor": 0.1}, "--target-floor needs --anneal"),
+        ("mh", {"target_floor": 3.0}, "below its floor"),
+        ("mh", {"anneal": -0.1}, "rate must be 0 or more"),
+        ("mh", {"target_temperature": 0.0}, "target temperature"),
+        ("mh", {"force_accept": -1}, "forced"),
+        ("mh", {"energy": "autoregressive(wiki-judge)", "pick": "lowest"}, "--pick lowest"),
+    ],
+    ids=str,
+)
+def test_what_no_method_can_be(name, options, reason):
+    with pytest.raises(InputError, match=reason):
+        Method(name, **options)
+
+
+# What methods come to.
+
+
+def _plain_mask_predict(model, source: str, length: int, iterations: int):
+    """Mask-Predict as published: argmax, then mask again what the model was least sure of."""
+    tokens, sure = [model.mask_id] * length, [0.0] * length
+    for iteration in range(iterations):
+        count = max(1, length * (iterations - iteration) // iterations)
+        least = sorted(range(length), key=lambda place: sure[place])
+        holes = least[:count]
+        scores = plain_logits(model, source, tokens, holes)
+        chances = scores.softmax(1)
+        scores = scores.masked_fill(model.forbidden, -float("inf"))
+        for place in holes:
+            tokens[place] = int(scores[place].argmax())
+            sure[place] = float(chances[place, tokens[place]])
+    return tokens
+
+
+def _lengths(model, source: str) -> list[int]:
+    """Return the lengths of a translation, the likeliest first."""
+    scores = model.given([source]).length_scores()[0]
+    return scores.argsort(descending=True)[: model.max_length].tolist()
+
+
+@pytest.mark.parametrize("iterations", [1, 3, 10])
+@pytest.mark.parametrize("kind", KINDS)
+def test_mask_predict_is_a_plain_one(kind, iterations):
+    model = KINDS[kind]
+    texts = [*SOURCES, "white white", "red red red green"]
+    found = translate(model, texts, Method("mask-predict", iterations=iterations))
+    greedy = [one.text for one in translate(model, texts, Method("greedy"))]
+    for source, one in zip(texts, found, strict=True):
+        ids = _plain_mask_predict(model, source, _lengths(model, source)[0], iterations)
+        assert one.text == model.decode(ids)
+    # One iteration is greedy, and more come to something else.
+    assert ([one.text for one in found] == greedy) is (iterations == 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_greedy_takes_the_likeliest_token_of_each_place(kind):
+    model = KINDS[kind]
+    for one in translate(model, SOURCES, Method("greedy")):
+        length = _lengths(model, one.source)[0]
+        scores = plain_logits(model, one.source, [model.mask_id] * length, range(length))
+        best = scores.masked_fill(model.forbidden, -float("inf")).argmax(1)
+        assert one.text == model.decode(best.tolist())
+
+
+def test_block_gibbs_without_chance_and_of_everything_is_greedy():
+    cold = Method(
+        "block-gibbs", temperature=0.0, block=MODEL.max_length, block_anneal=0.0, epochs=2
+    )
+    assert translate(MODEL, SOURCES, cold) == translate(MODEL, SOURCES, Method("greedy"))
+
+
+def test_a_length_beam_takes_the_candidate_of_lowest_energy_a_token():
+    method = Method("mask-predict", length_beam=4)
+    picked = translate(MODEL, SOURCES, method)
+    everyone = translate(MODEL, SOURCES, method, every_chain=True)
+    assert len(everyone) == 4 * len(SOURCES)
+    changed = 0
+    for row, (source, one) in enumerate(zip(SOURCES, picked, strict=True)):
+        candidates = everyone[4 * row : 4 * row + 4]
+        lengths = [len(other.text.split()) for other in candidates]
+        assert lengths == _lengths(MODEL, source)[:4]
+        assert [other.chain for other in candidates] == [0, 1, 2, 3]
+        each = [other.energy_norm / n for other, n in zip(candidates, lengths, strict=True)]
+        assert one == candidates[each.index(min(each))]
+        changed += one.chain > 0
+    assert changed  # the likeliest length is not always the best
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "method",
+    [
+        Method("greedy"),
+        Method("mh", epochs=4, lengths="drawn"),
+        Method("mh", energy="norm", epochs=4),
+        Method("gibbs", epochs=2),
+        Method("block-mh", epochs=3),
+        Method("ar"),
+    ],
+    ids=lambda method: f"{method.name} {method.target}",
+)
+def test_energies_are_those_of_plain_passes(kind, method):
+    model = KINDS[kind]
+    vocabulary = model.tokenizer.get_vocab()
+    for one in translate(model, SOURCES, method, twin()):
+        ids = [vocabulary[word] for word in one.text.split()][: model.max_length]
+        raw, norm = plain_energies(model, one.source, ids)
+        assert one.energy_raw == pytest.approx(raw, abs=1e-9)
+        assert one.energy_norm == pytest.approx(norm, abs=1e-9)
+        assert norm > 0
+
+
+def test_the_energy_of_nothing_is_zero():
+    given = MODEL.given(["red", "blue green"])
+    raw, norm = energies_of(given, ["", "green red"])
+    assert (raw[0], norm[0]) == (0.0, 0.0)
+    ids = [MODEL.tokenizer.get_vocab()[word] for word in ("green", "red")]
+    assert (raw[1], norm[1]) == pytest.approx(plain_energies(MODEL, "blue green", ids), abs=1e-9)
+
+
+def test_the_twin_writes_and_is_needed():
+    writer = twin()
+    found = translate(MODEL, SOURCES, Method("ar", beam=1), writer)
+    ids = writer.translate(SOURCES, beam=1)
+    assert [one.text for one in found] == [writer.tokenizer.decode(line) for line in ids]
+    assert len({one.text for one in found}) > 1
+    with pytest.raises(InputError, match="needs the twin"):
+        translate(MODEL, SOURCES, Method("ar"))
+    writer.network.shape = replace(writer.network.shape, longest=4)
+    with pytest.raises(InputError, match=r"^line 5 has 6 tokens; 'tiny-twin' reads at most 3"):
+        translate(MODEL, ["red", "", "blue", "", SOURCES[2]], Method("ar"), writer)
+
+
+def test_empty_lines_stay_where_they_are():
+    texts = ["", "red", " \t", "blue green white", ""]
+    found = translate(MODEL, texts, Method("mh", epochs=2, chains=2), every_chain=True)
+    assert [one.source for one in found] == ["", "red", "red", " \t", *["blue green white"] * 2, ""]
+    assert [one.chain for one in found] == [0, 0, 1, 0, 0, 1, 0]
+    for one in found:
+        assert bool(one.text) is bool(one.source.strip())
+        assert (one.energy_norm == 0) is not one.source.strip()
+    assert [one.text for one in translate(MODEL, ["", ""])] == ["", ""]
+    assert translate(MODEL, []) == []
+
+
+# Picks.
+
+
+def _sample(text: str, raw: float, norm: float, chain: int = 0, epoch: int = 0) -> Sample:
+    words = text.split()
+    return Sample(chain, epoch, text, words, [0] * len(words), raw, norm)
+
+
+def test_the_lowest_energy_is_the_one_a_token():
+    samples = [
+        _sample("a b c d", -4.0, 8.0),
+        _sample("a b", -3.0, 5.0),
+        _sample("a", -1.0, 1.5),
+        _sample("b b", -3.0, 3.0),
+    ]
+    assert lowest(samples, "raw") is samples[1]  # the first of equals
+    assert lowest(samples, "norm") is samples[2]
+    assert [energy_per_token(one, "2*raw+norm") for one in samples] == [0.0, -0.5, -0.5, -1.5]
+    assert lowest(samples, "2*raw+norm") is samples[3]
+
+
+def test_the_pick_of_the_lowest_looks_at_every_epoch_of_every_chain():
+    for energy in ("raw", "norm", "raw+2*norm"):
+        method = Method("mh", epochs=4, chains=3, pick="lowest", energy=energy, lengths="top")
+        run = run_method(MODEL.given(SOURCES), method, seed=3)
+        found = translations_of(run, method)
+        early = 0
+        for row, one in enumerate(found):
+            samples = [kept for kept in run.samples if kept.template == row]
+            assert len(samples) == 12
+
+            def value(kept, energy=energy):
+                parts = {"raw": kept.energy_raw, "norm": kept.energy_norm}
+                whole = parts.get(energy, kept.energy_raw + 2 * kept.energy_norm)
+                return whole / len(kept.ids)
+
+            best = min(samples, key=value)
+            assert (one.text, one.energy_raw) == (best.text, best.energy_raw)
+            assert one.chain == best.chain - 3 * row
+            early += best.epoch < 3
+        assert early
+
+
+def test_the_last_sample_is_that_of_the_first_chain():
+    method = Method("mh", epochs=3, chains=3, lengths="drawn")
+    run = run_method(MODEL.given(SOURCES), method)
+    assert {kept.epoch for kept in run.samples} == {2}
+    ends = [kept for kept in run.samples if kept.chain % 3 == 0]
+    assert [one.text for one in translations_of(run, method)] == [kept.text for kept in ends]
+    assert translations_of(run, replace(method, pick="last")) == translations_of(run, method)
+
+
+def test_the_least_risk_is_the_one_most_like_the_others():
+    texts = ["red green blue", "red green white", "white", "red green blue", "blue red green", ""]
+    samples = [_sample(text, 0.0, 0.0, chain) for chain, text in enumerate(texts)]
+
+    def brute(some):
+        gains = [
+            sum(CHRF().sentence_score(one.text, [other.text]).score for other in some)
+            for one in some
+        ]
+        return some[gains.index(max(gains))]
+
+    for some in (samples, samples[1:], samples[2:], samples[::-1], samples[4:]):
+        assert least_risk(some).text == brute(some).text
+    assert least_risk([samples[0], samples[3]]) is samples[0]  # the first of equals
+    assert least_risk(samples[2:3]) is samples[2]
+    # And in whole runs.
+    method = Method("mh", epochs=3, chains=5, pick="mbr", lengths="drawn")
+    run = run_method(MODEL.given(SOURCES), method)
+    for row, one in enumerate(translations_of(run, method)):
+        ends = [kept for kept in run.samples if kept.template == row]
+        assert one.text == brute(ends).text
