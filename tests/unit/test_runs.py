@@ -35,7 +35,7 @@ def test_traces_hold_both_energies_and_consistent_counts():
     run = maskov.sample(MODEL, kernel, Schedule(epochs=4), chains=5, length=(4, 8))
     traces = run.traces
     lengths = np.array([len(one.ids) for one in run.samples])
-    assert all(values.shape == (4, 5) for values in traces.values())
+    assert all(values.shape[:2] == (4, 5) for values in traces.values())
     assert (traces["steps"] == lengths).all()
     assert (traces["novel"] <= traces["accepted"]).all()
     assert (traces["novel"] <= traces["proposed_novel"]).all()
@@ -47,6 +47,38 @@ def test_traces_hold_both_energies_and_consistent_counts():
     assert traces["energy_norm"][-1].tolist() == last
     assert np.allclose(traces["energy_target"][-1], last)
     assert np.isfinite(traces["energy_raw"]).all()
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_traces_say_what_happened_at_each_position(asynchronous, tmp_path):
+    kernel, schedule = Metropolis(Raw()), Schedule(epochs=6, forced_epochs=1)
+    run = maskov.sample(
+        MODEL, kernel, schedule, chains=5, length=(4, 8), thin=1, resident=2,
+        asynchronous=asynchronous, out=tmp_path / "run",
+    )  # fmt: skip
+    traces = maskov.Run.open(tmp_path / "run").traces
+    assert traces["tokens"].shape == traces["rejected"].shape == (6, 5, 8)
+    for one in run.samples:
+        assert traces["tokens"][one.epoch, one.chain, : len(one.ids)].tolist() == one.ids
+        assert not traces["rejected"][one.epoch, one.chain, len(one.ids) :].any()
+    # A sweep visits each position once: what was turned down, and what became another token.
+    turned = traces["steps"] - traces["accepted"]
+    assert (traces["rejected"].sum(2) == turned).all()
+    assert not traces["rejected"][0].any()
+    assert turned[1:].sum() > 0
+    moved = traces["tokens"][1:] != traces["tokens"][:-1]
+    assert (moved.sum(2) == traces["novel"][1:]).all()
+    assert not (moved & traces["rejected"][1:]).any()
+
+
+def test_positions_of_large_runs_are_not_traced(monkeypatch, tmp_path):
+    monkeypatch.setattr("maskov.run.store._MOST_PLACES", 4 * 5 * 8 - 1)
+    for out in (None, tmp_path / "run"):
+        run = maskov.sample(
+            MODEL, Metropolis(Raw()), Schedule(epochs=4), chains=5, length=8, out=out
+        )
+        assert "tokens" not in run.traces
+        assert run.traces["steps"].sum() == 4 * 5 * 8
 
 
 def test_a_summary_counts_kept_epochs_and_has_errors_over_chains():

@@ -181,7 +181,12 @@ class Board:
         """Return what the chains came to at the end of an epoch that all have finished."""
         b = self.buffers
         slot = epoch % len(b.ring_tokens)
-        rings = {"energy": b.ring_energy, "counts": b.ring_counts, "tokens": b.ring_tokens}
+        rings = {
+            "energy": b.ring_energy,
+            "counts": b.ring_counts,
+            "tokens": b.ring_tokens,
+            "rejected": b.ring_rejected,
+        }
         return {name: ring[slot].to("cpu", copy=True) for name, ring in rings.items()}
 
 

@@ -30,7 +30,8 @@ class Buffers:
     `step` is the chain's step at the start of its epoch and `number` how many steps of the epoch
     are done. `opening` chains have yet to begin their epoch; `offered` says that a round is under
     way. `drawn` and the fields after it
-    belong to the proposal of each position in this epoch, right while `fresh`. `waiting` holds, for
+    belong to the proposal of each position in this epoch, right while `fresh`. `counts` and
+    `rejected`, where a proposal was turned down, are those of this epoch. `waiting` holds, for
     the latest rounds, the tokens of passes in full and in low precision that were waiting after
     it, the positions that were to be drawn, and the epoch of the slowest chain.
     """
@@ -71,9 +72,11 @@ class Buffers:
     lane_low: Float[Tensor, "lanes length"]
 
     counts: Int[Tensor, "chains counts"]
+    rejected: Bool[Tensor, "chains length"]
     ring_energy: Float[Tensor, "ring chains energies"]
     ring_counts: Int[Tensor, "ring chains counts"]
     ring_tokens: Int[Tensor, "ring chains length"]
+    ring_rejected: Bool[Tensor, "ring chains length"]
     pilot: Float[Tensor, "choices 2"]
     waiting: Int[Tensor, "rounds 4"]
 
@@ -131,9 +134,11 @@ class Buffers:
             lane_normaliser=real(rows, length),
             lane_low=real(rows, length),
             counts=whole(count, len(COUNTS)),
+            rejected=flags(count, length),
             ring_energy=real(ring, count, len(ENERGIES)),
             ring_counts=whole(ring, count, len(COUNTS)),
             ring_tokens=whole(ring, count, length),
+            ring_rejected=flags(ring, count, length),
             pilot=real(choices, 2),
             waiting=torch.tensor([[0, 0, 0, epoch]] * WAITING, device=device),
         )

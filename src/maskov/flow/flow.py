@@ -65,12 +65,14 @@ class Flow(Board):
             (b.ring_energy, self.energies()),
             (b.ring_counts, b.counts),
             (b.ring_tokens, b.tokens),
+            (b.ring_rejected, b.rejected),
         ):
             kept = torch.where(ended[:, None], value, ring[slot, self._rows])
             ring.index_put_((slot, self._rows), kept)
         b.step += torch.where(ended, self._steps, 0)
         b.number.masked_fill_(ended, 0)
         b.counts.masked_fill_(ended[:, None], 0)
+        b.rejected &= ~ended[:, None]
         b.epoch += ended
         b.opening |= ended
 
@@ -240,6 +242,8 @@ class Flow(Board):
             )  # fmt: skip
             if self.observer is not None:
                 self._tell(settled, taken, lane, place)
+            at = (self._rows, place)
+            b.rejected[at] = b.rejected[at] | (settled & ~taken)
             b.number += torch.where(settled, skipped + 1, 0)
             self._move(taken, lane, place)
             # A rejection frees its own lane; a move makes all proposals of the chain void.

@@ -59,7 +59,10 @@ class Run:
 
     @property
     def traces(self) -> Traces:
-        """Energies and counts, one array of epochs × chains each."""
+        """Energies and counts, one array of epochs × chains each.
+
+        Small runs have `tokens` and `rejected` too, epochs × chains × positions.
+        """
         return self.store.traces()
 
     @property
@@ -386,6 +389,7 @@ def _manifest(
         "schedule": describe_schedule(schedule),
         "origin": origin,
         "chains": len(layout.tokens),
+        "width": max(map(len, layout.tokens)),
         "budget": engine.batcher.budget,
         "leaves_invariant": invariant,
         "notes": notes,

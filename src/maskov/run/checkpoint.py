@@ -33,7 +33,11 @@ _SCALARS = (
 
 def save(folder: Path, progress: Progress) -> None:
     """Write the newest checkpoint and drop those no longer needed."""
-    tensors: dict[str, Tensor | None] = {"counts": progress.counts, "pilot": progress.pilot}
+    tensors: dict[str, Tensor | None] = {
+        "counts": progress.counts,
+        "rejected": progress.rejected,
+        "pilot": progress.pilot,
+    }
     for number, state in enumerate(progress.groups):
         tensors |= {f"group{number}.{name}": getattr(state, name) for name in _STATE}
         if state.sites is not None:
@@ -89,8 +93,8 @@ def _read(file: Path, device: torch.device) -> Progress | None:
     groups = tuple(_state(_under(f"group{number}.", tensors), home) for number in range(count))
     flight = {name: value.to(device) for name, value in _under("flight.", tensors).items()}
     row = _under("row.", tensors)
-    counts = tensors["counts"].to(device)
-    return Progress(groups, counts, tensors["pilot"], **scalars, flight=flight, row=row)
+    counts, rejected = (tensors[name].to(device) for name in ("counts", "rejected"))
+    return Progress(groups, counts, rejected, tensors["pilot"], **scalars, flight=flight, row=row)
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

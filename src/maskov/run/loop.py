@@ -17,7 +17,7 @@ from maskov.models.base import MaskedModel
 from maskov.random import Draws
 from maskov.run.describe import kernel_at
 from maskov.run.flight import Flight
-from maskov.run.progress import Progress, Row, no_counts, traces_of
+from maskov.run.progress import Progress, Row, nothing_yet, traces_of
 from maskov.run.sample import Sample
 from maskov.run.store import Store
 from maskov.schedules import Schedule
@@ -112,7 +112,8 @@ class Loop:
             state = kernel.init(state, self.engine)
         if progress.number == 0:
             state = kernel.positions.begin(state, self.draws)
-            progress = replace(progress, counts=no_counts(state))
+            counts, rejected = nothing_yet(state)
+            progress = replace(progress, counts=counts, rejected=rejected)
         spent = self.engine.passes - before
         self.progress = progress.with_state(state, other_passes=progress.other_passes + spent)
 
@@ -122,7 +123,11 @@ class Loop:
         masked = kernel.positions.masked(progress.state, rows, number, self.draws)
         state, info = kernel.step(progress.state, rows, masked, self.engine, self.draws)
         counts = progress.counts.index_add(0, rows, _happened(info))
-        self.progress = progress.with_state(state, number=number + 1, counts=counts)
+        turned = progress.rejected[rows] | (masked & ~info.accepted[:, None])
+        rejected = progress.rejected.index_copy(0, rows, turned)
+        self.progress = progress.with_state(
+            state, number=number + 1, counts=counts, rejected=rejected
+        )
         if self.listener is not None:
             self.listener.moved(state, progress.epoch, self.engine.passes)
 
@@ -136,7 +141,12 @@ class Loop:
             raw = norm = state.confidence.new_full(state.chain.shape, torch.nan)
         target = torch.full_like(raw, torch.nan) if state.energy is None else state.energy
         energy = torch.stack([raw, norm, target], dim=1)
-        row = {"energy": energy, "counts": progress.counts, "tokens": state.tokens}
+        row = {
+            "energy": energy,
+            "counts": progress.counts,
+            "tokens": state.tokens,
+            "rejected": progress.rejected,
+        }
         spent = self.engine.passes - before
         self.end_group(
             replace(progress.with_row(row), other_passes=progress.other_passes + spent), state

@@ -11,8 +11,12 @@ import torch
 from maskov.flow.buffers import COUNTS, ENERGIES
 from maskov.types import ChainState, Tensor, Traces
 
-# What some chains came to at the end of an epoch: `energy`, `counts` and `tokens`, a row a chain.
+# What some chains came to at the end of an epoch, a row a chain: `energy`, `counts`, `tokens`, and
+# `rejected`, true where a proposal was turned down.
 Row = dict[str, Tensor]
+
+# The parts of a row that have an entry for each position.
+PLACES = ("tokens", "rejected")
 
 _UNDECIDED = -1
 
@@ -22,7 +26,8 @@ class Progress:
     """A run between two steps.
 
     `groups` are the chains, in portions that fit on the device together. The run is in `epoch`,
-    working on `group`, about to do step `number` of it; `counts` are those of that group so far,
+    working on `group`, about to do step `number` of it; `counts` are those of that group so far and
+    `rejected` says where a proposal of its epoch was turned down,
     `flight` its buffers where its chains go at their own pace (on to the epoch `end`), and `row`
     what the groups before it came to. `nearest` is the choice of the pilot, whose table `pilot`
     has seen `piloted` epochs. `other_passes` are those outside steps (starts, first energies,
@@ -31,6 +36,7 @@ class Progress:
 
     groups: tuple[ChainState, ...]
     counts: Tensor
+    rejected: Tensor
     pilot: Tensor
     epoch: int = 0
     group: int = 0
@@ -51,7 +57,7 @@ class Progress:
         """Return the progress of a run whose chains have just been filled."""
         return cls(
             tuple(groups),
-            no_counts(groups[0]),
+            *nothing_yet(groups[0]),
             torch.zeros((choices, 2), dtype=torch.float64),
             other_passes=other_passes,
             budget=budget,
@@ -81,13 +87,15 @@ class Progress:
         return replace(self, row=whole)
 
 
-def no_counts(state: ChainState) -> Tensor:
-    """Return counts at zero."""
-    return torch.zeros((len(state.chain), len(COUNTS)), dtype=torch.long, device=state.chain.device)
+def nothing_yet(state: ChainState) -> tuple[Tensor, Tensor]:
+    """Return the counts and rejections of an epoch that has not begun."""
+    counts = torch.zeros((len(state.chain), len(COUNTS)), dtype=torch.long)
+    return counts.to(state.chain.device), torch.zeros_like(state.free)
 
 
 def traces_of(row: Row) -> Traces:
     """Name the columns of a row."""
     energies = zip(ENERGIES, row["energy"].unbind(1), strict=True)
     counts = zip(COUNTS, row["counts"].unbind(1), strict=True)
-    return {name: column.numpy() for name, column in (*energies, *counts)}
+    places = ((name, row[name]) for name in PLACES)
+    return {name: column.numpy() for name, column in (*energies, *counts, *places)}

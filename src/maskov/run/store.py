@@ -4,7 +4,8 @@ A run folder holds
 
     manifest.json     what was asked for, with the full signature
     samples.jsonl     one sample a line
-    traces/*.npy      one array per quantity, epochs × chains
+    traces/*.npy      one array per quantity, epochs × chains; of small runs also the tokens and
+                      rejections at each position
     checkpoints/      the newest state of the chains and the one before it
     lock              held while a process works here
 """
@@ -26,7 +27,7 @@ from maskov.errors import RunError
 from maskov.flow.buffers import COUNTS, ENERGIES
 from maskov.run import checkpoint
 from maskov.run.files import explained, sync_folder, write_atomically
-from maskov.run.progress import Progress
+from maskov.run.progress import PLACES, Progress
 from maskov.run.sample import Sample
 from maskov.types import Traces
 
@@ -38,13 +39,17 @@ _NEEDED = {
     "notes", "origin", "schedule", "seed", "signature", "start", "thin", "versions",
 }  # fmt: skip
 
-_NEEDED_TO_GO_ON = {"asynchronous", "lanes", "resident", "trace"}
+_NEEDED_TO_GO_ON = {"asynchronous", "lanes", "resident", "trace", "width"}
 
 # Energies at the end of each epoch, and what was counted within it.
 TRACES: dict[str, type[np.generic]] = {
     **dict.fromkeys(ENERGIES, np.float64),
     **dict.fromkeys(COUNTS, np.int64),
+    "tokens": np.int32,
+    "rejected": np.bool_,
 }
+# Epochs × chains × positions up to which what happens at each position is traced.
+_MOST_PLACES = 2**24
 
 
 class Store(ABC):
@@ -75,11 +80,17 @@ class Store(ABC):
         """Return the traces, epochs × chains."""
 
 
-def _empty(epochs: int, chains: int) -> Traces:
-    return {
-        name: np.full((epochs, chains), np.nan if kind is np.float64 else 0, dtype=kind)
-        for name, kind in TRACES.items()
-    }
+def _empty(manifest: dict[str, Any]) -> Traces:
+    """Return the traces of a run that has not begun; those of positions only if it is small."""
+    shape = (int(manifest["schedule"]["epochs"]), int(manifest["chains"]))
+    width = int(manifest["width"])
+    found: Traces = {}
+    for name, kind in TRACES.items():
+        if name not in PLACES:
+            found[name] = np.full(shape, np.nan if kind is np.float64 else 0, dtype=kind)
+        elif shape[0] * shape[1] * width <= _MOST_PLACES:
+            found[name] = np.zeros((*shape, width), dtype=kind)
+    return found
 
 
 class MemoryStore(Store):
@@ -87,13 +98,13 @@ class MemoryStore(Store):
 
     def __init__(self, manifest: dict[str, Any]) -> None:
         self.manifest = manifest
-        self._traces = _empty(manifest["schedule"]["epochs"], manifest["chains"])
+        self._traces = _empty(manifest)
         self._samples: list[Sample] = []
 
     def write_epoch(self, epoch: int, values: Traces) -> None:
         """Keep one row of each trace."""
-        for name, row in values.items():
-            self._traces[name][epoch] = row
+        for name, trace in self._traces.items():
+            trace[epoch] = values[name]
 
     def write_samples(self, samples: Sequence[Sample], after: int) -> int:
         """Keep samples; positions count samples here."""
@@ -144,8 +155,7 @@ class RunFolder(Store):
             with explained(path):
                 (path / "traces").mkdir(parents=True, exist_ok=True)
                 (path / "checkpoints").mkdir(exist_ok=True)
-                shape = (manifest["schedule"]["epochs"], manifest["chains"])
-                for name, array in _empty(*shape).items():
+                for name, array in _empty(manifest).items():
                     np.save(path / "traces" / f"{name}.npy", array)
                 (path / "samples.jsonl").touch()
                 sync_folder(path)
@@ -189,8 +199,11 @@ class RunFolder(Store):
         """Overwrite one row of each trace, so that writing it twice does no harm."""
         with explained(self.path):
             for name, row in values.items():
+                path = self.path / "traces" / f"{name}.npy"
+                if name in PLACES and not path.exists():
+                    continue
                 content = np.ascontiguousarray(row, dtype=TRACES[name]).tobytes()
-                with open(self.path / "traces" / f"{name}.npy", "r+b") as file:
+                with open(path, "r+b") as file:
                     file.seek(-(self._epochs - epoch) * len(content), os.SEEK_END)
                     file.write(content)
 
@@ -249,7 +262,11 @@ class RunFolder(Store):
         """Read the traces."""
         folder = self.path / "traces"
         try:
-            return {name: np.load(folder / f"{name}.npy") for name in TRACES}
+            return {
+                name: np.load(folder / f"{name}.npy")
+                for name in TRACES
+                if name not in PLACES or (folder / f"{name}.npy").exists()
+            }
         except (OSError, ValueError, EOFError) as error:
             raise RunError(f"the traces of '{self.path}' cannot be read: {error}") from error
 
