@@ -11,6 +11,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from recipes.recording import Recorder
+
 # From a batch and a generator for its masks to a number.
 Loss = Callable[[Any, torch.Generator], Tensor]
 # autocast: operations choose their precision, on a GPU. bfloat16: the network is in bfloat16, which
@@ -40,6 +42,7 @@ class Trainer:
         recipe: Training,
         device: torch.device,
         precision: Precision = "autocast",
+        record: bool = False,
     ) -> None:
         self.network = network.to(device).train()
         self.recipe = recipe
@@ -63,6 +66,8 @@ class Trainer:
             groups, lr=recipe.rate, betas=(0.9, 0.98), fused=device.type == "cuda"
         )
         self.average = [p.detach().clone() for p in self._masters]
+        # Batches of the same few shapes can be recorded; then gradients stay where they are.
+        self._recorder = Recorder(self._weights, self._loss_of) if record else None
         self.step = 0
         self.seconds = 0.0
         self.log: list[dict[str, float]] = []
@@ -114,8 +119,11 @@ class Trainer:
         """Do one step; return the loss, for which nobody has waited yet."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        loss = self._loss_of(batch, masks)
-        loss.backward()
+        if self._recorder is not None:
+            loss = self._recorder(batch, masks)
+        else:
+            loss = self._loss_of(batch, masks)
+            loss.backward()
         self._lift_gradients()
         torch.nn.utils.clip_grad_norm_(self._masters, 1.0)
         self.optimizer.step()
@@ -137,7 +145,7 @@ class Trainer:
         rows = [row for row in zip(self._masters, self._weights, strict=True)
                 if row[1].grad is not None]  # fmt: skip
         for master, _ in rows:
-            master.grad = torch.empty_like(master)
+            master.grad = torch.empty_like(master) if master.grad is None else master.grad
         torch._foreach_copy_([master.grad for master, _ in rows], [w.grad for _, w in rows])
 
     def _lower_weights(self) -> None:
@@ -147,8 +155,9 @@ class Trainer:
                 torch._foreach_copy_(self._weights, self._masters)
 
     def _forget(self) -> None:
-        for weight in (*self._weights, *self._masters):
-            weight.grad = None
+        if self._recorder is None:
+            for weight in (*self._weights, *self._masters):
+                weight.grad = None
 
     def _decay(self) -> float:
         """Average over fewer steps at first, when the weights still move far."""

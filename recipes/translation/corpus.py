@@ -60,6 +60,21 @@ class Batch:
     target: Tensor
     target_inside: Tensor
     tokens: int  # that are inside
+    noisy: bool = False  # whether words of the model's own are shown among those of the target
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """All that the loss reads."""
+        return self.source, self.source_inside, self.target, self.target_inside
+
+    def with_tensors(self, tensors: Sequence[Tensor]) -> Batch:
+        """Return a batch of the same kind with other contents."""
+        return Batch(*tensors, self.tokens, self.noisy)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What decides the work on a batch beside its contents."""
+        return self.source.shape, self.target.shape, self.noisy
 
 
 @dataclass(frozen=True)

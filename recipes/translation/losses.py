@@ -84,7 +84,6 @@ def masked_loss(
     masking: Masking,
     smoothing: float,
     batch: Batch,
-    noisy: bool,
     generator: torch.Generator,
     words: WordLoss = word_loss,
 ) -> Tensor:
@@ -95,7 +94,7 @@ def masked_loss(
     kept = network.remember(memory)
     hidden = choose_hidden(within, masking, generator)
     shown = target.masked_fill(hidden, marks.mask)
-    if noisy:
+    if batch.noisy:
         shown = _with_noise(network, shown, target, within, hidden, kept, mask, marks, masking,
                             generator)  # fmt: skip
     states = network.decode(shown, kept, mask, within)

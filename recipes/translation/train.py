@@ -9,8 +9,8 @@ translations of `recipes.translation.distil` in place of the references. One mod
 languages it is given; the smaller pair is seen more often. OUT/training.pt is written every so
 often and at the end; called again with more minutes, training goes on from there, and
 `--weights FOLDER` begins at weights without it, with a new optimiser and warm-up. On a GPU the
-network is in bfloat16, and `--compile` lets torch compile its layers before the clock starts. The
-result is OUT/model, in float16.
+network is in bfloat16, `--compile` lets torch compile its layers before the clock starts, and
+`--record` replays the work on a batch as a CUDA graph. The result is OUT/model, in float16.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import math
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,12 @@ def read_pairs(
     return pairs, torch.tensor(times)[kept]
 
 
+def with_noise(batches: Iterator[Batch], share: float) -> Iterator[Batch]:
+    """Mark a share of the batches, evenly spread, as those that are shown the model's own words."""
+    for number, batch in enumerate(batches):
+        yield replace(batch, noisy=int((number + 1) * share) > int(number * share))
+
+
 class Counted:
     """Batches, and how much they have brought."""
 
@@ -138,6 +144,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--layers", type=int, default=Shape.encoder_layers)
     parser.add_argument("--most", type=int, help="use only so many pairs of each language")
     parser.add_argument("--compile", action="store_true", help="let torch compile the layers")
+    parser.add_argument("--record", action="store_true", help="replay steps as CUDA graphs")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -161,20 +168,15 @@ def main(arguments: list[str] | None = None) -> None:
     network = _network(given, tokenizer, twin)
     marks, masking = marks_of(tokenizer), Masking(few=given.few, noisy=given.noisy)
 
-    seen = itertools.count()
     of_words: WordLoss = word_loss
 
     def loss(batch: Batch, generator: torch.Generator) -> Tensor:
         if twin:
             return causal_loss(network, marks, recipe.smoothing, batch, of_words)
-        number = next(seen)
-        noisy = int((number + 1) * masking.noisy) > int(number * masking.noisy)
-        return masked_loss(
-            network, marks, masking, recipe.smoothing, batch, noisy, generator, of_words
-        )
+        return masked_loss(network, marks, masking, recipe.smoothing, batch, generator, of_words)
 
     precision: Precision = "bfloat16" if device.type == "cuda" else "autocast"
-    trainer = Trainer(network, loss, recipe, device, precision)
+    trainer = Trainer(network, loss, recipe, device, precision, given.record)
     checkpoint = given.out / "training.pt"
     if checkpoint.exists():
         trainer.restore(torch.load(checkpoint, map_location=device, weights_only=True))
@@ -189,6 +191,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     generator = torch.Generator().manual_seed(recipe.seed + trainer.step)
     batches = pairs.batches(recipe.batch_tokens, generator, recipe.joined, times, twin)
+    batches = with_noise(batches, masking.noisy)
     if given.compile:
         begun = time.monotonic()
         # Several, so that the code for all shapes, and for noise, is there when the clock starts.

@@ -6,6 +6,7 @@ import itertools
 import json
 import lzma
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -106,7 +107,7 @@ def _copying(causal: bool) -> tuple[Network, object, object]:
     def loss(batch: Batch, generator: torch.Generator) -> torch.Tensor:
         if causal:
             return causal_loss(network, marks, 0.0, batch)
-        return masked_loss(network, marks, Masking(), 0.0, batch, True, generator)
+        return masked_loss(network, marks, Masking(), 0.0, replace(batch, noisy=True), generator)
 
     def batches():
         generator = torch.Generator().manual_seed(0)
@@ -136,6 +137,29 @@ def test_losses_fall_on_copying(causal, precision):
     trainer.use_average()
     assert network.words.weight.dtype == torch.float32
     torch.testing.assert_close(network.words.weight.data, trainer.average[0], atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("precision", ["autocast", "bfloat16"])
+def test_gradients_that_stay_in_place_give_the_same_weights(precision):
+    """What is recorded on a GPU runs as it is here, in gradients that are filled again."""
+    averages = []
+    with torch.random.fork_rng():
+        for record in (False, True):
+            torch.manual_seed(0)
+            network, loss, batches = _copying(False)
+            recipe = Training(rate=1e-2, weight_decay=0.0)
+            trainer = Trainer(network, loss, recipe, CPU, precision, record)
+            trainer.run(batches, 0, 30)
+            averages.append(trainer.average)
+    for one, other in zip(*averages, strict=True):
+        torch.testing.assert_close(one, other, atol=0, rtol=0)
+
+
+def test_noise_is_spread_evenly_over_the_batches():
+    batch = Batch(*[torch.zeros(1, 1)] * 4, tokens=0)
+    marked = [one.noisy for one in train.with_noise(iter([batch] * 20), 0.3)]
+    assert sum(marked) == 6
+    assert max(len(list(run)) for value, run in itertools.groupby(marked) if not value) <= 3
 
 
 def test_training_in_bfloat16_goes_on_as_if_never_stopped():
