@@ -83,7 +83,10 @@ def test_stopped_and_resumed_is_the_same_to_the_byte(name, model, folder, tmp_pa
 def test_the_model_of_a_manifest_reads_the_same_sources(model, folder, tmp_path):
     assert _stopped(model, folder, METHODS["mh"], tmp_path / "run", 30)
     manifest = maskov.Run.open(tmp_path / "run").manifest
-    assert manifest["origin"] == {"sources": SOURCES, "lengths": "drawn"}
+    origin = manifest["origin"]
+    assert (origin["sources"], origin["lengths"]) == (SOURCES, "drawn")
+    # Lengths are kept, so that another machine goes on with the same.
+    assert [len(lengths) for lengths in origin["chosen"]] == [METHODS["mh"].many] * len(SOURCES)
     again = load_model(manifest)
     assert list(again.sources.texts) == SOURCES
     assert again.fingerprint() == model.fingerprint()

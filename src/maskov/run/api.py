@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from maskov.diagnostics import Summary, summarise
+from maskov.diagnostics import Diagnosis, Summary, diagnose, summarise, to_arviz
 from maskov.energies import Autoregressive, Raw
 from maskov.engine import Engine
 from maskov.errors import InputError, ModelError, RunError
@@ -81,6 +81,17 @@ class Run:
     def summary(self) -> Summary:
         """Rates, costs and mean energies."""
         return summarise(self.manifest, self.traces)
+
+    def diagnose(self) -> Diagnosis:
+        """R-hat, effective sizes, autocorrelations, rates by position, and a verdict."""
+        return diagnose(self.manifest, self.traces, self._lengths)
+
+    def to_arviz(self, warmup: bool = False) -> Any:
+        """Return the traces as the DataTree that ArviZ works on, burn-in only if asked for."""
+        return to_arviz(self.manifest, self.traces, self._lengths, warmup=warmup)
+
+    def _lengths(self) -> dict[int, int]:
+        return {one.chain: len(one.ids) for one in self.samples}
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
@@ -159,7 +170,7 @@ def sample(
     path = None if out is None else Path(out)
     if path is not None:
         RunFolder.check_free(path)
-    origin = _origin(model, length, texts, templates, lengths)
+    origin = _origin(model, length, texts, templates, lengths, chains, seed)
     layout = _layout(model, origin, chains, seed)
     if "sources" not in origin:  # translations may be short; a block is then all of one
         _check_blocks(kernel, schedule, layout)
@@ -318,6 +329,8 @@ def _origin(
     texts: Sequence[str] | None,
     templates: Sequence[str] | None,
     lengths: str,
+    chains: int,
+    seed: int,
 ) -> dict[str, Any]:
     """Say in plain data where the sequences come from."""
     if texts is not None and templates is not None:
@@ -329,7 +342,9 @@ def _origin(
             )
         if texts is not None or templates is not None:
             raise InputError("translations start from their sources: drop texts and templates.")
-        return {"sources": list(model.sources.texts), "lengths": lengths}
+        # Kept as they are: on another device a near tie could be decided otherwise.
+        chosen = choose_lengths(model, lengths, chains, seed)
+        return {"sources": list(model.sources.texts), "lengths": lengths, "chosen": chosen}
     if texts is not None:
         return {"texts": list(texts)}
     if templates is not None:
@@ -344,8 +359,7 @@ def _layout(model: MaskedModel, origin: dict[str, Any], chains: int, seed: int) 
     if "templates" in origin:
         return Layout.of_templates(model, origin["templates"], chains)
     if "sources" in origin:
-        assert isinstance(model, ConditionalModel)
-        return Layout.of_sources(model, choose_lengths(model, origin["lengths"], chains, seed))
+        return Layout.of_sources(model, origin["chosen"])
     shortest, longest = origin["length"]
     return Layout.blank(model, draw_lengths(model, shortest, longest, chains, seed))
 
