@@ -195,4 +195,4 @@ def test_a_run_without_samples_or_with_half_of_one_is_refused(
 def test_without_a_judge_one_is_asked_for(refused, file, tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "ROOT", tmp_path / "nothing")
     assert "give --judge" in refused(file)
-    assert "'untrained' is a masked language model" in refused(file, "--judge", "untrained")
+    assert "'untrained' is a masked model" in refused(file, "--judge", "untrained")
