@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
+AXE := 4.10.3
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test test-slow lint types format check clean
+.PHONY: run test test-slow test-browser lint types format check clean
 
 run: $(VENV)/.core  ## draw sentences from the default model, changing as you watch
 	$(BIN)/maskov sample --chains 6 --epochs 8
@@ -15,6 +16,10 @@ test: $(VENV)/.dev  ## the tests, without the slow ones
 
 test-slow: $(VENV)/.dev  ## the slow tests
 	$(BIN)/pytest -m slow
+
+test-browser: $(VENV)/.dev build/axe/axe.min.js  ## the rating page in a real Chromium
+	command -v chromium > /dev/null || apt-get install -y chromium || { echo 'test-browser needs Chromium: install it, as `chromium` on the path.' >&2; exit 1; }
+	$(BIN)/pytest -m browser tests/browser
 
 lint: $(VENV)/.dev  ## style
 	$(BIN)/ruff check .
@@ -43,3 +48,8 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/pip
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/pip
 	$(INSTALL) --editable '.[dev,reference]'
 	touch $@ $(VENV)/.core
+
+# Checks pages for accessibility; only the browser tests need it, so it is never part of the package.
+build/axe/axe.min.js:
+	mkdir -p $(@D)
+	cd $(@D) && npm pack --silent axe-core@$(AXE) && tar -xzf axe-core-$(AXE).tgz --strip-components=1 package/axe.min.js

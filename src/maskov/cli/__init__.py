@@ -17,6 +17,8 @@ from maskov.cli.evaluating import evaluate
 from maskov.cli.inspecting import diagnose, score, verify
 from maskov.cli.listing import models
 from maskov.cli.output import say
+from maskov.cli.rating import rate
+from maskov.cli.reporting import report
 from maskov.cli.sampling import infill, resume, sample
 from maskov.cli.translating import translate
 from maskov.errors import MaskovError
@@ -30,9 +32,10 @@ app = typer.Typer(
     help="Sample correctly and fast from any masked language model.",
 )
 for command in (
-    sample, infill, translate, score, evaluate, resume, diagnose, verify, models, bench,
+    sample, infill, translate, score, evaluate, resume, diagnose, report, verify, models, bench,
 ):  # fmt: skip
     app.command()(command)
+app.add_typer(rate, name="rate")
 
 
 def _version(asked: bool) -> bool:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from maskov.cli.output import print_json, read_lines
+from maskov.diagnostics.table import print_diagnosis
 from maskov.energies import Autoregressive, parse_energy
 from maskov.errors import InputError
 from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, choose_device, load
@@ -67,11 +68,15 @@ def diagnose(
     run: Annotated[Path, typer.Argument(help="run folder")],
     json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> None:
-    """Say what a run did: rates, costs, energies with standard errors."""
-    summary = Run.open(run).summary().to_dict()
+    """Say what a run did and whether its chains agree: R-hat, effective sizes, rates, costs."""
+    opened = Run.open(run)
+    summary, found = opened.summary().to_dict(), opened.diagnose()
     if json:
-        print_json([json_module.dumps(summary, ensure_ascii=False)])
+        # A number that is missing is null: JSON has no not-a-number.
+        whole = {"diagnosis": found.to_dict(), **summary}
+        print_json([json_module.dumps(whole, ensure_ascii=False, allow_nan=False)])
         return
+    print_diagnosis(found)
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")
     table.add_column(overflow="fold")

@@ -1,5 +1,21 @@
 """Diagnostics: what a run did and how far its numbers can be trusted."""
 
+from maskov.diagnostics.arviz import to_arviz
+from maskov.diagnostics.diagnosis import Diagnosis, TokenFigures, diagnose
+from maskov.diagnostics.energies import EnergyFigures, GroupFigures
+from maskov.diagnostics.positions import PositionFigures
 from maskov.diagnostics.summary import Summary, summarise
+from maskov.diagnostics.verdict import Verdict
 
-__all__ = ["Summary", "summarise"]
+__all__ = [
+    "Diagnosis",
+    "EnergyFigures",
+    "GroupFigures",
+    "PositionFigures",
+    "Summary",
+    "TokenFigures",
+    "Verdict",
+    "diagnose",
+    "summarise",
+    "to_arviz",
+]

@@ -91,7 +91,10 @@ class Run:
         return to_arviz(self.manifest, self.traces, self._lengths, warmup=warmup)
 
     def _lengths(self) -> dict[int, int]:
-        return {one.chain: len(one.ids) for one in self.samples}
+        try:
+            return {one.chain: len(one.ids) for one in self.samples}
+        except RunError:  # damaged samples do not keep anybody from the traces
+            return {}
 
     @classmethod
     def open(cls, path: str | Path) -> Run:

@@ -1,0 +1,171 @@
+"""The commands of human evaluation: `rate new`, `rater`, `serve` and `report`."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from typer.core import TyperCommand
+
+from maskov.cli.output import print_json, say
+from maskov.errors import InputError
+from maskov.ratings import Mean, Ratings, Study, load, make
+from maskov.ratings.store import check_name
+
+rate = typer.Typer(
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Have people rate texts blindly: coherence and fluency, 1 to 4.",
+)
+_Study = Annotated[Path, typer.Argument(metavar="STUDY", help="study folder")]
+
+
+class _Lists(TyperCommand):
+    """A command whose options --runs and --raters take several words each."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Write `--runs A B` as `--runs A --runs B`, which is all that the parser knows."""
+        spread: list[str] = []
+        listing = None
+        for word in args:
+            if word.startswith("-"):
+                listing = word if word in ("--runs", "--raters") else None
+                if listing is None:
+                    spread.append(word)
+            else:
+                spread += [listing, word] if listing else [word]
+        return super().parse_args(ctx, spread)
+
+
+@rate.command(cls=_Lists)
+def new(
+    study: Annotated[Path, typer.Argument(metavar="STUDY", help="folder to make")],
+    runs: Annotated[
+        list[Path],
+        typer.Option(
+            metavar="A B ...",
+            help="run folders, or .txt or .jsonl files of texts; one condition each",
+        ),
+    ],
+    per_run: Annotated[int, typer.Option(help="texts of each")] = 120,
+    seed: Annotated[int, typer.Option(help="seed of the draw and of the orders")] = 0,
+    raters: Annotated[
+        list[str] | None, typer.Option(metavar="NAME ...", help="raters to add at once")
+    ] = None,
+) -> None:
+    """Make a blind study of texts from several runs."""
+    for name in raters or []:
+        check_name(name)  # before there is anything that would have to be taken back
+    made = make(study, runs, per_run, seed)
+    say(f"{len(made.items)} texts, {per_run} of each of {len(runs)} runs, in '{study}'")
+    with made.store() as store:
+        for name in raters or []:
+            print(_link(store.add_rater(name)[0]), name, sep="  ")
+    if not raters:
+        say(f"give each rater a link: maskov rate rater {study} NAME")
+    say(f"then: maskov rate serve {study}")
+
+
+@rate.command()
+def rater(
+    study: _Study,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="what to call the rater")],
+) -> None:
+    """Add a rater and print the path of their link; print it again for one who is there."""
+    with Study.open(study).store() as store:
+        token, is_new = store.add_rater(name)
+    if not is_new:
+        say(f"note: '{name}' is a rater already, and this is their link")
+    print(_link(token))
+
+
+@rate.command()
+def serve(
+    study: _Study,
+    host: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="port; 0 for any")] = 8765,
+) -> None:
+    """Serve the rating page to those who have a link."""
+    try:
+        from maskov.ratings.serving import listen
+        from maskov.ratings.serving import serve as serve_study
+    except ImportError as error:
+        raise InputError("the rating page needs FastAPI: pip install 'maskov[serve]'.") from error
+    opened = Study.open(study)
+    with opened.store() as store:
+        links = {name: _link(token) for name, token in store.raters().items()}
+    socket, address, loopback = listen(host, port)
+    if not loopback:
+        say(
+            f"warning: '{host}' can be reached from other machines, without encryption: whoever "
+            "sees a link can rate in its owner's name. Prefer a tunnel or a proxy with TLS."
+        )
+    if not links:
+        say(f"nobody can rate yet: maskov rate rater {study} NAME")
+    for name, link in links.items():
+        print(f"{address}{link}", name, sep="  ", flush=True)
+    say(f"listening on {address}, Ctrl-C to stop; every answer is on disk once the page says so")
+    serve_study(opened, socket, loopback)
+
+
+@rate.command()
+def report(
+    study: _Study,
+    json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="also write every rating, as CSV")
+    ] = None,
+) -> None:
+    """Report each condition's means with 95 % intervals, and how far raters agree."""
+    ratings = load(study)
+    if csv is not None:
+        ratings.write_csv(csv)
+    if json:
+        print_json([json_module.dumps(ratings.to_dict(), ensure_ascii=False)])
+    else:
+        _print_table(ratings)
+
+
+def _link(token: str) -> str:
+    return f"/r/{token}/"
+
+
+def _print_table(ratings: Ratings) -> None:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("condition", overflow="fold")
+    for name in ("coherence", "fluency", "rated", "ratings", "raters"):
+        table.add_column(name, justify="right")
+    for condition in ratings.conditions:
+        table.add_row(
+            condition.name,
+            _shown(condition.coherence),
+            _shown(condition.fluency),
+            f"{condition.rated}/{condition.items}",
+            str(condition.ratings),
+            str(condition.raters),
+        )
+    # A pipe has no width of its own; rows must not be folded for it.
+    console = Console() if sys.stdout.isatty() else Console(width=10_000, soft_wrap=True)
+    console.print(table, markup=False, highlight=False)
+    print(
+        f"agreement (Krippendorff's alpha, ordinal): coherence {_number(ratings.coherence_alpha)}, "
+        f"fluency {_number(ratings.fluency_alpha)}"
+    )
+    counts = ", ".join(f"{name} {count}" for name, count in ratings.raters.items())
+    print(f"ratings of each rater: {counts or 'no raters yet'}")
+    say("intervals: 95 %, bootstrap over items, for the same raters")
+    say(ratings.signature)
+
+
+def _shown(mean: Mean) -> str:
+    beside = "" if mean.low is None else f" [{mean.low:.2f}, {mean.high:.2f}]"
+    return _number(mean.value) + beside
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

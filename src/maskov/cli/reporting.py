@@ -1,0 +1,67 @@
+"""The command that shows runs to others: `report`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maskov.cli.output import say
+from maskov.errors import InputError
+from maskov.report import build, to_html, to_json, to_markdown
+from maskov.run import Run
+from maskov.run.files import write_atomically
+
+_FORMATS = {"html": to_html, "md": to_markdown, "json": to_json}
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders")],
+    out: Annotated[
+        Path | None, typer.Option(help="file to write; md and json go to standard output without")
+    ] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", help="html, md or json; by the name of --out")
+    ] = None,
+    terms: Annotated[
+        bool, typer.Option("--terms", help="shade tokens by their terms; loads the run's model")
+    ] = False,
+    samples: Annotated[
+        int | None, typer.Option(min=0, help="samples of each run; 1000, or 200 with --terms")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="the heading, if not the runs' names")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="where --terms runs the model; where the run was")
+    ] = None,
+) -> None:
+    """Put runs into one page that opens offline: verdicts, charts, samples, comparison."""
+    kind = _format(format_, out)
+    if kind == "html" and out is None:
+        raise InputError("a page goes into a file: give --out report.html, or --format md or json.")
+    if out is not None and out.is_dir():
+        raise InputError(f"'{out}' is a folder; give --out a file.")
+    found = build(
+        [Run.open(path) for path in runs], title=title, samples=samples, terms=terms, device=device
+    )
+    # Lone surrogates of a broken decoder are no reason to lose a report.
+    content = _FORMATS[kind](found).encode("utf-8", "replace")
+    if out is None:
+        sys.stdout.write(content.decode())
+        return
+    try:
+        write_atomically(out, content)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"cannot write '{out}': {reason}.") from error
+    say(f"{out}: {len(runs)} run{'s' * (len(runs) > 1)}, {len(content) / 1e6:.1f} MB")
+
+
+def _format(given: str | None, out: Path | None) -> str:
+    """Return the format asked for, or the one that the file's name says."""
+    if given is None:
+        given = {".md": "md", ".json": "json"}.get(out.suffix.lower() if out else "", "html")
+    if given not in _FORMATS:
+        raise InputError(f"unknown format '{given}'; use one of {', '.join(_FORMATS)}.")
+    return given

@@ -1,0 +1,53 @@
+"""A diagnosis on the terminal: the verdict, a line for each quantity, what else to know."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from maskov.diagnostics.diagnosis import Diagnosis
+from maskov.diagnostics.energies import EnergyFigures
+
+_COLUMNS = ("", "R-hat", "median", "ESS bulk", "ESS tail", "mean", "MCSE", "forgotten in")
+_UNKNOWN = "–"
+
+
+def print_diagnosis(found: Diagnosis) -> None:
+    """Print to standard output."""
+    # Sentences are not folded: somebody may look for them with grep.
+    print(found.verdict, end="\n\n")
+    Console().print(_table(found), markup=False, highlight=False)
+    for note in found.notes:
+        print(f"note: {note}")
+    print()
+
+
+def _table(found: Diagnosis) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in _COLUMNS:
+        table.add_column(column, justify="right" if column else "left")
+    for name, energy in found.energies.items():
+        table.add_row(name, *_energy(energy))
+    if found.tokens is not None:
+        blank = [""] * (len(_COLUMNS) - 2)
+        table.add_row("tokens", *blank, _time(found.tokens.time, found.tokens.at_least))
+    return table
+
+
+def _energy(energy: EnergyFigures) -> list[str]:
+    numbers = [
+        (energy.r_hat, ".3f"),
+        (energy.r_hat_median, ".3f"),
+        (energy.ess_bulk, ".0f"),
+        (energy.ess_tail, ".0f"),
+        (energy.mean, ".2f"),
+        (energy.mcse, ".2g"),
+    ]
+    shown = [_UNKNOWN if value is None else format(value, form) for value, form in numbers]
+    return [*shown, _time(energy.time, energy.at_least)]
+
+
+def _time(time: float | None, at_least: bool) -> str:
+    if time is None:
+        return _UNKNOWN
+    return f"{'≥ ' if at_least else ''}{time:.1f} epochs"

@@ -1,0 +1,70 @@
+"""What every response carries, and which requests get none: the page's outer wall."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HEADERS = {
+    # Nothing but our own files, nothing inline, and in nobody's frame.
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # The address of the page holds the rater's token.
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class Shield:
+    """Adds the headers; on loopback, refuses requests that were meant for another host.
+
+    A web page elsewhere can point its own name at 127.0.0.1 and then read what a browser fetches
+    from it (DNS rebinding), but the browser still says that name in `Host`.
+    """
+
+    def __init__(self, app: ASGIApp, loopback: bool) -> None:
+        self.app = app
+        self.loopback = loopback
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it."""
+
+        async def send_shielded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+        elif self.loopback and not _meant_for_loopback(Headers(scope=scope)):
+            refusal = PlainTextResponse("wrong host\n", status_code=400)
+            await refusal(scope, receive, send_shielded)
+        else:
+            await self.app(scope, receive, send_shielded)
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host is this machine by its own, private name."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _meant_for_loopback(headers: Headers) -> bool:
+    given = headers.getlist("host")
+    if len(given) != 1:
+        return False
+    host = given[0]
+    # An IPv6 address stands in brackets; whatever follows the last colon outside them is a port.
+    name = host[1 : host.find("]")] if host.startswith("[") else host.rsplit(":", 1)[0]
+    return is_loopback(name)

@@ -1,0 +1,198 @@
+"""Where answers are kept: SQLite, on disk before anybody is told that they are saved.
+
+Answers are only ever added. The latest of a rater for an item is what counts; the ones before it
+stay as history.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Any
+
+from maskov.errors import InputError
+
+_FILE = "ratings.sqlite"
+_PATIENCE = 30.0  # seconds to wait while another process writes
+_LONGEST_NAME = 60
+_TABLES = (
+    """CREATE TABLE raters (
+        name TEXT PRIMARY KEY,
+        token TEXT NOT NULL UNIQUE,
+        added TEXT NOT NULL
+    ) STRICT""",
+    """CREATE TABLE answers (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        rater TEXT NOT NULL REFERENCES raters,
+        item INTEGER NOT NULL,
+        coherence INTEGER NOT NULL CHECK (coherence BETWEEN 1 AND 4),
+        fluency INTEGER NOT NULL CHECK (fluency BETWEEN 1 AND 4),
+        comment TEXT NOT NULL,
+        time TEXT NOT NULL
+    ) STRICT""",
+    "CREATE INDEX answers_of_raters ON answers (rater, item, id)",
+)
+_COLUMNS = "rater, item, coherence, fluency, comment, time"
+_LATEST = f"""SELECT {_COLUMNS} FROM answers
+    WHERE id IN (SELECT max(id) FROM answers GROUP BY rater, item)"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one rater said about one item, and when (UTC)."""
+
+    rater: str
+    item: int
+    coherence: int
+    fluency: int
+    comment: str = ""
+    time: str = ""
+
+
+class Store:
+    """The answers of one study; any number of threads and processes may use it at once."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._lock = Lock()  # a connection takes one transaction at a time
+        connection.execute("PRAGMA foreign_keys = ON")
+        # With FULL, a commit returns when the log is on the disk: it outlives the machine's power.
+        connection.execute("PRAGMA synchronous = FULL")
+
+    @classmethod
+    def create(cls, folder: Path) -> Store:
+        """Start with nobody and nothing."""
+        store = cls(_connect(folder, "rwc"))
+        store._connection.execute("PRAGMA journal_mode = WAL")
+        for table in _TABLES:
+            store._connection.execute(table)
+        return store
+
+    @classmethod
+    def open(cls, folder: Path) -> Store:
+        """Open what is there; a missing file is not made anew, since answers would be missing."""
+        try:
+            connection = _connect(folder, "rw")
+        except sqlite3.Error as error:
+            raise InputError(f"'{folder}' is no study: it has no {_FILE} to write to.") from error
+        try:
+            connection.execute("SELECT count(*) FROM answers")
+            return cls(connection)
+        except sqlite3.Error as error:
+            connection.close()
+            raise InputError(f"the {_FILE} of '{folder}' cannot be read: {error}.") from error
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def add_rater(self, name: str) -> tuple[str, bool]:
+        """Return the rater's token and whether it is new: a lost link can be asked for again."""
+        check_name(name)
+        with self._writing() as connection:
+            found = connection.execute(
+                "SELECT token FROM raters WHERE name = ?", (name,)
+            ).fetchone()
+            if found:
+                return str(found[0]), False
+            token = secrets.token_urlsafe(24)
+            connection.execute("INSERT INTO raters VALUES (?, ?, ?)", (name, token, _now()))
+            return token, True
+
+    def raters(self) -> dict[str, str]:
+        """Return the token of each rater, in the order of their coming."""
+        rows = self._read("SELECT name, token FROM raters ORDER BY rowid")
+        return {str(name): str(token) for name, token in rows}
+
+    def rater(self, token: str) -> str | None:
+        """Return whose token this is."""
+        rows = self._read("SELECT name FROM raters WHERE token = ?", token)
+        return str(rows[0][0]) if rows else None
+
+    def save(self, answer: Answer) -> None:
+        """Add an answer; when this returns, it is on the disk.
+
+        The same answer again adds nothing, so that a page may repeat itself when it was not heard.
+        """
+        given = (answer.coherence, answer.fluency, answer.comment)
+        with self._writing() as connection:
+            latest = connection.execute(
+                "SELECT coherence, fluency, comment FROM answers WHERE rater = ? AND item = ? "
+                "ORDER BY id DESC LIMIT 1",
+                (answer.rater, answer.item),
+            ).fetchone()
+            if latest != given:
+                connection.execute(
+                    f"INSERT INTO answers ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
+                    (answer.rater, answer.item, *given, answer.time or _now()),
+                )
+
+    def answers(self, rater: str | None = None) -> list[Answer]:
+        """Return the latest answer of each rater, or of one, to each item."""
+        if rater is None:
+            rows = self._read(f"{_LATEST} ORDER BY id")
+        else:
+            rows = self._read(f"{_LATEST} AND rater = ? ORDER BY id", rater)
+        return [Answer(*row) for row in rows]
+
+    def history(self) -> list[Answer]:
+        """Return every answer ever given, the oldest first."""
+        return [Answer(*row) for row in self._read(f"SELECT {_COLUMNS} FROM answers ORDER BY id")]
+
+    def _read(self, query: str, *values: str) -> list[Any]:
+        with self._lock:
+            return self._connection.execute(query, values).fetchall()
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Hold the only right to write, so that what is read within stays true."""
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                # A failed commit may have ended the transaction by itself.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that could not be shown on a line or told from another."""
+    if not name.strip() or name != name.strip() or not name.isprintable():
+        raise InputError(f"{name!r} is no name for a rater: give printable words.")
+    if len(name) > _LONGEST_NAME:
+        raise InputError(f"a rater's name may have {_LONGEST_NAME} characters, not {len(name)}.")
+
+
+def _connect(folder: Path, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{(folder / _FILE).absolute().as_uri()}?mode={mode}",
+        uri=True,
+        timeout=_PATIENCE,
+        isolation_level=None,  # transactions begin and end where we say
+        check_same_thread=False,  # guarded by our own lock
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,68 @@
+"""Reading the texts of one condition: a run folder, or a file of texts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from maskov.errors import InputError
+
+
+@dataclass(frozen=True)
+class Source:
+    """The texts of one condition, and how they came about where a run folder says so."""
+
+    name: str
+    path: Path
+    texts: list[str]
+    signature: str | None
+
+
+def read_source(path: Path) -> Source:
+    """Read a run folder (`samples.jsonl`), a .jsonl file with `text`s, or a .txt file of lines."""
+    path = path.resolve()
+    if path.is_dir():
+        return Source(path.name, path, _read(path / "samples.jsonl"), _signature(path))
+    if path.suffix not in (".txt", ".jsonl"):
+        raise InputError(f"'{path}' is neither a run folder nor a .txt or .jsonl file of texts.")
+    return Source(path.stem, path, _read(path), None)
+
+
+def _read(path: Path) -> list[str]:
+    try:
+        content = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"'{path}' is not UTF-8 text.") from error
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"cannot read '{path}': {reason}.") from error
+    lines = content.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    texts = lines
+    if path.suffix == ".jsonl":
+        texts = [_text(line, number, path) for number, line in enumerate(lines, 1)]
+    for number, text in enumerate(texts, 1):
+        # Left out in silence, empty texts would flatter the condition that gave them.
+        if not text.strip():
+            raise InputError(
+                f"line {number} of '{path}' has no text, which nobody can rate; take it out."
+            )
+    return texts
+
+
+def _text(line: str, number: int, path: Path) -> str:
+    try:
+        text = json.loads(line)["text"]
+    except (ValueError, TypeError, KeyError):
+        text = None
+    if not isinstance(text, str):
+        raise InputError(f"line {number} of '{path}' is no JSON object with a `text`.")
+    return text
+
+
+def _signature(run: Path) -> str | None:
+    """Return the run's signature; a folder with samples and no manifest will do without."""
+    try:
+        return str(json.loads((run / "manifest.json").read_bytes())["signature"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None

@@ -1,0 +1,167 @@
+// The samples: sorted, searched, shaded by what each token adds to the energy.
+
+const PORTION = 50;
+const ORDERS = {
+  raw: ["E_raw", (one) => one.energy_raw],
+  norm: ["E_norm", (one) => one.energy_norm],
+  "raw-token": ["E_raw per token", (one) => one.energy_raw / Math.max(one.tokens.length, 1)],
+  "norm-token": ["E_norm per token", (one) => one.energy_norm / Math.max(one.tokens.length, 1)],
+};
+
+class Samples {
+  constructor(holder) {
+    this.all = data.runs.flatMap((run, index) => run.samples.map((one) => ({ ...one, run: index })));
+    if (!this.all.length) {
+      const some = data.runs.some((run) => run.samples_in_all);
+      holder.append(html("p", {}, some ? "No samples were asked for." : "No sample has been kept yet: the last of each chain is, when the run is finished."));
+      return;
+    }
+    this.shown = PORTION;
+    this.scales = { raw: this.scale("raw"), norm: this.scale("norm") };
+    this.build(holder);
+    this.list();
+  }
+
+  // Shading goes from the terms' 10th to their 98th percentile: the unlikely tokens stand out.
+  scale(name) {
+    const terms = this.all.flatMap((one) => one.terms?.[name] ?? []).filter(known).sort((a, b) => a - b);
+    if (!terms.length) return null;
+    const at = (share) => terms[Math.round(share * (terms.length - 1))];
+    return [at(0.1), Math.max(at(0.98), at(0.1) + 1e-9)];
+  }
+
+  build(holder) {
+    const choice = (label, options, change) => {
+      const select = html("select", {}, ...options.map(([value, text]) => html("option", { value }, text)));
+      select.addEventListener("change", () => change(select.value));
+      return [html("label", {}, html("span", {}, label), select), select];
+    };
+    const again = () => { this.shown = PORTION; this.list(); };
+    const search = html("input", { type: "search", id: "search", autocomplete: "off", spellcheck: "false" });
+    search.addEventListener("input", again);
+    const [order, orderSelect] = choice("Sort by", Object.entries(ORDERS).map(([value, [text]]) => [value, text]), again);
+    const [from, fromSelect] = choice("Order", [["1", "lowest first"], ["-1", "highest first"]], again);
+    const [runs, runSelect] = choice("Run", [["", "all runs"], ...data.runs.map((run, index) => [String(index), run.label])], again);
+    const [shade, shadeSelect] = choice("Shade by", [["norm", "E_norm terms"], ["raw", "E_raw terms"], ["", "nothing"]], () => this.list());
+    Object.assign(this, { search, orderSelect, fromSelect, runSelect, shadeSelect });
+    this.ramp = html("p", { class: "ramp" });
+    this.count = html("p", { class: "count", role: "status" });
+    this.body = html("tbody");
+    this.more = html("button", { type: "button" }, `Show ${PORTION} more`);
+    this.more.addEventListener("click", () => { this.shown += PORTION; this.list(); });
+    this.every = html("button", { type: "button" }, "Show all");
+    this.every.addEventListener("click", () => { this.shown = Infinity; this.list(); });
+    this.tip = html("div", { class: "bubble tip", id: "token-tip", role: "tooltip", hidden: true });
+    const heads = ["E_raw", "E_norm", ...(several ? ["run"] : []), "chain", "epoch", "text"];
+    this.sources = this.all.some((one) => one.source !== null);
+    if (this.sources) heads.push("source");
+    const table = html(
+      "table", { class: "samples" },
+      html("caption", { class: "unseen" }, "Samples with their energies"),
+      html("thead", {}, html("tr", {}, ...heads.map((text) => html("th", { scope: "col", class: ["run", "text", "source"].includes(text) ? "words" : null }, text)))),
+      this.body,
+    );
+    holder.append(
+      html("div", { class: "controls" },
+        html("label", { class: "search" }, html("span", {}, "Search"), search), order, from,
+        several ? runs : "", this.scales.norm ? shade : ""),
+      this.scales.norm ? this.ramp : "", this.count, table,
+      html("p", { class: "more" }, this.more, this.every), this.tip,
+    );
+    this.listen();
+  }
+
+  list() {
+    const wanted = this.search.value.trim().toLowerCase();
+    const value = ORDERS[this.orderSelect.value][1];
+    const way = Number(this.fromSelect.value);
+    const far = (one) => (known(one.energy_raw) && known(one.energy_norm) ? way * value(one) : Infinity);
+    const found = this.all.filter((one) => (this.runSelect.value === "" || one.run === Number(this.runSelect.value))
+      && (!wanted || one.text.toLowerCase().includes(wanted) || (one.source ?? "").toLowerCase().includes(wanted)));
+    found.sort((one, other) => (far(one) < far(other) ? -1 : far(one) > far(other) ? 1 : 0));
+    const shown = found.slice(0, this.shown);
+    this.body.replaceChildren(...shown.map((one) => this.row(one)));
+    const all = wanted || this.runSelect.value !== "" ? `${found.length} found among ${this.all.length}` : `${this.all.length}`;
+    this.count.textContent = `${shown.length} of ${all} samples`;
+    this.more.hidden = this.every.hidden = shown.length >= found.length;
+    const scale = this.scales[this.shadeSelect.value];
+    this.ramp.hidden = !scale;
+    if (scale) {
+      this.ramp.replaceChildren("term of a token: ", html("span", {}, scale[0].toFixed(1).replace("-", "−")), html("span", { class: "bar-of-shades", "aria-hidden": "true" }), html("span", {}, scale[1].toFixed(1).replace("-", "−")), " (likely to unlikely)");
+    }
+  }
+
+  row(one) {
+    const cell = (text, kind, label) => html("td", { class: kind, "data-label": label }, text);
+    const run = data.runs[one.run];
+    return html(
+      "tr", {},
+      cell(known(one.energy_raw) ? one.energy_raw.toFixed(2).replace("-", "−") : "–", "number", "E_raw"),
+      cell(known(one.energy_norm) ? one.energy_norm.toFixed(2).replace("-", "−") : "–", "number", "E_norm"),
+      several ? html("td", { class: "run", "data-label": "run" }, html("span", { class: `key s${one.run % 7}` }), run.label) : "",
+      cell(String(one.chain), "number", "chain"),
+      cell(String(one.epoch), "number", "epoch"),
+      html("td", { class: "text" }, ...this.text(one)),
+      this.sources ? html("td", { class: "source" }, one.source ?? "") : "",
+    );
+  }
+
+  text(one) {
+    const name = this.shadeSelect.value;
+    const scale = this.scales[name];
+    if (!one.terms || !scale) return [one.text];
+    const parts = one.pieces ?? one.tokens.map((token, index) => (index ? ` ${token}` : token));
+    return parts.flatMap((part, index) => {
+      // Spaces stay outside: a token is shaded, not the gap before it.
+      const space = part.slice(0, part.length - part.trimStart().length);
+      const span = html("span", { class: "token", tabindex: index ? "-1" : "0" }, part.trimStart());
+      span.style.setProperty("--term", clamp((one.terms[name][index] - scale[0]) / (scale[1] - scale[0]), 0, 1).toFixed(3));
+      span.dataset.told = `${one.tokens[index]}   E_raw ${shortNumber(one.terms.raw[index])}   E_norm ${shortNumber(one.terms.norm[index])}`;
+      return [space, span];
+    });
+  }
+
+  listen() {
+    let told = null;
+    const place = () => {
+      if (!told) return;
+      const at = told.getBoundingClientRect();
+      this.tip.style.left = `${clamp(at.left, 4, Math.max(4, innerWidth - this.tip.offsetWidth - 4))}px`;
+      this.tip.style.top = `${at.top > 100 ? at.top - this.tip.offsetHeight - 6 : at.bottom + 6}px`;
+    };
+    const hide = () => {
+      this.tip.hidden = true;
+      told?.removeAttribute("aria-describedby");
+      told = null;
+    };
+    const tell = (event) => {
+      const token = event.target.closest?.(".token");
+      hide();
+      if (!token) return;
+      told = token;
+      token.setAttribute("aria-describedby", "token-tip");
+      this.tip.textContent = token.dataset.told;
+      this.tip.hidden = false;
+      place();
+    };
+    this.body.addEventListener("mouseover", tell);
+    this.body.addEventListener("mouseleave", hide);
+    this.body.addEventListener("focusin", tell);
+    this.body.addEventListener("focusout", hide);
+    // One stop a sample for the tab key; arrows go from token to token.
+    this.body.addEventListener("keydown", (event) => {
+      const token = event.target.closest?.(".token");
+      if (event.key === "Escape") hide();
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!token || !step) return;
+      const tokens = [...token.parentElement.querySelectorAll(".token")];
+      const next = tokens[tokens.indexOf(token) + step];
+      if (!next) return;
+      event.preventDefault();
+      token.tabIndex = -1;
+      next.tabIndex = 0;
+      next.focus();
+    });
+    addEventListener("scroll", place, { passive: true });
+  }
+}

@@ -1,0 +1,67 @@
+// Numbers, ticks and elements that every part of the page uses.
+"use strict";
+
+// Asked of the browser, so that no address stands in this file.
+const svgSpace = document.createRange().createContextualFragment("<svg></svg>").firstChild
+  .namespaceURI;
+
+const svg = (name, attributes = {}, parent = null) => {
+  const made = document.createElementNS(svgSpace, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (parent) parent.append(made);
+  return made;
+};
+
+// Text is set as text: nothing of a run is ever read as HTML.
+const html = (name, attributes = {}, ...content) => {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === true) made.setAttribute(key, "");
+    else if (value !== false && value !== null) made.setAttribute(key, value);
+  }
+  made.append(...content.filter((part) => part !== null && part !== ""));
+  return made;
+};
+
+const known = (value) => value !== null && value !== undefined;
+
+const shortNumber = (value, digits = 4) => {
+  if (!known(value)) return "–";
+  const size = Math.abs(value);
+  const text = size !== 0 && (size < 1e-4 || size >= 1e7)
+    ? value.toExponential(2)
+    : size >= 1000 ? String(Math.round(value * 10) / 10) : String(Number(value.toPrecision(digits)));
+  return text.replace("-", "−");
+};
+
+// Round numbers within a range, about `count` of them.
+const ticks = (low, high, count, whole) => {
+  const rough = (high - low) / Math.max(count, 1);
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const share = rough / power;
+  let step = power * (share >= 7.5 ? 10 : share >= 3.5 ? 5 : share >= 1.5 ? 2 : 1);
+  if (whole) step = Math.max(1, Math.round(step));
+  const found = [];
+  for (let at = Math.ceil(low / step - 1e-9) * step; at <= high + step * 1e-9; at += step) {
+    found.push(Number(at.toPrecision(12)));
+  }
+  return { at: found, digits: Math.max(0, -Math.floor(Math.log10(step) + 1e-9)) };
+};
+
+const tickText = (value, digits) => {
+  if (Math.abs(value) >= 1e7) return shortNumber(value);
+  return value.toFixed(Math.min(digits, 8)).replace("-", "−");
+};
+
+// The index of the entry of an ascending list that is nearest to a value.
+const nearest = (list, value) => {
+  let low = 0;
+  let high = list.length - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (list[middle] < value) low = middle; else high = middle;
+  }
+  return Math.abs(list[low] - value) <= Math.abs(list[high] - value) ? low : high;
+};
+
+const clamp = (value, low, high) => Math.min(Math.max(value, low), high);

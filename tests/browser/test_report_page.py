@@ -1,0 +1,293 @@
+"""The report in Chromium, from a file: charts, samples, themes, keys, no calls to anywhere."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+import maskov
+from maskov.report import build, to_html
+from maskov.schedules import Linear, Schedule
+from report_runs import evil_run, small_run
+
+pytestmark = pytest.mark.browser
+
+DESKTOP = {"viewport": {"width": 1200, "height": 900}}
+PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+FIRST = ".chart >> nth=0"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Write a page of one annealed and shaded run, and one that compares three."""
+    folder = tmp_path_factory.mktemp("pages")
+    annealed = Schedule(24, 4, target_temperature=Linear(1.0, rate=0.02, floor=0.8))
+    run = maskov.sample(maskov.load("untrained"), schedule=annealed, chains=6, length=6, thin=2)
+    pages = {
+        "one": build([run], terms=True),
+        "many": build([small_run(4, 30), small_run(4, 30, seed=1), evil_run()]),
+        "least": build([small_run(1, 1)], samples=0),
+    }
+    for name, report in pages.items():
+        (folder / f"{name}.html").write_text(to_html(report), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def visit(browser, files):
+    """Open a page; afterwards, hold it to its own file and to a clean console."""
+    contexts, complaints, addresses = [], [], set()
+
+    def open_page(name: str, **view):
+        context = browser.new_context(**(view or DESKTOP))
+        context.set_default_timeout(10_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda request: addresses.add(request.url))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        page.goto(f"file://{files / name}.html")
+        page.locator("html[data-ready]").wait_for()
+        page.locator(".plot[data-range]").last.wait_for()
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert all(address.startswith((f"file://{files}/", "data:,")) for address in addresses)
+    assert complaints == []
+
+
+def axis(page):
+    return page.locator(f"{FIRST} >> .plot").get_attribute("data-range")
+
+
+def drag(page, along=(0.3, 0.6), down=(0.5, 0.5)):
+    box = page.locator(f"{FIRST} >> .plot").bounding_box()
+    at = [
+        (box["x"] + x * box["width"], box["y"] + y * box["height"])
+        for x, y in zip(along, down, strict=True)
+    ]
+    page.mouse.move(*at[0])
+    page.mouse.down()
+    page.mouse.move(*at[1], steps=4)
+    page.mouse.up()
+
+
+def test_charts_are_drawn(visit):
+    page = visit("one")
+    titles = page.locator("figcaption").all_text_contents()
+    assert titles[:3] == ["E_raw by epoch", "E_norm by epoch", "Accepted and novel by epoch"]
+    assert "Accepted and novel by position" in titles
+    first = page.locator(FIRST)
+    assert first.locator(".thin").count() == 6
+    assert first.locator(".band").count() == 1
+    assert first.locator(".shade").count() == 1
+    assert "target temperature" in first.locator("svg text").all_text_contents()
+    for path in first.locator(".series path").all():
+        assert "NaN" not in path.get_attribute("d")
+
+
+def test_a_click_in_the_legend_hides_a_series_and_another_shows_it(visit):
+    page = visit("one")
+    button = page.locator(f"{FIRST} >> .legend button >> nth=0")
+    lines = page.locator(f"{FIRST} >> .thin")
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "false")
+    expect(lines).to_have_count(0)
+    button.click()
+    expect(lines).to_have_count(6)
+    button.click(modifiers=["Shift"])
+    expect(page.locator(f"{FIRST} >> .legend [aria-pressed=true]")).to_have_count(1)
+
+
+def test_dragging_zooms_and_a_double_click_or_the_button_resets(visit):
+    page = visit("one")
+    whole = axis(page)
+    drag(page)
+    zoomed = axis(page)
+    (low, high, *_), (least, most, *_) = (map(float, text.split()) for text in (zoomed, whole))
+    assert least < low < high < most
+    page.locator(f"{FIRST} >> .plot").dblclick()
+    assert axis(page) == whole
+    drag(page, down=(0.3, 0.6))
+    assert axis(page).split()[2:] != whole.split()[2:]
+    page.get_by_role("button", name="Reset the zoom: E_raw by epoch", exact=True).click()
+    assert axis(page) == whole
+    page.get_by_role("button", name="Zoom in: E_raw by epoch", exact=True).click()
+    assert axis(page) != whole
+
+
+def test_hovering_tells_the_values_and_the_chain(visit):
+    page = visit("one")
+    box = page.locator(f"{FIRST} >> .plot").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    told = page.locator(f"{FIRST} >> .bubble")
+    expect(told).to_be_visible()
+    assert re.search(
+        r"epoch \d+chain \d −?[\d.]+median.*−?[\d.]+ \(.* to .*\)temp",
+        told.inner_text().replace("\n", ""),
+    )
+    page.mouse.move(0, 0)
+    expect(told).to_be_hidden()
+
+
+def test_keys_read_and_zoom_a_chart(visit):
+    page = visit("one")
+    page.locator(f"{FIRST} >> .plot").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(f"{FIRST} >> [aria-live]")).to_contain_text("epoch 2: median")
+    whole = axis(page)
+    page.keyboard.press("+")
+    assert axis(page) != whole
+    before = axis(page)
+    page.keyboard.press("Shift+ArrowRight")
+    assert axis(page) != before
+    page.keyboard.press("0")
+    assert axis(page) == whole
+
+
+def test_the_tab_key_reaches_everything_that_can_be_pressed(visit):
+    page = visit("one")
+    wanted = page.evaluate(
+        "[...document.querySelectorAll('a[href], button, select, input, [tabindex=\"0\"]')]"
+        ".filter((one) => one.checkVisibility()).length"
+    )
+    reached = page.evaluate_handle("new Set()")
+    for _ in range(wanted + 3):
+        page.keyboard.press("Tab")
+        page.evaluate("(seen) => seen.add(document.activeElement)", reached)
+    assert page.evaluate("(seen) => (seen.delete(document.body), seen.size)", reached) == wanted
+
+
+def test_colours_follow_the_system_and_the_button(visit):
+    ground = "getComputedStyle(document.body).backgroundColor"
+    line = "getComputedStyle(document.querySelector('.series .line')).stroke"
+    light, dark = visit("one"), visit("one", **DESKTOP, color_scheme="dark")
+    colours = [(page.evaluate(ground), page.evaluate(line)) for page in (light, dark)]
+    assert colours[0][0] != colours[1][0]
+    assert colours[0][1] != colours[1][1]
+    light.get_by_role("button", name="Change to dark colours").click()
+    assert (light.evaluate(ground), light.evaluate(line)) == colours[1]
+    dark.emulate_media(media="print")
+    assert dark.evaluate(ground) == "rgb(255, 255, 255)"
+    expect(dark.locator(".bar")).to_be_hidden()
+    expect(dark.locator(f"{FIRST} >> svg >> nth=0")).to_be_visible()
+
+
+def energies(page, column=0):
+    cells = page.locator(f".samples tbody tr td:nth-child({column + 1})").all_text_contents()
+    return [float(text.replace("−", "-")) for text in cells]
+
+
+def test_samples_are_sorted_searched_and_shown_in_portions(visit):
+    page = visit("one")
+    rows = page.locator(".samples tbody tr")
+    expect(rows).to_have_count(50)
+    assert energies(page) == sorted(energies(page))
+    page.get_by_role("button", name="Show all").click()
+    expect(rows).to_have_count(60)
+    page.get_by_label("Sort by").select_option("E_norm")
+    page.get_by_label("Order").select_option("highest first")
+    found = energies(page, 1)
+    assert found == sorted(found, reverse=True)
+    word = rows.last.locator(".token").first.inner_text()
+    page.get_by_label("Search").fill(word.upper())
+    expect(page.locator(".count")).to_contain_text("found among 60")
+    for row in rows.all():
+        assert word in row.locator(".text").inner_text()
+    page.get_by_label("Search").fill("no such words anywhere")
+    expect(rows).to_have_count(0)
+
+
+def test_tokens_are_shaded_and_told_by_pointer_and_by_keys(visit):
+    page = visit("one")
+    token = page.locator(".samples .token")
+    tip = page.get_by_role("tooltip")
+    token.first.hover()
+    expect(tip).to_contain_text("E_norm")
+    shades = {one.evaluate("(one) => getComputedStyle(one).backgroundColor") for one in token.all()}
+    assert len(shades) > 10
+    page.mouse.move(0, 0)
+    token.first.focus()
+    first = tip.text_content()
+    page.keyboard.press("ArrowRight")
+    expect(tip).not_to_have_text(first)
+    expect(token.nth(1)).to_be_focused()
+    before = [one.get_attribute("style") for one in token.all()[:12]]
+    page.get_by_label("Shade by").select_option("E_raw terms")
+    assert [one.get_attribute("style") for one in token.all()[:12]] != before
+    page.get_by_label("Shade by").select_option("nothing")
+    expect(token).to_have_count(0)
+
+
+def test_the_signature_is_copied(visit):
+    page = visit("one")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == page.locator("#signature-0").text_content()
+
+
+@pytest.mark.parametrize("kind", ["SVG", "CSV"])
+def test_a_chart_is_saved(visit, tmp_path, kind):
+    page = visit("one")
+    with page.expect_download() as waiting:
+        page.locator(f"{FIRST} >> button:text('{kind}')").click()
+    assert waiting.value.suggested_filename == f"e-raw-by-epoch.{kind.lower()}"
+    waiting.value.save_as(tmp_path / "saved")
+    text = (tmp_path / "saved").read_text(encoding="utf-8")
+    if kind == "SVG":
+        assert "rgb(" in text
+        assert "var(" not in text
+    else:
+        head, *lines = text.splitlines()
+        assert head.startswith('"epoch","chain 0","chain 1"')
+        assert len(lines) == 24
+
+
+def test_runs_stand_side_by_side_and_markup_in_them_does_nothing(visit):
+    page = visit("many")
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("img").count() == 0
+    assert page.locator(f"{FIRST} >> .legend button").count() == 3
+    strokes = page.locator(f"{FIRST} >> .series .line").evaluate_all(
+        "(all) => all.map((one) => "
+        "[getComputedStyle(one).stroke, one.getAttribute('stroke-dasharray')])"
+    )
+    assert len({colour for colour, _ in strokes}) == len({dash for _, dash in strokes}) == 3
+    page.locator(".controls label", has_text="all runs").locator("select").select_option(
+        "mh-raw (3)"
+    )
+    expect(page.locator(".samples tbody tr")).to_have_count(3)
+    expect(page.locator(".samples .text").first).to_contain_text("<script>window.hacked=1</script>")
+    expect(page.locator(".samples .source").first).to_contain_text("<img src=x")
+
+
+def test_one_chain_one_epoch_and_no_samples_are_drawn_too(visit):
+    page = visit("least")
+    assert page.locator(f"{FIRST} >> .mark").count() >= 1
+    expect(page.locator("#sample-browser")).to_contain_text("No samples were asked for")
+
+
+@pytest.mark.parametrize("name", ["one", "many"])
+def test_nothing_is_wider_than_a_phone(visit, name):
+    page = visit(name, **PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.locator(f"{FIRST} >> .plot").tap()
+    expect(page.locator(f"{FIRST} >> .bubble")).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["one", "many", "least"])
+def test_axe_finds_nothing(visit, accessible, name, scheme):
+    assert accessible(visit(name, **DESKTOP, color_scheme=scheme)) == []
+
+
+def test_axe_finds_nothing_on_a_phone(visit, accessible):
+    assert accessible(visit("one", **PHONE)) == []

@@ -1,0 +1,121 @@
+"""`maskov diagnose` as a user calls it: the verdict first, all it said before, and strict JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+import maskov
+from maskov import Schedule
+from maskov.cli import main
+from small import on_untrained, tiny_bert
+
+MODEL = tiny_bert()
+
+BEFORE = {
+    "signature", "model", "kernel", "energy", "leaves_invariant", "notes", "chains", "epochs",
+    "epochs_done", "burn_in", "steps", "acceptance_rate", "novel_rate", "proposed_novel_rate",
+    "passes_per_step", "energy_raw_mean", "energy_raw_standard_error", "energy_norm_mean",
+    "energy_norm_standard_error",
+}  # fmt: skip
+
+
+@pytest.fixture
+def call(capfd):
+    def run(*words):
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(on_untrained([str(word) for word in words]))
+        assert not ended.value.code
+        out, err = capfd.readouterr()
+        return out, err
+
+    return run
+
+
+def strict(text: str):
+    def refuse(name: str):
+        raise AssertionError(f"{name} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def sampled(call, folder, *words):
+    call("sample", "--chains", 3, "--length", 3, "-q", "--out", folder, *words)
+    return folder
+
+
+def test_the_verdict_comes_first_and_nothing_is_lost(call, tmp_path):
+    folder = sampled(call, tmp_path / "run", "--epochs", 24, "--burn-in", 3)
+    out, err = call("diagnose", folder)
+    assert err == ""
+    found = strict(call("diagnose", folder, "--json")[0])
+    assert found.keys() == BEFORE | {"diagnosis"}
+    verdict = found["diagnosis"]["verdict"]
+    lines = out.splitlines()
+    assert lines[0] == f"{verdict['state']}: {verdict['reason']}"
+    table = next(line.split() for line in lines if line.startswith("E_raw"))
+    energy = found["diagnosis"]["energies"]["E_raw"]
+    assert table[1] == f"{energy['r_hat']:.3f}"
+    assert table[3] == f"{energy['ess_bulk']:.0f}"
+    assert "tokens" in out
+    for name in BEFORE:
+        assert name.replace("_", " ") in out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--epochs", 1],
+        ["--epochs", 21, "--kernel", "gibbs"],
+        ["--epochs", 21, "--anneal", "0.01", "--target-floor", "0.1"],
+        ["--epochs", 21, "--target-temperature", "1e-9"],
+        ["--epochs", 21, "--chains", 1],
+        ["--epochs", 21, "--length", "3:6"],
+    ],
+)
+def test_whatever_was_run_gives_strict_json_and_no_warning(call, tmp_path, words):
+    folder = sampled(call, tmp_path / "run", *words)
+    out, err = call("diagnose", folder, "--json")
+    assert err == ""
+    assert strict(out)["diagnosis"]["verdict"]["reason"]
+    assert call("diagnose", folder)[1] == ""
+
+
+def test_without_arviz_one_line_says_what_to_install(call, tmp_path, monkeypatch):
+    folder = sampled(call, tmp_path / "run", "--epochs", 21)
+    monkeypatch.setitem(sys.modules, "arviz_stats.base", None)
+    out, _ = call("diagnose", folder)
+    assert sum("note:" in line and "maskov[diagnose]" in line for line in out.splitlines()) == 1
+    assert "acceptance rate" in out
+    assert "epochs" in next(line for line in out.splitlines() if line.startswith("E_raw"))
+
+
+def test_damaged_samples_do_not_stand_in_the_way_of_traces(call, tmp_path):
+    words = ["--epochs", 21, "--length", "3:4", "--kernel", "gibbs", "--block", 2]
+    folder = sampled(call, tmp_path / "run", *words)
+    assert strict(call("diagnose", folder, "--json")[0])["diagnosis"]["groups"] == 2
+    (folder / "samples.jsonl").write_text("{")
+    found = strict(call("diagnose", folder, "--json")[0])["diagnosis"]
+    assert found["groups"] == found["single_groups"] == 3
+
+
+def test_a_run_that_has_only_begun_says_so(tmp_path, call):
+    class Impatient:
+        def begun(self, model):
+            raise TimeoutError
+
+        def __getattr__(self, name):
+            return lambda *_: None
+
+    words = {"chains": 2, "out": tmp_path / "run", "listener": Impatient()}
+    with pytest.raises(TimeoutError):
+        maskov.sample(MODEL, schedule=Schedule(epochs=30), length=(3, 5), **words)
+    found = strict(call("diagnose", tmp_path / "run", "--json")[0])
+    assert found["epochs_done"] == 0
+    assert found["diagnosis"]["verdict"]["state"] == "too short to tell"
+    assert found["diagnosis"]["energies"]["E_raw"]["mean"] is None
+    assert "too short to tell: 0 traced epochs" in call("diagnose", tmp_path / "run")[0]
+    assert maskov.Run.open(tmp_path / "run").to_arviz()["posterior"].sizes["draw"] == 0

@@ -1,0 +1,137 @@
+"""What a report says, against the traces it says it of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import maskov
+from maskov.energies import Raw
+from maskov.errors import InputError
+from maskov.kernels import Gibbs, Metropolis
+from maskov.report import build
+from maskov.report.curves import energy_spread, histogram, rate_spread, spaced
+from maskov.schedules import Linear, Schedule
+from small import random_table, tiny_bert
+
+
+@pytest.fixture(scope="module")
+def run():
+    return maskov.sample(
+        random_table(), schedule=Schedule(epochs=30, burn_in=6), chains=5, length=3, thin=8
+    )
+
+
+def test_energies_are_medians_and_tenths_over_chains(run):
+    (told,) = build([run]).runs
+    trace = run.traces["energy_norm"]
+    spread = told.energies["norm"].spread
+    assert spread.middle == pytest.approx(np.median(trace, axis=1))
+    assert spread.low == pytest.approx([np.quantile(row, 0.1) for row in trace])
+    assert spread.high == pytest.approx([np.quantile(row, 0.9) for row in trace])
+    assert told.energies["raw"].chains == run.traces["energy_raw"].T.tolist()
+    assert told.epochs == list(range(1, 31))
+
+
+def test_rates_are_shares_of_steps(run):
+    (told,) = build([run]).runs
+    for epoch in range(30):
+        steps = run.traces["steps"][epoch]
+        assert told.accepted.middle[epoch] == run.traces["accepted"][epoch].sum() / steps.sum()
+        each = run.traces["novel"][epoch] / steps
+        assert told.novel.high[epoch] == pytest.approx(np.quantile(each, 0.9))
+
+
+def test_numbers_are_those_of_the_summary_with_errors_over_chains(run):
+    told = {number.name: number for number in build([run]).runs[0].numbers}
+    summary, kept = run.summary(), slice(6, None)
+    assert told["E_raw"].value == summary.energy_raw_mean
+    assert told["E_raw"].standard_error == summary.energy_raw_standard_error
+    accepted, steps = (run.traces[name][kept].sum(0) for name in ("accepted", "steps"))
+    assert told["accepted"].value == summary.acceptance_rate
+    expected = np.std(accepted / steps, ddof=1) / np.sqrt(5)
+    assert told["accepted"].standard_error == pytest.approx(expected)
+
+
+def test_verdict_mixing_and_positions_are_those_of_the_diagnosis(run):
+    found, told = run.diagnose(), build([run]).runs[0].findings
+    assert (told.verdict, told.reason) == (found.verdict.state, found.verdict.reason)
+    assert [one.name for one in told.mixing] == ["E_raw", "E_norm", "tokens"]
+    assert told.mixing[0].r_hat == found.energies["E_raw"].r_hat
+    assert told.correlations[1].values == found.energies["E_norm"].autocorrelation
+    rejected, tokens = run.traces["rejected"][6:], run.traces["tokens"]
+    assert told.positions.positions == [1, 2, 3]
+    assert told.positions.accepted == pytest.approx(1 - rejected.mean((0, 1)))
+    assert told.positions.novel == pytest.approx((tokens[6:] != tokens[5:-1]).mean((0, 1)))
+
+
+def test_histograms_have_common_edges_and_count_everything_after_burn_in(run):
+    other = maskov.sample(random_table(), Gibbs(), Schedule(epochs=9), chains=2, length=3)
+    found = build([run, other]).histograms["raw"]
+    for shares, values in zip(
+        found.shares, (run.traces["energy_raw"][6:], other.traces["energy_raw"]), strict=True
+    ):
+        assert sum(shares) == pytest.approx(1)
+        inside = [
+            ((values >= low) & (values < high)).mean()
+            for low, high in zip(found.edges[:-1], found.edges[1:], strict=True)
+        ]
+        assert shares[:-1] == pytest.approx(inside[:-1])
+
+
+def test_samples_are_all_there_with_epochs_counted_from_one(run):
+    (told,) = build([run]).runs
+    assert [(one.chain, one.epoch - 1, one.text) for one in told.samples] == [
+        (one.chain, one.epoch, one.text) for one in run.samples
+    ]
+    assert not told.shaded
+    assert told.samples[0].terms is None
+
+
+def test_a_moving_temperature_is_told_and_a_fixed_one_is_not(run):
+    assert build([run]).runs[0].temperature is None
+    schedule = Schedule(epochs=4, target_temperature=Linear(1.0, rate=0.3, floor=0.5))
+    annealed = maskov.sample(random_table(), schedule=schedule, chains=2, length=3)
+    (told,) = build([annealed]).runs
+    assert told.temperature == pytest.approx([1.0, 0.7, 0.5, 0.5])
+    assert told.findings.verdict == "annealed"
+
+
+def test_what_cannot_be_compared_is_said(run):
+    other = maskov.sample(tiny_bert(), Gibbs(), Schedule(epochs=2), chains=2, length=4)
+    told = " ".join(build([run, other]).cautions)
+    assert all(part in told for part in ("models differ", "lengths", "no target"))
+    assert build([run, run]).cautions == []
+
+
+def test_too_little_is_refused(run):
+    with pytest.raises(InputError, match="at least one run"):
+        build([])
+    with pytest.raises(InputError, match="--samples"):
+        build([run], samples=-1)
+
+
+@pytest.mark.parametrize(("count", "most"), [(1, 1), (9, 1), (10, 10), (11, 10), (100_000, 40)])
+def test_even_choices_are_distinct_and_reach_from_end_to_end(count, most):
+    found = spaced(count, most)
+    assert len(set(found)) == len(found) == min(count, most)
+    assert found == sorted(found)
+    assert found[0] == 0
+    assert found[-1] == count - 1 or most == 1
+
+
+def test_epochs_that_were_not_traced_are_gaps():
+    values = np.array([[1.0, 3.0], [np.nan, np.nan], [5.0, 5.0]])
+    assert energy_spread(values).middle == [2.0, None, 5.0]
+    nothing = rate_spread(np.zeros((1, 2), dtype=np.int64), np.zeros((1, 2), dtype=np.int64))
+    assert nothing.middle == nothing.low == [None]
+    assert histogram([np.full((2, 2), np.nan)]) is None
+    assert sum(histogram([np.full((2, 2), 4.0)]).shares[0]) == 1
+
+
+def test_a_custom_energy_is_named():
+    run = maskov.sample(
+        random_table(), Metropolis(2 * Raw()), Schedule(epochs=2), chains=2, length=3
+    )
+    (told,) = build([run]).runs
+    assert [one.name for one in told.findings.mixing] == ["E_raw", "E_norm", "E_target", "tokens"]

@@ -1,0 +1,136 @@
+"""The page, Markdown and JSON: complete in themselves, and harmless whatever a sample says."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from hashlib import sha256
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from maskov.report import build, to_html, to_json, to_markdown
+from maskov.report.numbers import with_error
+from maskov.report.plain import plain
+from report_runs import EVIL, evil_run, small_run
+
+
+class Page(HTMLParser):
+    """Read a page as a browser would: its tags, and what its scripts, styles and data hold."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags, self.held, self.texts = [], {}, []
+        self._in = None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.tags.append((tag, found))
+        self._in = f"{tag} {found.get('type', '')}".strip() if tag in ("script", "style") else None
+
+    def handle_endtag(self, tag):
+        self._in = None
+
+    def handle_data(self, data):
+        if self._in:
+            self.held[self._in] = self.held.get(self._in, "") + data
+        else:
+            self.texts.append(data)
+
+    @property
+    def data(self):
+        return json.loads(self.held["script application/json"])
+
+
+@pytest.fixture(scope="module")
+def page():
+    return to_html(build([evil_run(), small_run()], title=EVIL))
+
+
+def test_markup_in_a_run_stays_text(page):
+    read = Page(page)
+    assert sum(tag == "script" for tag, _ in read.tags) == 2
+    assert not any(tag == "img" for tag, _ in read.tags)
+    assert not any(name.startswith("on") for _, found in read.tags for name in found)
+    assert read.data["runs"][0]["samples"][0]["text"] == EVIL
+    assert EVIL in "".join(read.texts)
+    assert "hacked" not in read.held["script"] + read.held["style"]
+
+
+def test_nothing_is_fetched_from_anywhere(page):
+    read = Page(page)
+    for tag, found in read.tags:
+        for name in ("src", "srcset", "action", "poster", "data"):
+            assert name not in found, tag
+        assert re.fullmatch(r"#[\w-]+|data:,|", found.get("href", ""))
+    code = read.held["script"] + read.held["style"]
+    assert not re.search(r"https?://|//[a-z]+\.|@import|fetch\(|XMLHttpRequest|WebSocket", code)
+    assert not re.search(r"url\((?!#)", code)
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", code)
+
+
+def test_only_its_own_script_and_style_may_run(page):
+    read = Page(page)
+    (policy,) = [found["content"] for _, found in read.tags if "http-equiv" in found]
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == "'none'"
+    for kind in ("script", "style"):
+        digest = b64encode(sha256(read.held[kind].encode()).digest()).decode()
+        assert rules[f"{kind}-src"] == f"'sha256-{digest}'"
+    assert not any("style" in found for _, found in read.tags)
+    assert "unsafe" not in policy
+
+
+def test_the_same_runs_give_the_same_bytes():
+    assert to_html(build([small_run()])) != to_html(build([small_run(chains=4)]))
+    run = small_run()
+    assert to_html(build([run])) == to_html(build([run]))
+
+
+def test_json_has_every_number_in_full_and_no_constants_of_its_own():
+    run = small_run(trace="kept", epochs=4)
+    run.traces["energy_raw"][1] = np.nan
+    run.traces["energy_norm"][2, 0] = np.nan
+
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    found = json.loads(to_json(build([run])), parse_constant=refuse)
+    (told,) = found["runs"]
+    assert told["energies"]["raw"]["spread"]["middle"][1] is None
+    assert told["energies"]["norm"]["chains"][0][2] is None
+    assert told["samples"][0]["energy_raw"] == run.samples[0].energy_raw
+    assert told["signature"] == run.signature
+
+
+def test_markdown_has_tables_of_even_width_whatever_a_sample_says():
+    text = to_markdown(build([evil_run(), small_run()]))
+    blocks = re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)
+    assert len(blocks) > 4
+    for block in blocks:
+        bars = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
+        assert len(bars) == 1
+    assert not re.search(r"(?<!\\)<", re.sub(r"^    .*$", "", text, flags=re.MULTILINE))
+    assert "\u2028" not in text
+
+
+def test_infinities_and_rounding_in_plain_data():
+    assert plain({"a": (np.inf, -np.inf, 1 / 3)}) == {"a": [None, None, 1 / 3]}
+    assert plain([1 / 3, 123456789, True], digits=3) == [0.333, 123456789, True]
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "expected"),
+    [
+        (-202.3712, 3.3111, "−202.4 ± 3.3"),
+        (0.04912, 0.00461, "0.0491 ± 0.0046"),
+        (1234.5, 120.0, "1234 ± 120"),
+        (2.45512, None, "2.455"),
+        (1.0, 0.0, "1"),
+    ],
+)
+def test_a_number_has_the_digits_its_error_allows(value, error, expected):
+    assert with_error(value, error) == expected

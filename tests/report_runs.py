@@ -1,0 +1,46 @@
+"""A run whose every text tries to be more than text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import maskov
+from maskov.run import Run
+from maskov.run.store import MemoryStore
+from maskov.schedules import Schedule
+from small import random_table
+
+EVIL = (
+    "</script><script>window.hacked=1</script><img src=x onerror='window.hacked=1'> | ` "
+    "\u2028 &amp;"
+)
+
+
+def small_run(chains: int = 3, epochs: int = 3, **settings: Any) -> Run:
+    """Return a quick run in memory."""
+    schedule = settings.pop("schedule", Schedule(epochs=epochs))
+    return maskov.sample(random_table(), schedule=schedule, chains=chains, length=3, **settings)
+
+
+def evil_run() -> Run:
+    """Return a run with markup in its samples, tokens, sources, notes, signature and names."""
+    run = small_run()
+    samples = [
+        replace(one, text=EVIL, tokens=[EVIL, *one.tokens[1:]], template=0) for one in run.samples
+    ]
+    manifest = {
+        **run.manifest,
+        "signature": EVIL,
+        "notes": [EVIL],
+        "origin": {"sources": [EVIL], "lengths": EVIL},
+        "versions": {EVIL: EVIL},
+        "created": EVIL,
+        "model": {**run.manifest["model"], "name": EVIL, "device": EVIL},
+        "chains_each": 3,
+    }
+    store = MemoryStore(manifest)
+    store.write_samples(samples, 0)
+    for epoch in range(3):
+        store.write_epoch(epoch, {name: rows[epoch] for name, rows in run.traces.items()})
+    return Run(manifest, store)
