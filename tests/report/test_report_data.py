@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import maskov
-from maskov.energies import Raw
+from maskov.energies import Norm, Raw
 from maskov.errors import InputError
 from maskov.kernels import Gibbs, Metropolis
 from maskov.report import build
@@ -18,7 +18,11 @@ from small import random_table, tiny_bert
 @pytest.fixture(scope="module")
 def run():
     return maskov.sample(
-        random_table(), schedule=Schedule(epochs=30, burn_in=6), chains=5, length=3, thin=8
+        random_table(scale=0.4),  # flat enough for the chains to differ
+        schedule=Schedule(epochs=30, burn_in=6),
+        chains=5,
+        length=3,
+        thin=8,
     )
 
 
@@ -91,6 +95,9 @@ def test_samples_are_all_there_with_epochs_counted_from_one(run):
 def test_a_moving_temperature_is_told_and_a_fixed_one_is_not(run):
     assert build([run]).runs[0].temperature is None
     schedule = Schedule(epochs=4, target_temperature=Linear(1.0, rate=0.3, floor=0.5))
+    still = Schedule(epochs=4, target_temperature=Linear(0.7))
+    steady = maskov.sample(random_table(), schedule=still, chains=2, length=3)
+    assert build([steady]).runs[0].temperature is None
     annealed = maskov.sample(random_table(), schedule=schedule, chains=2, length=3)
     (told,) = build([annealed]).runs
     assert told.temperature == pytest.approx([1.0, 0.7, 0.5, 0.5])
@@ -129,9 +136,9 @@ def test_epochs_that_were_not_traced_are_gaps():
     assert sum(histogram([np.full((2, 2), 4.0)]).shares[0]) == 1
 
 
-def test_a_custom_energy_is_named():
+def test_a_target_that_is_neither_energy_is_judged_too():
     run = maskov.sample(
-        random_table(), Metropolis(2 * Raw()), Schedule(epochs=2), chains=2, length=3
+        random_table(), Metropolis(Raw() + 0.5 * Norm()), Schedule(epochs=2), chains=2, length=3
     )
     (told,) = build([run]).runs
     assert [one.name for one in told.findings.mixing] == ["E_raw", "E_norm", "E_target", "tokens"]
