@@ -149,7 +149,7 @@ def _samples(report: Report) -> str:
 
 def _card(number: Number) -> str:
     value, _, error = _number(number).partition(" ± ")
-    beside = f'<span class="error"> ± {escape(error)}</span>' if error else ""
+    beside = f' <span class="error">± {escape(error)}</span>' if error else ""
     return f"<div><dt>{escape(number.name)}</dt><dd>{escape(value)}{beside}</dd></div>"
 
 
