@@ -56,7 +56,7 @@ def test_the_tails_count_as_well_as_the_bulk():
     energy = diagnose(manifest(1000, 4), traces(autoregressive(0.0, 1000, 4))).energies["E_raw"]
     thin = replace(energy, ess_tail=100.0)
     found = judge(manifest(1000, 4), {"E_raw": energy, "E_norm": thin})
-    assert str(found).startswith("borderline: 100 effective draws of E_norm (at least 400)")
+    assert str(found).startswith("borderline: 100 effective draws of E_norm (at least 400 are")
     assert found.times_longer == 4
     assert judge(manifest(1000, 4), {"E_raw": energy, "E_norm": energy}).state == "converged"
 
@@ -268,19 +268,19 @@ def test_without_arviz_everything_else_is_still_said(monkeypatch):
 
 @pytest.mark.parametrize("kernel", [Metropolis(Raw() + 0.5 * Norm()), Metropolis(Norm())])
 def test_a_target_of_its_own_is_looked_at_too(kernel):
-    found = maskov.sample(TABLE, kernel, Schedule(epochs=30), chains=4, length=2).diagnose()
+    found = maskov.sample(TABLE, kernel, Schedule(epochs=3), chains=4, length=2).diagnose()
     assert ("E_target" in found.energies) == (kernel.energy != Norm())
 
 
 def test_a_small_table_converges_and_says_so():
-    schedule = Schedule(epochs=200, burn_in=20)
-    run = maskov.sample(TABLE, Metropolis(Raw()), schedule, chains=8, length=2)
+    schedule = Schedule(epochs=120, burn_in=10)
+    run = maskov.sample(TABLE, Metropolis(Raw()), schedule, chains=24, length=2)
     found = run.diagnose()
     assert found.verdict.state == "converged"
     assert found.energies["E_raw"].ess_bulk > 800
     assert found.tokens.time < 10
     (part,) = found.energies["E_raw"].groups
-    chains = np.ascontiguousarray(run.traces["energy_raw"][20:].T)  # chains × draws
+    chains = np.ascontiguousarray(run.traces["energy_raw"][10:].T)  # chains × draws
     assert part.r_hat == pytest.approx(float(array_stats.rhat(chains)), abs=1e-12)
     assert part.ess_bulk == pytest.approx(float(array_stats.ess(chains)))
 

@@ -24,8 +24,8 @@ from maskov.schedules import Linear, Schedule
 class Verdict:
     """What to make of a run: a `state`, the reason, and how many times longer it should run.
 
-    The states: no target, annealed, forced, not traced, too short to tell, constant, not judged,
-    one chain, single chains, not converged, borderline, converged.
+    The states: no target, annealed, forced, too short to tell, constant, not judged, one chain,
+    single chains, not converged, borderline, converged.
     """
 
     state: str
@@ -119,7 +119,9 @@ def _numbers(manifest: dict[str, Any], energies: Mapping[str, EnergyFigures]) ->
             "no two chains have the same length and template, so R-hat can only compare the "
             f"halves of each (at worst {worst.r_hat:.3g}); run several of each",
         )
-    too_few = f"{worst.ess:.0f} effective draws of {worst.ess_of} (at least {ESS_ENOUGH:.0f})"
+    too_few = (
+        f"{worst.ess:.0f} effective draws of {worst.ess_of} (at least {ESS_ENOUGH:.0f} are needed)"
+    )
     said = f"R-hat {worst.r_hat:.3g} of {worst.r_hat_of}"
     if worst.r_hat >= R_HAT_BORDERLINE:
         return Verdict("not converged", f"{said}; {worst.advice}", worst.longer)
@@ -127,7 +129,7 @@ def _numbers(manifest: dict[str, Any], energies: Mapping[str, EnergyFigures]) ->
         below = f"{said}, not below {R_HAT_GOOD}"
         return Verdict("borderline", f"{below}; {worst.advice}", worst.longer)
     if worst.ess < ESS_ENOUGH:
-        return Verdict("borderline", f"{too_few} are needed; {worst.advice}", worst.longer)
+        return Verdict("borderline", f"{too_few}; {worst.advice}", worst.longer)
     return Verdict("converged", f"{said} at most, {worst.ess:.0f} effective draws at least", 1.0)
 
 
