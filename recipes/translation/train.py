@@ -140,6 +140,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--romanian", type=int, default=Recipe.romanian)
     parser.add_argument("--few", type=float, default=Masking.few)
     parser.add_argument("--noisy", type=float, default=Masking.noisy)
+    parser.add_argument("--noise", type=float, default=Masking.noise)
     parser.add_argument("--width", type=int, default=Shape.width)
     parser.add_argument("--layers", type=int, default=Shape.encoder_layers)
     parser.add_argument("--most", type=int, help="use only so many pairs of each language")
@@ -166,7 +167,10 @@ def main(arguments: list[str] | None = None) -> None:
     torch.manual_seed(recipe.seed)
     twin = given.kind == "twin"
     network = _network(given, tokenizer, twin)
-    marks, masking = marks_of(tokenizer), Masking(few=given.few, noisy=given.noisy)
+    marks, masking = (
+        marks_of(tokenizer),
+        Masking(few=given.few, noisy=given.noisy, noise=given.noise),
+    )
 
     of_words: WordLoss = word_loss
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from typing import Any
@@ -134,11 +135,11 @@ def _changed(words: list[str], before: list[str]) -> Text:
 
 def _rates(values: Traces) -> str:
     steps = max(int(values["steps"].sum()), 1)
-    energies = "  ".join(
-        f"E_{name} {values[f'energy_{name}'].mean():.2f}" for name in ("raw", "norm")
-    )
-    rates = "  ".join(f"{name} {values[name].sum() / steps:.2f}" for name in ("accepted", "novel"))
-    return f"{energies}  {rates}"
+    means = {name: float(values[f"energy_{name}"].mean()) for name in ("raw", "norm")}
+    # Energies that nobody asked for in this epoch are not known.
+    parts = [f"E_{name} {mean:.2f}" for name, mean in means.items() if not math.isnan(mean)]
+    parts += [f"{name} {values[name].sum() / steps:.2f}" for name in ("accepted", "novel")]
+    return "  ".join(parts)
 
 
 Progress = PlainProgress | LiveView
