@@ -17,8 +17,8 @@ test: $(VENV)/.dev  ## the tests, without the slow ones
 test-slow: $(VENV)/.dev  ## the slow tests
 	$(BIN)/pytest -m slow
 
-test-browser: $(VENV)/.dev build/axe/axe.min.js  ## the rating page in a real Chromium
-	command -v chromium > /dev/null || apt-get install -y chromium || { echo 'test-browser needs Chromium: install it, as `chromium` on the path.' >&2; exit 1; }
+test-browser: $(VENV)/.dev build/axe/axe.min.js  ## the pages in a real Chromium
+	command -v chromium > /dev/null || apt-get install -y chromium || { apt-get update && apt-get install -y chromium; } || { echo 'test-browser needs Chromium: install it, as `chromium` on the path.' >&2; exit 1; }
 	$(BIN)/pytest -m browser tests/browser
 
 lint: $(VENV)/.dev  ## style

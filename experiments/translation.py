@@ -97,8 +97,8 @@ def main(arguments: list[str] | None = None) -> None:
     found: dict[str, Any] = {
         "set": given.name,
         "sentences": len(sources),
-        "model": {"name": model.name, "fingerprint": model.fingerprint()},
-        "twin": twin.name,
+        "model": {"name": Path(model.name).name, "fingerprint": model.fingerprint()},
+        "twin": Path(twin.name).name,
         "seed": given.seed,
         "precision": given.precision,
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
