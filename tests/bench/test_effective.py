@@ -5,18 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ar_chains import autoregressive
 from maskov.bench.effective import effective_sample_size
-
-
-def autoregressive(correlation: float, draws: int, chains: int, seed: int = 0) -> np.ndarray:
-    """Return stationary AR(1) chains."""
-    random = np.random.default_rng(seed)
-    values = np.empty((draws, chains))
-    values[0] = random.standard_normal(chains)
-    for t in range(1, draws):
-        noise = np.sqrt(1 - correlation**2) * random.standard_normal(chains)
-        values[t] = correlation * values[t - 1] + noise
-    return values
 
 
 # The estimate's relative standard deviation at this size was measured over 200 seeds; four of them

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from chromium import launch
+from chromium import Visits, launch
 from playwright.sync_api import sync_playwright
 
 from rating_server import ForkedServer, make_study
@@ -46,27 +46,19 @@ def server(study):
 @pytest.fixture
 def visit(browser, server, link):
     """Open a rater's page; afterwards, hold it to its own server and to a clean console."""
-    contexts, complaints, addresses = [], [], set()
+    visits = Visits(browser)
 
     def open_page(name: str, **view):
-        context = browser.new_context(**view)
-        context.set_default_timeout(10_000)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("request", lambda request: addresses.add(request.url))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        page = visits.page(**view)
         page.goto(f"http://127.0.0.1:{server.port}{link(name)}")
         page.locator("#item, #done").locator("visible=true").wait_for()
         return page
 
     yield open_page
-    for context in contexts:
-        context.close()
-    assert all(address.startswith(("http://127.0.0.1:", "about:")) for address in addresses)
+    visits.close()
+    assert all(url.startswith(("http://127.0.0.1:", "about:")) for url in visits.addresses)
     # A server that was killed is what some tests are about.
-    assert [text for text in complaints if "ERR_CONNECTION" not in text] == []
+    assert [text for text in visits.complaints if "ERR_CONNECTION" not in text] == []
 
 
 @pytest.fixture

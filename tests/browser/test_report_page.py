@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from chromium import Visits
 from playwright.sync_api import expect
 
 import maskov
@@ -38,27 +39,19 @@ def files(tmp_path_factory):
 @pytest.fixture
 def visit(browser, files):
     """Open a page; afterwards, hold it to its own file and to a clean console."""
-    contexts, complaints, addresses = [], [], set()
+    visits = Visits(browser)
 
     def open_page(name: str, **view):
-        context = browser.new_context(**(view or DESKTOP))
-        context.set_default_timeout(10_000)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("request", lambda request: addresses.add(request.url))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        page = visits.page(**(view or DESKTOP))
         page.goto(f"file://{files / name}.html")
         page.locator("html[data-ready]").wait_for()
         page.locator(".plot[data-range]").last.wait_for()
         return page
 
     yield open_page
-    for context in contexts:
-        context.close()
-    assert all(address.startswith((f"file://{files}/", "data:,")) for address in addresses)
-    assert complaints == []
+    visits.close()
+    assert all(url.startswith((f"file://{files}/", "data:,")) for url in visits.addresses)
+    assert visits.complaints == []
 
 
 def axis(page):

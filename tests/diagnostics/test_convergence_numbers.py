@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats as arviz
-from made_up_runs import autoregressive
 
+from ar_chains import autoregressive
 from maskov.bench.effective import normal_scores
 from maskov.diagnostics.convergence import Convergence, convergence, is_constant
 from maskov.diagnostics.correlation import autocorrelation, integrated_time

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 from arviz_stats.base import array_stats
-from made_up_runs import autoregressive, manifest, traces
+from made_up_runs import manifest, traces
 
 import maskov
+from ar_chains import autoregressive
 from maskov import Gibbs, Metropolis, Norm, Raw, Schedule, Sweep
 from maskov.diagnostics import diagnose
 from maskov.diagnostics.chains import chain_groups

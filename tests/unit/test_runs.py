@@ -71,6 +71,11 @@ def test_traces_say_what_happened_at_each_position(asynchronous, tmp_path):
     assert not (moved & traces["rejected"][1:]).any()
 
 
+def test_lengths_are_for_models_that_predict_them():
+    with pytest.raises(InputError, match="predicts no lengths"):
+        maskov.sample(MODEL, chains=1, length=3, lengths="top")
+
+
 def test_positions_of_large_runs_are_not_traced(monkeypatch, tmp_path):
     monkeypatch.setattr("maskov.run.store._MOST_PLACES", 4 * 5 * 8 - 1)
     for out in (None, tmp_path / "run"):

@@ -73,17 +73,22 @@ def load_tokenizer(source: str, trust_remote_code: bool = False) -> Any:
 
 def fingerprint(network: Any, tokenizer: Any) -> str:
     """Hash all that decides a network's answers about a text: weights, shape and vocabulary."""
-    digest = hashlib.sha256()
-    for key, value in sorted(network.state_dict().items()):
-        digest.update(key.encode())
-        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    digest.update(json.dumps(tokenizer.get_vocab(), sort_keys=True).encode())
     # Two networks of the same weights may still differ, by an activation or a number of heads.
     shape = {
         key: value
         for key, value in network.config.to_diff_dict().items()
         if key not in _NOT_SHAPE and value is not None
     }
+    return hash_of(network, tokenizer, shape)
+
+
+def hash_of(network: torch.nn.Module, tokenizer: Any, shape: dict[str, Any]) -> str:
+    """Hash weights, vocabulary and shape."""
+    digest = hashlib.sha256()
+    for key, value in sorted(network.state_dict().items()):
+        digest.update(key.encode())
+        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    digest.update(json.dumps(tokenizer.get_vocab(), sort_keys=True).encode())
     digest.update(json.dumps(shape, sort_keys=True, default=str).encode())
     return digest.hexdigest()
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from maskov.encoders import Encoder, Layout, Packed, Uniform
 from maskov.errors import ModelError
-from maskov.models.base import MaskedModel, Queries
+from maskov.models.base import Queries
 from maskov.models.checkpoint import fingerprint, load_checkpoint
 from maskov.models.heads import split_head
 from maskov.models.packing import Frame, PackedPasses, pack
 from maskov.models.precision import coarse
 from maskov.models.quiet import quiet
+from maskov.models.tokenized import TokenizedModel
 from maskov.models.vocabulary import forbidden_tokens
 from maskov.types import Float, Int, Tensor
 
@@ -26,7 +26,7 @@ _OFFSET_POSITIONS = frozenset(
 )  # fmt: skip
 
 
-class HuggingFaceModel(MaskedModel):
+class HuggingFaceModel(TokenizedModel):
     """A masked LM and its tokenizer; the head runs at the masked positions only."""
 
     def __init__(self, network: Any, tokenizer: Any, name: str, caution: str = "") -> None:
@@ -213,25 +213,6 @@ class HuggingFaceModel(MaskedModel):
         for offset, token in enumerate(self._after):
             ids = torch.where(place == end + offset, token, ids)
         return ids, (place < end + len(after)).long()
-
-    def encode(self, text: str) -> list[int]:
-        """Tokenise without special tokens; [MASK] is read as this model's own mask."""
-        text = text.replace("[MASK]", self.tokenizer.mask_token)
-        with quiet():
-            return [int(i) for i in self.tokenizer(text, add_special_tokens=False)["input_ids"]]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Join the tokens as the tokenizer does."""
-        text: str = self.tokenizer.decode([int(i) for i in ids])
-        return text.strip()
-
-    def token_strings(self, ids: Sequence[int]) -> list[str]:
-        """Return the vocabulary's spelling of each token."""
-        return [str(t) for t in self.tokenizer.convert_ids_to_tokens([int(i) for i in ids])]
-
-    def control_ids(self) -> frozenset[int]:
-        """All special tokens but the one for unknown words, which may stand in a scored text."""
-        return frozenset(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id}
 
     def fingerprint(self) -> str:
         """Hash every weight, as it was before any rounding, and the vocabulary."""

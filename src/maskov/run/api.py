@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from maskov.diagnostics import Diagnosis, Summary, diagnose, summarise, to_arviz
 from maskov.energies import Autoregressive, Raw
 from maskov.engine import Engine
 from maskov.errors import InputError, ModelError, RunError
@@ -29,78 +28,18 @@ from maskov.run.describe import (
 )
 from maskov.run.lock import locked, new_folder
 from maskov.run.loop import Listener, Loop, Settings
+from maskov.run.origin import layout_of, origin_of
 from maskov.run.progress import Progress
-from maskov.run.sample import Sample
+from maskov.run.result import Run
 from maskov.run.shift import measure_shift
 from maskov.run.signature import signature, versions
 from maskov.run.store import MemoryStore, RunFolder, Store
 from maskov.schedules import Schedule
-from maskov.starts import STARTS, Layout, draw_lengths, fill
-from maskov.translation.lengths import choose_lengths
+from maskov.starts import STARTS, Layout, fill
 from maskov.translation.model import ConditionalModel
-from maskov.types import Traces
 
 # Epochs × chains of one run: its traces are kept in full.
 _MOST_TRACED = 10**9
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished run: its samples, its traces and how they came about."""
-
-    manifest: dict[str, Any]
-    store: Store
-    damaged: list[Path] = field(default_factory=list)
-
-    @property
-    def samples(self) -> list[Sample]:
-        """The samples, in the order they were kept."""
-        return self.store.samples()
-
-    @property
-    def traces(self) -> Traces:
-        """Energies and counts, one array of epochs × chains each.
-
-        Small runs have `tokens` and `rejected` too, epochs × chains × positions.
-        """
-        return self.store.traces()
-
-    @property
-    def signature(self) -> str:
-        """One line that says how the numbers came about."""
-        return str(self.manifest["signature"])
-
-    @property
-    def finished(self) -> bool:
-        """Whether every epoch was run and every sample kept."""
-        if not isinstance(self.store, RunFolder):
-            return True
-        progress, _ = self.store.progress(torch.device("cpu"))
-        return progress is not None and progress.epoch >= self.manifest["schedule"]["epochs"]
-
-    def summary(self) -> Summary:
-        """Rates, costs and mean energies."""
-        return summarise(self.manifest, self.traces)
-
-    def diagnose(self) -> Diagnosis:
-        """R-hat, effective sizes, autocorrelations, rates by position, and a verdict."""
-        return diagnose(self.manifest, self.traces, self._lengths)
-
-    def to_arviz(self, warmup: bool = False) -> Any:
-        """Return the traces as the DataTree that ArviZ works on, burn-in only if asked for."""
-        return to_arviz(self.manifest, self.traces, self._lengths, warmup=warmup)
-
-    def _lengths(self) -> dict[int, int]:
-        try:
-            return {one.chain: len(one.ids) for one in self.samples}
-        except RunError:  # damaged samples do not keep anybody from the traces
-            return {}
-
-    @classmethod
-    def open(cls, path: str | Path) -> Run:
-        """Read a run folder, finished or not."""
-        folder = RunFolder.open(Path(path))
-        return cls(folder.manifest, folder)
 
 
 def sample(
@@ -173,8 +112,8 @@ def sample(
     path = None if out is None else Path(out)
     if path is not None:
         RunFolder.check_free(path)
-    origin = _origin(model, length, texts, templates, lengths, chains, seed)
-    layout = _layout(model, origin, chains, seed)
+    origin = origin_of(model, length, texts, templates, lengths, chains, seed)
+    layout = layout_of(model, origin, chains, seed)
     if "sources" not in origin:  # translations may be short; a block is then all of one
         _check_blocks(kernel, schedule, layout)
     engine = Engine(model, budget, stop)
@@ -240,7 +179,7 @@ def resume(
             for name, found in kernel.energy.models().items():
                 _check_same({"name": name, "fingerprint": manifest["causal_models"][name]}, found)
         seed = manifest["seed"]
-        layout = _layout(model, manifest["origin"], manifest["chains_each"], seed)
+        layout = layout_of(model, manifest["origin"], manifest["chains_each"], seed)
         engine = Engine(model, manifest["budget"], stop)
         if progress is None:
             progress = _begin(kernel, layout, engine, manifest)
@@ -324,47 +263,6 @@ def _settings(manifest: dict[str, Any], checkpoint_seconds: float) -> Settings:
         manifest["lanes"],
         manifest["trace"],
     )
-
-
-def _origin(
-    model: MaskedModel,
-    length: int | tuple[int, int],
-    texts: Sequence[str] | None,
-    templates: Sequence[str] | None,
-    lengths: str,
-    chains: int,
-    seed: int,
-) -> dict[str, Any]:
-    """Say in plain data where the sequences come from."""
-    if texts is not None and templates is not None:
-        raise InputError("chains start at texts or fill templates, not both.")
-    if isinstance(model, ConditionalModel):
-        if model.sources is None:
-            raise InputError(
-                f"'{model.name}' translates: use `maskov translate`, or `model.given(texts)`."
-            )
-        if texts is not None or templates is not None:
-            raise InputError("translations start from their sources: drop texts and templates.")
-        # Kept as they are: on another device a near tie could be decided otherwise.
-        chosen = choose_lengths(model, lengths, chains, seed)
-        return {"sources": list(model.sources.texts), "lengths": lengths, "chosen": chosen}
-    if texts is not None:
-        return {"texts": list(texts)}
-    if templates is not None:
-        return {"templates": list(templates)}
-    shortest, longest = (length, length) if isinstance(length, int) else length
-    return {"length": [shortest, longest]}
-
-
-def _layout(model: MaskedModel, origin: dict[str, Any], chains: int, seed: int) -> Layout:
-    if "texts" in origin:
-        return Layout.of_texts(model, origin["texts"], chains)
-    if "templates" in origin:
-        return Layout.of_templates(model, origin["templates"], chains)
-    if "sources" in origin:
-        return Layout.of_sources(model, origin["chosen"])
-    shortest, longest = origin["length"]
-    return Layout.blank(model, draw_lengths(model, shortest, longest, chains, seed))
 
 
 def _check_blocks(kernel: Kernel, schedule: Schedule, layout: Layout) -> None:

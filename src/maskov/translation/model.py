@@ -8,8 +8,6 @@ more. The encoder has then run already; a pass is one run of the decoder.
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,9 +16,11 @@ from typing import Any
 import torch
 
 from maskov.errors import InputError, ModelError
-from maskov.models.base import MaskedModel, Queries
+from maskov.models.base import Queries
+from maskov.models.checkpoint import hash_of
 from maskov.models.precision import coarse
 from maskov.models.quiet import quiet
+from maskov.models.tokenized import TokenizedModel
 from maskov.models.vocabulary import forbidden_tokens
 from maskov.translation import checkpoint, fairseq
 from maskov.translation.network import Network
@@ -28,7 +28,7 @@ from maskov.translation.sources import Sources
 from maskov.types import Float, Int, Tensor, inside
 
 
-class ConditionalModel(MaskedModel):
+class ConditionalModel(TokenizedModel):
     """An encoder-decoder masked LM, its tokenizer and, once given, the sources it reads."""
 
     def __init__(self, network: Network, tokenizer: Any, name: str) -> None:
@@ -179,30 +179,11 @@ class ConditionalModel(MaskedModel):
         """Guess the activations of one layer, and the keys and values of the source."""
         return 24 * self.network.shape.width * self.dtype.itemsize
 
-    def encode(self, text: str) -> list[int]:
-        """Tokenise a target; [MASK] is read as this model's own mask."""
-        text = text.replace("[MASK]", self.tokenizer.mask_token)
-        with quiet():
-            return [int(i) for i in self.tokenizer(text, add_special_tokens=False)["input_ids"]]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Join the tokens as the tokenizer does."""
-        text: str = self.tokenizer.decode([int(i) for i in ids])
-        return text.strip()
-
-    def token_strings(self, ids: Sequence[int]) -> list[str]:
-        """Return the vocabulary's spelling of each token."""
-        return [str(t) for t in self.tokenizer.convert_ids_to_tokens([int(i) for i in ids])]
-
-    def control_ids(self) -> frozenset[int]:
-        """All special tokens but the one for unknown words."""
-        return frozenset(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id}
-
     def fingerprint(self) -> str:
         """Hash every weight, as it was before any rounding, the sizes and the vocabulary."""
         if isinstance(self.exact, ConditionalModel):
             return self.exact.fingerprint()
-        return fingerprint(self.network, self.tokenizer)
+        return hash_of(self.network, self.tokenizer, asdict(self.network.shape))
 
 
 def read_source(model: ConditionalModel, text: str, what: str) -> list[int]:
@@ -218,14 +199,3 @@ def read_source(model: ConditionalModel, text: str, what: str) -> list[int]:
             "into sentences."
         )
     return ids
-
-
-def fingerprint(network: Network, tokenizer: Any) -> str:
-    """Hash all that decides a translation network's answers."""
-    digest = hashlib.sha256()
-    for key, value in sorted(network.state_dict().items()):
-        digest.update(key.encode())
-        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    digest.update(json.dumps(tokenizer.get_vocab(), sort_keys=True).encode())
-    digest.update(json.dumps(asdict(network.shape), sort_keys=True).encode())
-    return digest.hexdigest()

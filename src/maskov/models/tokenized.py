@@ -1,0 +1,34 @@
+"""Models whose tokens are those of a Hugging Face tokenizer: text in and text out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from maskov.models.base import MaskedModel
+from maskov.models.quiet import quiet
+
+
+class TokenizedModel(MaskedModel):
+    """A masked model with a tokenizer."""
+
+    tokenizer: Any
+
+    def encode(self, text: str) -> list[int]:
+        """Tokenise without special tokens; [MASK] is read as this model's own mask."""
+        text = text.replace("[MASK]", self.tokenizer.mask_token)
+        with quiet():
+            return [int(i) for i in self.tokenizer(text, add_special_tokens=False)["input_ids"]]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Join the tokens as the tokenizer does."""
+        text: str = self.tokenizer.decode([int(i) for i in ids])
+        return text.strip()
+
+    def token_strings(self, ids: Sequence[int]) -> list[str]:
+        """Return the vocabulary's spelling of each token."""
+        return [str(t) for t in self.tokenizer.convert_ids_to_tokens([int(i) for i in ids])]
+
+    def control_ids(self) -> frozenset[int]:
+        """All special tokens but the one for unknown words, which may stand in a scored text."""
+        return frozenset(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id}
