@@ -3,8 +3,9 @@
     python -m recipes.translation.distil TWIN PAIRS --seconds 120
 
 writes PAIRS/NAME.distilled.tgt.xz for each pair of languages, line by line as NAME.train.src.xz.
-What does not fit into the time keeps its reference, and so does what the twin fails at: an empty
-translation, or one more than twice as long or less than half as long as the reference.
+What does not fit into the time is left empty, so that training passes over it. What the twin
+fails at keeps its reference: an empty translation, or one more than twice as long or less than half
+as long as the reference.
 """
 
 from __future__ import annotations
@@ -82,9 +83,9 @@ def search_type(device: torch.device) -> torch.dtype:
     return torch.bfloat16 if device.type == "cuda" else torch.float32
 
 
-def fits(text: str | None, reference: str) -> bool:
+def fits(text: str, reference: str) -> bool:
     """Whether a translation is there and about as long as the reference."""
-    return bool(text) and 0.5 <= (len(str(text)) + 10) / (len(reference) + 10) <= 2.0
+    return bool(text) and 0.5 <= (len(text) + 10) / (len(reference) + 10) <= 2.0
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -107,7 +108,7 @@ def main(arguments: list[str] | None = None) -> None:
         found = translate(network, tokenizer, sources, device, given.beam, until)
         spent = time.monotonic() - since
         kept = [
-            str(text) if fits(text, reference) else reference
+            "" if text is None else text if fits(text, reference) else reference
             for text, reference in zip(found, references, strict=True)
         ]
         content = lzma.compress(("\n".join(kept) + "\n").encode(), preset=1)
@@ -115,7 +116,10 @@ def main(arguments: list[str] | None = None) -> None:
         facts = {
             "pairs": len(kept),
             "translated": (translated := sum(text is not None for text in found)),
-            "kept": sum(map(fits, found, references)),
+            "kept": sum(
+                text is not None and fits(text, reference)
+                for text, reference in zip(found, references, strict=True)
+            ),
             "beam": given.beam,
             "seconds": round(time.monotonic() - begun, 1),
         }

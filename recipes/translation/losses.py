@@ -44,13 +44,16 @@ class Masking:
     token at a time lives where almost nothing is hidden, so a share `few` of the targets has at
     most `few_most` of its tokens hidden. In a share `noisy` of the batches, up to `noise` of the
     tokens that are shown are what the model itself would say there: what is shown to a sampler is
-    never as right as a reference.
+    never as right as a reference. For a share `foreign` of those targets they are the words of
+    another target: good English that has nothing to do with the source, which alone can then say
+    what is hidden.
     """
 
     few: float = 0.3
     few_most: float = 0.15
     noisy: float = 0.0
     noise: float = 0.3
+    foreign: float = 0.0
 
 
 def with_end(ids: Tensor, inside: Tensor, end: int) -> tuple[Tensor, Tensor]:
@@ -130,7 +133,7 @@ def _with_noise(
     masking: Masking,
     generator: torch.Generator,
 ) -> Tensor:
-    """Replace some of the tokens that are shown by what the model draws for them."""
+    """Replace some of the tokens that are shown by the model's own, or by another target's."""
 
     def uniform(*shape: int) -> Tensor:
         return torch.rand(shape, device=shown.device, generator=generator)
@@ -144,4 +147,8 @@ def _with_noise(
         # The largest of scores with Gumbel noise is a draw from their softmax.
         chance = uniform(*scores.shape).clamp(min=1e-9)
         drawn = (scores - (-chance.log()).log()).argmax(-1)
+    if masking.foreign:
+        strange = uniform(len(shown), 1) < masking.foreign
+        drawn = torch.where(strange, target.roll(1, 0), drawn)
+        wrong &= ~strange | within.roll(1, 0)
     return torch.where(wrong, drawn, shown)

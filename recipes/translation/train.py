@@ -56,7 +56,7 @@ class Recipe(Training):
     warm_up: float = 0.04
     dropout: float = 0.1
     smoothing: float = 0.1
-    joined: float = 0.15
+    joined: float = 0.4
     romanian: int = 4
 
 
@@ -141,6 +141,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--few", type=float, default=Masking.few)
     parser.add_argument("--noisy", type=float, default=Masking.noisy)
     parser.add_argument("--noise", type=float, default=Masking.noise)
+    parser.add_argument("--foreign", type=float, default=Masking.foreign)
+    parser.add_argument("--joined", type=float, default=Recipe.joined, help="pairs put in twos")
     parser.add_argument("--width", type=int, default=Shape.width)
     parser.add_argument("--layers", type=int, default=Shape.encoder_layers)
     parser.add_argument("--most", type=int, help="use only so many pairs of each language")
@@ -162,15 +164,13 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{len(pairs):,} pairs, {words:,} target tokens, read in {spent:.1f} s", flush=True)
     recipe = Recipe(
         given.rate, given.batch_tokens, seed=given.seed, dropout=given.dropout,
-        smoothing=given.smoothing, romanian=given.romanian,
+        smoothing=given.smoothing, romanian=given.romanian, joined=given.joined,
     )  # fmt: skip
     torch.manual_seed(recipe.seed)
     twin = given.kind == "twin"
     network = _network(given, tokenizer, twin)
-    marks, masking = (
-        marks_of(tokenizer),
-        Masking(few=given.few, noisy=given.noisy, noise=given.noise),
-    )
+    marks = marks_of(tokenizer)
+    masking = Masking(few=given.few, noisy=given.noisy, noise=given.noise, foreign=given.foreign)
 
     of_words: WordLoss = word_loss
 

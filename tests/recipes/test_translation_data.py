@@ -167,6 +167,18 @@ def test_files_are_aligned_and_held_out_pairs_are_apart(folders):
             assert [s for s, _ in read["valid"]] != german[:1000]
 
 
+def test_what_is_cut_off_above_is_cut_off_below():
+    def pair(source: int, target: int) -> tuple[str, str]:
+        return " ".join(["ja"] * source), " ".join(["yes"] * target)
+
+    # Of 25 German words 27 English ones are usual: three more were let through, so three fewer.
+    kept = [target for target in range(15, 31)
+            if not pairs.short_for_its_source(pair(25, target), 30)]  # fmt: skip
+    assert kept == list(range(24, 31))
+    # Short sentences never met the limit.
+    assert not pairs.short_for_its_source(pair(12, 5), 30)
+
+
 def test_training_pairs_that_give_away_a_held_out_one_are_left_out():
     many = [(f"Satz {n}.", f"The very same five words {n % 50}.") for n in range(100)]
     train, valid = pairs.hold_out(many, 20, seed=0)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 from recipes.trainer import Trainer, Training
-from recipes.translation import cells, compiling, distil, train
+from recipes.translation import cells, compiling, distil, losses, train
 from recipes.translation.corpus import Batch, Pairs, Side, read_lines
 from recipes.translation.losses import Marks, Masking, causal_loss, masked_loss
 
-from maskov.translation.checkpoint import load
+from maskov.translation.checkpoint import load, load_tokenizer
 from maskov.translation.network import Network, Shape
 
 CPU = torch.device("cpu")
@@ -162,6 +162,29 @@ def test_noise_is_spread_evenly_over_the_batches():
     assert max(len(list(run)) for value, run in itertools.groupby(marked) if not value) <= 3
 
 
+@pytest.mark.usefixtures("_forked")
+def test_foreign_words_are_those_of_another_target_and_never_hidden_ones():
+    torch.manual_seed(0)
+    network = Network(Shape(40, 32, 2, 64, 1, 1, 32), dropout=0.0).eval()
+    marks, masking = Marks(PAD, BEGIN, END, MASK), Masking(noise=1.0, foreign=1.0)
+    target = torch.arange(5, 33).reshape(4, 7)  # no token is in two targets
+    within = torch.arange(7) < torch.tensor([7, 4, 6, 7])[:, None]
+    hidden = torch.zeros(4, 7, dtype=torch.bool)
+    hidden[:, 1] = True
+    shown = target.masked_fill(hidden, MASK).masked_fill(~within, PAD)
+    memory, mask, _ = network.read(target, within)
+    found = losses._with_noise(
+        network, shown, target, within, hidden, network.remember(memory), mask, marks, masking,
+        torch.Generator().manual_seed(0),
+    )  # fmt: skip
+    changed = found != shown
+    assert changed.sum() > 5
+    assert not (changed & (hidden | ~within)).any()
+    # Where the other target has ended there is nothing to take.
+    assert not (changed & ~within.roll(1, 0)).any()
+    assert torch.equal(found[changed], target.roll(1, 0)[changed])
+
+
 def test_training_in_bfloat16_goes_on_as_if_never_stopped():
     with torch.random.fork_rng():
         states = []
@@ -274,9 +297,11 @@ def test_from_pairs_to_a_twin_that_translates_and_back(toy, tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("_forked")
-def test_without_time_everything_keeps_its_reference(toy, tmp_path):
+def test_without_time_nothing_is_distilled_and_nothing_is_trained_on(toy, tmp_path):
     _train("twin", toy, tmp_path / "twin", 2)
     distil.main([str(tmp_path / "twin" / "model"), str(toy), "--most", "40", "--seconds", "0"])
-    kept, all_ = (read_lines(toy / f"de-en.{name}.tgt.xz") for name in ("distilled", "train"))
-    assert kept == all_[:40]
+    assert read_lines(toy / "de-en.distilled.tgt.xz") == [""] * 40
+    tokenizer = load_tokenizer(toy / "tokenizer")
+    _, kept = Pairs.of(["x1", "x2 x3", "x4"], ["", "y2 y3", ""], tokenizer, CPU)
+    assert kept.tolist() == [1]
     assert json.loads((toy / "de-en.distilled.json").read_text())["translated"] == 0
