@@ -4,7 +4,8 @@
 
 TESTS is a folder of NAME.LANGUAGE files, such as europarl.dev.deen.de. What FILE holds already is
 not done again, so that a run that was stopped goes on; every row has its settings, its time and the
-signature of sacreBLEU. Texts go to FILE with .txt in place of .json, one block a row.
+signature of sacreBLEU. A source longer than the models read counts as an empty translation. Texts
+go to FILE with .txt in place of .json, one block a row.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from maskov.errors import InputError
 from maskov.evaluation.translation import compare
 from maskov.models import choose_device, load
 from maskov.models.registry import folder_of, model_for
 from maskov.translation.api import Translation, energies_of, translate
 from maskov.translation.methods import Method
-from maskov.translation.model import ConditionalModel
+from maskov.translation.model import ConditionalModel, read_source
 from maskov.translation.twin import Twin
 
 # The rows of the paper's Table 5, and what tells energy from quality.
@@ -37,6 +39,13 @@ ROWS: dict[str, Method] = {
     "mh norm": Method("mh", energy="norm"),
     "mh raw, anneal 0.04": Method("mh", energy="raw", anneal=0.04, epochs=25),
     "mh norm, anneal 0.04": Method("mh", energy="norm", anneal=0.04, epochs=25),
+    # A chain that is still far from good when it begins to reject stays where it is.
+    "mh raw, anneal 0.04, forced 8": Method(
+        "mh", energy="raw", anneal=0.04, epochs=25, force_accept=8
+    ),
+    "mh norm, anneal 0.04, forced 8": Method(
+        "mh", energy="norm", anneal=0.04, epochs=25, force_accept=8
+    ),
     "mh raw, mbr of 5": Method("mh", energy="raw", chains=5, pick="mbr"),
     "block mh norm": Method("block-mh", energy="norm"),
     "block gibbs": Method("block-gibbs"),
@@ -50,11 +59,28 @@ def read(path: Path, most: int | None) -> list[str]:
     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")[:most]
 
 
+def readable(model: ConditionalModel, sources: list[str]) -> list[bool]:
+    """Say which sources the model can read."""
+    found = []
+    for source in sources:
+        try:
+            read_source(model, source, "line")
+        except InputError:
+            found.append(False)
+        else:
+            found.append(True)
+    return found
+
+
 def row_of(
-    found: list[Translation], references: list[str], seconds: float, method: Method
+    found: list[Translation],
+    texts: list[str],
+    references: list[str],
+    seconds: float,
+    method: Method,
 ) -> dict[str, Any]:
     """Return the numbers of one row; energies are means over sentences, with standard errors."""
-    score = compare([translation.text for translation in found], references)
+    score = compare(texts, references)
     raw = np.array([translation.energy_raw for translation in found])
     norm = np.array([translation.energy_norm for translation in found])
     error = len(found) ** -0.5
@@ -94,9 +120,12 @@ def main(arguments: list[str] | None = None) -> None:
     twin_name = given.twin or model_for(given.pair, "twin")
     device = choose_device(given.device)
     twin = Twin.load(folder_of(twin_name) or Path(twin_name), device, twin_name)
+    fits = readable(model, sources)
+    read_sources = [source for source, fit in zip(sources, fits, strict=True) if fit]
     found: dict[str, Any] = {
         "set": given.name,
         "sentences": len(sources),
+        "too_long": fits.count(False),
         "model": {"name": Path(model.name).name, "fingerprint": model.fingerprint()},
         "twin": Path(twin.name).name,
         "seed": given.seed,
@@ -110,7 +139,8 @@ def main(arguments: list[str] | None = None) -> None:
             parser.error(f"'{given.out}' holds another experiment; give another --out.")
         found = before
     else:
-        raw, norm = energies_of(model.given(sources), references)
+        kept = [reference for reference, fit in zip(references, fits, strict=True) if fit]
+        raw, norm = energies_of(model.given(read_sources), kept)
         found["rows"]["reference"] = {
             "energy_raw": float(np.mean(raw)), "energy_norm": float(np.mean(norm)),
         }  # fmt: skip
@@ -120,12 +150,14 @@ def main(arguments: list[str] | None = None) -> None:
             continue
         method, begun = ROWS[row], time.monotonic()
         settings = {} if method.name == "ar" else {"seed": given.seed}
-        lines = translate(model, sources, method, twin, **settings)
-        result = row_of(lines, references, time.monotonic() - begun, method)
+        lines = translate(model, read_sources, method, twin, **settings)
+        spent, left = time.monotonic() - begun, iter(lines)
+        outputs = [next(left).text if fit else "" for fit in fits]
+        result = row_of(lines, outputs, references, spent, method)
         found["rows"][row] = result
         given.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
         with texts.open("a", encoding="utf-8") as file:
-            file.write(f"== {row}\n" + "".join(line.text + "\n" for line in lines))
+            file.write(f"== {row}\n" + "".join(text + "\n" for text in outputs))
         print(
             f"{row:28s} BLEU {result['bleu']:5.2f} ± {result['bleu_interval']:.2f}  "
             f"ratio {result['length_ratio']:.3f}  E_norm {result['energy_norm']:6.2f}  "

@@ -1,0 +1,70 @@
+"""The translation models of the repository: found by pair, small enough, and they translate."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import maskov
+from maskov.cli import main
+from maskov.models import registry
+
+MOST = 48 * 2**20  # bytes of weights
+
+pytestmark = pytest.mark.skipif(
+    not (registry.REPOSITORY / "deroen-small").is_dir(), reason="not in a clone of the repository"
+)
+
+
+@pytest.fixture(autouse=True)
+def _own_models(monkeypatch):
+    monkeypatch.delenv("MASKOV_MODELS", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("translation", "deroen-small"), ("twin", "deroen-twin")]
+)
+@pytest.mark.parametrize("pair", ["de-en", "ro-en"])
+def test_found_by_pair_and_small_enough(kind, name, pair):
+    assert registry.model_for(pair, kind) == name
+    folder = registry.folder_of(name)
+    about = json.loads((folder / "about.json").read_text())
+    assert about["bytes"] == (folder / "model.safetensors").stat().st_size <= MOST
+    card = (folder / "README.md").read_text()
+    # The card and the description tell of the same numbers.
+    assert all(f"{value:.1f}" in card for value in about["quality"].values())
+
+
+def test_an_unknown_pair_is_refused_with_those_there_are():
+    with pytest.raises(
+        maskov.ModelError, match="no model translates 'fr-en'; there is de-en, ro-en"
+    ):
+        registry.model_for("fr-en", "translation")
+
+
+@pytest.mark.parametrize(
+    ("pair", "source", "text"),
+    [
+        ("de-en", "Guten Morgen.", "Good morning."),
+        ("de-en", "Das ist eine gute Frage.", "That is a good question."),
+        ("ro-en", "Câinele doarme.", "The dog is sleeping."),
+    ],
+)
+@pytest.mark.parametrize("method", ["mask-predict --length-beam 5", "ar"])
+def test_they_translate(tmp_path, capsys, pair, source, text, method):
+    file = tmp_path / "lines"
+    file.write_text(f"{source}\n\n", encoding="utf-8")
+    with pytest.raises(SystemExit) as end:
+        main(["translate", str(file), "--pair", pair, "--quiet", "--method", *method.split()])
+    assert (end.value.code, capsys.readouterr().out) == (0, f"{text}\n\n")
+
+
+def test_the_sampler_agrees_that_a_right_translation_is_likelier():
+    model = maskov.load("deroen-small")
+    given = model.given(["Guten Morgen."] * 3)
+    _, (good, fluent, other) = maskov.translation.api.energies_of(
+        given, ["Good morning.", "I am going.", "Good evening."]
+    )
+    assert good < other
+    assert good < fluent
