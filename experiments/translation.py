@@ -35,10 +35,10 @@ ROWS: dict[str, Method] = {
     "gibbs 0.8": Method("gibbs", temperature=0.8),
     "mask-predict 10": Method("mask-predict", iterations=10),
     "mask-predict 10, 5 lengths": Method("mask-predict", iterations=10, length_beam=5),
-    "mh raw": Method("mh", energy="raw"),
-    "mh norm": Method("mh", energy="norm"),
-    "mh raw, anneal 0.04": Method("mh", energy="raw", anneal=0.04, epochs=25),
-    "mh norm, anneal 0.04": Method("mh", energy="norm", anneal=0.04, epochs=25),
+    "mh raw": Method("mh", energy="raw", force_accept=2),
+    "mh norm": Method("mh", energy="norm", force_accept=2),
+    "mh raw, anneal 0.04": Method("mh", energy="raw", anneal=0.04, epochs=25, force_accept=2),
+    "mh norm, anneal 0.04": Method("mh", energy="norm", anneal=0.04, epochs=25, force_accept=2),
     # A chain that is still far from good when it begins to reject stays where it is.
     "mh raw, anneal 0.04, forced 8": Method(
         "mh", energy="raw", anneal=0.04, epochs=25, force_accept=8
@@ -46,8 +46,18 @@ ROWS: dict[str, Method] = {
     "mh norm, anneal 0.04, forced 8": Method(
         "mh", energy="norm", anneal=0.04, epochs=25, force_accept=8
     ),
-    "mh raw, mbr of 5": Method("mh", energy="raw", chains=5, pick="mbr"),
-    "block mh norm": Method("block-mh", energy="norm"),
+    "mh norm, anneal 0.04, forced 8, lowest of 5 lengths": Method(
+        "mh",
+        energy="norm",
+        anneal=0.04,
+        epochs=25,
+        force_accept=8,
+        chains=5,
+        lengths="top",
+        pick="lowest",
+    ),
+    "mh raw, mbr of 5": Method("mh", energy="raw", chains=5, pick="mbr", force_accept=2),
+    "block mh norm": Method("block-mh", energy="norm", force_accept=2),
     "block gibbs": Method("block-gibbs"),
     "autoregressive, greedy": Method("ar", beam=1),
     "autoregressive, beam 5": Method("ar", beam=5),

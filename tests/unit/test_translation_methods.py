@@ -92,12 +92,12 @@ PARTS = {
     ),
     "mh": (
         Metropolis(Raw(), COLD),
-        Schedule(33, target_temperature=PAPER, forced_epochs=2),
+        Schedule(33, target_temperature=PAPER, forced_epochs=8),
         "best",
     ),
     "block-mh": (
         Metropolis(Raw(), COLD, Sweep(block=4)),
-        Schedule(33, target_temperature=PAPER, block=_fall(4.0, 0.2, 1.0), forced_epochs=2),
+        Schedule(33, target_temperature=PAPER, block=_fall(4.0, 0.2, 1.0), forced_epochs=8),
         "best",
     ),
 }

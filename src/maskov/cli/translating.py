@@ -72,7 +72,7 @@ class TranslatingOptions:
     ] = None
     force_accept: Annotated[
         int | None,
-        option("--force-accept", "first epochs that accept everything; 2 unless given", _METHOD),
+        option("--force-accept", "first epochs that accept everything; 8 unless given", _METHOD),
     ] = None
     block: Annotated[
         int | None, option("--block", "positions masked together; 4 unless given", _METHOD)

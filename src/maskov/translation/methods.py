@@ -16,6 +16,7 @@ from maskov.translation.pick import PICKS
 _CHAINS = {"epochs", "temperature", "chains", "lengths", "pick"}
 _TARGET = {"energy", "target_temperature", "anneal", "target_floor", "force_accept"}
 _BLOCKS = {"block", "block_anneal"}
+_FORCED = 8
 
 # The options that each method heeds; any other is refused.
 METHODS: dict[str, set[str]] = {
@@ -34,8 +35,9 @@ class Method:
     """How to translate; what is None takes the default of the method.
 
     The defaults of `mh` are those of the paper's Table 5: started from one greedy pass, proposals
-    at temperature 0.8, two epochs that accept everything, then a target whose temperature falls
-    by 0.02 an epoch.
+    at temperature 0.8, a target whose temperature falls by 0.02 an epoch. But for one: eight first
+    epochs accept everything, not two. A small model's greedy pass is far from a translation, and
+    a chain that begins to reject there stays there (experiments/LOG.md).
     """
 
     name: str = "mask-predict"
@@ -135,7 +137,7 @@ class Method:
             raise InputError("--target-floor needs --anneal, the fall of the temperature.")
         floor = begin if fall == 0 else min(begin, 0.01)
         floor = floor if self.target_floor is None else self.target_floor
-        forced = 2 if self.force_accept is None else self.force_accept
+        forced = _FORCED if self.force_accept is None else self.force_accept
         return Schedule(
             epochs=self.sweeps,
             target_temperature=Linear(begin, fall, floor),
