@@ -236,9 +236,11 @@ class Flow(Board):
             settled = (soonest < NONE_LEFT) & (verdict != TESTING)
             taken = settled & (verdict == ACCEPTED)
             skipped = torch.where(settled, soonest - b.number, 0)
+            # Draws equal to the current token are within reach of the proposal, and so is the way back.
+            stuck = settled & (b.log_reverse[self._rows, place] == -torch.inf)
             self._count(
                 steps=skipped + settled, accepted=skipped + taken, novel=taken * 1,
-                proposed_novel=settled * 1,
+                proposed_novel=settled * 1, irreversible=stuck * 1,
             )  # fmt: skip
             if self.observer is not None:
                 self._tell(settled, taken, lane, place)
