@@ -36,7 +36,15 @@ def test_the_same_chains_as_in_lock_step(energy, way, fixed_shapes):
     flown = sample(MODEL, kernel, **settings, **way)
     assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
     assert plain.traces["novel"].sum() > 0
-    for name in ("accepted", "novel", "proposed_novel", "steps", "irreversible", "tokens", "rejected"):
+    for name in (
+        "accepted",
+        "novel",
+        "proposed_novel",
+        "steps",
+        "irreversible",
+        "tokens",
+        "rejected",
+    ):
         assert (plain.traces[name] == flown.traces[name]).all()
     if "lanes" not in way:
         assert (plain.traces["passes"] == flown.traces["passes"]).all()

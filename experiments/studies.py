@@ -1,0 +1,57 @@
+"""The cells that several results share: each is declared once, and so computed once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.chains import TextChains, Translations, spacing
+from experiments.settings import Setting
+
+# "At the start of the Markov chain, we make large changes": the paper gives no sizes; ours begin at
+# eight positions and lose one every four epochs, so that single positions are reached at epoch 28.
+BLOCK, SHRINK = 8, 0.25
+# The appendix on Table 5: proposals at 0.8, two epochs that accept everything.
+PROPOSAL, FORCED = 0.8, 2
+ANNEAL = 0.02
+EPSILON = 0.05
+
+
+def text(setting: Setting, sampler: str, **changes: Any) -> TextChains:
+    """Return unconditional chains, by default at temperature 1, single positions."""
+    size = setting.text
+    if changes.get("block", 1) > size.length[0]:
+        changes["block"] = size.length[0]
+    return TextChains(
+        sampler, size.chains, size.epochs, size.burn_in, length=size.length, **changes
+    )
+
+
+def translations(setting: Setting, sampler: str, **changes: Any) -> Translations:
+    """Return chains on the study set, by default at temperature 1, single positions."""
+    size = setting.translation
+    kept = size.epochs - changes.get("burn_in", size.burn_in)
+    base: dict[str, Any] = {
+        "burn_in": size.burn_in,
+        "data": setting.study,
+        "sentences": size.sentences,
+        "every": spacing(kept, size.points),
+    }
+    return Translations(sampler, size.chains, size.epochs, **(base | changes))
+
+
+def annealed(setting: Setting, sampler: str, anneal: float, **changes: Any) -> Translations:
+    """Return chains that seek the mode: the target cools by `anneal` an epoch."""
+    forced = min(FORCED, setting.translation.epochs - 1)
+    return translations(
+        setting, sampler, temperature=PROPOSAL, forced=forced, anneal=anneal, burn_in=0, **changes
+    )
+
+
+def blocks(setting: Setting, sampler: str) -> Translations:
+    """Return chains whose blocks shrink; all epochs count, as all of them shrink."""
+    return translations(setting, sampler, block=BLOCK, shrink=SHRINK)
+
+
+def text_blocks(setting: Setting, sampler: str) -> TextChains:
+    """Return unconditional chains whose blocks shrink."""
+    return text(setting, sampler, block=BLOCK, shrink=SHRINK)
