@@ -13,13 +13,14 @@ from experiments.work import Found, Work
 from experiments.workshop import Workshop, pair_of
 from maskov import Delayed, Gibbs, Kernel, Linear, MaskedConditional, Metropolis, Schedule, Sweep
 from maskov.energies import parse_energy
+from maskov.errors import InputError
 from maskov.evaluation.perplexity import perplexity
 from maskov.translation.model import ConditionalModel
 
 # Texts that a cell keeps, to be read and rated.
 _KEPT = 500
 # Guesses, for plans alone: positions of a translation, and the share of proposals that differ.
-_LENGTH, _DIFFERENT = 25, 0.45
+_LENGTH, _DIFFERENT = 20, 0.4
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class TextChains(Chains):
     model: str = "base"
 
     def roles(self) -> tuple[str, ...]:
-        """The masked model and the judge."""
+        """Return the models that are used."""
         return (self.model, "judge")
 
     @property
@@ -148,18 +149,20 @@ class Translations(Chains):
     """Chains of translations, `chains` to each sentence, all started from the same greedy pass.
 
     The c-th chains of all sentences are one replicate; BLEU is that of a replicate at `every`
-    epochs after burn-in, averaged. `best` and `last` are those of the single epochs.
+    epochs after burn-in, averaged. `best` and `last` are those of the single epochs. Sources of
+    more than `longest` tokens are passed over, and so are those that the model cannot read.
     """
 
     kind: ClassVar[str] = "translation"
 
     data: str = ""
     sentences: int | None = None
+    longest: int | None = None
     every: int = 1
     trace: str = "every"
 
     def roles(self) -> tuple[str, ...]:
-        """The translation model."""
+        """Return the models that are used."""
         return (pair_of(self.data),)
 
     @property
@@ -171,7 +174,8 @@ class Translations(Chains):
         """Run, and score each replicate."""
         model = workshop.masked(*self.roles())
         assert isinstance(model, ConditionalModel)
-        sources, references, long = readable(model, *workshop.pairs(self.data, self.sentences))
+        everything = workshop.pairs(self.data)
+        sources, references, long = readable(model, *everything, self.sentences, self.longest)
         run = self.sampled(
             model.given(sources), workshop, folder, start="greedy", thin=self.every,
             trace=self.trace,
@@ -188,9 +192,7 @@ class Translations(Chains):
         epochs = list(scores)
         means = [estimate(scores[epoch]) for epoch in epochs]
         found["values"] |= {
-            "bleu": estimate(
-                [sum(row) / len(epochs) for row in zip(*scores.values(), strict=True)]
-            ),
+            "bleu": estimate([sum(row) / len(row) for row in zip(*scores.values(), strict=True)]),
             "bleu_best": max(means, key=lambda one: one["value"]),
             "bleu_last": means[-1],
         }
@@ -206,16 +208,27 @@ class Translations(Chains):
 
 
 def readable(
-    model: ConditionalModel, sources: list[str], references: list[str]
+    model: ConditionalModel,
+    sources: list[str],
+    references: list[str],
+    most: int | None,
+    longest: int | None = None,
 ) -> tuple[list[str], list[str], int]:
-    """Leave out sources that are longer than the model reads; return how many these were."""
-    most = model.network.shape.longest
-    kept = [
-        (source, reference)
-        for source, reference in zip(sources, references, strict=True)
-        if len(model.source_ids(source)) <= most
-    ]
-    return [a for a, _ in kept], [b for _, b in kept], len(sources) - len(kept)
+    """Return the first pairs whose source is not too long, and how many were passed over."""
+    limit = min(longest or 10**9, model.network.shape.longest - 1)
+    kept: list[tuple[str, str]] = []
+    passed = 0
+    for pair in zip(sources, references, strict=True):
+        if len(kept) == most:
+            break
+        # The end of the source counts as a token of the model, not of the text.
+        if len(model.source_ids(pair[0])) - 1 <= limit:
+            kept.append(pair)
+        else:
+            passed += 1
+    if not kept:
+        raise InputError(f"no source of the test set has at most {limit} tokens.")
+    return [a for a, _ in kept], [b for _, b in kept], passed
 
 
 def spacing(kept: int, points: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import hypot
+
 from experiments.claims import (
     FAILED,
     HELD,
@@ -19,6 +21,7 @@ from experiments.result import found
 from experiments.settings import SETTINGS
 
 _SMALL = "The run was too small to tell: a larger setting would."
+_KEPT = "after burn-in"
 _SETS = tuple(dict.fromkeys(name for setting in SETTINGS.values() for name in setting.sets))
 _TRAINING = (
     "Our models are small and trained for minutes; where energy and quality come apart in them, "
@@ -31,7 +34,8 @@ def _counterexample(documents: Documents) -> list[Outcome] | None:
     if cell is None:
         return None
     values = {name: one["value"] for name, one in cell["values"].items()}
-    moved = [values[f"variation_{e}, {order}"] for e in ("raw", "norm") for order in ORDERS]
+    moved = {order: values[f"variation_norm, {order}"] for order in ORDERS}
+    told = ", ".join(f"{distance:.3f} swept {order}" for order, distance in moved.items())
     return [
         Outcome(
             abs(values["ratio_first"] - 99) < 1e-9 and abs(values["ratio_second"] - 1) < 1e-9,
@@ -41,13 +45,13 @@ def _counterexample(documents: Documents) -> list[Outcome] | None:
             "99 ≠ 1",
         ),
         Outcome(
-            min(moved) > 1e-6 and values["deg_invariance_error"] > 1e-6,
-            f"degenerate Gibbs is at least {min(moved):.3f} and up to {max(moved):.3f} from either "
-            "energy's distribution, in total variation",
+            max(moved.values()) - min(moved.values()) > 0.01,
+            "what degenerate Gibbs samples depends on the order; its distance to exp(−E), in total "
+            f"variation: {told}",
         ),
         Outcome(
             values["mh_invariance_error"] < 1e-10,
-            f"MH leaves both targets invariant to {values['mh_invariance_error']:.0e}",
+            f"MH leaves both targets invariant, to {values['mh_invariance_error']:.0e}",
         ),
     ]
 
@@ -119,9 +123,7 @@ def _block_gain(documents: Documents) -> list[Outcome] | None:
             if block is None or single is None:
                 continue
             gap = block["ours"] - single["ours"]
-            error = (
-                (block["standard_error"] or 0) ** 2 + (single["standard_error"] or 0) ** 2
-            ) ** 0.5
+            error = hypot(block["standard_error"] or 0.0, single["standard_error"] or 0.0)
             outcomes.append(
                 Outcome(
                     None if abs(gap) <= 2 * error else gap > 0,
@@ -178,10 +180,10 @@ CLAIMS: tuple[Claim, ...] = (
                 for name in ("norm", "raw")
                 for pair in (
                     (
-                        ("energy_norm", name, "after burn-in"),
-                        ("energy_norm", "deg", "after burn-in"),
+                        ("energy_norm", name, _KEPT),
+                        ("energy_norm", "deg", _KEPT),
                     ),
-                    (("bleu", "deg", "after burn-in"), ("bleu", name, "after burn-in")),
+                    (("bleu", "deg", _KEPT), ("bleu", name, _KEPT)),
                 )
             ),
         ),
@@ -392,7 +394,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "The autoregressive model is the best of all, and MH comes close to it",
         "table5",
-        _beats(("autoregressive",), ("MH norm", "MH raw")),
+        _beats(("autoregressive model",), ("MH norm", "MH raw")),
         "BLEU on each test set; how close can be read there",
         {UNSETTLED: _SMALL},
     ),

@@ -1,8 +1,8 @@
 """The paper's claims as tests on results, and the page that says how each fared.
 
-A claim names the comparisons that it stands or falls by. A comparison holds if the difference is more
-than two standard errors in the right direction, fails if it is so in the wrong one, and is otherwise
-not settled. Nothing on the page is written by hand but the claims themselves.
+A claim names the comparisons that it stands or falls by. A comparison holds if the difference is
+more than two standard errors in the right direction, fails if it is so in the wrong one, and is
+otherwise not settled. Nothing on the page is written by hand but the claims themselves.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def _entries(setting: object) -> list[Entry]:
 
 
 def _draw(document: Document) -> Figure:
-    figure, axes = style.panels(2, 4.6, 6.4)
+    figure, axes = style.panels(2)
     cell = document["cells"].get("laws")
     if cell is None:
         return figure
@@ -66,6 +66,9 @@ RESULT = Result(
         "A joint fixes the odds ratio p(aa)p(bb)/(p(ab)p(ba)), and either conditional gives it; "
         "the "
         "two conditionals disagree by a factor of 9801, so that no joint has both.",
-        "Distances are total variation between the stationary law of a sweep and a target.",
+        "Distances are total variation between the stationary law of a sweep and a target. Both "
+        "energies have the same distribution here, since the table holds log-probabilities.",
+        "Swept right to left, degenerate Gibbs happens to hit the target, because the second "
+        "conditional is uniform: the order in which positions are visited decides its law.",
     ),
 )

@@ -20,7 +20,7 @@ def _cells(setting: Setting) -> dict[str, LowEnergies]:
         "lows": LowEnergies(
             tokens=size.search,
             texts=max(4, min(191, size.search // 4)),
-            chains=min(32, size.chains),
+            chains=min(16, size.chains),
             epochs=size.epochs,
             length=12 if setting.name == "quick" else 20,
         )
@@ -28,7 +28,7 @@ def _cells(setting: Setting) -> dict[str, LowEnergies]:
 
 
 def _draw(document: Document) -> Figure:
-    figure, axes = style.panels(1, 6.2, 9.5)
+    figure, axes = style.panels(1, 6.4)
     cell = document["cells"].get("lows")
     if cell is None:
         return figure

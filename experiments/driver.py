@@ -30,34 +30,48 @@ def reproduce(
 ) -> list[Document]:
     """Do the cells of each result that are not there yet, and write what they come to.
 
-    `wanted` leaves out cells that are not to be run now. With `lenient` a result whose models or
-    data are missing is left out with a word; otherwise that is an error.
+    `wanted` leaves out cells that are not to be run now. With `lenient` cells whose models or data
+    are missing are left out with a word; otherwise that is an error.
     """
     documents = []
     for result in results:
-        try:
-            documents.append(_one(result, workshop, say, wanted))
-        except (InputError, ModelError) as error:
-            if not lenient:
-                raise
-            say(f"{result.name}: not run: {error}")
+        whole = _one(result, workshop, say, wanted, lenient)
+        if whole is not None:
+            documents.append(whole)
     return documents
 
 
-def _one(result: Result, workshop: Workshop, say: Say, wanted: Callable[[Work], bool]) -> Document:
-    works = {label: work for label, work in result.cells(workshop.setting).items() if wanted(work)}
+def _one(
+    result: Result, workshop: Workshop, say: Say, wanted: Callable[[Work], bool], lenient: bool
+) -> Document | None:
+    works = result.cells(workshop.setting)
     cells: dict[str, Found] = {}
     also = result.also(workshop)
-    every = list(result.cells(workshop.setting))
+    reasons: dict[str, None] = {}
+
+    def put_together() -> Document:
+        missing = [name for name in works if name not in cells]
+        return document(result, workshop.setting, cells | also, missing)
+
     for label, work in works.items():
-        fresh = done(work, workshop) is None
-        cells[label] = do(work, workshop)
-        if fresh:
+        try:
+            before = done(work, workshop)
+            if before is None and not wanted(work):
+                continue
+            cells[label] = before or do(work, workshop)
+        except (InputError, ModelError) as error:
+            if not lenient and wanted(work):
+                raise
+            reasons[str(error)] = None
+            continue
+        if before is None:
             say(f"{result.name}: {label}: {cells[label]['seconds']:.1f} s")
-            missing = [name for name in every if name not in cells]
-            _write(result, document(result, workshop.setting, cells | also, missing), workshop.out)
-    missing = [name for name in every if name not in cells]
-    whole = document(result, workshop.setting, cells | also, missing)
+            _write(result, put_together(), workshop.out)
+    for reason in reasons:
+        say(f"{result.name}: not run{' in part' if cells else ''}: {reason}")
+    if not cells:
+        return None
+    whole = put_together()
     _write(result, whole, workshop.out)
     draw(result, whole, workshop.out)
     if result.name == "table6":
@@ -99,9 +113,7 @@ def documents_of(out: Path) -> dict[str, Document]:
             try:
                 found[name] = json.loads(file.read_text(encoding="utf-8"))
             except ValueError as error:
-                raise InputError(
-                    f"'{file}' is damaged: remove it and reproduce it again."
-                ) from error
+                raise InputError(f"'{file}' is damaged: remove it and run again.") from error
     return found
 
 

@@ -20,16 +20,22 @@ _DIRECTION = {
 }
 
 
-def over(document: Document, quantities: Sequence[str], label: str) -> Figure:
-    """Draw quantities over a number that was varied, ours and the paper's."""
+def over(document: Document, quantities: Sequence[str], label: str, even: bool = False) -> Figure:
+    """Draw quantities over a number that was varied, ours and the paper's.
+
+    With `even` the numbers stand at even distances, whatever lies between them.
+    """
     figure, axes = style.panels(len(quantities))
     for one, quantity in zip(axes, quantities, strict=True):
         rows = [row for row in document["comparison"] if row["quantity"] == quantity]
         energy = quantity.startswith("energy")
         # The paper's energies are of other sets and scales: an axis of their own.
         printed = one.twinx() if energy and any(row["paper"] is not None for row in rows) else one
+        xs = sorted({row["x"] for row in rows})
+        place = {x: index if even else x for index, x in enumerate(xs)}
         for series in dict.fromkeys(row["series"] for row in rows):
-            _line(one, printed, [row for row in rows if row["series"] == series], series)
+            own = [row | {"x": place[row["x"]]} for row in rows if row["series"] == series]
+            _line(one, printed, sorted(own, key=lambda row: row["x"]), series)
         one.set_xlabel(label)
         one.set_title(_titled(quantity))
         if printed is not one:
@@ -37,22 +43,29 @@ def over(document: Document, quantities: Sequence[str], label: str) -> Figure:
             printed.spines["right"].set_visible(True)
             printed.set_ylabel("the paper's scale (dashed)", color="#777777", fontsize=11)
         if quantity.startswith("perplexity"):
-            one.set_yscale("log")
-        xs = sorted({row["x"] for row in rows})
-        one.set_xticks(xs, [f"{x:g}" for x in xs])
+            style.plain_log(one)
+        one.set_xticks(list(place.values()), [f"{x:g}" for x in xs])
     style.caption(figure, document)
-    style.legend(figure, axes)
+    style.legend(figure)
     return figure
 
 
 def _line(one: Axes, printed: Axes, rows: list[dict[str, Any]], series: str) -> None:
     look = {"color": style.colour(series), "marker": style.MARKERS.get(series, "o")}
     ours = [row for row in rows if row["ours"] is not None]
+    errors = [2 * (row["standard_error"] or 0.0) for row in ours]
     if ours:
         one.errorbar(
             [row["x"] for row in ours],
             [row["ours"] for row in ours],
-            yerr=[2 * (row["standard_error"] or 0.0) for row in ours],
+            yerr=[
+                # On a logarithmic scale a bar that reaches zero would have no end.
+                [
+                    min(error, 0.9 * abs(row["ours"]))
+                    for row, error in zip(ours, errors, strict=True)
+                ],
+                errors,
+            ],
             capsize=3,
             label=SAMPLERS.get(series, series),
             **look,
@@ -71,10 +84,11 @@ def _line(one: Axes, printed: Axes, rows: list[dict[str, Any]], series: str) -> 
         )
 
 
-def bars(document: Document, quantities: Sequence[str], height: float = 4.8) -> Figure:
+def bars(document: Document, quantities: Sequence[str], height: float = 5.2) -> Figure:
     """Draw bars for each series, in groups by what was varied; the paper's as hollow diamonds."""
-    wanted = [q for q in quantities if any(r["quantity"] == q for r in document["comparison"])]
-    figure, axes = style.panels(len(wanted), height, 5.6)
+    there = {row["quantity"] for row in document["comparison"] if row["ours"] is not None}
+    wanted = [quantity for quantity in quantities if quantity in there] or quantities[:1]
+    figure, axes = style.panels(len(wanted), height)
     for one, quantity in zip(axes, wanted, strict=True):
         rows = [row for row in document["comparison"] if row["quantity"] == quantity]
         groups = list(dict.fromkeys(row["x"] for row in rows))
@@ -87,10 +101,8 @@ def bars(document: Document, quantities: Sequence[str], height: float = 4.8) -> 
         one.set_xticks(range(len(groups)), [_wrapped(str(group)) for group in groups])
         one.grid(False, axis="x")
         one.set_title(_titled(quantity))
-        if quantity.startswith("perplexity"):
-            one.set_yscale("log")
     style.caption(figure, document)
-    style.legend(figure, axes)
+    style.legend(figure)
     return figure
 
 
@@ -122,7 +134,7 @@ def curve(one: Axes, cell: dict[str, Any], quantity: str, series: str, **look: A
         return
     xs, ys, errors = (list(column) for column in zip(*points, strict=True))
     chosen = {"color": style.colour(series), "label": SAMPLERS.get(series, series)} | look
-    one.plot(xs, ys, **chosen)
+    one.plot(xs, ys, marker="o", markersize=4, **chosen)
     low = [y - 2 * e for y, e in zip(ys, errors, strict=True)]
     high = [y + 2 * e for y, e in zip(ys, errors, strict=True)]
     one.fill_between(xs, low, high, color=chosen["color"], alpha=0.18, linewidth=0)
@@ -137,9 +149,10 @@ def epochs(document: Document, cells: dict[str, str], quantities: Sequence[str])
             if cell is not None:
                 curve(one, cell, quantity, series)
         one.set_xlabel("epoch")
+        one.xaxis.get_major_locator().set_params(integer=True)
         one.set_title(_titled(quantity))
     style.caption(figure, document)
-    style.legend(figure, axes)
+    style.legend(figure)
     return figure
 
 

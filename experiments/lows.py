@@ -44,7 +44,7 @@ class LowEnergies(Work):
     seed: int = 0
 
     def roles(self) -> tuple[str, ...]:
-        """The masked model and the judge."""
+        """Return the models that are used."""
         return ("base", "judge")
 
     @property

@@ -35,7 +35,7 @@ QUANTITIES = {
     "odds_first": ("odds ratio by the first conditional", 1),
     "odds_second": ("odds ratio by the second", 1),
     "mh_invariance_error": ("largest invariance error of MH", 17),
-    "deg_invariance_error": ("smallest of degenerate Gibbs", 4),
+    "deg_invariance_error": ("largest of degenerate Gibbs", 4),
     **{
         f"variation_{energy}, {order}": (f"distance to exp(−E_{energy}), {order}", 4)
         for energy in ("raw", "norm")

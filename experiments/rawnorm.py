@@ -12,7 +12,7 @@ CELLS = {"raw": "at temperature 1", "raw, annealed": "annealed by 0.02"}
 
 
 def _draw(document: Document) -> Figure:
-    figure, axes = style.panels(2, 4.8, 6.4)
+    figure, axes = style.panels(2, width=6.4)
     for one, (label, told) in zip(axes, CELLS.items(), strict=True):
         cell = document["cells"].get(label)
         if cell is None:
@@ -23,6 +23,7 @@ def _draw(document: Document) -> Figure:
         right.grid(False)
         right.spines["right"].set_visible(True)
         one.set_xlabel("epoch")
+        one.xaxis.get_major_locator().set_params(integer=True)
         one.set_ylabel("E_norm", color=style.COLOURS["norm"])
         right.set_ylabel("E_raw", color=style.COLOURS["raw"])
         one.set_title(f"MH on E_raw, {told}")

@@ -25,8 +25,8 @@ from maskov.errors import InputError
 RESULTS: dict[str, Result] = {
     module.RESULT.name: module.RESULT
     for module in (
-        counterexample, figure1, acceptance, table1, table5, table7, figure2, table2, table6, table3,
-        table4, blocksize, rawnorm, argpt, degenerate_lows,
+        counterexample, figure1, acceptance, table1, table5, table7, figure2, table2, table6,
+        table3, table4, blocksize, rawnorm, argpt, degenerate_lows,
     )
 }  # fmt: skip
 

@@ -40,7 +40,7 @@ class Written(Work):
     beam: int | None = None
 
     def roles(self) -> tuple[str, ...]:
-        """The translation model, and its twin where that writes."""
+        """Return the models that are used."""
         pair = pair_of(self.data)
         return (pair, f"twin-{pair}") if self.method == "ar" else (pair,)
 
@@ -54,7 +54,7 @@ class Written(Work):
         pair = pair_of(self.data)
         model = workshop.masked(pair)
         assert isinstance(model, ConditionalModel)
-        sources, references, long = readable(model, *workshop.pairs(self.data, self.sentences))
+        sources, references, long = readable(model, *workshop.pairs(self.data), self.sentences)
         method = Method(self.method, iterations=self.iterations, beam=self.beam)
         twin = workshop.twin(pair) if self.method == "ar" else None
         settings = {} if self.method == "ar" else {"stop": workshop.stop}
@@ -93,17 +93,19 @@ class MaskPredictIsBlockGibbs(Work):
 
     data: str
     sentences: int
+    longest: int | None = None
     iterations: int = 10
 
     def roles(self) -> tuple[str, ...]:
-        """The translation model."""
+        """Return the models that are used."""
         return (pair_of(self.data),)
 
     def run(self, workshop: Workshop, folder: Path) -> Found:
         """Compare the tokens."""
         model = workshop.masked(*self.roles())
         assert isinstance(model, ConditionalModel)
-        sources, _, long = readable(model, *workshop.pairs(self.data, self.sentences))
+        both = workshop.pairs(self.data)
+        sources, _, long = readable(model, *both, self.sentences, self.longest)
         given = model.given(sources)
         run = run_method(given, Method("mask-predict", iterations=self.iterations))
         ours = [one.ids for one in run.samples]

@@ -34,6 +34,7 @@ def translations(setting: Setting, sampler: str, **changes: Any) -> Translations
         "burn_in": size.burn_in,
         "data": setting.study,
         "sentences": size.sentences,
+        "longest": size.longest,
         "every": spacing(kept, size.points),
     }
     return Translations(sampler, size.chains, size.epochs, **(base | changes))

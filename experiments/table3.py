@@ -1,4 +1,4 @@
-"""Table 3: nucleus proposals, with the steps that cannot be undone, and a mixture that mends them."""
+"""Table 3: nucleus proposals, the steps that cannot be undone, and a mixture that mends them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ RESULT = Result(
     cells=_cells,
     entries=_entries,
     draw=lambda document: figures.over(
-        document, ("energy_norm", "novel", "irreversible", "bleu"), "nucleus boundary"
+        document, ("energy_norm", "novel", "irreversible", "bleu"), "nucleus boundary", even=True
     ),
     notes=(
         "A step has no way back where the current token lies outside its nucleus: q(x|x') = 0, so "

@@ -20,7 +20,9 @@ def _cells(setting: Setting) -> dict[str, Work]:
     cells: dict[str, Work] = {f"translation, {name}": blocks(setting, name) for name in SAMPLERS}
     cells |= {f"text, {name}": text_blocks(setting, name) for name in SAMPLERS}
     size = setting.translation
-    cells["mask-predict"] = MaskPredictIsBlockGibbs(setting.study, min(size.sentences or 500, 500))
+    cells["mask-predict"] = MaskPredictIsBlockGibbs(
+        setting.study, min(size.sentences or 500, 500), size.longest
+    )
     return cells
 
 

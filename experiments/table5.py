@@ -21,10 +21,10 @@ def _row(setting: Setting, row: str, data: str) -> Work:
         return Written("greedy", data, size.tests)
     if row.startswith("mask-predict"):
         return Written("mask-predict", data, size.tests, iterations=10)
-    if row == "autoregressive":
+    if row == "autoregressive model":
         return Written("ar", data, size.tests, beam=5)
     # Only what the chains end with is scored.
-    last = {"data": data, "sentences": size.tests, "trace": "kept"}
+    last = {"data": data, "sentences": size.tests, "longest": None, "trace": "kept"}
     if row.startswith("degenerate"):
         return translations(
             setting, "deg", temperature=PROPOSAL, burn_in=0, every=size.epochs, **last

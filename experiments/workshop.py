@@ -115,8 +115,8 @@ class Workshop:
 
     # Data.
 
-    def pairs(self, name: str, most: int | None) -> tuple[list[str], list[str]]:
-        """Read the first sentences of a test set: sources and references."""
+    def pairs(self, name: str) -> tuple[list[str], list[str]]:
+        """Read a test set: sources and references."""
         languages = name.rsplit(".", 1)[-1]
         root = PACKED if name.startswith("quick.") else self.data
         if root is None:
@@ -135,7 +135,7 @@ class Workshop:
         if len(sides[0]) != len(sides[1]):
             raise InputError(f"the two sides of '{name}' have different numbers of lines.")
         # An empty line on either side is no sentence pair.
-        kept = [(a, b) for a, b in zip(*sides, strict=True) if a.strip() and b.strip()][:most]
+        kept = [(a, b) for a, b in zip(*sides, strict=True) if a.strip() and b.strip()]
         return [a for a, _ in kept], [b for _, b in kept]
 
     def __post_init__(self) -> None:

@@ -236,7 +236,7 @@ class Flow(Board):
             settled = (soonest < NONE_LEFT) & (verdict != TESTING)
             taken = settled & (verdict == ACCEPTED)
             skipped = torch.where(settled, soonest - b.number, 0)
-            # Draws equal to the current token are within reach of the proposal, and so is the way back.
+            # A draw that equals the current token always has a way back.
             stuck = settled & (b.log_reverse[self._rows, place] == -torch.inf)
             self._count(
                 steps=skipped + settled, accepted=skipped + taken, novel=taken * 1,
