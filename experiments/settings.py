@@ -85,6 +85,15 @@ SETTINGS = {
         sets=_SETS,
         precision="tf32",
     ),
+    "base": Setting(
+        "base",
+        "for a model as large as BERT-base, right after its training (experiments/base.py)",
+        TextSize(chains=128, length=(15, 45), epochs=30, burn_in=10, search=1000),
+        TranslationSize(60, 60, chains=5, epochs=33, burn_in=7, points=13, longest=30),
+        study=_IN_DOMAIN,
+        sets=_SETS,
+        precision="bfloat16",
+    ),
     "paper": Setting(
         "paper",
         "the paper's sizes, with the paper's models where --checkpoints has them",

@@ -96,7 +96,9 @@ def do(work: Work, workshop: Workshop) -> Found:
     write_atomically(file, text.encode() + b"\n")
     if not workshop.keep_runs:
         shutil.rmtree(folder, ignore_errors=True)
-    return cell
+    # As it will be read next time: JSON knows no tuples.
+    read: Found = json.loads(text)
+    return read
 
 
 def _file(workshop: Workshop, key: str) -> Path:

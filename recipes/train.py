@@ -6,8 +6,9 @@
 The learning rate depends on the share of the time that has passed, or of `--steps`, which on a
 CPU give the same weights every time. FOLDER/training.pt is written every so often and at the end;
 called again with the same FOLDER and more minutes or steps, training goes on from there. The
-result is FOLDER/model in float32, and FOLDER/ship as `recipes.export` makes it. Instead of
-SENTENCES a folder of text may be given, which is cleaned first.
+result is FOLDER/model in float32, and FOLDER/ship as `recipes.export` makes it (not with `--keep`,
+for networks that are too large to ship). Instead of SENTENCES a folder of text may be given, which
+is cleaned first.
 """
 
 from __future__ import annotations
@@ -99,6 +100,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--batch-tokens", type=int, default=Recipe.batch_tokens)
     parser.add_argument("--most", type=int, help="use only so many sentences")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", action="store_true", help="write the float32 model only")
     given = parser.parse_args(arguments)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if given.tokenizer is not None and not given.tokenizer.exists():
@@ -139,6 +141,9 @@ def main(arguments: list[str] | None = None) -> None:
     trainer.use_average()
     trainer.network.save_pretrained(given.out / "model")
     tokenizer.save_pretrained(given.out / "model")
+    if given.keep:
+        print(f"{given.out / 'model'}: step {trainer.step}", flush=True)
+        return
     facts = (
         f"{corpus.sentences:,} sentences ({corpus.tokens:,} tokens), {trainer.step:,} steps in "
         f"{trainer.seconds / 60:.1f} minutes"
