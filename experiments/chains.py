@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import maskov
 from experiments import bleu
-from experiments.estimates import averages, by_replicate, correlation, curves, estimate
+from experiments.estimates import PARTS, averages, by_replicate, correlation, curves, estimate
 from experiments.work import Found, Work
 from experiments.workshop import Workshop, pair_of
 from maskov import Delayed, Gibbs, Kernel, Linear, MaskedConditional, Metropolis, Schedule, Sweep
@@ -96,6 +96,11 @@ def described(run: maskov.Run, each: int, burn_in: int) -> Found:
     together = correlation(run.traces, each, burn_in)
     if together is not None:
         values["correlation"] = together
+    shown = curves(traces)
+    kept = zip(*(shown["energy_norm"][part][burn_in:] for part in PARTS), strict=True)
+    best = min((row for row in kept if row[0] is not None), default=None)
+    if best is not None:
+        values["energy_norm_best"] = dict(zip(PARTS, best, strict=True)) | {"n": each}
     return {
         "signature": run.signature,
         "seed": run.manifest["seed"],
@@ -104,7 +109,7 @@ def described(run: maskov.Run, each: int, burn_in: int) -> Found:
         "energy_shift": run.manifest.get("energy_shift"),
         "replicates": each,
         "values": values,
-        "epochs": curves(traces),
+        "epochs": shown,
     }
 
 

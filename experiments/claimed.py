@@ -21,7 +21,7 @@ from experiments.result import found
 from experiments.settings import SETTINGS
 
 _SMALL = "The run was too small to tell: a larger setting would."
-_KEPT = "after burn-in"
+_KEPT, _STARTED = "after burn-in", "after the start"
 _SETS = tuple(dict.fromkeys(name for setting in SETTINGS.values() for name in setting.sets))
 _TRAINING = (
     "Our models are small and trained for minutes; where energy and quality come apart in them, "
@@ -368,10 +368,10 @@ CLAIMS: tuple[Claim, ...] = (
         "figure2",
         less(
             "figure2",
-            (("acceptance", "norm", "whole run"), ("acceptance", "raw", "whole run")),
-            (("bleu_last", "norm", "whole run"), ("bleu_last", "raw", "whole run")),
+            (("acceptance", "norm", _STARTED), ("acceptance", "raw", _STARTED)),
+            (("bleu_last", "norm", _STARTED), ("bleu_last", "raw", _STARTED)),
         ),
-        "averages over the run, BLEU at its end",
+        "average after the forced epochs, BLEU at the end",
         {UNSETTLED: _SMALL},
     ),
     Claim(
@@ -432,7 +432,7 @@ CLAIMS: tuple[Claim, ...] = (
                 pair
                 for name in ("norm", "raw")
                 for pair in (
-                    (("energy_norm", name, 0.06), ("energy_norm", name, 0.02)),
+                    (("energy_norm_best", name, 0.06), ("energy_norm_best", name, 0.02)),
                     (("acceptance", name, 0.06), ("acceptance", name, 0.02)),
                     (("bleu_best", name, 0.06), ("bleu_best", name, 0.02)),
                 )

@@ -120,8 +120,8 @@ def _series(point: Point) -> str:
     return SAMPLERS.get(point[1], point[1])
 
 
-def page(documents: Documents) -> str:
-    """Return the page of all claims."""
+def page(documents: Documents, folder: str = "") -> str:
+    """Return the page of all claims; results are in `folder`, as seen from the page."""
     from experiments.claimed import CLAIMS
 
     rows = [(claim, *claim.verdict(documents)) for claim in CLAIMS]
@@ -130,21 +130,20 @@ def page(documents: Documents) -> str:
         for word in (HELD, PART, FAILED, UNSETTLED, NOT_RUN)
     }
     told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    settings = sorted({whole["setting"] for whole in documents.values()})
     lines = [
         "# The paper's claims, one by one",
         "",
-        f"{len(rows)} claims: {told}. This page is rendered from the results beside it by "
-        "`maskov reproduce report`; each links to its table, picture and JSON.",
-        "",
-        f"Settings: {', '.join(f'`{name}`' for name in settings)} (docs/reproduce.md says what "
-        f"they "
-        "are). A comparison counts as settled where the difference is more than two standard "
-        "errors.",
+        f"{len(rows)} claims: {told}. This page is rendered from results by `maskov reproduce "
+        "report`; each claim links to its table, figure and JSON. docs/reproduce.md says how large "
+        "the settings are and how things are counted. A comparison is settled where the difference "
+        "is more than two standard errors.",
         "",
     ]
     for claim, verdict, outcomes in rows:
-        link = f"[{claim.result}]({claim.result}.md)" if verdict != NOT_RUN else claim.result
+        link = claim.result
+        if verdict != NOT_RUN:
+            size = documents[claim.result]["setting"]
+            link = f"[{claim.result}]({folder}{claim.result}.md), setting `{size}`"
         partial = "" if claim.result not in documents or documents[claim.result]["complete"] else (
             " (some cells are still missing)"
         )  # fmt: skip

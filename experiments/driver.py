@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -132,14 +133,19 @@ def listing(setting: Setting, say: Say = print) -> None:
         )
 
 
-def report_quietly(out: Path) -> None:
-    """Write the page of claims, if there is anything to claim."""
+def write_page(out: Path, file: Path | None = None) -> Path | None:
+    """Write the page of claims, in the folder of results unless elsewhere; none without results."""
     documents = documents_of(out)
-    if documents:
-        write_atomically(out / "README.md", page(documents).encode())
+    if not documents:
+        return None
+    file = file or out / "README.md"
+    inside = os.path.relpath(out, file.parent)
+    folder = "" if inside == "." else f"{Path(inside).as_posix()}/"
+    write_atomically(file, page(documents, folder).encode())
+    return file
 
 
-def report(out: Path, say: Say = print) -> Path:
+def report(out: Path, file: Path | None = None, say: Say = print) -> None:
     """Write figures and tables again from their JSON, and the page of claims; nothing is run."""
     documents = documents_of(out)
     if not documents:
@@ -148,7 +154,4 @@ def report(out: Path, say: Say = print) -> Path:
         result = RESULTS[name]
         write_atomically(out / f"{name}.md", markdown(whole, result.more(whole)).encode())
         draw(result, whole, out)
-    file = out / "README.md"
-    write_atomically(file, page(documents).encode())
-    say(f"{len(documents)} results, {file}")
-    return file
+    say(f"{len(documents)} results, {write_page(out, file)}")

@@ -24,6 +24,8 @@ RATES = {
     "irreversible": "irreversible",
 }
 ENERGIES = ("energy_raw", "energy_norm")
+# What a curve has of each epoch.
+PARTS = ("value", "standard_error")
 
 
 def estimate(replicates: Sequence[float] | Array) -> Estimate:
@@ -82,7 +84,4 @@ def curves(traces: Traces) -> dict[str, dict[str, list[float | None]]]:
 def _curve(values: Array) -> dict[str, list[float | None]]:
     """Describe epochs × replicates; what was not traced is null."""
     rows = [None if np.isnan(row).any() else estimate(row) for row in values]
-    return {
-        part: [None if row is None else row[part] for row in rows]
-        for part in ("value", "standard_error")
-    }
+    return {part: [None if row is None else row[part] for row in rows] for part in PARTS}

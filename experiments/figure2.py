@@ -13,7 +13,7 @@ RESULT = Result(
     title="Annealing towards the mode",
     cells=lambda setting: {name: annealed(setting, name, ANNEAL) for name in SAMPLERS},
     entries=lambda setting: [
-        Entry(quantity, name, "whole run", name)
+        Entry(quantity, name, "after the start", name)
         for quantity in ("acceptance", "energy_norm", "bleu_last")
         for name in SAMPLERS
     ],

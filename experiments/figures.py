@@ -13,6 +13,7 @@ from experiments.style import Axes, Figure
 _DIRECTION = {
     "energy_raw": "lower is more probable",
     "energy_norm": "lower is more probable",
+    "energy_norm_best": "lower is more probable",
     "perplexity": "lower is more fluent",
     "bleu": "higher is better",
     "bleu_best": "higher is better",

@@ -16,6 +16,7 @@ SAMPLERS = {
 QUANTITIES = {
     "energy_raw": ("E_raw", 1),
     "energy_norm": ("E_norm", 2),
+    "energy_norm_best": ("E_norm, best epoch", 2),
     "acceptance": ("acceptance rate", 3),
     "novel": ("novel rate", 3),
     "proposed_novel": ("proposals that differ", 3),

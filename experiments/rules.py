@@ -106,7 +106,9 @@ class MaskPredictIsBlockGibbs(Work):
         assert isinstance(model, ConditionalModel)
         both = workshop.pairs(self.data)
         sources, _, long = readable(model, *both, self.sentences, self.longest)
-        given = model.given(sources)
+        # Coarse products would let the cut of a batch decide near ties.
+        exact = model.exact if isinstance(model.exact, ConditionalModel) else model
+        given = exact.given(sources)
         run = run_method(given, Method("mask-predict", iterations=self.iterations))
         ours = [one.ids for one in run.samples]
         plain = [

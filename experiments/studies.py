@@ -40,11 +40,23 @@ def translations(setting: Setting, sampler: str, **changes: Any) -> Translations
     return Translations(sampler, size.chains, size.epochs, **(base | changes))
 
 
+def settled_after(setting: Setting) -> int:
+    """Return how many epochs of mode-seeking chains are initialisation: the forced, and one."""
+    return min(FORCED + 1, setting.translation.epochs - 1)
+
+
 def annealed(setting: Setting, sampler: str, anneal: float, **changes: Any) -> Translations:
     """Return chains that seek the mode: the target cools by `anneal` an epoch."""
-    forced = min(FORCED, setting.translation.epochs - 1)
+    burn_in = settled_after(setting)
+    forced = min(FORCED, burn_in)
     return translations(
-        setting, sampler, temperature=PROPOSAL, forced=forced, anneal=anneal, burn_in=0, **changes
+        setting,
+        sampler,
+        temperature=PROPOSAL,
+        forced=forced,
+        anneal=anneal,
+        burn_in=burn_in,
+        **changes,
     )
 
 

@@ -6,7 +6,7 @@ from experiments import figures, paper
 from experiments.result import Entry, Result
 from experiments.rules import Written
 from experiments.settings import Setting
-from experiments.studies import ANNEAL, PROPOSAL, annealed, translations
+from experiments.studies import ANNEAL, PROPOSAL, annealed, settled_after, translations
 from experiments.work import Work
 from experiments.workshop import pair_of
 
@@ -29,7 +29,8 @@ def _row(setting: Setting, row: str, data: str) -> Work:
         return translations(
             setting, "deg", temperature=PROPOSAL, burn_in=0, every=size.epochs, **last
         )
-    return annealed(setting, row.removeprefix("MH "), ANNEAL, every=size.epochs, **last)
+    kept = size.epochs - settled_after(setting)
+    return annealed(setting, row.removeprefix("MH "), ANNEAL, every=kept, **last)
 
 
 def _cells(setting: Setting) -> dict[str, Work]:

@@ -50,6 +50,15 @@ def test_the_same_chains_as_in_lock_step(energy, way, fixed_shapes):
         assert (plain.traces["passes"] == flown.traces["passes"]).all()
 
 
+def test_steps_without_a_way_back_are_counted_as_elsewhere(fixed_shapes):
+    kernel = Metropolis(Norm(), MaskedConditional(top_p=0.7), delayed=Delayed(0))
+    settings = {"schedule": Schedule(epochs=4), "chains": 12, "length": (3, 9), "seed": 6}
+    plain = sample(MODEL, kernel, asynchronous=False, **settings)
+    flown = sample(MODEL, kernel, **settings)
+    assert plain.traces["irreversible"].sum() > 0
+    assert (plain.traces["irreversible"] == flown.traces["irreversible"]).all()
+
+
 @pytest.mark.parametrize(
     "delayed", [Delayed(2), Delayed(2, "float32"), Delayed(0, "float32")], ids=str
 )

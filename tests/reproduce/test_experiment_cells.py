@@ -95,6 +95,8 @@ def test_replicates_of_translations_are_corpora(workshop, again):
     per_chain = run.traces["energy_norm"][2:].reshape(4, 4, 5).mean((0, 1))
     assert cell["values"]["energy_norm"]["value"] == pytest.approx(per_chain.mean())
     assert cell["values"]["energy_norm"]["n"] == 5
+    lowest = run.traces["energy_norm"][2:].reshape(4, 4, 5).mean(1).mean(1).min()
+    assert cell["values"]["energy_norm_best"]["value"] == pytest.approx(lowest)
     assert cell["values"]["irreversible"]["value"] > 0
 
 

@@ -58,6 +58,7 @@ def test_one_result_is_written_in_every_form_and_found_again(call, workshop):
     assert (workshop.out / "figure1.json").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_both_tasks_one_after_the_other_make_one_result(call, workshop):
     words = ["acceptance", "--quick", "--out", workshop.out]
     code, _, _ = call(*words, "--only", "text")
@@ -115,6 +116,9 @@ def test_figures_and_pages_are_drawn_again_from_json_alone(call, workshop):
     assert code == 0
     assert (workshop.out / "counterexample.svg").read_bytes() == kept
     assert "**held**" in (workshop.out / "README.md").read_text()
+    elsewhere = workshop.out.parent / "page.md"
+    call("report", "--out", workshop.out, "--page", elsewhere, models=False)
+    assert "[counterexample](out/counterexample.md)" in elsewhere.read_text()
 
 
 def test_all_leaves_out_what_has_no_model_and_says_why(call, workshop, monkeypatch, tmp_path):

@@ -53,6 +53,9 @@ def reproduce(
     only: Annotated[
         str | None, typer.Option("--only", help="cells of one task: text or translation")
     ] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="file for the page of claims; OUT/README.md unless given")
+    ] = None,
     keep_runs: Annotated[
         bool, typer.Option("--keep-runs", help="keep run folders of finished cells")
     ] = False,
@@ -76,7 +79,7 @@ def reproduce(
     if out is None:
         raise InputError("say where results go: --out DIR.")
     if name == "report":
-        modules["driver"].report(out, say)
+        modules["driver"].report(out, page, say)
         return
     results = modules["registry"].results_of(name)
     given = {
@@ -108,7 +111,7 @@ def reproduce(
             say("stopped; the same command goes on from here")
             raise typer.Exit(stop.exit_code) from None
         finally:
-            modules["driver"].report_quietly(out)
+            modules["driver"].write_page(out, page)
 
 
 def _experiments() -> dict[str, Any]:
