@@ -63,7 +63,8 @@ def _one(
         except (InputError, ModelError) as error:
             if not lenient and wanted(work):
                 raise
-            reasons[str(error)] = None
+            if wanted(work):
+                reasons[str(error)] = None
             continue
         if before is None:
             say(f"{result.name}: {label}: {cells[label]['seconds']:.1f} s")

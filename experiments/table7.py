@@ -39,7 +39,8 @@ RESULT = Result(
     ),
     notes=(
         "0.04 and 0.06 would cross zero before the last epoch; the temperature stops at 0.01.",
-        "E_norm and BLEU are those of the best epoch, each its own; acceptance is the average after "
+        "E_norm and BLEU are those of the best epoch, each its own; acceptance is the average "
+        "after "
         "the forced epochs, which accept everything by fiat.",
         "One of the paper's numbers stands out: E_norm of raw at 0.06 is a third below its "
         "neighbours.",
