@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from experiments import figures
 from experiments.result import Entry, Result
-from experiments.studies import BLOCK, SHRINK, blocks
+from experiments.studies import BLOCK, FALLING, blocks
 
 SAMPLERS = ("raw", "norm", "deg")
 
@@ -21,8 +21,8 @@ RESULT = Result(
         document, {name: name for name in SAMPLERS}, ("acceptance", "novel")
     ),
     notes=(
-        f"Blocks of {BLOCK} positions, smaller by {SHRINK} an epoch; the paper gives neither sizes "
-        "nor numbers.",
+        f"Blocks of {BLOCK} positions at first, single ones after {FALLING:.0%} of the epochs; the "
+        "paper gives neither sizes nor numbers.",
         "Chains start from the greedy pass, burn-in epochs are shown.",
     ),
 )

@@ -83,6 +83,7 @@ RESULT = Result(
     entries=lambda setting: [Entry(name, "search", "value", "lows") for name in _ENTRIES],
     draw=_draw,
     notes=(
+        "Errors are over held-out sentences, or over repeated tokens.",
         "The paper names sequences of periods and gives no numbers. All energies are a token, so "
         "that "
         "lengths compare.",

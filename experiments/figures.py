@@ -102,6 +102,9 @@ def bars(document: Document, quantities: Sequence[str], height: float = 5.2) -> 
         one.set_xticks(range(len(groups)), [_wrapped(str(group)) for group in groups])
         one.grid(False, axis="x")
         one.set_title(_titled(quantity))
+        values = [row["ours"] for row in rows if row["ours"] is not None]
+        if values and min(values) > 0 and max(values) > 20 * min(values):
+            style.plain_log(one)
     style.caption(figure, document)
     style.legend(figure)
     return figure

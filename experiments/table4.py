@@ -6,7 +6,7 @@ from experiments import figures, paper
 from experiments.result import Document, Entry, Result
 from experiments.rules import MaskPredictIsBlockGibbs
 from experiments.settings import Setting
-from experiments.studies import BLOCK, SHRINK, blocks, text_blocks
+from experiments.studies import BLOCK, FALLING, blocks, text_blocks
 from experiments.work import Work
 
 SAMPLERS = ("deg", "raw", "norm")
@@ -57,7 +57,7 @@ RESULT = Result(
     draw=lambda document: figures.bars(document, ("novel", "bleu", "perplexity")),
     notes=(
         f"The paper gives no block sizes; ours begin at {BLOCK} positions (or the shortest "
-        f"sequence) and shrink by {SHRINK} an epoch to single ones.",
+        f"sequence) and fall evenly, to single ones after {FALLING:.0%} of the epochs.",
         "A block is one proposal, novel if any of its positions changed.",
     ),
     more=_more,
