@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 from recipes.measure import masked_quality
-from recipes.networks import SHAPES
+from recipes.networks import LARGE, SHAPES
 from recipes.vocabulary import read_sentences
 
 import maskov
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of results")
     parser.add_argument("--minutes", type=float, default=15.0, help="of training, in all")
     parser.add_argument("--steps", type=int, help="of training, instead of --minutes")
-    parser.add_argument("--shape", choices=sorted(SHAPES), default="modern-768x12")
+    parser.add_argument("--shape", choices=sorted(SHAPES | LARGE), default="modern-768x12")
     parser.add_argument("--rate", type=float, default=8e-4)
     parser.add_argument("--batch-tokens", type=int, default=65_536)
     parser.add_argument("--vocabulary", type=int, default=16_384)

@@ -155,4 +155,4 @@ def page(documents: Documents, folder: str = "") -> str:
         if verdict in claim.why:
             lines += ["", claim.why[verdict]]
         lines.append("")
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(lines).replace("\n\n\n", "\n\n").rstrip() + "\n"

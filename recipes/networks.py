@@ -34,14 +34,17 @@ SHAPES = {
     "modern-320x8": Shape("modernbert", 320, 8, 768),
     "modern-512x3": Shape("modernbert", 512, 3, 960),
     "modern-320x6": Shape("modernbert", 320, 6, 768),  # for 16 k tokens
-    # As large as BERT-base, to see how results change with size; too large to ship.
-    "bert-768x12": Shape("bert", 768, 12, 3072),
-    "modern-768x12": Shape("modernbert", 768, 12, 2048),
     # The judge: the same, looking left only.
     "llama-384x5": Shape("llama", 384, 5, 1088),
     # For tests, on a CPU within seconds.
     "modern-64x2": Shape("modernbert", 64, 2, 128),
     "llama-64x2": Shape("llama", 64, 2, 128),
+}
+
+# As large as BERT-base, to see how results change with size; too large to ship.
+LARGE = {
+    "bert-768x12": Shape("bert", 768, 12, 3072),
+    "modern-768x12": Shape("modernbert", 768, 12, 2048),
 }
 
 

@@ -28,7 +28,7 @@ from maskov.models.heads import FAMILIES
 from recipes import clean
 from recipes.corpus import Corpus
 from recipes.export import export
-from recipes.networks import SHAPES, build
+from recipes.networks import LARGE, SHAPES, build
 from recipes.trainer import Loss, Trainer, Training
 from recipes.vocabulary import obtain, read_sentences
 
@@ -92,7 +92,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=9.0, help="in all, earlier calls included")
     parser.add_argument("--steps", type=int, help="in all, instead of --minutes")
-    parser.add_argument("--shape", choices=sorted(SHAPES))
+    parser.add_argument("--shape", choices=sorted(SHAPES | LARGE))
     parser.add_argument("--vocabulary", type=int, default=8192)
     parser.add_argument("--tokenizer", type=Path, help="use this one instead of learning one")
     parser.add_argument("--rate", type=float, default=Recipe.rate)
@@ -120,7 +120,7 @@ def main(arguments: list[str] | None = None) -> None:
         given.rate, given.batch_tokens, seed=given.seed, shape=shape, mask_share=given.mask_share
     )
     torch.manual_seed(recipe.seed)
-    network = build(SHAPES[shape], tokenizer)
+    network = build((SHAPES | LARGE)[shape], tokenizer)
     trainer = Trainer(network, loss_of(network, recipe, tokenizer), recipe, device)
     checkpoint = given.out / "training.pt"
     if checkpoint.exists():
