@@ -18,6 +18,14 @@ Documents = dict[str, Document]
 
 HELD, PART, FAILED = "held", "held in part", "did not hold here"
 UNSETTLED, NOT_RUN = "not settled", "not run"
+# What is said of a verdict where a claim has nothing of its own to say.
+_USUAL = {
+    HELD: "Every comparison above is settled, and in the paper's favour.",
+    PART: "Some comparisons above hold; the others do not, or need a larger setting to be settled.",
+    FAILED: "Nothing above came out as the paper has it.",
+    UNSETTLED: "The run was too small to tell: a larger setting would.",
+    NOT_RUN: "Its cells have not been run here.",
+}
 
 
 @dataclass(frozen=True)
@@ -152,7 +160,6 @@ def page(documents: Documents, folder: str = "") -> str:
             mark = {True: "yes", False: "no", None: "not settled"}[outcome.holds]
             printed = f"; the paper: {outcome.paper}" if outcome.paper else ""
             lines.append(f"- {mark}: {outcome.ours}{printed}")
-        if verdict in claim.why:
-            lines += ["", claim.why[verdict]]
+        lines += ["", claim.why.get(verdict, _USUAL[verdict])]
         lines.append("")
     return "\n".join(lines).replace("\n\n\n", "\n\n").rstrip() + "\n"
