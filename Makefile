@@ -6,7 +6,7 @@ JOBS ?= 2
 AXE := 4.10.3
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test test-slow test-browser lint types format check clean
+.PHONY: run test test-slow test-browser reproduce-quick lint types format check clean
 
 run: $(VENV)/.core  ## draw sentences from the default model, changing as you watch
 	$(BIN)/maskov sample --chains 6 --epochs 8
@@ -20,6 +20,10 @@ test-slow: $(VENV)/.dev  ## the slow tests
 test-browser: $(VENV)/.dev build/axe/axe.min.js  ## the pages in a real Chromium
 	command -v chromium > /dev/null || apt-get install -y chromium || { apt-get update && apt-get install -y chromium; } || { echo 'test-browser needs Chromium: install it, as `chromium` on the path.' >&2; exit 1; }
 	$(BIN)/pytest -m browser tests/browser
+
+reproduce-quick: $(VENV)/.dev  ## every experiment of the paper, at a size that only shows that it runs
+	rm -rf build/reproduce-quick
+	$(BIN)/maskov reproduce all --quick --device cpu --out build/reproduce-quick
 
 lint: $(VENV)/.dev  ## style
 	$(BIN)/ruff check .

@@ -1,4 +1,7 @@
-"""The networks we train, by name: each at most 24 MiB in float16 at its usual vocabulary."""
+"""The networks we train, by name.
+
+Those that ship are at most 24 MiB in float16 at their usual vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,12 @@ SHAPES = {
     # For tests, on a CPU within seconds.
     "modern-64x2": Shape("modernbert", 64, 2, 128),
     "llama-64x2": Shape("llama", 64, 2, 128),
+}
+
+# As large as BERT-base, to see how results change with size; too large to ship.
+LARGE = {
+    "bert-768x12": Shape("bert", 768, 12, 3072),
+    "modern-768x12": Shape("modernbert", 768, 12, 2048),
 }
 
 

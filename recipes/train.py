@@ -6,8 +6,9 @@
 The learning rate depends on the share of the time that has passed, or of `--steps`, which on a
 CPU give the same weights every time. FOLDER/training.pt is written every so often and at the end;
 called again with the same FOLDER and more minutes or steps, training goes on from there. The
-result is FOLDER/model in float32, and FOLDER/ship as `recipes.export` makes it. Instead of
-SENTENCES a folder of text may be given, which is cleaned first.
+result is FOLDER/model in float32, and FOLDER/ship as `recipes.export` makes it (not with `--keep`,
+for networks that are too large to ship). Instead of SENTENCES a folder of text may be given, which
+is cleaned first.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from maskov.models.heads import FAMILIES
 from recipes import clean
 from recipes.corpus import Corpus
 from recipes.export import export
-from recipes.networks import SHAPES, build
+from recipes.networks import LARGE, SHAPES, build
 from recipes.trainer import Loss, Trainer, Training
 from recipes.vocabulary import obtain, read_sentences
 
@@ -91,7 +92,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=9.0, help="in all, earlier calls included")
     parser.add_argument("--steps", type=int, help="in all, instead of --minutes")
-    parser.add_argument("--shape", choices=sorted(SHAPES))
+    parser.add_argument("--shape", choices=sorted(SHAPES | LARGE))
     parser.add_argument("--vocabulary", type=int, default=8192)
     parser.add_argument("--tokenizer", type=Path, help="use this one instead of learning one")
     parser.add_argument("--rate", type=float, default=Recipe.rate)
@@ -99,6 +100,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--batch-tokens", type=int, default=Recipe.batch_tokens)
     parser.add_argument("--most", type=int, help="use only so many sentences")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", action="store_true", help="write the float32 model only")
     given = parser.parse_args(arguments)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if given.tokenizer is not None and not given.tokenizer.exists():
@@ -118,7 +120,7 @@ def main(arguments: list[str] | None = None) -> None:
         given.rate, given.batch_tokens, seed=given.seed, shape=shape, mask_share=given.mask_share
     )
     torch.manual_seed(recipe.seed)
-    network = build(SHAPES[shape], tokenizer)
+    network = build((SHAPES | LARGE)[shape], tokenizer)
     trainer = Trainer(network, loss_of(network, recipe, tokenizer), recipe, device)
     checkpoint = given.out / "training.pt"
     if checkpoint.exists():
@@ -139,6 +141,9 @@ def main(arguments: list[str] | None = None) -> None:
     trainer.use_average()
     trainer.network.save_pretrained(given.out / "model")
     tokenizer.save_pretrained(given.out / "model")
+    if given.keep:
+        print(f"{given.out / 'model'}: step {trainer.step}", flush=True)
+        return
     facts = (
         f"{corpus.sentences:,} sentences ({corpus.tokens:,} tokens), {trainer.step:,} steps in "
         f"{trainer.seconds / 60:.1f} minutes"

@@ -12,7 +12,7 @@ from tiny_translation import SOURCES, conditional
 
 MODEL = conditional()
 GIVEN = MODEL.given(SOURCES)
-COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes")
+COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes", "irreversible")
 SCHEDULE = Schedule(epochs=4, target_temperature=Linear(1.5, rate=0.2, floor=0.8))
 SETTINGS = {"schedule": SCHEDULE, "chains": 2, "lengths": "drawn", "seed": 2, "thin": 1}
 WAYS = {

@@ -27,7 +27,7 @@ from maskov.types import Sequences
 from small import random_state, tiny_bert
 
 MODEL = tiny_bert("red green blue white black")
-COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes")
+COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes", "irreversible")
 WAYS = {
     "one lane": {},
     "three lanes": {"lanes": 3},

@@ -36,10 +36,27 @@ def test_the_same_chains_as_in_lock_step(energy, way, fixed_shapes):
     flown = sample(MODEL, kernel, **settings, **way)
     assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
     assert plain.traces["novel"].sum() > 0
-    for name in ("accepted", "novel", "proposed_novel", "steps", "tokens", "rejected"):
+    for name in (
+        "accepted",
+        "novel",
+        "proposed_novel",
+        "steps",
+        "irreversible",
+        "tokens",
+        "rejected",
+    ):
         assert (plain.traces[name] == flown.traces[name]).all()
     if "lanes" not in way:
         assert (plain.traces["passes"] == flown.traces["passes"]).all()
+
+
+def test_steps_without_a_way_back_are_counted_as_elsewhere(fixed_shapes):
+    kernel = Metropolis(Norm(), MaskedConditional(top_p=0.7), delayed=Delayed(0))
+    settings = {"schedule": Schedule(epochs=4), "chains": 12, "length": (3, 9), "seed": 6}
+    plain = sample(MODEL, kernel, asynchronous=False, **settings)
+    flown = sample(MODEL, kernel, **settings)
+    assert plain.traces["irreversible"].sum() > 0
+    assert (plain.traces["irreversible"] == flown.traces["irreversible"]).all()
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_the_same_chains_as_in_lock_step(energy, way):
     plain = sample(_model(), kernel, asynchronous=False, **settings)
     flown = sample(_model(), kernel, **settings, **way)
     assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
-    for name in ("accepted", "novel", "proposed_novel", "steps"):
+    for name in ("accepted", "novel", "proposed_novel", "steps", "irreversible"):
         assert (plain.traces[name] == flown.traces[name]).all()
     assert np.abs(plain.traces["energy_norm"] - flown.traces["energy_norm"]).max() < 1e-8
 

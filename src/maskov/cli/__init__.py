@@ -19,6 +19,7 @@ from maskov.cli.listing import models
 from maskov.cli.output import say
 from maskov.cli.rating import rate
 from maskov.cli.reporting import report
+from maskov.cli.reproducing import reproduce
 from maskov.cli.sampling import infill, resume, sample
 from maskov.cli.translating import translate
 from maskov.errors import MaskovError
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 for command in (
     sample, infill, translate, score, evaluate, resume, diagnose, report, verify, models, bench,
+    reproduce,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(rate, name="rate")

@@ -14,7 +14,8 @@ import torch
 
 from maskov.types import Bool, ChainState, Float, Int, Tensor
 
-COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes")
+# `irreversible` steps are those whose way back a truncated proposal rules out: always rejected.
+COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes", "irreversible")
 ENERGIES = ("energy_raw", "energy_norm", "energy_target")
 # What a lane's test has come to.
 TESTING, REJECTED, ACCEPTED = 0, 1, 2

@@ -236,9 +236,11 @@ class Flow(Board):
             settled = (soonest < NONE_LEFT) & (verdict != TESTING)
             taken = settled & (verdict == ACCEPTED)
             skipped = torch.where(settled, soonest - b.number, 0)
+            # A draw that equals the current token always has a way back.
+            stuck = settled & (b.log_reverse[self._rows, place] == -torch.inf)
             self._count(
                 steps=skipped + settled, accepted=skipped + taken, novel=taken * 1,
-                proposed_novel=settled * 1,
+                proposed_novel=settled * 1, irreversible=stuck * 1,
             )  # fmt: skip
             if self.observer is not None:
                 self._tell(settled, taken, lane, place)

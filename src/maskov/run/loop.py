@@ -208,8 +208,9 @@ class Loop:
 
 def _happened(info: StepInfo) -> Tensor:
     """Return what a step counts, in the order of `COUNTS`."""
-    columns = (info.accepted, info.novel, info.proposed_novel, torch.ones_like(info.passes))
-    return torch.stack([*(column.long() for column in columns), info.passes], dim=1)
+    one, stuck = torch.ones_like(info.passes), info.proposal.log_q_reverse == -torch.inf
+    columns = (info.accepted, info.novel, info.proposed_novel, one, info.passes, stuck)
+    return torch.stack([column.long() for column in columns], dim=1)
 
 
 def both_energies(

@@ -32,7 +32,8 @@ class Run:
     def traces(self) -> Traces:
         """Energies and counts, one array of epochs × chains each.
 
-        Small runs have `tokens` and `rejected` too, epochs × chains × positions.
+        `irreversible` counts steps whose way back a truncated proposal rules out; runs of older
+        versions lack it. Small runs have `tokens` and `rejected` too, epochs × chains × positions.
         """
         return self.store.traces()
 

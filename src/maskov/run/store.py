@@ -48,6 +48,9 @@ TRACES: dict[str, type[np.generic]] = {
     "tokens": np.int32,
     "rejected": np.bool_,
 }
+# Counts that older runs do not have, and all that a run may lack.
+_LATER_COUNTS = ("irreversible",)
+_MAY_LACK = (*PLACES, *_LATER_COUNTS)
 # Epochs × chains × positions up to which what happens at each position is traced.
 _MOST_PLACES = 2**24
 
@@ -168,7 +171,9 @@ class RunFolder(Store):
 
     def check_resumable(self) -> None:
         """Refuse to continue a run that was begun under other rules."""
-        if self.manifest.keys() >= _NEEDED_TO_GO_ON and "precision" in self.manifest["model"]:
+        whole = all((self.path / "traces" / f"{name}.npy").exists() for name in _LATER_COUNTS)
+        known = self.manifest.keys() >= _NEEDED_TO_GO_ON
+        if whole and known and "precision" in self.manifest["model"]:
             return
         raise RunError(
             f"'{self.path}' was begun by an older maskov and cannot be continued by this one; it "
@@ -265,7 +270,7 @@ class RunFolder(Store):
             return {
                 name: np.load(folder / f"{name}.npy")
                 for name in TRACES
-                if name not in PLACES or (folder / f"{name}.npy").exists()
+                if name not in _MAY_LACK or (folder / f"{name}.npy").exists()
             }
         except (OSError, ValueError, EOFError) as error:
             raise RunError(f"the traces of '{self.path}' cannot be read: {error}") from error

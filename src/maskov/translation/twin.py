@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 
 from maskov.engine.batches import Batcher
 from maskov.errors import InputError, ModelError
+from maskov.models.checkpoint import hash_of
 from maskov.models.quiet import quiet
 from maskov.models.vocabulary import forbidden_tokens
 from maskov.translation import checkpoint
@@ -39,6 +41,10 @@ class Twin:
         """Read a twin."""
         network, tokenizer = checkpoint.load(folder, device, torch.float32)
         return cls(network, tokenizer, name)
+
+    def fingerprint(self) -> str:
+        """Hash every weight, the sizes and the vocabulary."""
+        return hash_of(self.network, self.tokenizer, asdict(self.network.shape))
 
     def translate(
         self,

@@ -1,0 +1,39 @@
+"""Section 5's text: acceptance and novel rates, of translations and of unconditional text."""
+
+from __future__ import annotations
+
+from experiments import figures, paper
+from experiments.result import Entry, Result
+from experiments.settings import Setting
+from experiments.studies import text, translations
+from experiments.work import Work
+
+SAMPLERS = ("deg", "raw", "norm")
+
+
+def _cells(setting: Setting) -> dict[str, Work]:
+    cells: dict[str, Work] = {f"translation, {n}": translations(setting, n) for n in SAMPLERS}
+    return cells | {f"text, {name}": text(setting, name) for name in SAMPLERS}
+
+
+def _entries(setting: Setting) -> list[Entry]:
+    return [
+        Entry(q, name, task, f"{task}, {name}", paper.ACCEPTANCE[task][name].get(q))
+        for q in ("acceptance", "novel", "proposed_novel")
+        for name in SAMPLERS
+        for task in ("translation", "text")
+    ]
+
+
+RESULT = Result(
+    name="acceptance",
+    title="How often chains move",
+    cells=_cells,
+    entries=_entries,
+    draw=lambda document: figures.bars(document, ("acceptance", "novel")),
+    notes=(
+        "Accepted and novel (accepted and different) are shares of all proposals, a proposal that "
+        "equals the current token included; it is always accepted.",
+        "The paper prints the label 'raw' twice for the MH rates; the second is read as norm.",
+    ),
+)

@@ -1,0 +1,28 @@
+"""The appendix's trial: an autoregressive model as the energy, masked conditionals as proposals."""
+
+from __future__ import annotations
+
+from experiments import figures
+from experiments.result import Entry, Result
+from experiments.studies import text
+
+SAMPLERS = ("autoregressive", "raw", "norm")
+QUANTITIES = ("acceptance", "novel", "perplexity")
+
+RESULT = Result(
+    name="argpt",
+    title="An autoregressive energy, masked proposals",
+    cells=lambda setting: {name: text(setting, name) for name in SAMPLERS},
+    entries=lambda setting: [
+        Entry(quantity, name, "text", name)
+        for quantity in (*QUANTITIES, "proposed_novel")
+        for name in SAMPLERS
+    ],
+    draw=lambda document: figures.bars(document, QUANTITIES),
+    notes=(
+        "The paper says 'a high rejection rate and low exploration' and gives no numbers.",
+        "The energy is −log p under the judge, so that its own perplexity is what these chains "
+        "seek: "
+        "it says nothing of quality here.",
+    ),
+)

@@ -1,0 +1,165 @@
+"""The paper's claims as tests on results, and the page that says how each fared.
+
+A claim names the comparisons that it stands or falls by. A comparison holds if the difference is
+more than two standard errors in the right direction, fails if it is so in the wrong one, and is
+otherwise not settled. Nothing on the page is written by hand but the claims themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import hypot
+
+from experiments.quantities import QUANTITIES, SAMPLERS
+from experiments.result import Document, found
+
+Documents = dict[str, Document]
+
+HELD, PART, FAILED = "held", "held in part", "did not hold here"
+UNSETTLED, NOT_RUN = "not settled", "not run"
+# What is said of a verdict where a claim has nothing of its own to say.
+_USUAL = {
+    HELD: "Every comparison above is settled, and in the paper's favour.",
+    PART: "Some comparisons above hold; the others do not, or need a larger setting to be settled.",
+    FAILED: "Nothing above came out as the paper has it.",
+    UNSETTLED: "The run was too small to tell: a larger setting would.",
+    NOT_RUN: "Its cells have not been run here.",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one comparison: true, false, or None where two errors do not settle it."""
+
+    holds: bool | None
+    ours: str
+    paper: str = ""
+
+
+# From all results to the outcomes of a claim; None where something is missing.
+Test = Callable[[Documents], "list[Outcome] | None"]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim: the paper's words in short, where they stand, how it is tested, what it shows."""
+
+    text: str
+    result: str
+    test: Test
+    tested: str
+    why: dict[str, str]
+
+    def verdict(self, documents: Documents) -> tuple[str, list[Outcome]]:
+        """Return how the claim fared."""
+        outcomes = self.test(documents) if self.result in documents else None
+        if not outcomes:
+            return NOT_RUN, []
+        holds = [outcome.holds for outcome in outcomes]
+        if all(one is True for one in holds):
+            return HELD, outcomes
+        if any(one is True for one in holds):
+            return PART, outcomes
+        return (FAILED if any(one is False for one in holds) else UNSETTLED), outcomes
+
+
+Point = tuple[str, str, "float | str"]  # quantity, series, x
+
+
+def less(result: str, *pairs: tuple[Point, Point]) -> Test:
+    """Test that the first number of each pair is below the second."""
+
+    def test(documents: Documents) -> list[Outcome] | None:
+        outcomes = []
+        for low, high in pairs:
+            rows = found(documents[result], *low), found(documents[result], *high)
+            if rows[0] is None or rows[1] is None:
+                continue
+            gap = rows[1]["ours"] - rows[0]["ours"]
+            error = hypot(rows[0]["standard_error"] or 0.0, rows[1]["standard_error"] or 0.0)
+            holds = None if abs(gap) <= 2 * error else gap > 0
+            printed = ""
+            if rows[0]["paper"] is not None and rows[1]["paper"] is not None:
+                printed = f"{rows[0]['paper']:g} < {rows[1]['paper']:g}"
+            sign = "<" if holds else "≥" if holds is False else "≈"
+            outcomes.append(Outcome(holds, _said(low, high, rows, sign), printed))
+        return outcomes or None
+
+    return test
+
+
+def between(result: str, *wanted: tuple[Point, float, float]) -> Test:
+    """Test that numbers lie within bounds, at most two standard errors outside being unsettled."""
+
+    def test(documents: Documents) -> list[Outcome] | None:
+        outcomes = []
+        for point, low, high in wanted:
+            row = found(documents[result], *point)
+            if row is None:
+                continue
+            value, error = row["ours"], 2 * (row["standard_error"] or 0.0)
+            inside = low <= value <= high
+            near = low - error <= value <= high + error
+            name, digits = QUANTITIES[point[0]]
+            text = f"{_series(point)} {name} {value:.{digits}f} (asked: {low:g} to {high:g})"
+            printed = "" if row["paper"] is None else f"{row['paper']:g}"
+            outcomes.append(Outcome(True if inside else None if near else False, text, printed))
+        return outcomes or None
+
+    return test
+
+
+def _said(low: Point, high: Point, rows: tuple, sign: str) -> str:
+    _, digits = QUANTITIES[low[0]]
+    name = QUANTITIES[low[0]][0]
+    same = _series(low) == _series(high)
+    sides = [
+        f"{_series(point) + ' ' if not same else ''}{row['ours']:.{digits}f}"
+        + (f" ({point[2]})" if low[2] != high[2] else "")
+        for point, row in zip((low, high), rows, strict=True)
+    ]
+    where = f"{_series(low)} " if same else ""
+    beside = f", {low[2]}" if low[2] == high[2] and low[2] not in ("value", "text") else ""
+    return f"{name}{beside}: {where}{sides[0]} {sign} {sides[1]}"
+
+
+def _series(point: Point) -> str:
+    return SAMPLERS.get(point[1], point[1])
+
+
+def page(documents: Documents, folder: str = "") -> str:
+    """Return the page of all claims; results are in `folder`, as seen from the page."""
+    from experiments.claimed import CLAIMS
+
+    rows = [(claim, *claim.verdict(documents)) for claim in CLAIMS]
+    counts = {
+        word: sum(verdict == word for _, verdict, _ in rows)
+        for word in (HELD, PART, FAILED, UNSETTLED, NOT_RUN)
+    }
+    told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    lines = [
+        "# The paper's claims, one by one",
+        "",
+        f"{len(rows)} claims: {told}. This page is rendered from results by `maskov reproduce "
+        "report`; each claim links to its table, figure and JSON. docs/reproduce.md says how large "
+        "the settings are and how things are counted. A comparison is settled where the difference "
+        "is more than two standard errors.",
+        "",
+    ]
+    for claim, verdict, outcomes in rows:
+        link = claim.result
+        if verdict != NOT_RUN:
+            size = documents[claim.result]["setting"]
+            link = f"[{claim.result}]({folder}{claim.result}.md), setting `{size}`"
+        partial = "" if claim.result not in documents or documents[claim.result]["complete"] else (
+            " (some cells are still missing)"
+        )  # fmt: skip
+        lines += [f"## {claim.text}", "", f"**{verdict}** · {link}{partial} · {claim.tested}", ""]
+        for outcome in outcomes:
+            mark = {True: "yes", False: "no", None: "not settled"}[outcome.holds]
+            printed = f"; the paper: {outcome.paper}" if outcome.paper else ""
+            lines.append(f"- {mark}: {outcome.ours}{printed}")
+        lines += ["", claim.why.get(verdict, _USUAL[verdict])]
+        lines.append("")
+    return "\n".join(lines).replace("\n\n\n", "\n\n").rstrip() + "\n"

@@ -1,0 +1,29 @@
+"""Figure 2: annealing the target: acceptance, energy and BLEU over epochs."""
+
+from __future__ import annotations
+
+from experiments import figures
+from experiments.result import Entry, Result
+from experiments.studies import ANNEAL, annealed
+
+SAMPLERS = ("raw", "norm")
+
+RESULT = Result(
+    name="figure2",
+    title="Annealing towards the mode",
+    cells=lambda setting: {name: annealed(setting, name, ANNEAL) for name in SAMPLERS},
+    entries=lambda setting: [
+        Entry(quantity, name, "after the start", name)
+        for quantity in ("acceptance", "energy_norm", "bleu_last")
+        for name in SAMPLERS
+    ],
+    draw=lambda document: figures.epochs(
+        document, {name: name for name in SAMPLERS}, ("acceptance", "energy_norm", "bleu")
+    ),
+    notes=(
+        f"The target's temperature falls by {ANNEAL} an epoch from 1; proposals at 0.8; the first "
+        f"two "
+        "epochs accept everything, as in the appendix on Table 5.",
+        "While the temperature falls there is no fixed target.",
+    ),
+)

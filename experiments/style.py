@@ -1,0 +1,120 @@
+"""How figures look: one style, colours that everybody tells apart, the same meaning everywhere.
+
+Colours are Okabe and Ito's. A sampler keeps its colour and its marker in every figure; what the
+paper printed is hollow and dashed, ours filled and solid.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from maskov.errors import InputError
+
+try:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+except ImportError as error:  # pragma: no cover - the plain install
+    raise InputError("figures need matplotlib: pip install 'maskov[reproduce]'.") from error
+
+COLOURS = {
+    "deg": "#5C5C5C",
+    "raw": "#D55E00",
+    "norm": "#0072B2",
+    "norm, ε": "#56B4E9",
+    "autoregressive": "#009E73",
+    # The rows of Table 5.
+    "warm start": "#CC79A7",
+    "degenerate Gibbs, T = 0.8": "#5C5C5C",
+    "mask-predict, 10 iterations": "#E69F00",
+    "MH norm": "#0072B2",
+    "MH raw": "#D55E00",
+    "autoregressive model": "#009E73",
+}
+MARKERS = {"deg": "s", "raw": "o", "norm": "^", "norm, ε": "v", "autoregressive": "D"}
+OTHERS = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0072B2", "#D55E00", "#5C5C5C")
+STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 13,
+    "axes.titlesize": 14,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 12,
+    "axes.labelcolor": "#333333",
+    "axes.edgecolor": "#888888",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E4E4E4",
+    "grid.linewidth": 0.8,
+    "xtick.color": "#555555",
+    "ytick.color": "#555555",
+    "lines.linewidth": 2.4,
+    "lines.markersize": 8,
+    "legend.frameon": False,
+    "figure.facecolor": "white",
+    "savefig.dpi": 160,
+    "svg.hashsalt": "maskov",
+    "svg.fonttype": "none",
+}
+
+
+def panels(count: int, height: float = 5.0, width: float = 5.6) -> tuple[Figure, list[Axes]]:
+    """Return a figure of panels side by side, four of them two by two."""
+    rows, columns = (2, 2) if count == 4 else (1, count)
+    size = (max(width * columns, 11.0), height * (1 if rows == 1 else 1.7))
+    figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
+    return figure, list(axes.flat)
+
+
+def plain_log(axes: Axes) -> None:
+    """Make the upright scale logarithmic, with numbers as people write them."""
+    axes.set_yscale("log")
+    for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        which(lambda value, _: f"{value:,.0f}" if str(f"{value:.0e}")[0] in "125" else "")
+
+
+def colour(series: str, index: int = 0) -> str:
+    """Return the colour of a sampler, or one of the others by its number."""
+    return COLOURS.get(series, OTHERS[index % len(OTHERS)])
+
+
+def caption(figure: Figure, document: dict[str, Any]) -> None:
+    """Write the title, and opposite to it how the numbers came about."""
+    figure.suptitle(document["title"] + "\n", fontsize=17, fontweight="bold", x=0.01, ha="left")
+    told = [f"setting {document['setting']}"]
+    cells = document["cells"].values()
+    names = {one["name"] for cell in cells for one in cell.get("models", {}).values()}
+    told += [", ".join(sorted(names))] if names else []
+    told += [", ".join(document["devices"])] if document["devices"] else []
+    height = 1 - 0.52 / figure.get_figheight()
+    figure.text(0.01, height, " · ".join(told), fontsize=11, color="#777777", va="center")
+
+
+def legend(figure: Figure) -> None:
+    """Put one legend for all panels beneath them, what the paper has at its end."""
+    known: dict[str, Any] = {}
+    for one in figure.axes:
+        handles, labels = one.get_legend_handles_labels()
+        known |= {
+            label: known.get(label, handle) for label, handle in zip(labels, handles, strict=True)
+        }
+    if known:
+        ours = [label for label in known if not label.startswith("the paper")]
+        order = [*ours, *(label for label in known if label not in ours)]
+        figure.legend(
+            [known[label] for label in order], order, loc="outside lower center",
+            ncols=len(order) if len(order) < 5 else (len(order) + 1) // 2, fontsize=12,
+        )  # fmt: skip
+
+
+def save(figure: Figure, stem: Path) -> None:
+    """Write SVG and PNG, without dates, so that the same data gives the same bytes."""
+    figure.savefig(stem.with_name(stem.name + ".svg"), metadata={"Date": None})
+    figure.savefig(stem.with_name(stem.name + ".png"))
+    plt.close(figure)

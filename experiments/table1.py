@@ -1,0 +1,35 @@
+"""Table 1: the temperature of the proposal, translation."""
+
+from __future__ import annotations
+
+from experiments import figures, paper
+from experiments.result import Entry, Result
+from experiments.studies import translations
+
+TEMPERATURES = (2.0, 1.5, 1.0, 0.8, 0.5)
+SAMPLERS = ("norm", "deg")
+
+RESULT = Result(
+    name="table1",
+    title="Temperature of the proposal, translation",
+    cells=lambda setting: {
+        f"{name}, {value}": translations(setting, name, temperature=value)
+        for value in (1.0, 0.5, 2.0, 0.8, 1.5)  # those that tell most first
+        for name in SAMPLERS
+    },
+    entries=lambda setting: [
+        Entry(quantity, name, value, f"{name}, {value}", paper.TABLE1[name][quantity][value])
+        for quantity in ("energy_norm", "novel", "bleu")
+        for name in SAMPLERS
+        for value in TEMPERATURES
+    ],
+    draw=lambda document: figures.over(
+        document, ("energy_norm", "novel", "bleu"), "proposal temperature"
+    ),
+    notes=(
+        "E_norm is the mean of a sentence; the paper's is a sum over its set, in thousands.",
+        "The target is the model's own distribution at every proposal temperature: by the ratio "
+        "of q, "
+        "MH samples the same thing at different speeds.",
+    ),
+)

@@ -1,0 +1,61 @@
+"""Table 3: nucleus proposals, the steps that cannot be undone, and a mixture that mends them."""
+
+from __future__ import annotations
+
+from experiments import figures, paper
+from experiments.result import Entry, Result
+from experiments.settings import Setting
+from experiments.studies import EPSILON, translations
+from experiments.work import Work
+
+BOUNDARIES = (1.0, 0.99, 0.95, 0.90, 0.80)
+SAMPLERS = ("norm", "deg")
+MIXED = "norm, ε"
+
+
+def _cells(setting: Setting) -> dict[str, Work]:
+    cells: dict[str, Work] = {}
+    for value in (1.0, 0.80, 0.95, 0.90, 0.99):
+        for name in SAMPLERS:
+            cells[f"{name}, {value}"] = translations(setting, name, top_p=value)
+        if value < 1:
+            cells[f"{MIXED}, {value}"] = translations(setting, "norm", top_p=value, epsilon=EPSILON)
+    return cells
+
+
+def _entries(setting: Setting) -> list[Entry]:
+    entries = [
+        Entry(quantity, name, value, f"{name}, {value}", paper.TABLE3[name][quantity][value])
+        for quantity in ("energy_norm", "novel", "bleu")
+        for name in SAMPLERS
+        for value in BOUNDARIES
+    ]
+    entries += [
+        Entry(quantity, MIXED, value, f"{MIXED}, {value}")
+        for quantity in ("energy_norm", "novel", "bleu")
+        for value in BOUNDARIES
+        if value < 1
+    ]
+    return entries + [
+        Entry("irreversible", name, value, f"{name}, {value}")
+        for name in ("norm", MIXED)
+        for value in BOUNDARIES
+        if (name, value) != (MIXED, 1.0)
+    ]
+
+
+RESULT = Result(
+    name="table3",
+    title="Nucleus proposals, translation",
+    cells=_cells,
+    entries=_entries,
+    draw=lambda document: figures.over(
+        document, ("energy_norm", "novel", "irreversible", "bleu"), "nucleus boundary", even=True
+    ),
+    notes=(
+        "A step has no way back where the current token lies outside its nucleus: q(x|x') = 0, so "
+        "that every proposal there is rejected. Such steps keep detailed balance and can freeze a "
+        "chain; the paper does not mention them.",
+        f"With ε = {EPSILON} of the full conditional mixed in, every step has a way back.",
+    ),
+)

@@ -1,0 +1,166 @@
+"""Cells: done once, keyed by what decides them, stopped and continued to the same numbers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from experiments.chains import TextChains, Translations
+from experiments.registry import RESULTS
+from experiments.rules import MaskPredictIsBlockGibbs, Written, plain_mask_predict
+from experiments.settings import SETTINGS
+from experiments.work import do, done
+
+from maskov.errors import InputError, Interrupted
+
+TEXT = TextChains("raw", chains=5, epochs=5, burn_in=2, length=(4, 6))
+LINES = Translations("norm", 5, 6, 2, top_p=0.8, data="words.deen", sentences=4, every=2)
+
+
+def _told(cell):
+    return {name: cell[name] for name in ("signature", "values", "epochs", "texts")}
+
+
+def test_a_finished_cell_is_not_done_again(workshop, again, monkeypatch):
+    first = do(TEXT, workshop)
+    assert not list((workshop.out / "runs").iterdir())
+    monkeypatch.setattr(TextChains, "run", lambda *_: pytest.fail("done twice"))
+    assert do(TEXT, again()) == first
+    assert json.loads((workshop.out / "cells" / f"{first['key']}.json").read_text()) == first
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"temperature": 0.5}, {"seed": 1}, {"chains": 6}, {"sampler": "norm"}, {"block": 2}],
+    ids=str,
+)
+def test_whatever_decides_the_numbers_is_in_the_key(workshop, changed):
+    assert replace(TEXT, **changed).key(workshop) != TEXT.key(workshop)
+
+
+def test_other_weights_have_another_key(workshop, again, tiny_models_by_role):
+    other = again(models=tiny_models_by_role | {"judge": "wiki-judge"})
+    assert TEXT.key(other) != TEXT.key(workshop)
+
+
+@pytest.mark.parametrize("work", [TEXT, LINES], ids=lambda work: work.kind)
+def test_a_stopped_cell_goes_on_to_the_same_numbers(work, workshop, again, tmp_path):
+    whole = do(work, again(out=tmp_path / "whole"))
+    asked = [0]
+
+    def stop():
+        asked[0] += 1
+        return asked[0] > 12
+
+    with pytest.raises(Interrupted):
+        do(work, again(stop=stop))
+    assert done(work, workshop) is None
+    assert len(list((workshop.out / "runs").iterdir())) == 1
+    assert _told(do(work, again())) == _told(whole)
+
+
+def test_averages_are_those_of_the_run(workshop, again):
+    import maskov
+
+    cell = do(TEXT, again(keep_runs=True))
+    run = maskov.Run.open(workshop.out / "runs" / cell["key"])
+    summary, traces = run.summary(), run.traces
+    rate = traces["novel"][2:].sum(0) / traces["steps"][2:].sum(0)
+    assert cell["values"]["novel"]["value"] == pytest.approx(rate.mean())
+    assert cell["values"]["novel"]["standard_error"] == pytest.approx(rate.std(ddof=1) / np.sqrt(5))
+    assert cell["values"]["energy_raw"]["value"] == pytest.approx(summary.energy_raw_mean)
+    assert cell["values"]["energy_raw"]["standard_error"] == pytest.approx(
+        summary.energy_raw_standard_error
+    )
+    assert len(cell["epochs"]["energy_norm"]["value"]) == 5
+    assert cell["texts"] == [one.text for one in run.samples]
+
+
+def test_replicates_of_translations_are_corpora(workshop, again):
+    from experiments.bleu import corpus_bleu
+
+    import maskov
+
+    cell = do(LINES, again(keep_runs=True))
+    run = maskov.Run.open(workshop.out / "runs" / cell["key"])
+    _, references = workshop.pairs("words.deen")
+    last = [one for one in run.samples if one.epoch == 5]
+    scores = [
+        corpus_bleu([one.text for one in last if one.chain % 5 == c], references) for c in range(5)
+    ]
+    assert cell["values"]["bleu_last"]["value"] == pytest.approx(np.mean(scores))
+    assert cell["epochs"]["bleu"]["epoch"] == [3, 5]
+    per_chain = run.traces["energy_norm"][2:].reshape(4, 4, 5).mean((0, 1))
+    assert cell["values"]["energy_norm"]["value"] == pytest.approx(per_chain.mean())
+    assert cell["values"]["energy_norm"]["n"] == 5
+    lowest = run.traces["energy_norm"][2:].reshape(4, 4, 5).mean(1).mean(1).min()
+    assert cell["values"]["energy_norm_best"]["value"] == pytest.approx(lowest)
+    assert cell["values"]["irreversible"]["value"] > 0
+
+
+def test_every_test_of_a_chain_is_taken_in_full(workshop):
+    # Delayed acceptance accepts less often than the algorithm whose rates are reported.
+    assert TEXT.kernel(workshop).delayed.nearest == 0
+    assert LINES.kernel(workshop).delayed.nearest == 0
+
+
+def test_mask_predict_is_block_gibbs_at_temperature_zero(workshop, monkeypatch):
+    work = MaskPredictIsBlockGibbs("words.deen", sentences=4, iterations=4)
+    assert do(work, workshop)["values"]["equal"] == {
+        "value": 1.0, "standard_error": None, "n": 4
+    }  # fmt: skip
+
+    def hasty(model, source, length, iterations):
+        return plain_mask_predict(model, source, length, 1)
+
+    monkeypatch.setattr("experiments.rules.plain_mask_predict", hasty)
+    other = replace(work, iterations=5)
+    assert do(other, workshop)["values"]["equal"]["value"] < 1
+
+
+def test_rules_have_the_error_of_sentences(workshop):
+    cell = do(Written("mask-predict", "words.deen", 4, iterations=3), workshop)
+    assert cell["values"]["bleu"]["n"] == 4
+    assert cell["values"]["bleu"]["standard_error"] is not None
+    assert cell["values"]["energy_norm"]["value"] > 0
+
+
+def test_a_set_that_is_missing_or_uneven_is_named(workshop, again):
+    with pytest.raises(InputError, match=r"cannot read the test set 'nowhere\.deen\.de'"):
+        do(replace(LINES, data="nowhere.deen"), workshop)
+    with pytest.raises(InputError, match="give its folder with --data"):
+        do(LINES, again(data=None))
+    (workshop.data / "words.deen.en").write_text("one line\n")
+    with pytest.raises(InputError, match="different numbers of lines"):
+        do(LINES, workshop)
+
+
+def test_sources_that_are_too_long_are_passed_over_and_counted(workshop):
+    cell = do(replace(LINES, longest=3), workshop)
+    assert (cell["sentences"], cell["left_out"]) == (3, 1)
+    with pytest.raises(InputError, match="no source of the test set has at most"):
+        do(replace(LINES, longest=1, data="words.roen", sentences=1), _only_long(workshop))
+
+
+def _only_long(workshop):
+    for language in ("ro", "en"):
+        (workshop.data / f"words.roen.{language}").write_text("red blue green\nblue red red\n")
+    return workshop
+
+
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=lambda setting: setting.name)
+def test_every_result_is_declared_for_every_setting(setting):
+    for result in RESULTS.values():
+        works = result.cells(setting)
+        entries = result.entries(setting)
+        assert works
+        assert entries
+        rated = {entry.cell for entry in entries if entry.cell.startswith("ratings")}
+        large = {entry.cell for entry in entries if entry.cell.startswith("large")}
+        assert {entry.cell for entry in entries} - rated - large <= set(works)
+        for work in works.values():
+            if isinstance(work, TextChains | Translations):
+                assert work.chains >= 5
+                work.schedule()

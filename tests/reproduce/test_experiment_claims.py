@@ -1,0 +1,114 @@
+"""Claims: every one names numbers that exist, and its verdict follows from them alone."""
+
+from __future__ import annotations
+
+import pytest
+from experiments.claimed import CLAIMS
+from experiments.claims import FAILED, HELD, NOT_RUN, PART, UNSETTLED, Claim, between, less, page
+from experiments.markdown import markdown, number
+from experiments.quantities import QUANTITIES
+from experiments.registry import RESULTS
+from experiments.result import Entry, Result, document
+from experiments.settings import SETTINGS
+
+FULL = SETTINGS["full"]
+
+
+def _made(name: str):
+    """Return a result whose every number is the paper's, or 1 where the paper has none."""
+    result, cells = RESULTS[name], {}
+    for entry in result.entries(FULL):
+        cell = cells.setdefault(entry.cell, {"seconds": 1.0, "device": "cpu", "values": {}})
+        value = 1.0 if entry.paper is None else entry.paper
+        cell["values"][entry.quantity] = {"value": value, "standard_error": 0.0, "n": 5}
+    return document(result, FULL, cells, [])
+
+
+@pytest.fixture
+def everything():
+    found = {name: _made(name) for name in RESULTS}
+    curve = {"value": [0.9, 0.5, 0.4], "standard_error": [0.0, 0.0, 0.0]}
+    rising = {"value": [1.0, 2.0, 3.0], "standard_error": [0.0, 0.0, 0.0]}
+    for name in ("raw", "norm"):
+        found["blocksize"]["cells"][name]["epochs"] = {"acceptance": curve}
+    found["figure1"]["cells"]["deg"]["epochs"] = {"energy_norm": rising}
+    return found
+
+
+def test_every_claim_finds_its_numbers(everything):
+    for claim in CLAIMS:
+        verdict, outcomes = claim.verdict(everything)
+        assert verdict != NOT_RUN, claim.text
+        assert all(outcome.ours for outcome in outcomes)
+
+
+def test_the_papers_own_numbers_uphold_the_claims_they_were_made_of(everything):
+    numbered = {"table1", "table2", "table5", "table6", "table7", "acceptance", "table4"}
+    fared = {
+        claim.text: claim.verdict(everything)[0] for claim in CLAIMS if claim.result in numbered
+    }
+    # Equal to a digit counts as unsettled, and two sentences of the paper are not its tables'.
+    assert [text for text, verdict in fared.items() if verdict not in (HELD, PART)] == []
+
+
+def test_without_results_every_claim_says_not_run():
+    assert {claim.verdict({})[0] for claim in CLAIMS} == {NOT_RUN}
+    text = page({})
+    assert text.count(f"**{NOT_RUN}**") == len(CLAIMS)
+    assert "held" not in text.split("\n")[2]
+
+
+def _two(low: float, high: float, error: float):
+    cells = {
+        name: {"values": {"bleu": {"value": value, "standard_error": error, "n": 5}}}
+        for name, value in (("a", low), ("b", high))
+    }
+    entries = [Entry("bleu", name, 1.0, name, 20.0) for name in cells]
+    result = Result("table1", "t", lambda s: {}, lambda s: entries, lambda d: None)
+    return {"table1": document(result, FULL, cells, ["c"])}
+
+
+CLAIM = Claim("t", "table1", less("table1", (("bleu", "a", 1.0), ("bleu", "b", 1.0))), "", {})
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "error", "verdict"),
+    [
+        (1.0, 2.0, 0.1, HELD),
+        (2.0, 1.0, 0.1, FAILED),
+        (1.0, 2.0, 0.4, UNSETTLED),
+        (2.0, 1.0, 0.4, UNSETTLED),
+        (1.0, 1.0, 0.0, UNSETTLED),
+    ],
+)
+def test_two_standard_errors_settle_a_comparison(low, high, error, verdict):
+    assert CLAIM.verdict(_two(low, high, error))[0] == verdict
+
+
+def test_several_comparisons_hold_in_part():
+    a, b = ("bleu", "a", 1.0), ("bleu", "b", 1.0)
+    both = Claim("t", "table1", less("table1", (a, b), (b, a)), "", {})
+    assert both.verdict(_two(1.0, 2.0, 0.1))[0] == PART
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"), [(0.5, HELD), (1.1, UNSETTLED), (1.3, FAILED), (-0.3, FAILED)]
+)
+def test_bounds_leave_two_errors_unsettled(value, verdict):
+    claim = Claim("t", "table1", between("table1", (("bleu", "a", 1.0), 0.0, 1.0)), "", {})
+    assert claim.verdict(_two(value, 0.0, 0.1))[0] == verdict
+
+
+def test_a_page_has_ours_the_papers_and_what_is_missing():
+    found = _two(12.345, 2.0, 0.25)["table1"]
+    text = markdown(found)
+    assert "| a: BLEU | 12.35 ± 0.25 (20) |" in text or "| a: BLEU | 12.34 ± 0.25 (20) |" in text
+    assert "Not run yet: c." in text
+    found["comparison"][0]["ours"] = None
+    assert "| a: BLEU | not run (20) |" in markdown(found)
+    assert number(1.0, None, 1) == "1.0"
+
+
+def test_every_quantity_has_a_name():
+    for result in RESULTS.values():
+        assert {entry.quantity for entry in result.entries(FULL)} <= set(QUANTITIES)

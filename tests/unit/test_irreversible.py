@@ -1,0 +1,72 @@
+"""Steps whose way back a truncated proposal rules out are counted, one by one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import maskov
+from maskov import Delayed, Gibbs, MaskedConditional, Metropolis, Norm, RunError, Schedule, Sweep
+from maskov.engine import Engine
+from maskov.random import CounterDraws
+from small import epoch, random_state, tiny_bert
+
+MODEL = tiny_bert("red green blue white black")
+CUT = MaskedConditional(top_p=0.7)
+
+
+def test_a_step_is_irreversible_where_the_current_token_is_outside_the_nucleus():
+    kernel, draws, engine = Metropolis(Norm(), CUT), CounterDraws(3), Engine(MODEL)
+    seen = 0
+    state = kernel.init(random_state(MODEL, 12, 5), engine)
+    for before, _, info in epoch(kernel, state, engine, draws):
+        for row in range(12):
+            place = int(info.proposal.masked[row].nonzero())
+            logits = MODEL.logits(before.sites.hidden[row, place][None])
+            log_q = CUT.log_probabilities(logits, MODEL.forbidden)[0]
+            stuck = bool(log_q[before.tokens[row, place]] == -np.inf)
+            assert stuck == bool(info.proposal.log_q_reverse[row] == -np.inf)
+            assert not (stuck and info.accepted[row])
+            seen += stuck
+    assert seen > 10
+
+
+@pytest.mark.parametrize("block", [1, 2])
+def test_traces_count_them_and_an_epsilon_leaves_none(block):
+    settings = {"schedule": Schedule(epochs=4), "chains": 10, "length": 6, "seed": 1}
+    counts = {}
+    for epsilon in (0.0, 0.1):
+        proposal = MaskedConditional(top_p=0.6, epsilon=epsilon)
+        kernel = Metropolis(Norm(), proposal, Sweep(block=block))
+        traces = maskov.sample(MODEL, kernel, **settings).traces
+        counts[epsilon] = int(traces["irreversible"].sum())
+        assert (traces["irreversible"] <= traces["steps"] - traces["accepted"]).all()
+    assert counts[0.0] > 0
+    assert counts[0.1] == 0
+
+
+def test_chains_in_flight_count_as_those_in_lock_step_do():
+    kernel = Metropolis(Norm(), CUT, delayed=Delayed(0))
+    settings = {"schedule": Schedule(epochs=5), "chains": 12, "length": (3, 8), "seed": 2}
+    flown = maskov.sample(MODEL, kernel, **settings).traces["irreversible"]
+    plain = maskov.sample(MODEL, kernel, asynchronous=False, **settings).traces["irreversible"]
+    assert (flown == plain).all()
+    assert flown.sum() > 0
+
+
+def test_a_run_of_an_older_version_is_read_and_not_continued(tmp_path):
+    schedule = Schedule(epochs=3)
+    maskov.sample(MODEL, Gibbs(), schedule, chains=3, length=5, out=tmp_path / "run")
+    (tmp_path / "run" / "traces" / "irreversible.npy").unlink()
+    run = maskov.Run.open(tmp_path / "run")
+    assert "irreversible" not in run.traces
+    assert run.summary().acceptance_rate == 1
+    assert maskov.resume(tmp_path / "run", MODEL).finished
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert manifest["format"] == 1
+    with pytest.raises(RunError, match="begun by an older maskov"):
+        maskov.resume(tmp_path / "run", MODEL)
