@@ -1,4 +1,4 @@
-"""What every response carries, and which requests get none: the page's outer wall."""
+"""What every response carries, and which requests get none: the outer wall of all pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # The address of the page holds the rater's token.
+    # The address of a page may hold a token.
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
