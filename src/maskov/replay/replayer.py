@@ -31,12 +31,11 @@ from maskov.types import ChainState
 def why_not(manifest: dict[str, Any], traced: bool) -> str | None:
     """Say what keeps the chains of a run from being replayed, if anything."""
     if not traced:
-        return (
-            "its tokens were not traced (the run is too large, or older than that), so its chains "
-            "cannot be played"
-        )
+        return "its tokens were not traced (the run is too large, or older than that)"
     if manifest["kernel"].get("custom"):
         return "its kernel was made elsewhere and cannot be built again"
+    if "asynchronous" not in manifest or "precision" not in manifest["model"]:
+        return "it was made by an older maskov, which did not record how its chains moved"
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -13,7 +14,7 @@ class Pace:
         self._epochs = epochs
         self._clock = clock
         self._begun = clock()
-        self._first: float | None = None
+        self._first: int | None = None
 
     def begin(self) -> None:
         """Start counting now."""
@@ -24,15 +25,15 @@ class Pace:
         return passes / max(self._clock() - self._begun, 1e-9)
 
     def seconds_left(self, done: float) -> float | None:
-        """Return the time that the other epochs will take; none while nothing is known of them.
+        """Return the time that the other epochs will take; none before one was seen from its start.
 
         `done` counts epochs, half an epoch where one is under way. A run that goes on has some
         behind it that took no time here.
         """
         if self._first is None:
-            self._first = int(done)
+            self._first = math.ceil(done) - 1  # where the epoch began that was heard of first
         seen = done - self._first
-        if seen <= 0:
+        if seen < 1:
             return None
         return (self._clock() - self._begun) * max(self._epochs - done, 0.0) / seen
 

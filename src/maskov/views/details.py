@@ -7,6 +7,7 @@ from typing import Any
 
 from maskov.errors import MaskovError
 from maskov.report import build
+from maskov.report.html import Page, shown_number, to_page
 from maskov.report.plain import PAGE_DIGITS, plain
 from maskov.run import Run, Sample
 from maskov.views.shelf import Opened, Shelf
@@ -53,15 +54,19 @@ def _line(run: Run) -> dict[str, Any]:
 
 def overview(opened: Opened, why_not: str | None) -> dict[str, Any]:
     """Return what a report says of the run, and whether its chains can be played."""
-    report = build([opened.run], samples=0)
-    origin = opened.run.manifest["origin"]
+    found = build([opened.run], samples=0).runs[0]
     return {
+        **plain(found, PAGE_DIGITS),
         "id": opened.id,
         "name": opened.name,
         "why_not_played": why_not,
-        "translates": "sources" in origin,
-        **plain(report.runs[0], PAGE_DIGITS),
+        "numbers": {number.name: shown_number(number) for number in found.numbers},
     }
+
+
+def report_page(opened: Opened) -> Page:
+    """Return the report of the run, as `maskov report` makes it."""
+    return to_page(build([opened.run], title=opened.name))
 
 
 def samples(run: Run, wanted: Wanted) -> dict[str, Any]:

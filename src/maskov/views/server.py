@@ -16,11 +16,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel, ConfigDict
 
 from maskov.errors import InputError, MaskovError
-from maskov.views.details import SORTS, Wanted, listing, overview, samples
+from maskov.views.details import SORTS, Wanted, listing, overview, report_page, samples
 from maskov.views.live import LiveRuns
 from maskov.views.player import Player
 from maskov.views.shelf import Opened, Shelf
@@ -111,6 +111,12 @@ def _add_runs(router: APIRouter, shelf: Shelf, player: Player) -> None:
         if found is None:
             raise HTTPException(404, "there is no such run")
         return found
+
+    @router.get("/report")
+    def report(run_id: Annotated[str, Query(alias="id", max_length=100)]) -> HTMLResponse:
+        page = report_page(opened(run_id))
+        policy = f"{page.policy}; frame-ancestors 'none'"
+        return HTMLResponse(page.html, headers={"Content-Security-Policy": policy})
 
     @router.get("/api/runs")
     def runs() -> list[dict[str, Any]]:

@@ -58,7 +58,7 @@ const duration = (seconds) => {
 
 const card = (name, value, beside = "") => html(
   "div", {}, html("dt", {}, name),
-  html("dd", {}, value, beside ? html("span", { class: "error" }, ` ${beside}`) : ""),
+  html("dd", {}, value, beside ? " " : "", beside ? html("span", { class: "error" }, beside) : ""),
 );
 
 const pill = (text, tone) => html("span", { class: `pill ${tone}` }, text);

@@ -48,15 +48,16 @@ const amount = (name, value, part, note = "") => html(
 const drawSum = (replay, step) => {
   const T = replay.temperature;
   const fall = known(step.energy_new) ? (step.energy_old - step.energy_new) / T : null;
+  const formula = T === 1 ? "E(x) − E(x′)" : "(E(x) − E(x′)) / T";
   const later = step.computed_later ? "(worked out for you: the run never needed it)" : "";
   return html(
     "dl", { class: "sums" },
     amount("E(x), as it stands", fixed(step.energy_old), "energy-old"),
     amount("E(x′), as proposed", fixed(step.energy_new), "energy-new", later),
-    amount(T === 1 ? "E(x) − E(x′)" : `(E(x) − E(x′)) / T, T = ${shortNumber(T)}`, fixed(fall), "fall"),
+    amount(T === 1 ? formula : `${formula}, T = ${shortNumber(T)}`, fixed(fall), "fall"),
     amount("log q(x′|x), to propose it", fixed(step.log_q_forward), "q-forward"),
     amount("log q(x|x′), to come back", fixed(step.log_q_reverse), "q-reverse"),
-    amount("log R, the sum: fall + back − forth", fixed(step.log_ratio), "log-ratio", later),
+    amount(`log R = ${formula} + log q(x|x′) − log q(x′|x)`, fixed(step.log_ratio), "log-ratio", later),
   );
 };
 

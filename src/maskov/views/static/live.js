@@ -26,6 +26,7 @@ const drawChain = ({ chain, energy, words }) => {
 const drawEnergies = (seen) => {
   const epochs = seen.energy_raw.map((_, index) => index + 1);
   if (!chart) {
+    byId("energies").hidden = false;
     chart = ["raw", "norm"].map((name, tone) => new Chart(byId("charts"), {
       title: `Mean E_${name} by epoch`, x: { label: "epoch", whole: true }, y: { label: `E_${name}` },
       series: [{ name: "mean over chains", tone: 2 * tone, x: [], y: [], strong: true }],

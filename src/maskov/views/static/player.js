@@ -29,7 +29,7 @@ class Player {
     for (const name of ["first", "back", "forward", "next"]) putIcon(byId(name), name);
     putIcon(byId("toggle"), "play");
     byId("chain").append(...Array.from({ length: run.chains }, (_, chain) => html("option", { value: chain }, String(chain))));
-    byId("speed").append(...SPEEDS.map((speed) => html("option", { value: speed, selected: speed === 1 }, `${speed} steps/s`)));
+    byId("speed").append(...SPEEDS.map((speed) => html("option", { value: speed, selected: speed === 1 }, `${speed} step${speed === 1 ? "" : "s"}/s`)));
     byId("epoch").max = run.epochs_done;
     this.listen();
   }
@@ -109,8 +109,8 @@ class Player {
       html("td", {}, button),
       html("td", {}, step.positions.map((place) => place + 1).join(", ")),
       html("td", { class: "words" }, step.repeated ? named(this.replay, step.old) : `${named(this.replay, step.old)} → ${named(this.replay, step.new)}`),
-      html("td", {}, known(step.log_ratio) ? fixed(step.log_ratio, 2) : "–"),
-      html("td", {}, last ? last.uniform.toFixed(3) : "–"),
+      html("td", {}, last ? fixed(Math.log(last.uniform), 2) : "–"),
+      html("td", {}, last ? fixed(last.log_threshold, 2) : "–"),
       html("td", { class: `words ${tone}` }, `${sign} ${word}`),
     );
   }

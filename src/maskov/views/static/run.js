@@ -11,9 +11,10 @@ const showHead = (run) => {
     html("p", {}, pill(found.verdict, found.tone), run.finished ? "" : pill("not finished", "bad"), html("span", {}, found.reason)),
     html("p", { class: "small" }, "leaves its target invariant: ", html("strong", {}, found.invariant ? "yes" : "no")),
   );
-  const cards = run.numbers.map((one) => card(
-    one.name, shortNumber(one.value), known(one.standard_error) ? `± ${shortNumber(one.standard_error, 2)}` : "",
-  ));
+  const cards = Object.entries(run.numbers).map(([name, shown]) => {
+    const [value, error] = shown.split(" ± ");
+    return card(name, value, error ? `± ${error}` : "");
+  });
   const notes = [...run.notes, ...found.notes];
   byId("title").after(verdict, html("dl", { class: "cards" }, ...cards), html("ul", { class: "notes" }, ...notes.map((note) => html("li", {}, note))));
   byId("run-said").textContent = "";
@@ -44,6 +45,7 @@ const showCharts = (run) => {
 const showAbout = (run) => {
   byId("facts").append(...Object.entries(run.facts).map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value))));
   byId("signature").textContent = run.signature;
+  byId("report").href = `report?id=${run.id}`;
   if (!run.findings.mixing.length) return;
   const head = ["", "R-hat", "ESS bulk", "ESS tail", "mean", "forgotten in"];
   const rows = run.findings.mixing.map((one) => html(

@@ -1,6 +1,6 @@
 // The samples of a run: searched, filtered and sorted by the server, a portion at a time.
 
-const PORTION = 50;
+const PORTION = 25;
 const WAIT = 200;
 
 class SampleList {
