@@ -83,6 +83,11 @@ def create_app(
         # What was wrong, and never what was given.
         return JSONResponse({"detail": "the question was not understood"}, status_code=422)
 
+    @app.exception_handler(405)
+    async def nothing(request: Request, error: Exception) -> JSONResponse:
+        # That a path knows another method is nobody's business who lacks the token.
+        return JSONResponse({"detail": "Not Found"}, status_code=404)
+
     return app
 
 
