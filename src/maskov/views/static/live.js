@@ -43,7 +43,8 @@ const draw = (seen) => {
   const { wanted } = seen;
   byId("title").textContent = seen.name;
   byId("settings").textContent = `${wanted.model} · ${wanted.method}${wanted.method === "mh" ? ` · E_${wanted.energy}` : ""} · ${wanted.chains} chains of ${wanted.length} tokens · ${wanted.epochs} epochs · seed ${wanted.seed}`;
-  byId("state").textContent = seen.status[0].toUpperCase() + seen.status.slice(1);
+  const state = seen.status[0].toUpperCase() + seen.status.slice(1);
+  if (byId("state").textContent !== state) byId("state").textContent = byId("spoken").textContent = state;
   byId("message").textContent = seen.message;
   byId("progress").max = wanted.epochs;
   byId("progress").value = seen.epoch;
