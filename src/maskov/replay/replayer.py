@@ -7,7 +7,6 @@ step). So any epoch can be done again by itself, and what it comes to must be wh
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -28,9 +27,10 @@ from maskov.starts import fill
 from maskov.types import ChainState
 
 
-def why_not(manifest: dict[str, Any], traced: bool) -> str | None:
+def why_not(run: Run) -> str | None:
     """Say what keeps the chains of a run from being replayed, if anything."""
-    if not traced:
+    manifest = run.manifest
+    if not run.store.traced() >= {"tokens", "rejected"}:
         return "its tokens were not traced (the run is too large, or older than that)"
     if manifest["kernel"].get("custom"):
         return "its kernel was made elsewhere and cannot be built again"
@@ -43,10 +43,10 @@ class Replayer:
     """The chains of one run, to be replayed with its model."""
 
     def __init__(self, run: Run, model: MaskedModel) -> None:
-        self._manifest, self._traces, self._model = run.manifest, run.traces, model
-        reason = why_not(self._manifest, "tokens" in self._traces)
+        reason = why_not(run)
         if reason is not None:
             raise RunError(f"this run cannot be replayed: {reason}.")
+        self._manifest, self._traces, self._model = run.manifest, run.traces, model
         self._parts = rebuild(self._manifest, model)
         self._draws = CounterDraws(int(self._manifest["seed"]))
         self._starts: dict[int, ChainState] = {}

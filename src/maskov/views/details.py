@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from maskov.errors import MaskovError
@@ -10,7 +11,7 @@ from maskov.report import build
 from maskov.report.html import Page, shown_number, to_page
 from maskov.report.plain import PAGE_DIGITS, plain
 from maskov.run import Run, Sample
-from maskov.views.shelf import Opened, Shelf
+from maskov.views.shelf import Opened, Shelf, stamp_of
 
 SORTS = ("energy_raw", "energy_norm", "raw_per_token", "norm_per_token", "chain", "epoch")
 
@@ -29,19 +30,32 @@ class Wanted:
     limit: int = 50
 
 
-def listing(shelf: Shelf) -> list[dict[str, Any]]:
-    """Return a line for each run; one that cannot be read says why."""
-    lines = []
-    for run_id, path in shelf.paths().items():
-        line: dict[str, Any] = {"id": run_id, "name": path.name, "folder": path.parent.name}
-        try:
-            lines.append({**line, **_line(Run.open(path))})
-        except MaskovError as error:
-            lines.append({**line, "error": str(error)})
-    return lines
+class Listing:
+    """A line for each run, made again only when the run has gone on."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._known: dict[str, tuple[int, dict[str, Any]]] = {}
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return the lines; a run that cannot be read says why."""
+        paths = self._shelf.paths()
+        for run_id, path in paths.items():
+            stamp = stamp_of(path)
+            if self._known.get(run_id, (None,))[0] != stamp:
+                self._known[run_id] = stamp, _line(run_id, path)
+        return [self._known[run_id][1] for run_id in paths]
 
 
-def _line(run: Run) -> dict[str, Any]:
+def _line(run_id: str, path: Path) -> dict[str, Any]:
+    line: dict[str, Any] = {"id": run_id, "name": path.name, "folder": path.parent.name}
+    try:
+        return {**line, **_figures(Run.open(path))}
+    except MaskovError as error:
+        return {**line, "error": str(error)}
+
+
+def _figures(run: Run) -> dict[str, Any]:
     summary = run.summary()
     wanted = (
         "model", "kernel", "energy", "chains", "epochs", "epochs_done", "acceptance_rate",

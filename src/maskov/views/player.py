@@ -37,9 +37,8 @@ class Player:
 
     def why_not(self, opened: Opened) -> str | None:
         """Say what keeps the chains of a run from being played, as far as that is known."""
-        run = opened.run
-        reason = why_not(run.manifest, "tokens" in run.traces)
-        if reason is None and trusts_code(run.manifest) and not self._trust:
+        reason = why_not(opened.run)
+        if reason is None and trusts_code(opened.run.manifest) and not self._trust:
             return (
                 "its model brings code of its own: start the server with --trust-remote-code to "
                 "let it run"

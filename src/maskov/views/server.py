@@ -20,7 +20,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel, ConfigDict
 
 from maskov.errors import InputError, MaskovError
-from maskov.views.details import SORTS, Wanted, listing, overview, report_page, samples
+from maskov.views.details import SORTS, Listing, Wanted, overview, report_page, samples
 from maskov.views.live import LiveRuns
 from maskov.views.player import Player
 from maskov.views.shelf import Opened, Shelf
@@ -123,9 +123,11 @@ def _add_runs(router: APIRouter, shelf: Shelf, player: Player) -> None:
         policy = f"{page.policy}; frame-ancestors 'none'"
         return HTMLResponse(page.html, headers={"Content-Security-Policy": policy})
 
+    listing = Listing(shelf)
+
     @router.get("/api/runs")
     def runs() -> list[dict[str, Any]]:
-        return listing(shelf)
+        return listing.lines()
 
     @router.get("/api/runs/{run_id}")
     def run(run_id: str) -> dict[str, Any]:

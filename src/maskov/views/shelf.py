@@ -56,7 +56,7 @@ class Shelf:
         path = self.paths().get(run_id)
         if path is None:
             return None
-        return Opened(run_id, path.name, Run.open(path), _stamp(path))
+        return Opened(run_id, path.name, Run.open(path), stamp_of(path))
 
 
 def id_of(path: Path) -> str:
@@ -82,7 +82,7 @@ def _changed(path: Path) -> float:
         return 0.0
 
 
-def _stamp(path: Path) -> int:
+def stamp_of(path: Path) -> int:
     """Return when the latest epoch was written."""
     try:
         return (path / "traces" / "steps.npy").stat().st_mtime_ns

@@ -28,7 +28,7 @@ class Player {
     this.step = place.step;
     for (const name of ["first", "back", "forward", "next"]) putIcon(byId(name), name);
     putIcon(byId("toggle"), "play");
-    byId("chain").append(...Array.from({ length: run.chains }, (_, chain) => html("option", { value: chain }, String(chain))));
+    byId("chain").max = run.chains - 1;
     byId("speed").append(...SPEEDS.map((speed) => html("option", { value: speed, selected: speed === 1 }, `${speed} step${speed === 1 ? "" : "s"}/s`)));
     byId("epoch").max = run.epochs_done;
     this.listen();
@@ -79,9 +79,12 @@ class Player {
     byId("epoch").value = this.epoch + 1;
     byId("epoch-said").textContent = `${this.epoch + 1} of ${this.run.epochs_done}`;
     byId("epoch").setAttribute("aria-valuetext", `epoch ${this.epoch + 1} of ${this.run.epochs_done}`);
+    const { recorded } = this;
+    const energies = ["raw", "norm"].filter((name) => known(recorded[`energy_${name}`][this.epoch])).map((name) => `E_${name} ${fixed(recorded[`energy_${name}`][this.epoch], 2)}`);
+    byId("ended").textContent = `At the end of this epoch: ${[...energies, `${recorded.accepted[this.epoch]} of ${recorded.steps[this.epoch]} steps accepted`].join(" · ")}`;
     if (this.replay?.epoch === this.epoch && this.replay?.chain === this.chain) return;
     this.replay = null;
-    const { tokens, words } = this.recorded;
+    const { tokens, words } = recorded;
     this.drawWords(tokens[this.epoch].map((token) => words[token]), null);
     byId("decision").className = "decision waiting";
     byId("decision").replaceChildren(html("p", {}, "The sequence at the end of this epoch. Replaying its steps …"));
@@ -224,7 +227,11 @@ class Player {
     act("toggle", () => (this.timer ? this.pause() : this.play()));
     act("forward", () => this.forward(true));
     act("next", () => this.go(this.epoch + 1));
-    byId("chain").addEventListener("change", () => this.jump(Number(byId("chain").value), this.epoch));
+    byId("chain").addEventListener("change", () => {
+      const chain = byId("chain").value === "" ? this.chain : clamp(Math.round(Number(byId("chain").value)), 0, this.run.chains - 1);
+      byId("chain").value = chain;
+      this.jump(chain, this.epoch);
+    });
     byId("step").addEventListener("input", () => {
       this.pause();
       if (this.replay) { this.step = Number(byId("step").value); this.draw(true); }
