@@ -5,6 +5,7 @@ It is written by the same function as any other run, so that in the end it is on
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 import traceback
@@ -40,6 +41,8 @@ class Live:
         self._pace = Pace(wanted.epochs)
         self._model: MaskedModel | None = None
         self._drawn = 0.0
+        # Of kernels that know none on the way: those of the last epoch that ended.
+        self._energies: list[float] | None = None
         self._seen: dict[str, Any] = {
             "status": "loading the model", "message": "", "running": True, "epoch": 0, "chains": [],
             "passes": 0, "per_second": None, "seconds_left": None, "accepted": None, "novel": None,
@@ -134,7 +137,8 @@ class Live:
             return
         self._drawn = now
         assert self._model is not None
-        energies = [None] * len(state.chain) if state.energy is None else state.energy.tolist()
+        unknown = self._energies or [math.nan] * len(state.chain)
+        energies = unknown if state.energy is None else state.energy.tolist()
         chains = [
             {"chain": int(state.chain[row]), "energy": energy, "words": self._words(state, row)}
             for row, energy in enumerate(energies)
@@ -151,6 +155,10 @@ class Live:
         """Keep the rates and the mean energies of the epoch."""
         steps = max(int(values["steps"].sum()), 1)
         means = {name: float(values[name].mean()) for name in ("energy_raw", "energy_norm")}
+        self._energies = values[f"energy_{self._wanted.energy}"].tolist()
+        if epoch + 1 == self._wanted.epochs:
+            # On the way chains may be further than the epoch that is written; here all have ended.
+            self._note(chains=self._ended(values, self._energies))
         self._note(
             epoch=epoch + 1,
             passes=passes,
@@ -158,18 +166,16 @@ class Live:
             seconds_left=self._pace.seconds_left(epoch + 1),
             accepted=values["accepted"].sum() / steps,
             novel=values["novel"].sum() / steps,
-            chains=self._ended(values),
             **{name: [*self._seen[name], mean] for name, mean in means.items()},
         )
 
-    def _ended(self, values: Traces) -> Sequence[dict[str, Any]]:
-        """Return the chains as the epoch left them: the last of them is what the run came to."""
+    def _ended(self, values: Traces, energies: Sequence[float]) -> list[dict[str, Any]]:
+        """Return the chains as the last epoch left them: what the run came to."""
         assert self._model is not None
-        name = "energy_norm" if self._wanted.energy == "norm" else "energy_raw"
         return [
             {"chain": chain, "energy": energy, "words": self._model.token_strings(ids)}
             for chain, (ids, energy) in enumerate(
-                zip(values["tokens"].tolist(), values[name].tolist(), strict=True)
+                zip(values["tokens"].tolist(), energies, strict=True)
             )
         ]
 

@@ -48,16 +48,16 @@ const amount = (name, value, part, note = "") => html(
 const drawSum = (replay, step) => {
   const T = replay.temperature;
   const fall = known(step.energy_new) ? (step.energy_old - step.energy_new) / T : null;
-  const formula = T === 1 ? "E(x) − E(x′)" : "(E(x) − E(x′)) / T";
+  const formula = T === 1 ? "E(x) − E(x′)" : "(E(x) − E(x′)) / T";
   const later = step.computed_later ? "(worked out for you: the run never needed it)" : "";
   return html(
     "dl", { class: "sums" },
     amount("E(x), as it stands", fixed(step.energy_old), "energy-old"),
     amount("E(x′), as proposed", fixed(step.energy_new), "energy-new", later),
     amount(T === 1 ? formula : `${formula}, T = ${shortNumber(T)}`, fixed(fall), "fall"),
-    amount("log q(x′|x), to propose it", fixed(step.log_q_forward), "q-forward"),
-    amount("log q(x|x′), to come back", fixed(step.log_q_reverse), "q-reverse"),
-    amount(`log R = ${formula} + log q(x|x′) − log q(x′|x)`, fixed(step.log_ratio), "log-ratio", later),
+    amount("log q(x′|x), to propose it", fixed(step.log_q_forward), "q-forward"),
+    amount("log q(x|x′), to come back", fixed(step.log_q_reverse), "q-reverse"),
+    amount(`log R = ${formula} + log q(x|x′) − log q(x′|x)`, fixed(step.log_ratio), "log-ratio", later),
   );
 };
 
@@ -78,13 +78,13 @@ const drawDecision = (holder, replay, step) => {
   const parts = [head, proposal];
   if (step.repeated) {
     parts.push(html("p", {}, "The model proposed what stood there already: the sequence stays as it is, and there is nothing to decide."));
-    parts.push(html("dl", { class: "sums" }, amount("log q(x′|x), to propose it", fixed(step.log_q_forward), "q-forward")));
+    parts.push(html("dl", { class: "sums" }, amount("log q(x′|x), to propose it", fixed(step.log_q_forward), "q-forward")));
   } else if (!known(replay.energy)) {
     parts.push(html("p", {}, "This step accepts everything: no energy was asked for, and no target is left invariant."));
     parts.push(html(
       "dl", { class: "sums" },
-      amount("log q(x′|x), to propose it", fixed(step.log_q_forward), "q-forward"),
-      amount("log q(x|x′), to come back", fixed(step.log_q_reverse), "q-reverse"),
+      amount("log q(x′|x), to propose it", fixed(step.log_q_forward), "q-forward"),
+      amount("log q(x|x′), to come back", fixed(step.log_q_reverse), "q-reverse"),
     ));
   } else {
     parts.push(drawSum(replay, step), ...step.tests.map(drawTest));
