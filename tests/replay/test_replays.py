@@ -39,9 +39,9 @@ KERNELS = {
     "blocks": (Metropolis(Raw(), positions=Sweep(block=3)), {}),
     "with replacement": (Metropolis(Raw(), positions=Sweep("replacement")), {}),
     "gibbs": (Gibbs(), {}),
-    "mask-predict": (mask_predict(6), {}),
+    "mask-predict": (mask_predict(5), {}),
     "greedy start": (Metropolis(Raw()), {"start": "greedy"}),
-    "lengths": (Metropolis(Raw()), {"length": (3, 9)}),
+    "lengths": (Metropolis(Raw()), {"length": (3, 7)}),
     "texts": (Metropolis(Raw()), {"texts": ["red green blue white", "black red"]}),
     "templates": (Metropolis(Raw()), {"templates": ["red [MASK] [MASK] blue [MASK]"]}),
     "groups": (Metropolis(Norm()), {"resident": 1}),
@@ -52,7 +52,7 @@ ANNEALED = Schedule(
 
 
 def recorded(kernel, **settings):
-    given = {"schedule": Schedule(epochs=6), "chains": 2, "length": 7, "seed": 11} | settings
+    given = {"schedule": Schedule(epochs=5), "chains": 2, "length": 5, "seed": 11} | settings
     if "texts" in given or "templates" in given:
         del given["length"]
     return sample(MODEL, kernel, **given)
@@ -197,7 +197,7 @@ def test_another_record_is_noticed():
     run = recorded(Metropolis(Raw()))
     for name in ("tokens", "rejected"):
         store = MemoryStore(run.manifest)
-        for epoch in range(6):
+        for epoch in range(5):
             store.write_epoch(epoch, {key: rows[epoch] for key, rows in run.traces.items()})
         trace = store.traces()[name]
         trace[4, 1, 2] = not trace[4, 1, 2] if name == "rejected" else (trace[4, 1, 2] + 1) % 5 + 6
@@ -221,5 +221,5 @@ def test_what_cannot_be_replayed_says_why():
 
 def test_tables_are_replayed_too():
     model = random_table()
-    run = sample(model, Metropolis(Norm()), Schedule(epochs=8), chains=4, length=3)
+    run = sample(model, Metropolis(Norm()), Schedule(epochs=5), chains=3, length=3)
     assert check(run, model) >= {"accepted", "rejected"}

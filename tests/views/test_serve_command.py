@@ -86,6 +86,7 @@ def test_what_is_wrong_is_one_sentence(refused, tmp_path):
     (tmp_path / "empty").mkdir()
     assert "is no folder" in refused("nowhere")
     assert "holds no run" in refused("empty")
+    assert "is not available" in refused("--device", "abacus")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert "in use" in refused("--port", taken.getsockname()[1])
 

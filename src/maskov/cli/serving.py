@@ -10,6 +10,7 @@ import typer
 
 from maskov.cli.output import say
 from maskov.errors import InputError
+from maskov.models import choose_device
 
 _TOKEN_BYTES = 24
 
@@ -53,6 +54,8 @@ def serve(
             f"'{host}' can be reached from other machines: add --remote if that is meant. "
             "Whoever has the link can then see the runs and start some."
         )
+    if device is not None:
+        choose_device(device)  # refused now rather than when a page asks for something
     shelf = Shelf(runs or [], out)
     socket, address, loopback = listen(host, port)
     token = None if loopback else secrets.token_urlsafe(_TOKEN_BYTES)

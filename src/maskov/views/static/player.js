@@ -209,6 +209,11 @@ class Player {
     byId("toggle").setAttribute("aria-label", "Play");
   }
 
+  turn(epochs) {
+    this.pause();
+    this.go(this.epoch + epochs);
+  }
+
   async jump(chain, epoch, step = 0) {
     this.pause();
     const other = chain !== this.chain;
@@ -226,7 +231,7 @@ class Player {
     act("back", () => this.back());
     act("toggle", () => (this.timer ? this.pause() : this.play()));
     act("forward", () => this.forward(true));
-    act("next", () => this.go(this.epoch + 1));
+    act("next", () => this.turn(1));
     byId("chain").addEventListener("change", () => {
       const chain = byId("chain").value === "" ? this.chain : clamp(Math.round(Number(byId("chain").value)), 0, this.run.chains - 1);
       byId("chain").value = chain;
@@ -249,15 +254,16 @@ class Player {
 
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || byId("player").hidden) return;
-    // Fields, charts and boxes that scroll have uses of their own for these keys.
+    // Fields, charts and boxes that scroll have uses of their own for these keys, and so has a page
+    // whose player is out of sight.
     if (event.target.closest("input, select, textarea, summary, .plot, .scroll")) return;
+    const { top, bottom } = byId("sentence").getBoundingClientRect();
+    if (bottom < 0 || top > innerHeight) return;
     if (event.key === " " && event.target.closest("button, a")) return;
     const acts = {
       " ": () => byId("toggle").click(),
-      ArrowRight: () => byId("forward").click(),
-      ArrowLeft: () => byId("back").click(),
-      ArrowUp: () => { this.pause(); this.go(this.epoch + 1); },
-      ArrowDown: () => { this.pause(); this.go(this.epoch - 1); },
+      ArrowRight: () => (event.shiftKey ? this.turn(1) : byId("forward").click()),
+      ArrowLeft: () => (event.shiftKey ? this.turn(-1) : byId("back").click()),
       Home: () => byId("first").click(),
       End: () => { this.pause(); if (this.replay) { this.step = this.replay.steps.length; this.draw(true); } },
     };
