@@ -87,7 +87,7 @@ class ForkedServer(Server):
 
     def __init__(self, study: Path, port: int = 0) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["maskov.ratings.serving"])
+        context.set_forkserver_preload(["maskov.ratings.server", "maskov.web.serving"])
         ours, theirs = context.Pipe(duplex=False)
         self.process = context.Process(target=_serve, args=(study, port, theirs), daemon=True)
         self.process.start()
@@ -103,8 +103,9 @@ class ForkedServer(Server):
 
 
 def _serve(study: Path, port: int, pipe) -> None:
-    from maskov.ratings.serving import listen, serve
+    from maskov.ratings.server import create_app
+    from maskov.web.serving import listen, serve
 
     opened, _, loopback = listen("127.0.0.1", port)
     pipe.send(opened.getsockname()[1])
-    serve(Study.open(study), opened, loopback)
+    serve(create_app(Study.open(study), loopback=loopback), opened)

@@ -162,7 +162,7 @@ def every_flowing_move(
 
     swept = replace(kernel, positions=Sweep("left-to-right"))
     temperature = torch.tensor([kernel.target_temperature], dtype=torch.float64)
-    flow = Flow(swept, stages, engine, low, draws, buffers, temperature, note)
+    flow = Flow(swept, stages, engine, low, draws, buffers, temperature, observer=note)
     flow.limit.fill_(1)
     while flow.slowest() < 1:
         flow.advance()

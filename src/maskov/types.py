@@ -177,17 +177,22 @@ class StepInfo:
     """What happened in one step, chain by chain; rates and plots are computed from this.
 
     `proposal` is what was proposed, whether or not it was accepted. The energies are those of
-    the kernel's target, not-a-number for kernels that have none. `log_acceptance` is the log of
-    the probability with which the proposal was accepted.
+    the kernel's target, not-a-number for kernels that have none. The proposal was accepted if the
+    log of `uniform` was below `log_ratio`, which is 0 where there was nothing to decide.
     """
 
     proposal: Proposed
     energy_old: Float[Tensor, " n"]
     energy_new: Float[Tensor, " n"]
-    log_acceptance: Float[Tensor, " n"]
+    log_ratio: Float[Tensor, " n"]
     uniform: Float[Tensor, " n"]
     accepted: Bool[Tensor, " n"]
     passes: Int[Tensor, " n"]
+
+    @property
+    def log_acceptance(self) -> Float[Tensor, " n"]:
+        """The log of the probability with which the proposal was accepted."""
+        return self.log_ratio.clamp(max=0.0)
 
     @property
     def proposed_novel(self) -> Bool[Tensor, " n"]:

@@ -11,7 +11,7 @@ from maskov import Delayed, Gibbs, Metropolis, Raw, Schedule, Sweep
 from maskov.engine import Engine
 from maskov.random import CounterDraws
 from maskov.starts import Layout, fill
-from small import epoch, tiny_bert
+from small import epoch, random_table, tiny_bert
 
 MODEL = tiny_bert("red green blue white")
 TEXTS = ["red green blue", "white white", "blue red green red white"]
@@ -118,3 +118,15 @@ def test_runs_too_large_to_trace_positions_say_so(monkeypatch):
     found = maskov.sample(MODEL, METROPOLIS, Schedule(epochs=3), chains=2, length=4).diagnose()
     assert found.tokens is None
     assert any("tokens were not traced" in note for note in found.notes)
+
+
+def test_every_position_has_an_autocorrelation_of_its_own():
+    run = maskov.sample(random_table(), Gibbs(), Schedule(epochs=60), chains=4, length=3)
+    (found,) = run.diagnose().tokens.positions
+    assert found.positions == [0, 1, 2]
+    for lags, time in zip(found.autocorrelation, found.time, strict=True):
+        assert lags[0] == pytest.approx(1.0)
+        assert len(lags) == 20
+        assert time is not None
+    short = maskov.sample(random_table(), Gibbs(), Schedule(epochs=5), chains=4, length=3)
+    assert short.diagnose().tokens.positions[0].autocorrelation is None

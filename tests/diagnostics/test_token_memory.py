@@ -7,7 +7,7 @@ import pytest
 from made_up_runs import sticky
 
 from maskov.diagnostics.chains import Group
-from maskov.diagnostics.tokens import memories, memory
+from maskov.diagnostics.tokens import SHOWN_LAGS, memories, memory
 
 
 # The standard deviations over 200 seeds, relative to theory, of the time over all positions, of
@@ -23,14 +23,17 @@ def test_tokens_that_are_drawn_anew_now_and_then_have_a_known_time(keep, overall
     assert correlation[:5] == pytest.approx(keep ** np.arange(5), abs=5 * by_lag)
     assert time == pytest.approx(expected, rel=5 * overall)
     assert not goes_on
-    times, on = found.by_position()
-    assert times == pytest.approx([expected] * 3, rel=5 * one)
-    assert on == [False] * 3
+    for correlation, time, on in found.by_position():
+        assert time == pytest.approx(expected, rel=5 * one)
+        assert not on
+        # A third of the positions: the deviation is √3 times that of all together.
+        assert correlation[:5] == pytest.approx(keep ** np.arange(5), abs=5 * np.sqrt(3) * by_lag)
+        assert len(correlation) == SHOWN_LAGS
 
 
 def test_each_position_has_its_own_time():
     tokens = np.concatenate([sticky(0.0, 400, 4, 1, 5), sticky(0.9, 400, 4, 1, 5)], axis=2)
-    (fast, slow), _ = memory(tokens).by_position()
+    fast, slow = (time for _, time, _ in memory(tokens).by_position())
     assert fast < 2 < 10 < slow
 
 
@@ -58,19 +61,18 @@ def test_chains_stuck_at_different_tokens_never_forget():
     assert correlation == pytest.approx([1.0] * 30)
     assert time == pytest.approx(-1 + 2 * 30)  # as long as was looked
     assert goes_on
-    assert memory(tokens).by_position()[1] == [True, True]
+    assert [on for _, _, on in memory(tokens).by_position()] == [True, True]
 
 
 def test_what_never_varies_has_no_time_and_weighs_nothing():
     moving = sticky(0.5, 200, 4, 2, 5)
     frozen = np.full((200, 4, 1), 7, dtype=np.int32)
     found = memory(np.concatenate([frozen, moving], axis=2))
-    times, goes_on = found.by_position()
-    assert times[0] is None
-    assert goes_on[0] is False
+    assert found.by_position()[0] is None
+    assert found.by_position()[1:] == memory(moving).by_position()
     assert found.overall() == memory(moving).overall()
     assert memory(frozen).overall() is None
-    assert memory(frozen).by_position() == ([None], [False])
+    assert memory(frozen).by_position() == [None]
 
 
 def test_groups_are_set_against_their_own_marginals():

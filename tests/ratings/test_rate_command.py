@@ -97,19 +97,18 @@ def test_the_served_study_is_there_and_a_taken_port_is_one_sentence(call, refuse
 
 def test_an_address_for_others_is_warned_of(call, capfd, monkeypatch):
     call(*NEW)
-    from maskov.ratings import serving
+    from maskov.web import serving
 
     served = []
-    monkeypatch.setattr(
-        serving, "serve", lambda study, opened, loopback: served.append((opened, loopback))
-    )
+    monkeypatch.setattr(serving, "serve", lambda app, opened: served.append((opened, app)))
     code, _, err = call("serve", "study", "--host", "0.0.0.0", "--port", 0)
     assert code == 0
     assert "warning: '0.0.0.0' can be reached from other machines" in err
     assert "nobody can rate yet" in err
     code, _, err = call("serve", "study", "--port", 0)
     assert "warning" not in err
-    assert [loopback for _, loopback in served] == [False, True]
+    shields = [app.user_middleware[0].kwargs for _, app in served]
+    assert shields == [{"loopback": False}, {"loopback": True}]
     for opened, _ in served:
         assert isinstance(opened, socket.socket)
         opened.close()

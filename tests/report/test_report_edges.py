@@ -130,3 +130,14 @@ def test_runs_of_one_name_have_labels_of_their_own(tmp_path):
     assert [one.label for one in build([small_run(), small_run()]).runs] == [
         "mh-raw (1)", "mh-raw (2)",
     ]  # fmt: skip
+
+
+def test_an_infinite_energy_is_no_number_and_breaks_nothing():
+    """Of a sequence of probability zero; warnings are errors here."""
+    run = small_run(3, 30)
+    run.traces["energy_norm"][5, 1] = np.inf
+    (told,) = every_format(run)["runs"]
+    numbers = {number["name"]: number for number in told["numbers"]}
+    assert numbers["E_norm"]["value"] is None
+    assert numbers["E_norm"]["standard_error"] is None
+    assert numbers["E_raw"]["standard_error"] > 0

@@ -206,12 +206,12 @@ def test_samples_that_were_cut_short_are_drawn_again(tmp_path):
 
 
 def test_a_run_goes_on_where_it_began(tmp_path, monkeypatch):
-    from maskov.run import api
+    from maskov.run import rebuild
 
     with pytest.raises(Interrupted):
         maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "run", stop=Breaker(20), **SETTINGS)
     asked = []
-    monkeypatch.setattr(api, "load", lambda device, **rest: asked.append(device) or MODEL)
+    monkeypatch.setattr(rebuild, "load", lambda device, **rest: asked.append(device) or MODEL)
     maskov.resume(tmp_path / "run")
     assert asked == ["cpu"]
 

@@ -21,6 +21,7 @@ from maskov.cli.rating import rate
 from maskov.cli.reporting import report
 from maskov.cli.reproducing import reproduce
 from maskov.cli.sampling import infill, resume, sample
+from maskov.cli.serving import serve
 from maskov.cli.translating import translate
 from maskov.errors import MaskovError
 
@@ -33,8 +34,8 @@ app = typer.Typer(
     help="Sample correctly and fast from any masked language model.",
 )
 for command in (
-    sample, infill, translate, score, evaluate, resume, diagnose, report, verify, models, bench,
-    reproduce,
+    sample, infill, translate, score, evaluate, resume, diagnose, report, serve, verify, models,
+    bench, reproduce,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(rate, name="rate")

@@ -10,11 +10,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from maskov.cli.diagnosis import print_diagnosis
 from maskov.cli.output import print_json, read_lines
-from maskov.diagnostics.table import print_diagnosis
 from maskov.energies import Autoregressive, parse_energy
 from maskov.errors import InputError
 from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, choose_device, load
+from maskov.report.plain import plain
 from maskov.run import Run
 from maskov.scoring import Score, score_autoregressive
 from maskov.scoring import score as score_texts
@@ -72,8 +73,8 @@ def diagnose(
     opened = Run.open(run)
     summary, found = opened.summary().to_dict(), opened.diagnose()
     if json:
-        # A number that is missing is null: JSON has no not-a-number.
-        whole = {"diagnosis": found.to_dict(), **summary}
+        # A number that is missing is null: JSON has no not-a-number and no infinity.
+        whole = plain({"diagnosis": found.to_dict(), **summary})
         print_json([json_module.dumps(whole, ensure_ascii=False, allow_nan=False)])
         return
     print_diagnosis(found)

@@ -92,8 +92,9 @@ def serve(
 ) -> None:
     """Serve the rating page to those who have a link."""
     try:
-        from maskov.ratings.serving import listen
-        from maskov.ratings.serving import serve as serve_study
+        from maskov.ratings.server import create_app
+        from maskov.web.serving import listen
+        from maskov.web.serving import serve as serve_app
     except ImportError as error:
         raise InputError("the rating page needs FastAPI: pip install 'maskov[serve]'.") from error
     opened = Study.open(study)
@@ -110,7 +111,7 @@ def serve(
     for name, link in links.items():
         print(f"{address}{link}", name, sep="  ", flush=True)
     say(f"listening on {address}, Ctrl-C to stop; every answer is on disk once the page says so")
-    serve_study(opened, socket, loopback)
+    serve_app(create_app(opened, loopback=loopback), socket)
 
 
 @rate.command()

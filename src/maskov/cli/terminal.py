@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from maskov.models.base import MaskedModel
+from maskov.run.pace import Pace, in_words
 from maskov.types import ChainState, Traces
 
 _FRAMES_PER_SECOND = 12
@@ -26,10 +27,11 @@ class PlainProgress:
     def __init__(self, epochs: int) -> None:
         self._epochs = epochs
         self._every = max(1, epochs // _PLAIN_LINES)
-        self._begun = time.monotonic()
+        self._pace = Pace(epochs)
 
     def begun(self, model: MaskedModel) -> None:
         """Say first what the samples are not, if anything."""
+        self._pace.begin()
         if model.caution:
             self.noted(model.caution)
 
@@ -42,14 +44,11 @@ class PlainProgress:
 
     def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
         """Say how the epoch went."""
+        paced = _paced(self._pace, epoch + 1, self._epochs, passes)
         if (epoch + 1) % self._every and epoch + 1 < self._epochs:
             return
-        speed = passes / max(time.monotonic() - self._begun, 1e-9)
-        print(
-            f"epoch {epoch + 1}/{self._epochs}  {_rates(values)}  {speed:,.0f} passes/s",
-            file=sys.stderr,
-            flush=True,
-        )
+        line = f"epoch {epoch + 1}/{self._epochs}  {_rates(values)}  {paced}"
+        print(line, file=sys.stderr, flush=True)
 
     def __enter__(self) -> PlainProgress:
         return self
@@ -65,12 +64,14 @@ class LiveView:
         self._model = model
         self._epochs = epochs
         self._live = Live(console=console, auto_refresh=False, transient=True)
-        self._begun = self._drawn = time.monotonic()
+        self._pace = Pace(epochs)
+        self._drawn = time.monotonic()
         self._before: list[list[str]] = []
         self._footer = ""
 
     def begun(self, model: MaskedModel) -> None:
         """Say first what the samples are not, if anything."""
+        self._pace.begin()
         if model.caution:
             self.noted(model.caution)
 
@@ -84,10 +85,8 @@ class LiveView:
         if now - self._drawn < 1 / _FRAMES_PER_SECOND:
             return
         self._drawn = now
-        speed = passes / max(now - self._begun, 1e-9)
-        share = (epoch + 0.5) / self._epochs
-        left = (now - self._begun) * (1 - share) / share
-        status = f"epoch {epoch + 1}/{self._epochs}  {speed:,.0f} passes/s  about {left:.0f} s left"
+        paced = _paced(self._pace, epoch + 0.5, self._epochs, passes)
+        status = f"epoch {epoch + 1}/{self._epochs}  {paced}"
         self._live.update(
             Group(self._table(state), Text(f"{status}  {self._footer}", style="dim")), refresh=True
         )
@@ -140,6 +139,13 @@ def _rates(values: Traces) -> str:
     parts = [f"E_{name} {mean:.2f}" for name, mean in means.items() if not math.isnan(mean)]
     parts += [f"{name} {values[name].sum() / steps:.2f}" for name in ("accepted", "novel")]
     return "  ".join(parts)
+
+
+def _paced(pace: Pace, done: float, epochs: int, passes: int) -> str:
+    """Say how fast it goes and, once that can be told, how long it will still take."""
+    left = pace.seconds_left(done)
+    told = "" if left is None or done >= epochs else f"  about {in_words(left)} left"
+    return f"{pace.passes_per_second(passes):,.0f} passes/s{told}"
 
 
 Progress = PlainProgress | LiveView

@@ -7,6 +7,7 @@ mask-predict the traces do not say which were visited or why they changed: there
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,8 @@ class PositionFigures:
 
     Lists go along `positions`, counted from 0; where it is not known which are free, those that
     varied. `visits` counts steps after burn-in, `acceptance` and `novel` are shares of them.
-    `time` is in epochs, none where a token never varied; `at_least` as elsewhere.
+    `time` is in epochs and `autocorrelation` by lag, the first of them; none where a token never
+    varied. `at_least` as elsewhere.
     """
 
     template: int
@@ -36,6 +38,7 @@ class PositionFigures:
     novel: list[float] | None
     time: list[float | None] | None
     at_least: list[bool] | None
+    autocorrelation: list[list[float] | None] | None
 
 
 def position_figures(
@@ -61,8 +64,8 @@ def position_figures(
             turned = (rejected[first:] & free).sum((0, 1))[shown]
             changed = ((tokens[first:] != tokens[first - 1 : -1]) & free).sum((0, 1))[shown]
             accepted, novel = 1 - turned / visits, changed / visits
-        times, goes_on = known[template].by_position() if template in known else (None, None)
         places = np.flatnonzero(shown).tolist()
+        every = known[template].by_position() if template in known else None
         figures.append(
             PositionFigures(
                 template,
@@ -70,11 +73,23 @@ def position_figures(
                 None if visits is None else visits.tolist(),
                 None if accepted is None else accepted.tolist(),
                 None if novel is None else novel.tolist(),
-                None if times is None else [times[place] for place in places],
-                None if goes_on is None else [goes_on[place] for place in places],
+                *_columns(None if every is None else [every[place] for place in places]),
             )
         )
     return figures
+
+
+def _columns(
+    memories: Sequence[tuple[list[float], float, bool] | None] | None,
+) -> tuple[list[float | None] | None, list[bool] | None, list[list[float] | None] | None]:
+    """Return times, whether they go on, and autocorrelations."""
+    if memories is None:
+        return None, None, None
+    return (
+        [None if one is None else one[1] for one in memories],
+        [one is not None and one[2] for one in memories],
+        [None if one is None else one[0] for one in memories],
+    )
 
 
 def _free(

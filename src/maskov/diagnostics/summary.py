@@ -95,6 +95,7 @@ def _mean(values: npt.NDArray[Any]) -> tuple[float | None, float | None]:
     if not len(values):
         return None, None
     chains = values.mean(0)
-    if len(chains) < 2:
+    # A sequence of probability zero has an infinite energy, and its chain no spread to speak of.
+    if len(chains) < 2 or not np.isfinite(chains).all():
         return float(chains.mean()), None
     return float(chains.mean()), float(chains.std(ddof=1) / np.sqrt(len(chains)))

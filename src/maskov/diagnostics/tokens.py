@@ -22,6 +22,9 @@ from maskov.diagnostics.chains import Group
 from maskov.diagnostics.correlation import integrated_time, lags_of
 from maskov.diagnostics.thresholds import FEWEST_DRAWS
 
+# Lags of each position by itself: a run has many positions.
+SHOWN_LAGS = 20
+
 Values = npt.NDArray[np.float64]
 Tokens = npt.NDArray[np.int32]
 
@@ -48,14 +51,17 @@ class Memory:
         time, on = integrated_time(correlation, self.count * int((self.variation > 0).sum()))
         return correlation.tolist(), float(time), bool(on)
 
-    def by_position(self) -> tuple[list[float | None], list[bool]]:
-        """Return each position's time, none where it never varied, and whether it goes on."""
+    def by_position(self) -> list[tuple[list[float], float, bool] | None]:
+        """Return the same of each position, at the first lags; nothing where it never varied."""
         varies = self.variation > 0
-        times, goes_on = integrated_time(
-            self.excess / np.where(varies, self.variation, 1), self.count
-        )
-        found = [float(time) if there else None for time, there in zip(times, varies, strict=True)]
-        return found, (goes_on & varies).tolist()
+        correlation = self.excess / np.where(varies, self.variation, 1)
+        times, goes_on = integrated_time(correlation, self.count)
+        return [
+            (correlation[:SHOWN_LAGS, place].tolist(), float(times[place]), bool(goes_on[place]))
+            if there
+            else None
+            for place, there in enumerate(varies.tolist())
+        ]
 
 
 def memories(tokens: Tokens, groups: Sequence[Group]) -> dict[int, Memory]:

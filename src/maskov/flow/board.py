@@ -5,8 +5,7 @@ The rules of a round are in `flow.py`; here the buffers are only read, counted i
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
@@ -22,25 +21,6 @@ from maskov.types import Bool, ChainState, Float, Int, Sequences, Sites, Tensor,
 NONE_LEFT = 2**40
 
 
-@dataclass(frozen=True)
-class Settled:
-    """Proposals that were accepted or rejected, one row each, for whoever watches.
-
-    `stage` is the last test that was taken; `log_acceptance` is that of all tests up to it.
-    """
-
-    chain: Int[Tensor, " n"]
-    step: Int[Tensor, " n"]
-    place: Int[Tensor, " n"]
-    old: Int[Tensor, " n"]
-    new: Int[Tensor, " n"]
-    log_q_forward: Float[Tensor, " n"]
-    log_q_reverse: Float[Tensor, " n"]
-    log_acceptance: Float[Tensor, " n"]
-    stage: Int[Tensor, " n"]
-    accepted: Bool[Tensor, " n"]
-
-
 class Board:
     """A group of chains in flight, as they stand."""
 
@@ -53,7 +33,6 @@ class Board:
         draws: Draws,
         buffers: Buffers,
         temperatures: Float[Tensor, " epochs"],
-        observer: Callable[[Settled], None] | None = None,
         shortest: int = 1,
     ) -> None:
         self.kernel = kernel
@@ -62,7 +41,6 @@ class Board:
         self.low = low
         self.draws = draws
         self.buffers = buffers
-        self.observer = observer
         # No chain of the run is shorter; rounds of fixed size are laid out for it.
         self.shortest = shortest
         count, self._width = buffers.tokens.shape

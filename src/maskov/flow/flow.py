@@ -15,17 +15,17 @@ from __future__ import annotations
 
 import torch
 
-from maskov.flow.board import NONE_LEFT, Board, Settled
+from maskov.flow.board import NONE_LEFT
 from maskov.flow.buffers import ACCEPTED, FREE, REJECTED, TESTING
 from maskov.flow.pilot import expectations
+from maskov.flow.watching import Watched
 from maskov.kernels import Sweep, accept
-from maskov.kernels.delayed import Stage, near
 from maskov.proposals import draw
 from maskov.random import Purpose
 from maskov.types import Bool, Float, Int, Tensor
 
 
-class Flow(Board):
+class Flow(Watched):
     """A group of chains between two epochs, advanced round by round."""
 
     def advance(self) -> None:
@@ -58,6 +58,7 @@ class Flow(Board):
         idle = (b.lane_place[:-1] == FREE).view(-1, self._lanes).all(1)
         left = (self._novel() & (b.rank >= b.number[:, None])).any(1)
         ended = self._ready() & idle & ~left
+        self._tell_repeated(ended, self._steps)
         rest = torch.where(ended, self._steps - b.number, 0)
         self._count(steps=rest, accepted=rest)
         slot = b.epoch % len(b.ring_tokens)
@@ -178,27 +179,18 @@ class Flow(Board):
         busy = (b.lane_place[:-1] != FREE) & (b.lane_verdict[:-1] == TESTING)
         busy &= ~b.lane_pending[:-1].any(1)
         place = b.lane_place[:-1].clamp(min=0)
-        at = (owner, place)
-        temperature = self._temperatures[b.epoch.clamp(max=len(self._temperatures) - 1)][owner]
         lengths, stage = b.lengths[owner], b.lane_stage[:-1]
-        exact, low, site = self._differences(at)
-        log_q = b.log_reverse[at] - b.log_forward[at]
-
-        def log_ratio(test: Stage) -> Tensor:
-            terms = low if test.low else exact
-            kept = near(place, lengths, self._width, test.nearest)
-            return log_q + (site + torch.where(kept, terms, 0.0).sum(1)) / temperature
-
-        ratios = torch.stack([log_ratio(test) for test in self.stages], dim=1)
-        ratio = ratios.gather(1, stage[:, None]).squeeze(1)
+        found = self._ratios()
+        ratio = found.log_ratio.gather(1, stage[:, None]).squeeze(1)
         gained = ratio - b.lane_ratio[:-1]
-        uniform = b.draw_accept[(*at, stage)]
+        uniform = b.draw_accept[owner, place, stage]
         passed = accept(gained, uniform)
         last = stage == len(self.stages) - 1
         if len(b.pilot):
             b.pilot += expectations(
-                busy & last, log_q, site, exact, place, lengths, self._width, temperature
-            )
+                busy & last, found.log_q, found.site, found.exact, place, lengths, self._width,
+                found.temperature,
+            )  # fmt: skip
         verdict = torch.where(passed, torch.where(last, ACCEPTED, TESTING), REJECTED)
         b.lane_verdict[:-1] = torch.where(busy, verdict, b.lane_verdict[:-1])
         b.lane_acceptance[:-1] += torch.where(busy, gained.clamp(max=0.0), 0.0)
@@ -209,20 +201,6 @@ class Flow(Board):
             wanted = self._wanted(place, lengths, number)
             begun = further & (b.lane_stage[:-1] == number)
             b.lane_pending[:-1] = torch.where(begun[:, None], wanted, b.lane_pending[:-1])
-
-    def _differences(self, at: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return old minus new terms of each lane: exact, in low precision, and at its own place.
-
-        The pass that masks the changed position is the same before and after the move.
-        """
-        b, energy, owner = self.buffers, self.kernel.energy, self._owner
-        new = energy.of_scores(b.lane_logit[:-1], b.lane_normaliser[:-1])
-        exact = energy.of_scores(b.logit, b.log_normaliser)[owner] - new
-        low = b.low_term[owner] - b.lane_low[:-1]
-        normaliser = b.log_normaliser[at]
-        site = energy.of_scores(b.logit[at], normaliser)
-        site = site - energy.of_scores(b.drawn_logit[at], normaliser)
-        return exact, low, site
 
     def _settle(self) -> None:
         """Move chains along: past rejected proposals in order, to the first accepted one."""
@@ -242,8 +220,8 @@ class Flow(Board):
                 steps=skipped + settled, accepted=skipped + taken, novel=taken * 1,
                 proposed_novel=settled * 1, irreversible=stuck * 1,
             )  # fmt: skip
-            if self.observer is not None:
-                self._tell(settled, taken, lane, place)
+            self._tell_repeated(settled, soonest)
+            self._tell_tested(settled, taken, lane, place)
             at = (self._rows, place)
             b.rejected[at] = b.rejected[at] | (settled & ~taken)
             b.number += torch.where(settled, skipped + 1, 0)
@@ -279,19 +257,6 @@ class Flow(Board):
         )  # fmt: skip
         for buffer, value in new:
             self._put_rows(taken, rows, buffer, value)
-
-    # Helpers.
-
-    def _tell(self, settled: Tensor, taken: Tensor, lane: Tensor, place: Tensor) -> None:
-        assert self.observer is not None
-        b, rows = self.buffers, settled.nonzero().flatten()
-        at = (rows, place[rows])
-        told = Settled(
-            b.chain[rows], b.step[rows] + b.rank[at], place[rows], b.tokens[at], b.drawn[at],
-            b.log_forward[at], b.log_reverse[at], b.lane_acceptance[lane[rows]],
-            b.lane_stage[lane[rows]], taken[rows],
-        )  # fmt: skip
-        self.observer(told)
 
     # Where rows are gathered; a GPU does these without asking which rows there are.
 

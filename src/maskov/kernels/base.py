@@ -87,7 +87,7 @@ class Kernel(ABC):
             proposal=proposed,
             energy_old=evaluated.energy_old,
             energy_new=evaluated.energy_new,
-            log_acceptance=evaluated.log_ratio.clamp(max=0.0),
+            log_ratio=evaluated.log_ratio,
             uniform=uniform,
             accepted=accepted,
             passes=proposed.passes + evaluated.passes,

@@ -10,28 +10,24 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
-from importlib.resources import files
 from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, RedirectResponse, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from maskov.ratings.scales import POINTS
-from maskov.ratings.shield import Shield
 from maskov.ratings.store import Answer
 from maskov.ratings.study import Study
+from maskov.web.files import StaticFiles
+from maskov.web.requests import read
+from maskov.web.shield import Shield
 
 LONGEST_BODY = 8 * 1024
 # Every character of it may take the six bytes that JSON has for a control character and still fit.
 LONGEST_COMMENT = 1000
-_TYPES = {
-    "index.html": "text/html; charset=utf-8",
-    "rate.css": "text/css; charset=utf-8",
-    "rate.js": "text/javascript; charset=utf-8",
-    "icon.svg": "image/svg+xml",
-}
+_FILES = ("index.html", "rate.css", "rate.js", "icon.svg")
 
 
 class Given(BaseModel):
@@ -49,8 +45,7 @@ def create_app(study: Study, loopback: bool = True) -> FastAPI:
     """Make the application for one study; `loopback` also checks what host requests name."""
     store = study.store()
     known = {item.id for item in study.items}
-    static = files("maskov.ratings") / "static"
-    contents = {name: (static / name).read_bytes() for name in _TYPES}
+    static = StaticFiles("maskov.ratings", _FILES)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -70,7 +65,7 @@ def create_app(study: Study, loopback: bool = True) -> FastAPI:
 
     def page(token: str, name: str) -> Response:
         rater_of(token)
-        return Response(contents[name], media_type=_TYPES[name])
+        return static.response(name)
 
     @app.get("/r/{token}")
     def without_slash(token: str) -> Response:
@@ -115,7 +110,7 @@ def create_app(study: Study, loopback: bool = True) -> FastAPI:
     @app.post("/r/{token}/answers")
     async def answer(token: str, request: Request) -> dict[str, int]:
         rater = await run_in_threadpool(rater_of, token)
-        given = _parse(await _body(request))
+        given = await read(request, Given, LONGEST_BODY)
         if given.item not in known:
             raise HTTPException(422, "no such item")
         await run_in_threadpool(store.save, Answer(rater, **given.model_dump()))
@@ -127,25 +122,3 @@ def create_app(study: Study, loopback: bool = True) -> FastAPI:
         return JSONResponse({"detail": "not saved"}, status_code=503)
 
     return app
-
-
-async def _body(request: Request) -> bytes:
-    """Read a body, and give up on one that is too long before it is all here."""
-    if request.headers.get("content-type", "").split(";")[0].strip() != "application/json":
-        raise HTTPException(415, "send application/json")
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > LONGEST_BODY:
-            raise HTTPException(413, "too long")
-    return body
-
-
-def _parse(body: bytes) -> Given:
-    try:
-        return Given.model_validate_json(body)
-    except ValidationError as error:
-        # What was wrong, and never what was given: the name of an unknown field is left out too.
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = [str(part) for part in first["loc"] if part in Given.model_fields]
-        raise HTTPException(422, ": ".join([*where, first["msg"]])) from error

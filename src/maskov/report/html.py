@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -23,8 +24,21 @@ _MIXING = ("", "R-hat", "ESS bulk", "ESS tail", "mean", "MCSE", "forgotten in")
 _SHADING = "maskov report RUN --terms"
 
 
+@dataclass(frozen=True)
+class Page:
+    """A page and the policy that it states itself, for whoever serves it to state as well."""
+
+    html: str
+    policy: str
+
+
 def to_html(report: Report) -> str:
     """Return the page."""
+    return to_page(report).html
+
+
+def to_page(report: Report) -> Page:
+    """Return the page with its policy."""
     # One scope for all scripts: what they define is nobody else's.
     script = "(() => {\n" + _read(_SCRIPTS) + "})();\n"
     style = _read(_STYLES)
@@ -33,7 +47,7 @@ def to_html(report: Report) -> str:
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
     title = escape(f"{report.title} – maskov report")
-    return f"""<!doctype html>
+    text = f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -60,6 +74,7 @@ nothing from anywhere.</p></footer>
 </body>
 </html>
 """
+    return Page(text, policy)
 
 
 def _bar(report: Report) -> str:
@@ -92,7 +107,7 @@ def _comparison(report: Report) -> str:
         [
             f'<span class="key s{index % 7}" aria-hidden="true"></span>{escape(run.label)}',
             f'<span class="pill {run.findings.tone}">{escape(run.findings.verdict)}</span>',
-            *(escape(_number(number)) for number in run.numbers),
+            *(escape(shown_number(number)) for number in run.numbers),
         ]
         for index, run in enumerate(report.runs)
     ]
@@ -148,12 +163,13 @@ def _samples(report: Report) -> str:
 
 
 def _card(number: Number) -> str:
-    value, _, error = _number(number).partition(" ± ")
+    value, _, error = shown_number(number).partition(" ± ")
     beside = f' <span class="error">± {escape(error)}</span>' if error else ""
     return f"<div><dt>{escape(number.name)}</dt><dd>{escape(value)}{beside}</dd></div>"
 
 
-def _number(number: Number) -> str:
+def shown_number(number: Number) -> str:
+    """Return value ± standard error, or a dash where there is none."""
     return UNKNOWN if number.value is None else with_error(number.value, number.standard_error)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,10 +9,9 @@ import torch
 
 from maskov.energies import Norm, Raw
 from maskov.engine import Engine
-from maskov.errors import RunError
 from maskov.models.base import MaskedModel
 from maskov.run import Run, Sample
-from maskov.run.api import load_model
+from maskov.run.rebuild import LoadedModels
 from maskov.types import Sequences
 
 # Samples held at once: the masked passes of more than this add nothing to a full batch.
@@ -32,27 +30,11 @@ class Scorer:
     """Scores samples of runs by their own models, each loaded once, on `device` if it is named."""
 
     def __init__(self, device: str | None = None) -> None:
-        self._device = device
-        self._loaded: dict[str, MaskedModel] = {}
+        self._models = LoadedModels(device)
 
     def terms_of(self, run: Run, samples: Sequence[Sample]) -> list[Terms]:
         """Return the terms of some samples of a run."""
-        return score_samples(self._model(run), samples) if samples else []
-
-    def _model(self, run: Run) -> MaskedModel:
-        expected = run.manifest["model"]
-        # A model that translates is one with its sources.
-        key = json.dumps([expected, run.manifest["origin"].get("sources")], sort_keys=True)
-        if key not in self._loaded:
-            model = load_model(run.manifest, self._device)
-            if model.fingerprint() != expected["fingerprint"]:
-                raise RunError(
-                    f"the model '{expected['name']}' is not the one this run was drawn from (its "
-                    "weights or vocabulary have changed); put the old one back, or leave out "
-                    "--terms."
-                )
-            self._loaded[key] = model
-        return self._loaded[key]
+        return score_samples(self._models.of(run.manifest), samples) if samples else []
 
 
 def score_samples(model: MaskedModel, samples: Sequence[Sample]) -> list[Terms]:

@@ -11,16 +11,14 @@ from typing import Any
 
 import torch
 
-from maskov.energies import Autoregressive, Raw
+from maskov.energies import Raw
 from maskov.engine import Engine
-from maskov.errors import InputError, ModelError, RunError
+from maskov.errors import InputError, ModelError
 from maskov.flow.pilot import CHOICES
 from maskov.kernels import Delayed, Kernel, LowestConfidence, Metropolis, Sweep
-from maskov.models import MaskedModel, load
+from maskov.models import MaskedModel
 from maskov.random import CounterDraws
 from maskov.run.describe import (
-    build_kernel,
-    build_schedule,
     describe_kernel,
     describe_schedule,
     kernel_at,
@@ -30,13 +28,13 @@ from maskov.run.lock import locked, new_folder
 from maskov.run.loop import Listener, Loop, Settings
 from maskov.run.origin import layout_of, origin_of
 from maskov.run.progress import Progress
+from maskov.run.rebuild import load_model, rebuild
 from maskov.run.result import Run
 from maskov.run.shift import measure_shift
 from maskov.run.signature import signature, versions
 from maskov.run.store import MemoryStore, RunFolder, Store
 from maskov.schedules import Schedule
 from maskov.starts import STARTS, Layout, fill
-from maskov.translation.model import ConditionalModel
 
 # Epochs × chains of one run: its traces are kept in full.
 _MOST_TRACED = 10**9
@@ -164,22 +162,12 @@ def resume(
         raise InputError("the time between checkpoints must be 0 seconds or more.")
     with locked(folder.path):
         progress, damaged = folder.progress(torch.device("cpu"))
-        schedule = build_schedule(manifest["schedule"])
         if Run(manifest, folder).finished:
             return Run(manifest, folder, damaged)
         folder.check_resumable()
         model = model or load_model(manifest, device)
-        _check_same(manifest["model"], model.fingerprint())
-        trust = bool(manifest["model"]["source"].get("trust_remote_code"))
-        kernel = build_kernel(
-            manifest["kernel"],
-            lambda name: Autoregressive(name, model.device, trust_remote_code=trust),
-        )
-        if isinstance(kernel, Metropolis):
-            for name, found in kernel.energy.models().items():
-                _check_same({"name": name, "fingerprint": manifest["causal_models"][name]}, found)
-        seed = manifest["seed"]
-        layout = layout_of(model, manifest["origin"], manifest["chains_each"], seed)
+        parts = rebuild(manifest, model)
+        kernel, schedule, layout = parts.kernel, parts.schedule, parts.layout
         engine = Engine(model, manifest["budget"], stop)
         if progress is None:
             progress = _begin(kernel, layout, engine, manifest)
@@ -189,7 +177,7 @@ def resume(
             assert progress is not None
             engine.batcher.budget = progress.budget
         settings = _settings(manifest, checkpoint_seconds)
-        draws = CounterDraws(seed)
+        draws = CounterDraws(manifest["seed"])
         Loop(kernel, schedule, layout, engine, draws, folder, progress, settings, listener).run()
     return Run(manifest, folder, damaged)
 
@@ -215,16 +203,6 @@ def _fitted(
     if kernel.delayed.asked_for:
         raise InputError("delayed acceptance needs asynchronous chains: drop --lock-step.")
     return replace(kernel, delayed=Delayed(0))
-
-
-def load_model(manifest: dict[str, Any], device: str | None = None) -> MaskedModel:
-    """Load the model of a run again, where it was unless another device is named."""
-    device = device or str(manifest["model"]["device"])
-    precision = str(manifest["model"]["precision"])
-    model = load(device=device, precision=precision, **manifest["model"]["source"])
-    if isinstance(model, ConditionalModel):
-        return model.given(manifest["origin"].get("sources", []))
-    return model
 
 
 def _begin(kernel: Kernel, layout: Layout, engine: Engine, manifest: dict[str, Any]) -> Progress:
@@ -310,11 +288,3 @@ def _manifest(
         "notes": notes,
         "versions": versions(),
     }
-
-
-def _check_same(expected: dict[str, Any], found: str) -> None:
-    if expected["fingerprint"] != found:
-        raise RunError(
-            f"the model '{expected['name']}' is not the one this run began with (its weights or "
-            "vocabulary have changed); put the old one back, or start a new run."
-        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -73,7 +73,8 @@ class Flight:
         progress = replace(loop.progress, piloted=loop.progress.piloted + seen)
         if progress.piloted >= _PILOT:
             nearest, gain = choose(progress.pilot)
-            loop.store.note("pilot", {"nearest": nearest, "moves_per_pass": round(gain, 3)})
+            note = {"nearest": nearest, "moves_per_pass": round(gain, 3), "since": progress.epoch}
+            loop.store.note("pilot", note)
             progress = replace(progress, nearest=nearest)
         loop.progress = progress
 
@@ -183,6 +184,17 @@ class Flight:
         self._shown = time.monotonic()
         state = flow.glance(self.loop.progress.state)
         listener.moved(state, self.loop.progress.epoch, self.loop.engine.passes)
+
+
+def delayed_in(manifest: dict[str, Any], asked: Delayed, epoch: int) -> Delayed:
+    """Return the early tests that a run had in one epoch, in flight."""
+    pilot = manifest.get("pilot")
+    if asked.nearest is not None or pilot is None:
+        return replace(asked, nearest=asked.nearest or 0)
+    since = pilot.get("since", manifest["schedule"]["forced_epochs"] + _PILOT)
+    if epoch >= since:
+        return replace(asked, nearest=pilot["nearest"])
+    return Delayed(0) if epoch >= since - _PILOT else replace(asked, nearest=0)
 
 
 def flow_for(engine: Engine) -> type[Flow]:

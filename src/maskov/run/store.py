@@ -82,6 +82,10 @@ class Store(ABC):
     def traces(self) -> Traces:
         """Return the traces, epochs × chains."""
 
+    @abstractmethod
+    def traced(self) -> frozenset[str]:
+        """Return the names of the traces there are."""
+
 
 def _empty(manifest: dict[str, Any]) -> Traces:
     """Return the traces of a run that has not begun; those of positions only if it is small."""
@@ -128,6 +132,10 @@ class MemoryStore(Store):
     def traces(self) -> Traces:
         """Return the traces."""
         return self._traces
+
+    def traced(self) -> frozenset[str]:
+        """Return the names of the traces there are."""
+        return frozenset(self._traces)
 
 
 class RunFolder(Store):
@@ -270,10 +278,15 @@ class RunFolder(Store):
             return {
                 name: np.load(folder / f"{name}.npy")
                 for name in TRACES
-                if name not in _MAY_LACK or (folder / f"{name}.npy").exists()
+                if name not in _MAY_LACK or name in self.traced()
             }
         except (OSError, ValueError, EOFError) as error:
             raise RunError(f"the traces of '{self.path}' cannot be read: {error}") from error
+
+    def traced(self) -> frozenset[str]:
+        """Return the names of the traces there are."""
+        folder = self.path / "traces"
+        return frozenset(name for name in TRACES if (folder / f"{name}.npy").exists())
 
     @property
     def _epochs(self) -> int:

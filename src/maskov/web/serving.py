@@ -5,11 +5,10 @@ from __future__ import annotations
 import socket
 
 import uvicorn
+from fastapi import FastAPI
 
 from maskov.errors import InputError
-from maskov.ratings.server import create_app
-from maskov.ratings.shield import is_loopback
-from maskov.ratings.study import Study
+from maskov.web.shield import is_loopback
 
 
 def listen(host: str, port: int) -> tuple[socket.socket, str, bool]:
@@ -24,10 +23,10 @@ def listen(host: str, port: int) -> tuple[socket.socket, str, bool]:
     return opened, f"http://{name}:{opened.getsockname()[1]}", is_loopback(host)
 
 
-def serve(study: Study, opened: socket.socket, loopback: bool) -> None:
+def serve(app: FastAPI, opened: socket.socket) -> None:
     """Serve until Ctrl-C or SIGTERM."""
     config = uvicorn.Config(
-        create_app(study, loopback=loopback),
+        app,
         # Addresses hold tokens, which belong in no log.
         access_log=False,
         log_level="warning",

@@ -1,4 +1,4 @@
-"""What every response carries, and which requests get none: the page's outer wall."""
+"""What every response carries, and which requests get none: the outer wall of all pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # The address of the page holds the rater's token.
+    # The address of a page may hold a token.
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -25,7 +25,7 @@ HEADERS = {
 
 
 class Shield:
-    """Adds the headers; on loopback, refuses requests that were meant for another host.
+    """Adds the headers that a response lacks; on loopback, refuses requests for other hosts.
 
     A web page elsewhere can point its own name at 127.0.0.1 and then read what a browser fetches
     from it (DNS rebinding), but the browser still says that name in `Host`.
@@ -40,7 +40,9 @@ class Shield:
 
         async def send_shielded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         if scope["type"] != "http":

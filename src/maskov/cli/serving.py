@@ -1,0 +1,72 @@
+"""The command that shows runs in a browser: `serve`."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maskov.cli.output import say
+from maskov.errors import InputError
+from maskov.models import choose_device
+
+_TOKEN_BYTES = 24
+
+
+def serve(
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[RUNS]...", help="run folders, or folders of them; else runs/"),
+    ] = None,
+    host: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="port; 0 for any")] = 8764,
+    remote: Annotated[
+        bool, typer.Option("--remote", help="allow a --host that other machines reach")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="folder for runs that are started from the page")] = (
+        Path("runs")
+    ),
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="let the page start no runs")
+    ] = False,
+    device: Annotated[
+        str | None, typer.Option(help="where models run; where each run was unless given")
+    ] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="run code that comes with a run's model")
+    ] = False,
+) -> None:
+    """Show runs in a browser: play chains step by step, start a small run and watch it."""
+    try:
+        from maskov.views.live import LiveRuns
+        from maskov.views.player import Player
+        from maskov.views.server import create_app
+        from maskov.views.shelf import Shelf
+        from maskov.web.serving import listen
+        from maskov.web.serving import serve as serve_app
+        from maskov.web.shield import is_loopback
+    except ImportError as error:
+        raise InputError("the pages need FastAPI: pip install 'maskov[serve]'.") from error
+    if not is_loopback(host) and not remote:
+        raise InputError(
+            f"'{host}' can be reached from other machines: add --remote if that is meant. "
+            "Whoever has the link can then see the runs and start some."
+        )
+    if device is not None:
+        choose_device(device)  # refused now rather than when a page asks for something
+    shelf = Shelf(runs or [], out)
+    socket, address, loopback = listen(host, port)
+    token = None if loopback else secrets.token_urlsafe(_TOKEN_BYTES)
+    if not loopback:
+        say(
+            f"warning: '{host}' can be reached from other machines, without encryption: whoever "
+            "sees the link can use it. Prefer a tunnel or a proxy with TLS."
+        )
+    live = None if read_only else LiveRuns(shelf.home, device or "auto")
+    player = Player(device, trust_remote_code)
+    print(address + ("/" if token is None else f"/t/{token}/"), flush=True)
+    found = len(shelf.paths())
+    say(f"{found} run{'' if found == 1 else 's'}; listening on {address}, Ctrl-C to stop")
+    serve_app(create_app(shelf, player, live, loopback=loopback, token=token), socket)

@@ -1,0 +1,71 @@
+"""What a replay holds: steps as plain data, whichever way the chains moved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Test:
+    """One test of a proposal: it passes if log u < log R − log R of the test before it.
+
+    The last test of a proposal is by the ratio itself, earlier ones by approximations of it: over
+    the `nearest` positions (None: all), in low precision if `low`.
+    """
+
+    nearest: int | None
+    low: bool
+    log_ratio: float
+    log_threshold: float
+    uniform: float
+    passed: bool
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a chain: what was masked, what was proposed, and why it was accepted or not.
+
+    `number` counts from 0 within the epoch. `old` and `new` are the tokens at `positions` before
+    and as proposed. Energies are those of the kernel's target, None for kernels that have none;
+    `log_ratio` is the Metropolis-Hastings ratio, None where nothing had to be decided. A proposal
+    that an early test turned down had no energy in the run: it is then `computed_later`, for the
+    reader alone.
+    """
+
+    number: int
+    positions: list[int]
+    old: list[int]
+    new: list[int]
+    log_q_forward: float
+    log_q_reverse: float
+    energy_old: float | None
+    energy_new: float | None
+    log_ratio: float | None
+    tests: list[Test]
+    accepted: bool
+    computed_later: bool = False
+
+    @property
+    def repeated(self) -> bool:
+        """Whether the proposal was the sequence as it stood."""
+        return self.old == self.new
+
+
+@dataclass(frozen=True)
+class Replay:
+    """One epoch of one chain again.
+
+    `before` are its tokens as the epoch began, `after` as it ended. `agrees` says whether `after`,
+    and the places that turned a proposal down, are those that the run recorded. On another machine
+    or in other batches rounding can turn a near tie, and the replay is then not the run.
+    """
+
+    chain: int
+    epoch: int
+    kernel: str
+    energy: str | None
+    temperature: float | None
+    before: list[int]
+    steps: list[Step]
+    after: list[int]
+    agrees: bool

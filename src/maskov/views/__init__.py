@@ -1,0 +1,1 @@
+"""Runs in a browser: pick one, play its chains step by step, start another and watch it."""

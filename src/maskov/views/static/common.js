@@ -1,0 +1,78 @@
+// What every page uses: asking the server, spelling tokens, the colours.
+
+const byId = (id) => document.getElementById(id);
+
+// Paths are relative, so that a token in the page's address goes along by itself.
+const ask = async (path, body) => {
+  const request = body === undefined ? {} : {
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
+  };
+  let response;
+  try {
+    response = await fetch(`api/${path}`, request);
+  } catch {
+    throw new Error("The server does not answer. Is it still running?");
+  }
+  if (response.status === 204) return null;
+  const answer = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Error(answer.detail ?? `The server refused (${response.status}).`);
+  return answer;
+};
+
+// Vocabularies mark pieces of words in their own ways: what to show, and whether it goes on.
+const spelled = (words) => {
+  const marked = words.some((word) => /^[Ġ▁]/.test(word));
+  const ended = words.some((word) => word.endsWith("</w>"));
+  let open = false;
+  return words.map((word, index) => {
+    let glued = open;
+    open = false;
+    let text = word;
+    if (text.startsWith("##") && text.length > 2) { text = text.slice(2); glued = true; }
+    else if (/^[Ġ▁]/.test(text)) text = text.slice(1);
+    else if (marked) glued = true;
+    if (text.endsWith("@@") && text.length > 2) { text = text.slice(0, -2); open = true; }
+    if (ended) { open = !text.endsWith("</w>"); text = text.replace(/<\/w>$/, ""); }
+    return { text: text === "" ? "␣" : text, glued: glued && index > 0 };
+  });
+};
+
+const minus = (text) => text.replace("-", "−");
+const fixed = (value, digits = 4) => {
+  if (!known(value)) return "–";
+  if (value === "inf") return "∞";
+  if (value === "-inf") return "−∞";
+  return minus(Number(value).toFixed(digits));
+};
+const asNumber = (value) => (value === "inf" ? Infinity : value === "-inf" ? -Infinity : value);
+const percent = (share) => (known(share) ? `${(100 * share).toFixed(1)} %` : "–");
+
+const duration = (seconds) => {
+  if (!known(seconds)) return "–";
+  const whole = Math.round(seconds);
+  if (whole < 60) return `${whole} s`;
+  const minutes = Math.floor(whole / 60);
+  if (minutes < 60) return `${minutes} min ${String(whole % 60).padStart(2, "0")} s`;
+  return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
+};
+
+const card = (name, value, beside = "") => html(
+  "div", {}, html("dt", {}, name),
+  html("dd", {}, value, beside ? " " : "", beside ? html("span", { class: "error" }, beside) : ""),
+);
+
+const pill = (text, tone) => html("span", { class: `pill ${tone}` }, text);
+
+const themeButton = byId("theme");
+const darkOutside = matchMedia("(prefers-color-scheme: dark)");
+const isDark = () => (document.documentElement.dataset.theme ?? (darkOutside.matches ? "dark" : "light")) === "dark";
+const nameTheme = () => {
+  themeButton.textContent = isDark() ? "Light" : "Dark";
+  themeButton.setAttribute("aria-label", `Change to ${isDark() ? "light" : "dark"} colours`);
+};
+themeButton.addEventListener("click", () => {
+  document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+  nameTheme();
+});
+darkOutside.addEventListener("change", nameTheme);
+nameTheme();

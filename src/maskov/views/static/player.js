@@ -1,0 +1,274 @@
+// Plays a chain: through the epochs as they were recorded, through the steps as they are replayed.
+
+const SPEEDS = [0.5, 1, 2, 4, 8];
+const SETTLE = 250; // a slider that is being dragged asks for nothing until it rests
+const ICONS = {
+  first: "M4,4h3v16h-3zM20,4v16L9,12z",
+  back: "M17,4v16L6,12z",
+  play: "M6,3v18L20,12z",
+  pause: "M5,4h5v16h-5zM14,4h5v16h-5z",
+  forward: "M7,4v16L18,12z",
+  next: "M17,4h3v16h-3zM4,4v16L15,12z",
+};
+
+const putIcon = (button, name) => {
+  const icon = svg("svg", { viewBox: "0 0 24 24", width: 18, height: 18, "aria-hidden": "true", focusable: "false" });
+  svg("path", { d: ICONS[name] }, icon);
+  button.replaceChildren(icon);
+};
+
+class Player {
+  constructor(run, place) {
+    this.run = run;
+    this.replays = new Map(); // epoch -> promise of its steps
+    this.replay = null;
+    this.timer = null;
+    this.chain = place.chain;
+    this.epoch = place.epoch;
+    this.step = place.step;
+    for (const name of ["first", "back", "forward", "next"]) putIcon(byId(name), name);
+    putIcon(byId("toggle"), "play");
+    byId("chain").max = run.chains - 1;
+    byId("speed").append(...SPEEDS.map((speed) => html("option", { value: speed, selected: speed === 1 }, `${speed} step${speed === 1 ? "" : "s"}/s`)));
+    byId("epoch").max = run.epochs_done;
+    this.listen();
+  }
+
+  async open() {
+    byId("play-said").textContent = "Loading the model and the chain …";
+    this.recorded = await ask(`runs/${this.run.id}/chains/${this.chain}`);
+    byId("player").hidden = false;
+    byId("play-said").textContent = "";
+    byId("chain").value = this.chain;
+    byId("source").hidden = !known(this.recorded.source);
+    byId("source").textContent = known(this.recorded.source) ? `Source: ${this.recorded.source}` : "";
+    this.replays.clear();
+    await this.go(this.epoch, this.step);
+  }
+
+  steps(epoch) {
+    if (!this.replays.has(epoch)) {
+      const asked = ask(`runs/${this.run.id}/chains/${this.chain}/epochs/${epoch}`);
+      asked.catch(() => this.replays.delete(epoch));
+      this.replays.set(epoch, asked);
+    }
+    return this.replays.get(epoch);
+  }
+
+  // Shows an epoch from one of its steps on; a negative step counts from the end.
+  async go(epoch, step = 0) {
+    const { chain } = this;
+    this.epoch = clamp(epoch, 0, this.run.epochs_done - 1);
+    this.showRecorded();
+    try {
+      const replay = await this.steps(this.epoch);
+      if (chain !== this.chain || replay.epoch !== this.epoch) return; // somebody went elsewhere
+      this.replay = replay;
+      this.step = clamp(step < 0 ? replay.steps.length + 1 + step : step, 0, replay.steps.length);
+      this.showSteps();
+      this.draw();
+      if (this.epoch + 1 < this.run.epochs_done && this.timer) this.steps(this.epoch + 1).catch(() => {});
+    } catch (error) {
+      this.pause();
+      byId("play-said").textContent = error.message;
+    }
+  }
+
+  // The sequence at the end of an epoch is on record; its steps take a moment.
+  showRecorded() {
+    byId("epoch").value = this.epoch + 1;
+    byId("epoch-said").textContent = `${this.epoch + 1} of ${this.run.epochs_done}`;
+    byId("epoch").setAttribute("aria-valuetext", `epoch ${this.epoch + 1} of ${this.run.epochs_done}`);
+    const { recorded } = this;
+    const energies = ["raw", "norm"].filter((name) => known(recorded[`energy_${name}`][this.epoch])).map((name) => `E_${name} ${fixed(recorded[`energy_${name}`][this.epoch], 2)}`);
+    byId("ended").textContent = `At the end of this epoch: ${[...energies, `${recorded.accepted[this.epoch]} of ${recorded.steps[this.epoch]} steps accepted`].join(" · ")}`;
+    if (this.replay?.epoch === this.epoch && this.replay?.chain === this.chain) return;
+    this.replay = null;
+    const { tokens, words } = recorded;
+    this.drawWords(tokens[this.epoch].map((token) => words[token]), null);
+    byId("decision").className = "decision waiting";
+    byId("decision").replaceChildren(html("p", {}, "The sequence at the end of this epoch. Replaying its steps …"));
+    byId("steps").replaceChildren();
+    byId("agreement").textContent = "";
+  }
+
+  showSteps() {
+    const { replay } = this;
+    byId("step").max = replay.steps.length;
+    byId("steps").replaceChildren(...replay.steps.map((step, index) => this.stepRow(step, index + 1)));
+    byId("agreement").className = replay.agrees ? "agreement good" : "agreement bad";
+    byId("agreement").textContent = replay.agrees
+      ? "✓ Replayed from the record with the run’s own random numbers; it ends in the tokens that were recorded, and rejects where they were rejected."
+      : "✗ This replay ends elsewhere than the record. On another machine, or in other batches, rounding can turn a near tie: these are not quite the run’s own steps.";
+  }
+
+  stepRow(step, number) {
+    const { word, sign, tone } = outcome(step);
+    const button = html("button", { type: "button", class: "small-button", "aria-label": `Show step ${number}` }, String(number));
+    button.addEventListener("click", () => { this.pause(); this.step = number; this.draw(true); });
+    const last = step.tests[step.tests.length - 1];
+    return html(
+      "tr", {},
+      html("td", {}, button),
+      html("td", {}, step.positions.map((place) => place + 1).join(", ")),
+      html("td", { class: "words" }, step.repeated ? named(this.replay, step.old) : `${named(this.replay, step.old)} → ${named(this.replay, step.new)}`),
+      html("td", {}, last ? fixed(Math.log(last.uniform), 2) : "–"),
+      html("td", {}, last ? fixed(last.log_threshold, 2) : "–"),
+      html("td", { class: `words ${tone}` }, `${sign} ${word}`),
+    );
+  }
+
+  // The tokens just before the shown step.
+  before() {
+    const tokens = [...this.replay.before];
+    for (const step of this.replay.steps.slice(0, Math.max(this.step - 1, 0))) {
+      if (step.accepted) step.positions.forEach((place, index) => { tokens[place] = step.new[index]; });
+    }
+    return tokens;
+  }
+
+  draw(speak = false) {
+    const { replay } = this;
+    const step = this.step ? replay.steps[this.step - 1] : null;
+    const words = this.before().map((token) => replay.words[token]);
+    this.drawWords(words, step);
+    drawDecision(byId("decision"), replay, step);
+    byId("step").value = this.step;
+    byId("step-said").textContent = `${this.step} of ${replay.steps.length}`;
+    byId("step").setAttribute("aria-valuetext", `step ${this.step} of ${replay.steps.length}`);
+    [...byId("steps").children].forEach((row, index) => {
+      if (index + 1 === this.step) row.setAttribute("aria-current", "step");
+      else row.removeAttribute("aria-current");
+    });
+    const current = byId("steps").querySelector("[aria-current]");
+    const box = byId("steps").closest(".scroll");
+    if (current && box.scrollHeight > box.clientHeight) box.scrollTop = current.offsetTop - box.clientHeight / 2;
+    byId("back").disabled = this.step === 0 && this.epoch === 0;
+    byId("forward").disabled = this.atEnd();
+    byId("next").disabled = this.epoch + 1 >= this.run.epochs_done;
+    if (speak && !this.timer) byId("spoken").textContent = inWords(replay, step);
+    const place = new URLSearchParams({ id: this.run.id, chain: this.chain, epoch: this.epoch + 1, step: this.step });
+    history.replaceState(null, "", `?${place}${location.hash}`);
+  }
+
+  drawWords(words, step) {
+    const shown = spelled(words);
+    const changed = step ? new Map(step.positions.map((place, index) => [place, index])) : new Map();
+    const holder = byId("sentence");
+    holder.replaceChildren();
+    shown.forEach(({ text, glued }, place) => {
+      if (place && !glued) holder.append(" ");
+      if (!changed.has(place)) {
+        const frozen = this.recorded.free[place] === false;
+        holder.append(html("span", { class: frozen ? "token frozen" : "token", title: `position ${place + 1}${frozen ? ", frozen" : ""}` }, text));
+        return;
+      }
+      const index = changed.get(place);
+      const [next] = spelled([this.replay.words[step.new[index]]]);
+      const { sign, tone } = outcome(step);
+      const same = step.new[index] === step.old[index];
+      holder.append(html(
+        "span", { class: `token slot ${tone}`, title: `position ${place + 1}` },
+        html(step.accepted && !same ? "del" : "span", { class: "old" }, text),
+        same ? "" : html(step.accepted ? "ins" : "del", { class: "new" }, next.text),
+        html("span", { class: "sign", "aria-hidden": "true" }, sign),
+      ));
+    });
+  }
+
+  atEnd() { return this.replay && this.step >= this.replay.steps.length && this.epoch + 1 >= this.run.epochs_done; }
+
+  async forward(speak) {
+    if (!this.replay) return;
+    if (this.step < this.replay.steps.length) { this.step += 1; this.draw(speak); return; }
+    if (!this.atEnd()) await this.go(this.epoch + 1, 1);
+  }
+
+  async back() {
+    if (!this.replay) return;
+    if (this.step > 0) { this.step -= 1; this.draw(true); } else if (this.epoch > 0) await this.go(this.epoch - 1, -1);
+  }
+
+  play() {
+    if (this.atEnd()) return;
+    putIcon(byId("toggle"), "pause");
+    byId("toggle").setAttribute("aria-label", "Pause");
+    const tick = async () => {
+      await this.forward(false);
+      if (!this.timer) return;
+      if (this.atEnd()) { this.pause(); return; }
+      this.timer = setTimeout(tick, 1000 / Number(byId("speed").value));
+    };
+    this.timer = setTimeout(tick, 0);
+  }
+
+  pause() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    putIcon(byId("toggle"), "play");
+    byId("toggle").setAttribute("aria-label", "Play");
+  }
+
+  turn(epochs) {
+    this.pause();
+    this.go(this.epoch + epochs);
+  }
+
+  async jump(chain, epoch, step = 0) {
+    this.pause();
+    const other = chain !== this.chain;
+    Object.assign(this, { chain, epoch, step });
+    try {
+      if (other) await this.open(); else await this.go(epoch, step);
+    } catch (error) {
+      byId("play-said").textContent = error.message;
+    }
+  }
+
+  listen() {
+    const act = (id, done) => byId(id).addEventListener("click", () => { if (id !== "toggle") this.pause(); done(); });
+    act("first", () => { if (this.replay) { this.step = 0; this.draw(true); } });
+    act("back", () => this.back());
+    act("toggle", () => (this.timer ? this.pause() : this.play()));
+    act("forward", () => this.forward(true));
+    act("next", () => this.turn(1));
+    byId("chain").addEventListener("change", () => {
+      const chain = byId("chain").value === "" ? this.chain : clamp(Math.round(Number(byId("chain").value)), 0, this.run.chains - 1);
+      byId("chain").value = chain;
+      this.jump(chain, this.epoch);
+    });
+    byId("step").addEventListener("input", () => {
+      this.pause();
+      if (this.replay) { this.step = Number(byId("step").value); this.draw(true); }
+    });
+    let waiting = null;
+    byId("epoch").addEventListener("input", () => {
+      this.pause();
+      this.epoch = Number(byId("epoch").value) - 1;
+      this.showRecorded();
+      clearTimeout(waiting);
+      waiting = setTimeout(() => this.go(this.epoch), SETTLE);
+    });
+    document.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || byId("player").hidden) return;
+    // Fields, charts and boxes that scroll have uses of their own for these keys, and so has a page
+    // whose player is out of sight.
+    if (event.target.closest("input, select, textarea, summary, .plot, .scroll")) return;
+    const { top, bottom } = byId("sentence").getBoundingClientRect();
+    if (bottom < 0 || top > innerHeight) return;
+    if (event.key === " " && event.target.closest("button, a")) return;
+    const acts = {
+      " ": () => byId("toggle").click(),
+      ArrowRight: () => (event.shiftKey ? this.turn(1) : byId("forward").click()),
+      ArrowLeft: () => (event.shiftKey ? this.turn(-1) : byId("back").click()),
+      Home: () => byId("first").click(),
+      End: () => { this.pause(); if (this.replay) { this.step = this.replay.steps.length; this.draw(true); } },
+    };
+    if (!Object.hasOwn(acts, event.key)) return;
+    event.preventDefault();
+    acts[event.key]();
+  }
+}

@@ -1,0 +1,103 @@
+// A run's page: what it was and did, its charts; then the player and the samples.
+
+const NAMES = { raw: "E_raw", norm: "E_norm" };
+
+const showHead = (run) => {
+  document.title = `${run.name} – maskov`;
+  byId("title").textContent = run.name;
+  const found = run.findings;
+  const verdict = html(
+    "div", { class: `verdict ${found.tone}` },
+    html("p", {}, pill(found.verdict, found.tone), run.finished ? "" : pill("not finished", "bad"), html("span", {}, found.reason)),
+    html("p", { class: "small" }, "leaves its target invariant: ", html("strong", {}, found.invariant ? "yes" : "no")),
+  );
+  const cards = Object.entries(run.numbers).map(([name, shown]) => {
+    const [value, error] = shown.split(" ± ");
+    return card(name, value, error ? `± ${error}` : "");
+  });
+  const notes = [...run.notes, ...found.notes];
+  byId("title").after(verdict, html("dl", { class: "cards" }, ...cards), html("ul", { class: "notes" }, ...notes.map((note) => html("li", {}, note))));
+  byId("run-said").textContent = "";
+};
+
+const showCharts = (run) => {
+  const shade = run.burn_in > 0 ? { from: 0, to: run.burn_in + 0.5, label: "burn-in" } : null;
+  const x = { label: "epoch", whole: true };
+  for (const [index, name] of Object.keys(NAMES).entries()) {
+    const { spread, chains } = run.energies[name];
+    const series = [
+      { name: `${chains.length} of ${run.chains.toLocaleString("en")} chains`, tone: 2 * index, x: run.epochs, many: chains, names: run.shown_chains.map((chain) => `chain ${chain}`) },
+      { name: "median, 10–90 %", tone: 2 * index, x: run.epochs, y: spread.middle, low: spread.low, high: spread.high, strong: true },
+    ];
+    if (run.temperature) series.push({ name: "temperature", tone: 1, dash: 1, x: run.epochs, y: run.temperature, right: true });
+    new Chart(byId("charts"), {
+      title: `${NAMES[name]} by epoch`, series, shade, x, y: { label: NAMES[name] },
+      right: run.temperature ? { label: "target temperature" } : null,
+    });
+  }
+  new Chart(byId("charts"), {
+    title: "Accepted and novel by epoch", wide: true, shade, x, y: { label: "share of steps", include: [0, 1] },
+    caption: "Shares of steps over all chains. Novel: accepted and different.",
+    series: [["accepted", 0, 0], ["novel", 2, 1]].map(([name, tone, dash]) => ({ name, tone, dash, marker: dash, x: run.epochs, y: run[name].middle })),
+  });
+};
+
+const showAbout = (run) => {
+  byId("facts").append(...Object.entries(run.facts).map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value))));
+  byId("signature").textContent = run.signature;
+  byId("report").href = `report?id=${run.id}`;
+  if (!run.findings.mixing.length) return;
+  const head = ["", "R-hat", "ESS bulk", "ESS tail", "mean", "forgotten in"];
+  const rows = run.findings.mixing.map((one) => html(
+    "tr", {}, html("th", { scope: "row" }, one.name),
+    ...[one.r_hat, one.ess_bulk, one.ess_tail, one.mean].map((value) => html("td", {}, shortNumber(value))),
+    html("td", {}, known(one.time) ? `${one.at_least ? "≥ " : ""}${one.time.toFixed(1)} epochs` : "–"),
+  ));
+  byId("mixing").append(html(
+    "div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Convergence after burn-in" },
+    html("table", {}, html("caption", {}, "Convergence after burn-in"),
+      html("thead", {}, html("tr", {}, ...head.map((name) => (name ? html("th", { scope: "col" }, name) : html("td"))))),
+      html("tbody", {}, ...rows)),
+  ));
+};
+
+const whole = (text, least, most) => clamp(Number.parseInt(text ?? "", 10) || least, least, most);
+
+const startPage = async () => {
+  const asked = new URLSearchParams(location.search);
+  let run;
+  try {
+    run = await ask(`runs/${encodeURIComponent(asked.get("id") ?? "")}`);
+  } catch (error) {
+    byId("title").textContent = "No such run";
+    byId("run-said").textContent = error.message;
+    document.documentElement.dataset.ready = "true";
+    return;
+  }
+  showHead(run);
+  byId("whole").hidden = false;
+  showAbout(run);
+  let player = null;
+  const why = run.why_not_played ?? (run.epochs_done ? null : "no epoch is complete yet");
+  if (why) byId("play-said").textContent = `This run cannot be played: ${why}.`;
+  else {
+    player = new Player(run, {
+      chain: whole(asked.get("chain"), 0, run.chains - 1),
+      epoch: whole(asked.get("epoch"), 1, run.epochs_done) - 1,
+      step: whole(asked.get("step"), 0, 1e6),
+    });
+  }
+  new SampleList(run, player && ((chain, epoch) => {
+    byId("play").scrollIntoView();
+    player.jump(chain, epoch, -1);
+  }));
+  if (run.epochs_done) showCharts(run); else byId("energies").hidden = true;
+  document.documentElement.dataset.ready = "true";
+  try {
+    await player?.open();
+  } catch (error) {
+    byId("play-said").textContent = `This run cannot be played here: ${error.message}`;
+  }
+};
+
+startPage();

@@ -1,0 +1,87 @@
+// The list of runs, and the form that starts one.
+
+const runLine = (run) => {
+  const title = html("h3", {}, run.error ? run.name : html("a", { href: `run?id=${run.id}` }, run.name));
+  if (run.error) return html("li", { class: "broken" }, title, html("p", { class: "small" }, run.error));
+  const done = run.epochs_done >= run.epochs;
+  const figures = [
+    `${run.chains.toLocaleString("en")} chain${run.chains === 1 ? "" : "s"}`,
+    done ? `${run.epochs} epochs` : `${run.epochs_done} of ${run.epochs} epochs`,
+    known(run.energy_raw_mean) ? `E_raw ${shortNumber(run.energy_raw_mean)}` : null,
+    known(run.energy_norm_mean) ? `E_norm ${shortNumber(run.energy_norm_mean)}` : null,
+    known(run.acceptance_rate) ? `accepted ${percent(run.acceptance_rate)}` : null,
+  ].filter(known);
+  return html(
+    "li", {}, title,
+    html("p", { class: "pills" },
+      pill(run.energy ? `${run.kernel} · ${run.energy}` : run.kernel, run.leaves_invariant ? "good" : "open"),
+      run.leaves_invariant ? "" : pill("no target", "open"),
+      done ? "" : pill("not finished", "bad"),
+      html("span", { class: "small" }, run.model)),
+    html("p", { class: "small figures" }, figures.join(" · ")),
+    html("p", { class: "small" }, (run.created ?? "").replace("T", " ").replace("+00:00", " UTC")),
+  );
+};
+
+const showRuns = (runs) => {
+  const list = byId("runs-list");
+  const draw = () => {
+    const wanted = byId("find").value.trim().toLowerCase();
+    const found = runs.filter((run) => `${run.name} ${run.folder} ${run.model} ${run.kernel} ${run.energy}`.toLowerCase().includes(wanted));
+    list.replaceChildren(...found.map(runLine));
+    byId("runs-said").textContent = runs.length === 0
+      ? "No runs yet: start one below, or with maskov sample --out runs/first."
+      : `${found.length} of ${runs.length} run${runs.length === 1 ? "" : "s"}, the newest first`;
+  };
+  byId("find").addEventListener("input", draw);
+  draw();
+};
+
+const fillForm = (offered) => {
+  const form = byId("start-form");
+  if (!offered.may_start) {
+    byId("start-said").textContent = "This server was started with --read-only: it starts no runs.";
+    return;
+  }
+  const option = (value, text) => html("option", { value }, text);
+  form.model.append(...Object.entries(offered.models).map(([name, about]) => option(name, `${name}: ${about}`)));
+  form.method.append(...Object.entries(offered.methods).map(([name, about]) => option(name, about)));
+  form.energy.append(...offered.energies.map((name) => option(name, `E_${name}`)));
+  for (const [name, { value, least, most }] of Object.entries(offered.bounds)) {
+    if (known(value)) form[name].value = value;
+    if (known(least)) { form[name].min = least; form[name].max = most; }
+  }
+  const adapt = () => {
+    form.energy.disabled = form.method.value !== "mh";
+    form.temperature.disabled = form.method.value === "mask-predict";
+  };
+  form.method.addEventListener("change", adapt);
+  adapt();
+  form.hidden = false;
+};
+
+byId("start-form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const form = event.target;
+  const wrong = [...form.elements].find((field) => field.willValidate && !field.checkValidity());
+  if (wrong) {
+    byId("refusal").textContent = `${wrong.labels[0].firstChild.textContent.trim()}: ${wrong.validationMessage}`;
+    wrong.focus();
+    return;
+  }
+  const wanted = { model: form.model.value, method: form.method.value };
+  for (const name of ["chains", "length", "epochs", "seed"]) wanted[name] = Number(form[name].value);
+  if (!form.energy.disabled) wanted.energy = form.energy.value;
+  if (!form.temperature.disabled) wanted.temperature = Number(form.temperature.value);
+  byId("refusal").textContent = "";
+  try {
+    await ask("live", wanted);
+    location.href = "live";
+  } catch (error) {
+    byId("refusal").textContent = error.message;
+  }
+});
+
+ask("runs").then(showRuns, (error) => { byId("runs-said").textContent = error.message; });
+ask("choices").then(fillForm, (error) => { byId("start-said").textContent = error.message; })
+  .finally(() => { document.documentElement.dataset.ready = "true"; });

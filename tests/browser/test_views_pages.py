@@ -1,0 +1,418 @@
+"""The pages of `maskov serve` in Chromium: chains played, samples filtered, a run watched."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import pytest
+from chromium import Visits
+from playwright.sync_api import expect
+
+from maskov import Run
+from report_runs import EVIL
+from tiny_translation import SOURCES
+from view_runs import ServedRuns, make_run, make_runs
+
+pytestmark = pytest.mark.browser
+
+DESKTOP = {"viewport": {"width": 1200, "height": 900}}
+PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+PATIENCE = 30_000
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = make_runs(tmp_path_factory.mktemp("pages"))
+    # Markup wherever a run can hold text.
+    make_run(folder / "evil", chains=1)
+    file = folder / "evil" / "manifest.json"
+    manifest = json.loads(file.read_text())
+    file.write_text(json.dumps({**manifest, "signature": EVIL, "notes": [EVIL]}))
+    lines = (folder / "evil" / "samples.jsonl").read_text().splitlines()
+    evil = [json.dumps({**json.loads(line), "text": EVIL}) for line in lines]
+    (folder / "evil" / "samples.jsonl").write_text("\n".join(evil) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def served(runs, tmp_path_factory):
+    with ServedRuns(runs, tmp_path_factory.mktemp("made") / "runs") as server:
+        yield server
+
+
+@pytest.fixture
+def visit(browser, served):
+    """Open a page of the server; afterwards, hold it to that server and to a clean console."""
+    visits = Visits(browser)
+
+    def open_page(path="", **view):
+        page = visits.page(**(view or DESKTOP))
+        page.emulate_media(reduced_motion="reduce")
+        page.goto(served.address + path)
+        page.locator("html[data-ready]").wait_for(timeout=PATIENCE)
+        return page
+
+    yield open_page
+    visits.close()
+    # Asking for a run that is not there is what one test is about.
+    complaints = [text for text in visits.complaints if "status of 404" not in text]
+    assert all(url.startswith((served.address, "blob:", "data:,")) for url in visits.addresses)
+    assert complaints == []
+    assert len(visits.complaints) <= 1
+
+
+@pytest.fixture
+def play(visit, served):
+    """Open a run's page by the run's name, its chain loaded."""
+
+    def open_run(name, place="", **view):
+        page = visit("", **view)
+        page.locator("#runs-list a", has_text=re.compile(f"^{name}$")).click()
+        page.locator("html[data-ready]").wait_for(timeout=PATIENCE)
+        if place:
+            page.goto(f"{page.url}{place}")
+            page.locator("html[data-ready]").wait_for(timeout=PATIENCE)
+        replayed(page)
+        page.evaluate("document.getElementById('play').scrollIntoView()")
+        return page
+
+    return open_run
+
+
+def replayed(page):
+    expect(page.locator("#agreement")).not_to_be_empty(timeout=PATIENCE)
+    expect(page.locator("#agreement")).to_contain_text("ends in the tokens that were recorded")
+
+
+def part(page, name):
+    """Read a number of the decision as it is shown."""
+    text = page.locator(f"#decision [data-part={name}]").first.inner_text()
+    return float(text.replace("−", "-").replace("∞", "inf"))
+
+
+def sentence(page):
+    """Read the tokens as they are shown, with what stands where a step is looked at."""
+    return page.locator("#sentence .token").evaluate_all(
+        "(all) => all.map((one) => (one.querySelector('.old') ?? one).textContent)"
+    )
+
+
+def at_step(page, number):
+    expect(page.locator("#step-said")).to_have_text(re.compile(f"^{number} of"))
+
+
+def test_a_chain_is_played_and_every_decision_follows_from_what_is_shown(play):
+    page = play("mh", "&epoch=3&chain=1")
+    decided, outcomes = 0, set()
+    steps = page.locator("#steps tr").count()
+    assert steps == 8
+    for number in range(1, steps + 1):
+        page.keyboard.press("ArrowRight")
+        at_step(page, number)
+        outcome = page.locator("#decision [data-part=outcome]").inner_text().split()[-1]
+        outcomes.add(outcome)
+        row = page.locator("#steps tr").nth(number - 1)
+        expect(row).to_have_attribute("aria-current", "step")
+        expect(row).to_contain_text(outcome)
+        if outcome == "unchanged":
+            continue
+        decided += 1
+        fall = part(page, "energy-old") - part(page, "energy-new")
+        assert part(page, "fall") == pytest.approx(fall, abs=2e-4)
+        ratio = part(page, "fall") + part(page, "q-reverse") - part(page, "q-forward")
+        assert part(page, "log-ratio") == pytest.approx(ratio, abs=2e-4)
+        tests = page.locator("#decision .test").all()
+        for test in tests:
+            u = float(test.locator("[data-part=u]").inner_text())
+            log_u = float(test.locator("[data-part=log-u]").inner_text().replace("−", "-"))
+            below = float(test.locator("[data-part=threshold]").get_attribute("data-value"))
+            if u > 0.01:  # of a tiny u too few digits are shown
+                assert log_u == pytest.approx(math.log(u), abs=1e-2)
+            assert (test.get_attribute("data-passed") == "true") == (log_u < below)
+        passed = all(test.get_attribute("data-passed") == "true" for test in tests)
+        assert outcome == ("accepted" if passed else "rejected")
+        if len(tests) == 2:
+            last = tests[1].locator("[data-part=threshold]")
+            first = float(tests[0].locator("[data-part=threshold]").get_attribute("data-value"))
+            rest = float(last.get_attribute("data-value"))
+            assert first + rest == pytest.approx(part(page, "log-ratio"), abs=2e-4)
+    assert decided
+    assert outcomes >= {"rejected", "unchanged"} or "accepted" in outcomes
+
+
+def test_what_is_shown_is_what_was_recorded(play, runs):
+    """Through two epochs step by step: an accepted word stays, a rejected one goes."""
+    model = {}
+    page = play("mh")
+    tokens = Run.open(runs / "mh").traces["tokens"][:, 0]
+    for one in Run.open(runs / "mh").samples:
+        model |= dict(zip(one.ids, one.tokens, strict=True))
+    for epoch, last in ((1, 8), (2, 8), (3, 1)):
+        for step in range(1, last + 1):
+            page.keyboard.press("ArrowRight")
+            expect(page.locator("#epoch-said")).to_have_text(f"{epoch} of 6")
+            at_step(page, step)
+            replayed(page)
+    # The first step of an epoch is shown upon the sequence that the epoch before ended with.
+    assert sentence(page) == [model[token].removeprefix("##") for token in tokens[1].tolist()]
+
+
+def test_playing_goes_on_by_itself_through_epochs_and_pauses(play):
+    page = play("mh")
+    page.locator("#speed").select_option("8")
+    page.get_by_role("button", name="Play", exact=True).click()
+    expect(page.locator("#epoch-said")).to_have_text("2 of 6", timeout=PATIENCE)
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
+    page.wait_for_timeout(300)
+    stood = page.locator("#step-said").inner_text()
+    page.wait_for_timeout(600)
+    assert page.locator("#step-said").inner_text() == stood
+
+
+def test_playing_stops_at_the_end(play):
+    page = play("mh", "&epoch=6&step=6")
+    page.locator("#speed").select_option("8")
+    page.locator("body").press(" ")
+    at_step(page, 8)
+    expect(page.locator("#toggle")).to_have_attribute("aria-label", "Play")
+    expect(page.locator("#forward")).to_be_disabled()
+    expect(page.locator("#next")).to_be_disabled()
+
+
+def test_scrubbing_shows_the_record_at_once_and_then_its_steps(play, runs):
+    page = play("mh")
+    page.locator("#epoch").focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    expect(page.locator("#epoch-said")).to_have_text("4 of 6")
+    replayed(page)
+    at_step(page, 0)
+    assert "epoch=4" in page.url
+    page.locator("#step").focus()
+    page.keyboard.press("End")
+    at_step(page, 8)
+    page.locator("#chain").fill("2")
+    page.locator("#chain").press("Enter")
+    expect(page).to_have_url(re.compile("chain=2"), timeout=PATIENCE)
+    replayed(page)
+    page.reload()
+    replayed(page)
+    expect(page.locator("#chain")).to_have_value("2")
+    expect(page.locator("#epoch-said")).to_have_text("4 of 6")
+
+
+def test_keys_alone_do_everything(play):
+    page = play("mh")
+    page.keyboard.press("End")
+    at_step(page, 8)
+    page.keyboard.press("ArrowLeft")
+    at_step(page, 7)
+    page.keyboard.press("Shift+ArrowRight")
+    expect(page.locator("#epoch-said")).to_have_text("2 of 6")
+    replayed(page)
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#epoch-said")).to_have_text("1 of 6")
+    at_step(page, 8)
+    page.keyboard.press("Home")
+    at_step(page, 0)
+    page.keyboard.press(" ")
+    expect(page.locator("#toggle")).to_have_attribute("aria-label", "Pause")
+    page.keyboard.press(" ")
+    expect(page.locator("#toggle")).to_have_attribute("aria-label", "Play")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#spoken")).to_contain_text("Step 1 of 8: position")
+    # Out of sight the player leaves the keys to the page.
+    page.evaluate("document.getElementById('about').scrollIntoView()")
+    page.keyboard.press("ArrowRight")
+    at_step(page, 1)
+
+
+def test_the_tab_key_reaches_everything_that_can_be_pressed(play):
+    page = play("mh")
+    wanted = page.evaluate(
+        "[...document.querySelectorAll('a[href], button:not(:disabled), select, input, summary, "
+        '[tabindex="0"]\')].filter((one) => one.checkVisibility()).length'
+    )
+    reached = page.evaluate_handle("new Set()")
+    for _ in range(wanted + 3):
+        page.keyboard.press("Tab")
+        page.evaluate("(seen) => seen.add(document.activeElement)", reached)
+    assert page.evaluate("(seen) => (seen.delete(document.body), seen.size)", reached) == wanted
+
+
+def test_gibbs_and_translations_are_played_too(play):
+    page = play("gibbs")
+    page.keyboard.press("ArrowRight")
+    text = page.locator("#decision").inner_text()
+    assert "accepts everything" in text or "nothing to decide" in text
+    page = play("translated", "&epoch=3")
+    expect(page.locator("#source")).to_have_text(f"Source: {SOURCES[0]}")
+    page.keyboard.press("ArrowRight")
+    at_step(page, 1)
+
+
+def test_a_run_that_cannot_be_played_says_why_and_shows_the_rest(visit):
+    page = visit()
+    page.get_by_role("link", name="untraced").click()
+    expect(page.locator("#play-said")).to_contain_text("tokens were not traced")
+    expect(page.locator("#player")).to_be_hidden()
+    expect(page.locator("#found tr")).to_have_count(18)
+    expect(page.locator(".chart svg .line").first).to_be_attached()
+    page = visit("run?id=nobody")
+    expect(page.locator("h1")).to_have_text("No such run")
+
+
+def test_samples_are_searched_filtered_sorted_and_played(play, runs):
+    every = Run.open(runs / "mh").samples
+    page = play("mh")
+    rows = page.locator("#found tr")
+    expect(rows).to_have_count(18)
+    shown = [
+        float(text.replace("−", "-")) for text in rows.locator("td:nth-child(1)").all_inner_texts()
+    ]
+    assert shown == sorted(shown)
+    page.get_by_label("Search").fill(every[3].text.upper())
+    expect(page.locator("#count")).to_have_text(
+        f"{sum(one.text == every[3].text for one in every)} of 18 samples"
+    )
+    page.get_by_label("Search").fill("")
+    form = page.locator("#filter")
+    form.get_by_role("spinbutton", name="Chain").fill("2")
+    expect(rows).to_have_count(6)
+    form.get_by_label("Sort by").select_option("epoch")
+    form.get_by_label("Order").select_option("highest first")
+    expect(rows.first.locator("td").nth(3)).to_have_text("6")
+    form.get_by_label("E_raw from").fill("1e9")
+    expect(rows).to_have_count(0)
+    form.get_by_label("E_raw from").fill("")
+    expect(rows).to_have_count(6)
+    rows.nth(2).get_by_role("button").click()
+    expect(page.locator("#epoch-said")).to_have_text("4 of 6")
+    expect(page.locator("#chain")).to_have_value("2")
+    at_step(page, 8)
+
+
+def test_charts_are_drawn_and_hidden_by_their_legend(play):
+    page = play("mh")
+    expect(page.locator(".chart")).to_have_count(3)
+    button = page.locator(".chart >> nth=0 >> .legend button").first
+    lines = page.locator(".chart >> nth=0 >> svg .thin")
+    expect(lines).to_have_count(3)
+    button.click()
+    expect(lines).to_have_count(0)
+
+
+def test_the_whole_report_opens(play):
+    page = play("mh")
+    page.get_by_role("link", name="The whole report").click()
+    page.locator("html[data-ready]").wait_for(timeout=PATIENCE)
+    expect(page.locator("h1")).to_have_text("mh")
+    expect(page.locator(".plot").first).to_be_visible()
+
+
+def test_a_run_is_started_watched_and_opened(visit):
+    page = visit()
+    page.get_by_label("Model").select_option("untrained")
+    page.get_by_label("Epochs").fill("12")
+    page.get_by_label("Chains").fill("3")
+    page.get_by_role("button", name="Start and watch").click()
+    page.wait_for_url("**/live")
+    texts = page.locator("#chains .text")
+    expect(texts).to_have_count(3, timeout=PATIENCE)
+    seen = set()
+    finished = page.get_by_role("link", name="Open the run")
+    for _ in range(200):
+        seen.add(tuple(texts.all_inner_texts()))
+        if finished.is_visible():
+            break
+        page.wait_for_timeout(50)
+    assert len(seen) > 1  # they changed while they were watched
+    expect(page.locator("#state")).to_have_text("Finished")
+    expect(page.locator("#figures")).to_contain_text("12 / 12")
+    expect(page.locator(".chart svg .line").first).to_be_attached()
+    last = texts.first.inner_text()
+    finished.click()
+    replayed(page)
+    page.locator("#filter").get_by_role("spinbutton", name="Chain").fill("0")
+    page.locator("#filter").get_by_label("Sort by").select_option("epoch")
+    page.locator("#filter").get_by_label("Order").select_option("highest first")
+    expect(page.locator("#count")).to_have_text("12 of 36 samples")
+    expect(page.locator("#found tr td:nth-child(4)").first).to_have_text("12")
+    shown = page.locator("#found tr .words").first.inner_text()
+    assert re.sub(r"\W+", "", shown) == re.sub(r"\W+", "", last)
+
+
+def test_a_run_is_stopped(visit):
+    page = visit()
+    page.get_by_label("Model").select_option("untrained")
+    page.get_by_label("Epochs").fill("200")
+    page.get_by_label("Chains").fill("16")
+    page.get_by_role("spinbutton", name="Tokens").fill("40")
+    page.get_by_role("button", name="Start and watch").click()
+    page.wait_for_url("**/live")
+    expect(page.locator("#chains .text")).to_have_count(16, timeout=PATIENCE)
+    page.get_by_role("button", name="Stop and save").click()
+    expect(page.locator("#state")).to_have_text("Stopped", timeout=PATIENCE)
+    expect(page.get_by_role("link", name="Open the run")).to_be_visible()
+
+
+def test_the_form_says_what_is_wrong(visit):
+    page = visit()
+    page.get_by_label("Chains").fill("99")
+    page.get_by_role("button", name="Start and watch").click()
+    expect(page.locator("#refusal")).to_contain_text("Chains")
+    expect(page.get_by_label("Chains")).to_be_focused()
+    page.get_by_label("Method").select_option("gibbs")
+    expect(page.get_by_label("Energy")).to_be_disabled()
+
+
+def test_runs_are_found_by_their_names(visit):
+    page = visit()
+    expect(page.locator("#runs-list li").first).to_be_visible()
+    page.get_by_label("Find").fill("transl")
+    expect(page.locator("#runs-list li")).to_have_count(1)
+    page.get_by_label("Find").fill("broken")
+    expect(page.locator("#runs-list")).to_contain_text("no readable manifest")
+    expect(page.locator("#runs-list a")).to_have_count(0)
+
+
+def test_markup_in_a_run_does_nothing(play):
+    page = play("evil")
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("img").count() == 0
+    expect(page.locator("#signature")).to_contain_text("<script>window.hacked=1</script>")
+    expect(page.locator("#found .words").first).to_contain_text("<script>window.hacked=1</script>")
+
+
+@pytest.mark.parametrize("path", ["", "live"])
+def test_nothing_is_wider_than_a_phone(visit, path):
+    page = visit(path, **PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_chain_is_played_on_a_phone(play):
+    page = play("mh", **PHONE)
+    page.locator("#forward").tap()
+    at_step(page, 1)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("view", [
+    DESKTOP | {"color_scheme": "light"}, DESKTOP | {"color_scheme": "dark"}, PHONE,
+    PHONE | {"color_scheme": "dark"},
+], ids=["light", "dark", "phone", "phone-dark"])  # fmt: skip
+@pytest.mark.parametrize("name", ["runs", "mh", "translated", "live"])
+def test_axe_finds_nothing(visit, play, accessible, name, view):
+    if name in ("runs", "live"):
+        page = visit("" if name == "runs" else "live", **view)
+        if name == "runs":
+            expect(page.locator("#runs-list li").first).to_be_visible()
+    else:
+        page = play(name, "&epoch=3", **view)
+        for _ in range(3):
+            page.locator("#forward").click()
+    assert accessible(page) == []

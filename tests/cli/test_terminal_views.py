@@ -1,0 +1,143 @@
+"""What a run shows while it works: on a terminal, in a pipe, and when it is to be quiet."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from maskov.cli import main, terminal
+from maskov.cli.terminal import LiveView, PlainProgress, progress_for
+from maskov.run import sample
+from maskov.run.pace import Pace, in_words
+from maskov.schedules import Schedule
+from small import random_state, tiny_bert
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_the_time_left_is_that_of_the_epochs_left_at_the_pace_so_far():
+    clock = Clock()
+    pace = Pace(10, clock)
+    clock.now = 5.0
+    pace.begin()  # what came before, such as loading, is no part of the pace
+    assert pace.seconds_left(0.5) is None
+    clock.now = 9.0
+    assert pace.seconds_left(1) == pytest.approx(4.0 * 9)
+    clock.now = 15.0
+    assert pace.seconds_left(2.5) == pytest.approx(10.0 / 2.5 * 7.5)
+    assert pace.seconds_left(10) == 0.0
+    assert pace.passes_per_second(500) == pytest.approx(50.0)
+
+
+def test_a_run_that_goes_on_does_not_count_epochs_that_took_no_time_here():
+    clock = Clock()
+    pace = Pace(100, clock)
+    pace.begin()
+    clock.now = 3.0
+    assert pace.seconds_left(81) == pytest.approx(3.0 * 19)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.2, "0 s"), (59.4, "59 s"), (60, "1 min"), (75, "1 min 15 s"), (3000, "50 min"),
+     (3599.6, "1 h 00 min"), (7500, "2 h 05 min")],
+)  # fmt: skip
+def test_times_are_said_as_people_say_them(seconds, words):
+    assert in_words(seconds) == words
+
+
+def rates(chains=2):
+    counts = {name: np.full(chains, 5) for name in ("accepted", "novel", "steps")}
+    energies = {f"energy_{name}": np.full(chains, -3.0) for name in ("raw", "norm")}
+    return counts | energies
+
+
+def test_plain_lines_say_the_time_left_until_there_is_none(capfd):
+    view = PlainProgress(3)
+    view.begun(tiny_bert())
+    for epoch in range(3):
+        view.epoch_ended(epoch, rates(), passes=100 * (epoch + 1))
+    lines = capfd.readouterr().err.splitlines()
+    assert [line.split("  ")[0] for line in lines] == ["epoch 1/3", "epoch 2/3", "epoch 3/3"]
+    assert all(re.search(r"accepted 1\.00  novel 1\.00  [\d,]+ passes/s", line) for line in lines)
+    assert [bool(re.search(r"about \d+ s left$", line)) for line in lines] == [True, True, False]
+
+
+def test_the_live_view_shows_chains_changes_energies_rates_pace_and_time_left(monkeypatch):
+    clock = Clock()
+    clock.now = 100.0
+    monkeypatch.setattr(terminal.time, "monotonic", clock)
+    model = tiny_bert("red green blue white black")
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=120, color_system="standard")
+    view = LiveView(model, 4, console)
+    view._pace = Pace(4, clock)
+    state = random_state(model, 3, 6)
+    state = replace(state, energy=torch.tensor([-12.5, 3.25, 7.0], dtype=torch.float64))
+    with view:
+        view.begun(model)
+        clock.now += 1
+        view.moved(state, 0, passes=60)
+        first = out.getvalue()
+        view.epoch_ended(0, rates(3), passes=120)
+        clock.now += 1
+        other = int(model.encode("black")[0])
+        token = other if int(state.tokens[0, 2]) != other else int(model.encode("red")[0])
+        tokens = state.tokens.clone()
+        tokens[0, 2] = token
+        view.moved(replace(state, tokens=tokens), 1, passes=240)
+    frame = out.getvalue()[len(first) :]
+    assert "left" not in first
+    assert all(energy in first for energy in ("-12.5", "3.2", "7.0"))
+    bold = re.findall(r"\x1b\[1;33m([^\x1b]+)\x1b", frame)
+    assert {word.strip() for word in bold} == set(model.token_strings([token]))
+    assert "epoch 2/4" in frame
+    assert "120 passes/s" in frame
+    assert "about 3 s left" in frame  # 1.5 epochs took 2 s, 2.5 are left
+    assert "accepted 1.00" in frame
+
+
+@pytest.mark.parametrize(("quiet", "tty", "kind"), [
+    (True, True, type(None)), (False, False, PlainProgress), (False, True, LiveView),
+])  # fmt: skip
+def test_the_view_suits_where_it_is_shown(quiet, tty, kind, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: tty, raising=False)
+    assert isinstance(progress_for(tiny_bert(), 3, quiet), kind)
+
+
+def test_a_whole_run_is_watched_on_a_terminal():
+    model, out = tiny_bert(), io.StringIO()
+    console = Console(file=out, force_terminal=True, width=100)
+    with LiveView(model, 5, console) as view:
+        view._drawn = 0.0
+        sample(model, schedule=Schedule(epochs=5), chains=3, length=5, listener=view)
+    assert "passes/s" in out.getvalue()
+
+
+def test_quiet_says_nothing_and_a_pipe_gets_plain_lines(capfd):
+    words = ["sample", "--model", "counterexample", "--length", "2", "--chains", "2", "-n", "4"]
+    main_without_exit([*words, "--quiet"])
+    assert capfd.readouterr().err == ""
+    main_without_exit(words)
+    said = capfd.readouterr().err
+    assert "epoch 4/4" in said
+    assert "\x1b[" not in said
+
+
+def main_without_exit(words):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code in (0, None)

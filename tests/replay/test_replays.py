@@ -1,0 +1,225 @@
+"""A replayed epoch is the recorded one: same tokens, same rejections, and sums that add up."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from maskov import (
+    Delayed,
+    Gibbs,
+    Linear,
+    MaskedConditional,
+    Metropolis,
+    Norm,
+    Raw,
+    Schedule,
+    Sweep,
+    mask_predict,
+    sample,
+)
+from maskov.errors import InputError, RunError
+from maskov.replay import Replayer
+from maskov.run import Run
+from maskov.run.store import MemoryStore
+from small import random_table, tiny_bert
+
+MODEL = tiny_bert("red green blue white black")
+COARSE = tiny_bert("red green blue white black", dtype=torch.float32)
+
+KERNELS = {
+    "one test": (Metropolis(Raw(), delayed=Delayed(0)), {}),
+    "piloted": (Metropolis(Norm()), {}),
+    "early tests": (Metropolis(Raw() + 0.5 * Norm(), delayed=Delayed(2)), {}),
+    "in lock-step": (Metropolis(Raw()), {"asynchronous": False}),
+    "truncated": (Metropolis(Raw(), MaskedConditional(top_k=2)), {}),
+    "left to right": (Metropolis(Norm(), positions=Sweep("left-to-right")), {}),
+    "blocks": (Metropolis(Raw(), positions=Sweep(block=3)), {}),
+    "with replacement": (Metropolis(Raw(), positions=Sweep("replacement")), {}),
+    "gibbs": (Gibbs(), {}),
+    "mask-predict": (mask_predict(5), {}),
+    "greedy start": (Metropolis(Raw()), {"start": "greedy"}),
+    "lengths": (Metropolis(Raw()), {"length": (3, 7)}),
+    "texts": (Metropolis(Raw()), {"texts": ["red green blue white", "black red"]}),
+    "templates": (Metropolis(Raw()), {"templates": ["red [MASK] [MASK] blue [MASK]"]}),
+    "groups": (Metropolis(Norm()), {"resident": 1}),
+}  # fmt: skip
+ANNEALED = Schedule(
+    epochs=6, target_temperature=Linear(1.0, 0.1, 0.2), block=Linear(3.0, 1.0, 1.0), forced_epochs=1
+)
+
+
+def recorded(kernel, **settings):
+    given = {"schedule": Schedule(epochs=5), "chains": 2, "length": 5, "seed": 11} | settings
+    if "texts" in given or "templates" in given:
+        del given["length"]
+    return sample(MODEL, kernel, **given)
+
+
+def check(run, model=MODEL):
+    """Replay every epoch of every chain and hold it to the record."""
+    replayer = Replayer(run, model)
+    tokens, kinds = run.traces["tokens"], set()
+    for chain in range(run.manifest["chains"]):
+        for epoch in range(replayer.epochs):
+            replay = replayer.epoch(chain, epoch)
+            width = len(replay.after)
+            assert replay.agrees
+            assert replay.after == tokens[epoch, chain, :width].tolist()
+            if epoch:
+                assert replay.before == tokens[epoch - 1, chain, :width].tolist()
+            assert [step.number for step in replay.steps] == list(range(len(replay.steps)))
+            assert len(replay.steps) == run.traces["steps"][epoch, chain]
+            accepted = sum(step.accepted for step in replay.steps)
+            assert accepted == run.traces["accepted"][epoch, chain]
+            kinds |= follow(replay)
+    return kinds
+
+
+def follow(replay):
+    """Walk through the steps; return what kinds of steps there were."""
+    tokens, kinds = list(replay.before), set()
+    for step in replay.steps:
+        assert [tokens[place] for place in step.positions] == step.old
+        assert step.repeated == (step.old == step.new)
+        if step.repeated:
+            assert step.accepted
+            assert not step.tests
+        elif replay.energy is None:
+            assert step.accepted
+            assert step.log_ratio is None
+        else:
+            kinds.add(add_up(replay, step))
+        if step.accepted:
+            for place, token in zip(step.positions, step.new, strict=True):
+                tokens[place] = token
+    assert tokens == replay.after
+    return kinds
+
+
+def add_up(replay, step):
+    """Hold a step to the arithmetic of Metropolis-Hastings; return what became of it."""
+    fall = (step.energy_old - step.energy_new) / replay.temperature
+    expected = fall + step.log_q_reverse - step.log_q_forward
+    assert step.log_ratio == pytest.approx(expected, abs=1e-8)
+    before = 0.0
+    for number, test in enumerate(step.tests):
+        assert test.passed == (math.log(test.uniform) < test.log_threshold)
+        if math.isfinite(test.log_ratio):
+            assert test.log_threshold == pytest.approx(test.log_ratio - before, abs=1e-9)
+        before = test.log_ratio
+        assert test.passed or number == len(step.tests) - 1
+    assert step.accepted == all(test.passed for test in step.tests)
+    if step.log_q_reverse == -math.inf:
+        assert not step.accepted
+        return "impossible way back"
+    if step.computed_later:
+        assert not step.accepted
+        return "turned down early"
+    assert step.tests[-1].log_ratio == pytest.approx(step.log_ratio, abs=1e-8)
+    return "accepted" if step.accepted else "rejected"
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_epoch_ends_where_the_record_says(name):
+    kernel, settings = KERNELS[name]
+    kinds = check(recorded(kernel, **settings))
+    expected = {
+        "one test": {"accepted", "rejected"},
+        "in lock-step": {"accepted", "rejected"},
+        "early tests": {"accepted", "turned down early"},
+        "gibbs": set(),
+        "mask-predict": set(),
+    }
+    if name in expected:
+        assert kinds >= expected[name]
+        assert bool(kinds) == bool(expected[name])
+
+
+def test_annealing_blocks_and_forced_epochs_are_replayed_as_they_were():
+    run = recorded(Metropolis(Raw()), schedule=ANNEALED)
+    check(run)
+    temperatures = [Replayer(run, MODEL).epoch(0, epoch).temperature for epoch in range(6)]
+    assert temperatures == [None, *(pytest.approx(1 - 0.1 * epoch) for epoch in range(1, 6))]
+
+
+def test_a_low_precision_first_stage_is_replayed():
+    kernel = Metropolis(Norm(), delayed=Delayed(2, "bfloat16"))
+    run = sample(COARSE, kernel, Schedule(epochs=4), chains=2, length=6, seed=2)
+    check_coarse = Replayer(run, COARSE)
+    for epoch in range(4):
+        replay = check_coarse.epoch(0, epoch)
+        assert replay.agrees
+        assert all(test.low for step in replay.steps for test in step.tests[:2])
+
+
+def test_texts_that_the_proposal_would_not_write_have_no_way_back():
+    kernel = Metropolis(Raw(), MaskedConditional(top_k=1, epsilon=0.0))
+    texts = ["black black white green red", "blue red blue red"]
+    kinds = check(recorded(kernel, texts=texts))
+    assert "impossible way back" in kinds
+
+
+def test_a_stopped_run_is_played_as_far_as_it_went(tmp_path):
+    from maskov.errors import Interrupted
+
+    class Listener:
+        ended = 0
+
+        def begun(self, model): ...
+        def noted(self, text): ...
+        def moved(self, state, epoch, passes): ...
+        def epoch_ended(self, epoch, values, passes):
+            self.ended = epoch + 1
+
+    listener = Listener()
+    with pytest.raises(Interrupted):
+        sample(
+            MODEL, Metropolis(Raw()), Schedule(epochs=40), chains=2, length=6, listener=listener,
+            out=tmp_path / "run", stop=lambda: listener.ended >= 3,
+        )  # fmt: skip
+    run = Run.open(tmp_path / "run")
+    replayer = Replayer(run, MODEL)
+    assert 3 <= replayer.epochs < 40
+    check(run)
+    with pytest.raises(InputError, match="no epoch 41"):
+        replayer.epoch(0, 40)
+    with pytest.raises(InputError, match="no chain 2"):
+        replayer.epoch(2, 0)
+    with pytest.raises(InputError, match="no chain -1"):
+        replayer.epoch(-1, 0)
+
+
+def test_another_record_is_noticed():
+    """Tokens, and rejections, that the replay does not come to."""
+    run = recorded(Metropolis(Raw()))
+    for name in ("tokens", "rejected"):
+        store = MemoryStore(run.manifest)
+        for epoch in range(5):
+            store.write_epoch(epoch, {key: rows[epoch] for key, rows in run.traces.items()})
+        trace = store.traces()[name]
+        trace[4, 1, 2] = not trace[4, 1, 2] if name == "rejected" else (trace[4, 1, 2] + 1) % 5 + 6
+        changed = Replayer(Run(run.manifest, store), MODEL)
+        assert not changed.epoch(1, 4).agrees
+        assert changed.epoch(0, 4).agrees
+
+
+def test_what_cannot_be_replayed_says_why():
+    run = recorded(Metropolis(Raw()))
+    store = MemoryStore(run.manifest)
+    del store.traces()["tokens"]
+    with pytest.raises(RunError, match="tokens were not traced"):
+        Replayer(Run(run.manifest, store), MODEL)
+    with pytest.raises(RunError, match="is not the one"):
+        Replayer(run, tiny_bert("red green blue white brown"))
+    custom = {**run.manifest, "kernel": {"name": "Mine", "custom": True}}
+    with pytest.raises(RunError, match="made elsewhere"):
+        Replayer(Run(custom, run.store), MODEL)
+
+
+def test_tables_are_replayed_too():
+    model = random_table()
+    run = sample(model, Metropolis(Norm()), Schedule(epochs=5), chains=3, length=3)
+    assert check(run, model) >= {"accepted", "rejected"}

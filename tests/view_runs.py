@@ -1,0 +1,74 @@
+"""Small run folders for the pages to show, and `maskov serve` as a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+from pathlib import Path
+
+from maskov import Delayed, Gibbs, Method, Metropolis, Raw, Run, Schedule, load, sample, translate
+from maskov.models.base import MaskedModel
+from report_runs import EVIL
+from tiny_translation import SOURCES, save
+
+
+def make_run(path: Path, model: MaskedModel | None = None, kernel=None, **settings) -> Run:
+    """Make a run folder by a model that any process can load by its name."""
+    model = model or load("untrained", "cpu")
+    given = {"schedule": Schedule(epochs=6), "chains": 3, "length": 8, "thin": 1} | settings
+    return sample(model, kernel or Metropolis(Raw(), delayed=Delayed(2)), out=path, **given)
+
+
+def make_runs(folder: Path) -> Path:
+    """Make a folder of runs: by Metropolis-Hastings, Gibbs, a translation, and two that lack much.
+
+    `untraced` has no tokens of each epoch, `broken` no manifest that can be read.
+    """
+    runs = folder / "runs"
+    make_run(runs / "mh")
+    make_run(runs / "gibbs", kernel=Gibbs(), chains=1)
+    shutil.copytree(runs / "mh", runs / "untraced")
+    (runs / "untraced" / "traces" / "tokens.npy").unlink()
+    (runs / "untraced" / "traces" / "rejected.npy").unlink()
+    (runs / "broken").mkdir()
+    (runs / "broken" / "manifest.json").write_text(f'{{"signature": "{EVIL}"')
+    models = save(folder / "models" / "tiny")
+    translator = load(models, "cpu")
+    settings = {"out": runs / "translated", "source": {"name": str(models)}}
+    translate(translator, SOURCES, Method("mh", epochs=4), **settings)
+    return runs
+
+
+class ServedRuns:
+    """The pages, served by a process that is ended with the test."""
+
+    def __init__(self, runs: Path, home: Path) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["maskov.views.server", "maskov.web.serving"])
+        ours, theirs = context.Pipe(duplex=False)
+        self.process = context.Process(target=_serve, args=(runs, home, theirs), daemon=True)
+        self.process.start()
+        theirs.close()
+        assert ours.poll(60), "the server did not start"
+        self.address = f"http://127.0.0.1:{ours.recv()}/"
+        ours.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.join()
+
+
+def _serve(runs: Path, home: Path, pipe) -> None:
+    from maskov.views.live import LiveRuns
+    from maskov.views.player import Player
+    from maskov.views.server import create_app
+    from maskov.views.shelf import Shelf
+    from maskov.web.serving import listen, serve
+
+    opened, _, loopback = listen("127.0.0.1", 0)
+    pipe.send(opened.getsockname()[1])
+    shelf = Shelf([runs], home)
+    serve(create_app(shelf, Player("cpu"), LiveRuns(home, "cpu"), loopback=loopback), opened)
