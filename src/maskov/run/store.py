@@ -211,7 +211,8 @@ class RunFolder(Store):
     def write_epoch(self, epoch: int, values: Traces) -> None:
         """Overwrite one row of each trace, so that writing it twice does no harm."""
         with explained(self.path):
-            for name, row in values.items():
+            # Steps last: who reads along takes an epoch that has some for a whole one.
+            for name, row in sorted(values.items(), key=lambda item: item[0] == "steps"):
                 path = self.path / "traces" / f"{name}.npy"
                 if name in PLACES and not path.exists():
                     continue
