@@ -1,0 +1,90 @@
+"""The one interface between a run's driver and whoever takes its turns.
+
+Turns are stateless: a turn that was lost with its worker is given to another and comes to the same.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from maskov.energies import Autoregressive
+from maskov.models.base import MaskedModel
+from maskov.models.parcel import Parcel
+from maskov.run.describe import build_kernel
+from maskov.run.loop import Loop
+from maskov.run.turn import Taken, Turn
+
+# Seconds of one turn of a worker: long enough that handing it over costs little, short enough that
+# little is lost with it.
+_SHORTEST, _LONGEST = 1.0, 20.0
+# A turn that ends its worker so many times in a row is not given to another.
+MOST_DEATHS = 4
+
+
+class Crew(ABC):
+    """Takes turns, several at once where there are several workers."""
+
+    @property
+    @abstractmethod
+    def free(self) -> int:
+        """How many turns could be begun now."""
+
+    @property
+    @abstractmethod
+    def passes(self) -> int:
+        """The masked passes that the turns have taken so far."""
+
+    @abstractmethod
+    def give(self, turn: Turn) -> None:
+        """Have a turn begun; there must be a free place."""
+
+    @abstractmethod
+    def take(self) -> Taken:
+        """Wait for a turn to end; raise `Interrupted` when asked to stop in the meantime."""
+
+    def recall(self) -> list[Taken]:
+        """Ask all who are at work to stop, and return what they came to, if they can say."""
+        return []
+
+    def turn_seconds(self, checkpoint_seconds: float) -> float:
+        """Return how long one turn should last."""
+        return min(max(checkpoint_seconds, _SHORTEST), _LONGEST)
+
+    @abstractmethod
+    def close(self) -> None:
+        """Send everybody home."""
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a worker must know of a run: what it is, and the model."""
+
+    manifest: dict[str, Any]
+    parcel: Parcel
+
+    def loop(self, device: torch.device, stop: Callable[[], bool] | None = None) -> Loop:
+        """Build the model and the kernel here, once; the loop then takes one turn after another."""
+        if device.type == "cpu":
+            torch.set_num_threads(self.manifest["threads"])
+        model = self.parcel.open(device)
+        return Loop.of(self.manifest, kernel_of(self.manifest, model), model, stop)
+
+
+def kernel_of(manifest: dict[str, Any], model: MaskedModel) -> Any:
+    """Build the kernel of a run again; causal models are loaded where the masked one is."""
+    trust = bool(manifest["model"]["source"].get("trust_remote_code"))
+    return build_kernel(
+        manifest["kernel"],
+        lambda name: Autoregressive(name, model.device, trust_remote_code=trust),
+    )
