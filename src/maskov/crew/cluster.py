@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from maskov.crew.base import MOST_DEATHS, Crew, Job
-from maskov.crew.choice import Workers
 from maskov.crew.wire import put_turn, take_result
+from maskov.crew.workers import Workers
 from maskov.errors import InputError, Interrupted, RunError
 from maskov.run.loop import Loop
 from maskov.run.turn import Taken, Turn

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 from typing import Any
 
 from maskov.run.checkpoint import Saved, pack, unpack
@@ -31,11 +30,11 @@ def take_result(content: bytes) -> Taken:
 
 
 def _put(message: Turn | Taken) -> bytes:
-    progress: Any = pack(Saved(message.progress))
-    return pickle.dumps(replace(message, progress=progress), protocol=5)
+    rest = {**vars(message), "progress": None}
+    return pickle.dumps((type(message), rest, pack(Saved(message.progress))), protocol=5)
 
 
 def _take(content: bytes) -> Any:
     # These bytes come from a process that this one began, or that began it.
-    message = pickle.loads(content)
-    return replace(message, progress=unpack(message.progress).progress)
+    kind, rest, body = pickle.loads(content)
+    return kind(**rest | {"progress": unpack(body).progress})

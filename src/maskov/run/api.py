@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
-from maskov.crew import Workers, crew_for
+from maskov.crew import Workers
 from maskov.crew.base import kernel_of
+from maskov.crew.choice import crew_for
 from maskov.crew.here import Here
 from maskov.energies import Raw
 from maskov.engine import Engine
