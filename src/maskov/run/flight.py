@@ -88,7 +88,8 @@ class Flight:
             self._show(flow)
         progress = loop.progress
         if self.pilot:
-            progress = replace(progress, pilot=flow.buffers.pilot.cpu(), piloted=True)
+            seen = flow.buffers.pilot.to("cpu", copy=True)  # others will be taken on board
+            progress = replace(progress, pilot=seen, piloted=True)
         loop.progress = progress.with_state(flow.state(progress.state), flight={})
         loop.end_if_due(loop.progress.epoch)
 
