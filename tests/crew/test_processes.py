@@ -94,22 +94,22 @@ def test_a_killed_worker_is_replaced_and_its_turn_taken_again(tmp_path, crews):
 
 def test_workers_that_die_again_and_again_are_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(processes.sys, "executable", "/bin/false")
-    with pytest.raises(RunError, match="died .* fewer --workers"):
+    with pytest.raises(RunError, match=r"died .* fewer --workers"):
         maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path, workers=Workers(1), **SETTINGS)
 
 
 def test_more_workers_than_groups_is_said(monkeypatch):
     from maskov.run import api
 
-    class Enough(Exception):
+    class EnoughError(Exception):
         """As far as this test goes."""
 
     def nobody(*_):
-        raise Enough
+        raise EnoughError
 
     monkeypatch.setattr(api, "crew_for", nobody)
     watcher = Watcher(lambda: None)
-    with pytest.raises(Enough):
+    with pytest.raises(EnoughError):
         maskov.sample(MODEL, workers=Workers(9), listener=watcher, **SETTINGS)
     assert "smaller --resident" in watcher.notes[0]
 

@@ -75,12 +75,12 @@ def test_a_run_begun_here_goes_on_there_and_back(tmp_path, monkeypatch):
     oddly(monkeypatch, count=2, seed=3)
     calls = iter(range(10**6))
 
-    class Enough(Exception):
+    class EnoughError(Exception):
         """The driver dies, with nothing said to anybody."""
 
     def dies(**_: object) -> None:
         if next(calls) > 10:
-            raise Enough
+            raise EnoughError
 
     from maskov.run import driver
 
@@ -88,7 +88,7 @@ def test_a_run_begun_here_goes_on_there_and_back(tmp_path, monkeypatch):
     monkeypatch.setattr(
         driver.Driver, "_receive", lambda self, taken: (dies(), receive(self, taken))[1]
     )
-    with pytest.raises(Enough):
+    with pytest.raises(EnoughError):
         resume(tmp_path / "run", MODEL, workers=Workers(2), checkpoint_seconds=0)
     monkeypatch.setattr(driver.Driver, "_receive", receive)
     resume(tmp_path / "run", MODEL)
@@ -96,9 +96,9 @@ def test_a_run_begun_here_goes_on_there_and_back(tmp_path, monkeypatch):
 
 
 def test_groups_are_of_one_size_but_for_the_last():
-    assert cut(8, 3) == [range(0, 3), range(3, 6), range(6, 8)]
-    assert cut(9, 4) == [range(0, 3), range(3, 6), range(6, 9)]
-    assert cut(5, 100) == [range(0, 5)]
+    assert cut(8, 3) == [range(3), range(3, 6), range(6, 8)]
+    assert cut(9, 4) == [range(3), range(3, 6), range(6, 9)]
+    assert cut(5, 100) == [range(5)]
     for chains in range(1, 40):
         for most in range(1, 12):
             groups = cut(chains, most)

@@ -76,6 +76,9 @@ def resume(
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda, cuda:1 ...; where it began unless given")
     ] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="run code that comes with the model")
+    ] = False,
     checkpoint_every: Annotated[float, typer.Option(help="seconds between checkpoints")] = 60.0,
     json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
@@ -88,7 +91,10 @@ def resume(
         return resume_run(run, model, device, checkpoint_every, workers=workers, **watch)
 
     epochs = manifest["schedule"]["epochs"]
-    model = None if Run.open(run).finished else load_model(manifest, device)
+    model = None
+    if not Run.open(run).finished:
+        RunFolder.open(run).check_resumable()
+        model = load_model(manifest, device, trust_remote_code)
     _watched(go_on, model, epochs, run, json, quiet)
 
 

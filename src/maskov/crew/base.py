@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from maskov.energies import Autoregressive
+from maskov.kernels import Kernel
 from maskov.models.base import MaskedModel
 from maskov.models.parcel import Parcel
 from maskov.run.describe import build_kernel
@@ -81,7 +82,7 @@ class Job:
         return Loop.of(self.manifest, kernel_of(self.manifest, model), model, stop)
 
 
-def kernel_of(manifest: dict[str, Any], model: MaskedModel) -> Any:
+def kernel_of(manifest: dict[str, Any], model: MaskedModel) -> Kernel:
     """Build the kernel of a run again; causal models are loaded where the masked one is."""
     trust = bool(manifest["model"]["source"].get("trust_remote_code"))
     return build_kernel(

@@ -30,6 +30,7 @@ from maskov.run.describe import (
 from maskov.run.driver import Driver
 from maskov.run.lock import locked, new_folder
 from maskov.run.loop import Listener, Loop
+from maskov.run.manifest import MOST_TRACED
 from maskov.run.origin import layout_of, origin_of
 from maskov.run.result import Run
 from maskov.run.signature import signature, versions
@@ -37,9 +38,6 @@ from maskov.run.store import MemoryStore, RunFolder, Store
 from maskov.schedules import Schedule
 from maskov.starts import STARTS, Layout
 from maskov.translation.model import ConditionalModel
-
-# Epochs × chains of one run: its traces are kept in full.
-_MOST_TRACED = 10**9
 
 
 def sample(
@@ -93,7 +91,7 @@ def sample(
         raise InputError(f"--thin counts epochs: 0 (only the last) or more, not {thin}.")
     if not checkpoint_seconds >= 0:
         raise InputError("the time between checkpoints must be 0 seconds or more.")
-    if chains * schedule.epochs > _MOST_TRACED:
+    if chains * schedule.epochs > MOST_TRACED:
         raise InputError(
             f"{chains} chains of {schedule.epochs} epochs are more than one run can trace; "
             "ask for fewer, or for several runs."
@@ -159,11 +157,13 @@ def resume(
     listener: Listener | None = None,
     stop: Callable[[], bool] | None = None,
     workers: Workers | None = None,
+    trust_remote_code: bool = False,
 ) -> Run:
     """Go on with a run folder from its newest whole checkpoints, to the same bytes.
 
     It goes on where it began, on a CPU or a GPU, unless another `device` is named; `workers` may be
-    others than those it began with.
+    others than those it began with. Code that comes with a model is run only if it is trusted
+    here: a manifest may be anybody's.
     """
     folder = RunFolder.open(Path(path))
     manifest = folder.manifest
@@ -176,13 +176,15 @@ def resume(
         if Run(manifest, folder).finished:
             return Run(manifest, folder)
         folder.check_resumable()
-        model = model or load_model(manifest, device)
+        _check_trusted(manifest, trust_remote_code)
+        model = model or load_model(manifest, device, trust_remote_code)
         _check_same(manifest["model"], model.fingerprint())
-        kernel = kernel_of(manifest, model)
+        kernel = _kernel_again(folder, model)
         if isinstance(kernel, Metropolis):
             for name, found in kernel.energy.models().items():
-                _check_same({"name": name, "fingerprint": manifest["causal_models"][name]}, found)
-        layout = layout_of(model, manifest["origin"], manifest["chains_each"], manifest["seed"])
+                known = manifest["causal_models"].get(name)
+                _check_same({"name": name, "fingerprint": known}, found)
+        layout = _layout_again(folder, model)
         driver = Driver(manifest, layout, model, folder, listener, checkpoint_seconds)
         _carry_out(driver, kernel, workers, stop)
         damaged = driver.shelf.damaged
@@ -247,10 +249,32 @@ def _fitted(
     return replace(kernel, delayed=Delayed(0))
 
 
-def load_model(manifest: dict[str, Any], device: str | None = None) -> MaskedModel:
+def _kernel_again(folder: RunFolder, model: MaskedModel) -> Kernel:
+    try:
+        return kernel_of(folder.manifest, model)
+    except (InputError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise RunError(
+            f"the manifest of '{folder.path}' is damaged: its 'kernel' cannot be."
+        ) from error
+
+
+def _layout_again(folder: RunFolder, model: MaskedModel) -> Layout:
+    manifest = folder.manifest
+    layout = layout_of(model, manifest["origin"], manifest["chains_each"], manifest["seed"])
+    lengths = [len(ids) for ids in layout.tokens]
+    found = (len(lengths), max(lengths), min(lengths))
+    if found != tuple(manifest[name] for name in ("chains", "width", "shortest")):
+        raise RunError(f"the manifest of '{folder.path}' is damaged: its 'origin' cannot be.")
+    return layout
+
+
+def load_model(
+    manifest: dict[str, Any], device: str | None = None, trust_remote_code: bool = False
+) -> MaskedModel:
     """Load the model of a run again, where it was unless another device is named."""
     device = device or str(manifest["model"]["device"])
     precision = str(manifest["model"]["precision"])
+    _check_trusted(manifest, trust_remote_code)
     model = load(device=device, precision=precision, **manifest["model"]["source"])
     if isinstance(model, ConditionalModel):
         return model.given(manifest["origin"].get("sources", []))
@@ -302,6 +326,15 @@ def _manifest(
         "notes": notes,
         "versions": versions(),
     }
+
+
+def _check_trusted(manifest: dict[str, Any], trust_remote_code: bool) -> None:
+    source = manifest["model"]["source"]
+    if source.get("trust_remote_code") and not trust_remote_code:
+        raise RunError(
+            f"the model '{source['name']}' of this run brings code of its own; if you trust it, "
+            "say so with --trust-remote-code."
+        )
 
 
 def _check_same(expected: dict[str, Any], found: str) -> None:

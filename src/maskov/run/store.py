@@ -27,6 +27,7 @@ import numpy.typing as npt
 from maskov.errors import RunError
 from maskov.flow.buffers import COUNTS, ENERGIES
 from maskov.run import checkpoint
+from maskov.run import manifest as manifest_file
 from maskov.run.checkpoint import Head, Saved
 from maskov.run.files import explained, sync_folder, write_atomically
 from maskov.run.progress import PLACES, Progress
@@ -35,12 +36,7 @@ from maskov.types import Traces
 
 _UNFINISHED = {"lock", "traces", "checkpoints", "samples.jsonl", "manifest.json.tmp"}
 
-# What a manifest must say for a run to be read, and what else for it to be continued.
-_NEEDED = {
-    "budget", "causal_models", "chains", "chains_each", "kernel", "leaves_invariant", "model",
-    "notes", "origin", "schedule", "seed", "signature", "start", "thin", "versions",
-}  # fmt: skip
-
+# What a manifest must say for a run to be continued.
 _NEEDED_TO_GO_ON = {"asynchronous", "lanes", "resident", "shortest", "threads", "trace", "width"}
 
 # Energies at the end of each epoch, and what was counted within it.
@@ -196,13 +192,20 @@ class RunFolder(Store):
         return cls(path, manifest)
 
     def check_resumable(self) -> None:
-        """Refuse to continue a run that was begun under other rules."""
-        if self.manifest.keys() >= _NEEDED_TO_GO_ON and "precision" in self.manifest["model"]:
-            return
-        raise RunError(
-            f"'{self.path}' was begun by an older maskov and cannot be continued by this one; it "
-            "can still be read, and a new run started."
-        )
+        """Refuse to continue a run that was begun under other rules, or is not what it seems."""
+        named = self.manifest["model"].keys() >= {"precision", "device", "fingerprint"}
+        if not (self.manifest.keys() >= _NEEDED_TO_GO_ON and named):
+            raise RunError(
+                f"'{self.path}' was begun by an older maskov and cannot be continued by this one; "
+                "it can still be read, and a new run started."
+            )
+        for path in (self.path / "checkpoints", *self.path.rglob("*")):
+            # Whatever a link leads to is nobody's to write to.
+            if path.is_symlink():
+                raise RunError(
+                    f"'{path}' is a link that leads out of its run folder; put a file there."
+                )
+        self.traces()
 
     def discard(self) -> None:
         """Remove what `create` made, the manifest first, so that half of it is no run."""
@@ -212,17 +215,7 @@ class RunFolder(Store):
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """Open an existing run folder."""
-        try:
-            manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
-            format_ = manifest["format"]
-            missing = sorted(_NEEDED - manifest.keys())
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise RunError(f"'{path}' is no run folder: it has no readable manifest.") from error
-        if format_ != 1:
-            raise RunError(f"'{path}' was written by another version of maskov ({format_}).")
-        if missing:
-            raise RunError(f"the manifest of '{path}' is damaged: it lacks '{missing[0]}'.")
-        return cls(path, manifest)
+        return cls(path, manifest_file.read(path))
 
     durable = True
 
@@ -306,7 +299,7 @@ class RunFolder(Store):
         try:
             with open(self.path / "samples.jsonl", encoding="utf-8") as file:
                 return [Sample(**json.loads(line)) for line in file]
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             raise RunError(
                 f"the samples of '{self.path}' are damaged; `maskov resume` draws them again if "
                 "they are shorter than they were."
@@ -315,14 +308,20 @@ class RunFolder(Store):
     def traces(self) -> Traces:
         """Read the traces."""
         folder = self.path / "traces"
+        shape = (int(self.manifest["schedule"]["epochs"]), int(self.manifest["chains"]))
+        found: Traces = {}
         try:
-            return {
-                name: np.load(folder / f"{name}.npy")
-                for name in TRACES
-                if name not in PLACES or (folder / f"{name}.npy").exists()
-            }
-        except (OSError, ValueError, EOFError) as error:
+            for name, kind in TRACES.items():
+                if name in PLACES and not (folder / f"{name}.npy").exists():
+                    continue
+                # Mapped first: a header may promise more than there is, or than memory holds.
+                mapped = np.load(folder / f"{name}.npy", mmap_mode="r")
+                if mapped.shape[:2] != shape or mapped.dtype != kind:
+                    raise ValueError(f"{name}.npy is not of this run")
+                found[name] = np.array(mapped)
+        except (OSError, ValueError, EOFError, AttributeError, SyntaxError) as error:
             raise RunError(f"the traces of '{self.path}' cannot be read: {error}") from error
+        return found
 
     @property
     def _cells(self) -> int:
