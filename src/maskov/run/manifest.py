@@ -16,7 +16,7 @@ from maskov.run.describe import build_schedule
 from maskov.starts import STARTS
 
 # Epochs × chains of one run: its traces are kept in full.
-MOST_TRACED = 10**9
+MOST_TRACED = 10**8
 # Tokens of a sequence, and anything else that is counted on the way; far beyond what is of use.
 _MOST = 10**7
 

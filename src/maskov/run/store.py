@@ -319,8 +319,9 @@ class RunFolder(Store):
                 if mapped.shape[:2] != shape or mapped.dtype != kind:
                     raise ValueError(f"{name}.npy is not of this run")
                 found[name] = np.array(mapped)
-        except (OSError, ValueError, EOFError, AttributeError, SyntaxError) as error:
-            raise RunError(f"the traces of '{self.path}' cannot be read: {error}") from error
+        except Exception as error:  # a damaged header fails in a dozen ways
+            first = str(error).partition("\n")[0]
+            raise RunError(f"the traces of '{self.path}' cannot be read: {first}") from error
         return found
 
     @property
