@@ -4,8 +4,8 @@
     python bench/scale.py --only load ...
 
 Each part is written as soon as it is measured, and is not measured again if it is there. Ray takes
-the machine's own address; `unshare --net sh -c 'ip link set lo up; python bench/scale.py ...'` gives
-it a network of its own. `bench/scale_table.py` puts the results into docs/scaling.md.
+the machine's own address; `unshare --net sh -c 'ip link set lo up; python bench/scale.py ...'`
+gives it a network of its own. `bench/scale_table.py` puts the results into docs/scaling.md.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 
 import maskov
@@ -33,7 +35,10 @@ from maskov.bench.files import write_json
 from maskov.bench.machine import all_versions, machine
 from maskov.bench.sampling import Clock
 from maskov.kernels import Metropolis
+from maskov.run.checkpoint import Saved, pack
+from maskov.run.progress import Progress
 from maskov.run.store import RunFolder
+from maskov.starts import Layout
 
 
 class Watch(Clock):
@@ -101,7 +106,7 @@ def measure_workers(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure_ray(options: argparse.Namespace) -> dict[str, Any]:
-    """The same on a Ray cluster of this machine alone."""
+    """Throughput on a Ray cluster of this machine alone."""
     cores = len(os.sched_getaffinity(0))
     rows = {}
     for count in sorted({1, cores}):
@@ -176,8 +181,22 @@ def measure_resume(options: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
+def measure_wire(options: argparse.Namespace) -> dict[str, Any]:
+    """Pack and unpack a group as large as one of a GPU: what the driver does for every turn."""
+    vectors = torch.zeros((2 * 1365, 24, 768))
+    model = maskov.load("untrained", "cpu")
+    state = Layout.blank(model, [24]).state(model, range(1), 24)
+    progress = replace(Progress.fresh(state, 1), flight={"hidden": vectors})
+    begun = time.perf_counter()
+    body = pack(Saved(progress))
+    packed = time.perf_counter()
+    safetensors.torch.load(body)
+    ended = time.perf_counter()
+    return {"mib": len(body) / 2**20, "pack": packed - begun, "unpack": ended - packed}
+
+
 def measure_load(options: argparse.Namespace) -> dict[str, Any]:
-    """A hundred thousand chains of a tiny model in one run folder: memory and time."""
+    """Memory and time of a hundred thousand chains of a tiny model in one run folder."""
     sizes = {}
     for chains in (options.load // 10, options.load):
         script = (
@@ -198,7 +217,7 @@ def load_run(chains: int) -> dict[str, Any]:
     try:
         begun = time.perf_counter()
         maskov.sample(
-            model, Metropolis(maskov.Raw()), maskov.Schedule(epochs=6), chains=chains, length=8,
+            model, Metropolis(maskov.Raw()), maskov.Schedule(epochs=3), chains=chains, length=3,
             out=folder / "run", listener=watch,
         )  # fmt: skip
         run = maskov.Run.open(folder / "run")
@@ -224,6 +243,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "workers": measure_workers,
     "checkpoints": measure_checkpoints,
     "resume": measure_resume,
+    "wire": measure_wire,
     "ray": measure_ray,
     "load": measure_load,
 }

@@ -44,6 +44,13 @@ def tables(found: dict[str, Any], name: str) -> str:
             f"{part['share_at_interval']:.3%} of the 60 seconds between two of them; all "
             f"{part['checkpoints']} of this run took {part['share_of_run']:.2%} of it.",
         ]
+    if "wire" in found:
+        part = found["wire"]
+        lines += [
+            "",
+            f"A group of {part['mib']:.0f} MiB is packed in {part['pack']:.2f} s and unpacked in "
+            f"{part['unpack']:.2f} s, by one core.",
+        ]
     if "resume" in found:
         part = found["resume"]
         lines += [
@@ -54,7 +61,7 @@ def tables(found: dict[str, Any], name: str) -> str:
     if "load" in found:
         lines += [
             "",
-            "| chains | groups of | seconds | MiB before | after the first epoch | after the last | peak |",
+            "| chains | groups of | seconds | MiB before | first epoch | last | peak |",
         ]
         lines += ["|---|---|---|---|---|---|---|"]
         for row in found["load"]["runs"].values():

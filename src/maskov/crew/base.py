@@ -20,9 +20,9 @@ from maskov.run.describe import build_kernel
 from maskov.run.loop import Loop
 from maskov.run.turn import Taken, Turn
 
-# Seconds of one turn of a worker: long enough that handing it over costs little, short enough that
-# little is lost with it.
-_SHORTEST, _LONGEST = 1.0, 20.0
+# A turn is handed over and back, so that it should last a while; whatever it came to is lost with
+# its worker, so that it should be shorter than the time between checkpoints.
+_SHORTEST, _SHARE = 1.0, 1 / 3
 # A turn that ends its worker so many times in a row is not given to another.
 MOST_DEATHS = 4
 
@@ -54,7 +54,7 @@ class Crew(ABC):
 
     def turn_seconds(self, checkpoint_seconds: float) -> float:
         """Return how long one turn should last."""
-        return min(max(checkpoint_seconds, _SHORTEST), _LONGEST)
+        return max(checkpoint_seconds * _SHARE, _SHORTEST)
 
     @abstractmethod
     def close(self) -> None:
