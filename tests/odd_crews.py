@@ -62,7 +62,7 @@ def oddly(monkeypatch, count: int, seed: int, **settings) -> list[OddCrew]:
     """Let runs with workers have an odd crew; return the crews that were made."""
     made: list[OddCrew] = []
 
-    def crew(workers, manifest, model, stop):
+    def crew(workers, manifest, model, groups, stop):
         made.append(OddCrew(Job(manifest, Parcel.of(model)), count, seed, **settings))
         return made[-1]
 

@@ -9,20 +9,25 @@ from maskov import (
     Delayed,
     Gibbs,
     Linear,
+    Method,
     Metropolis,
     Norm,
     Raw,
     Schedule,
     Sweep,
     Workers,
+    load,
     mask_predict,
     resume,
     sample,
+    translate,
 )
+from maskov.cli import main
 from maskov.errors import InputError, Interrupted
 from maskov.run.driver import cut
 from odd_crews import files, oddly
 from small import tiny_bert
+from tiny_translation import SOURCES, save
 
 MODEL = tiny_bert("red green blue white black", torch.float32)
 SETTINGS = {
@@ -145,3 +150,24 @@ def test_a_kernel_of_the_users_own_is_not_sent_away():
 
     with pytest.raises(InputError, match="built-in"):
         sample(MODEL, Own(Raw()), workers=Workers(2), **SETTINGS)
+
+
+def test_translations_are_shared_out_too(tmp_path, monkeypatch):
+    model = load(save(tmp_path / "tiny"), "cpu")
+    method = Method("mh", epochs=5, chains=2, lengths="drawn")
+    settings = {"seed": 4, "resident": 3}
+    here = translate(model, SOURCES, method, out=tmp_path / "here", **settings)
+    oddly(monkeypatch, count=2, seed=8)
+    there = translate(
+        model, SOURCES, method, out=tmp_path / "there", workers=Workers(2), **settings
+    )
+    assert there == here
+    assert files(tmp_path / "there") == files(tmp_path / "here")
+
+
+@pytest.mark.parametrize("words", ["--workers 2", "--engine ray", "--threads 2", "--resident 3"])
+def test_ar_has_no_chains_to_share_out(words, capfd):
+    with pytest.raises(SystemExit) as ended:
+        main(["translate", "-", "--method", "ar", "--pair", "de-en", *words.split()])
+    assert ended.value.code == 2
+    assert "'ar'" in capfd.readouterr().err

@@ -78,6 +78,9 @@ class Job:
         """Build the model and the kernel here, once; the loop then takes one turn after another."""
         if device.type == "cpu":
             torch.set_num_threads(self.manifest["threads"])
+        if device.type == "cuda":
+            # Kernels of our own and recorded rounds go to the current device.
+            torch.cuda.set_device(device.index or 0)
         model = self.parcel.open(device)
         return Loop.of(self.manifest, kernel_of(self.manifest, model), model, stop)
 

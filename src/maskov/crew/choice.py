@@ -17,9 +17,10 @@ def crew_for(
     workers: Workers,
     manifest: dict[str, Any],
     model: MaskedModel,
+    groups: int,
     stop: Callable[[], bool] | None,
 ) -> Crew:
-    """Return the workers of a run."""
+    """Return the workers of a run; here no more of them than there are groups."""
     job = Job(manifest, Parcel.of(model))
     if workers.engine == "ray":
         from maskov.crew.cluster import Cluster
@@ -27,7 +28,7 @@ def crew_for(
         return Cluster(job, workers, model.device, stop)
     from maskov.crew.processes import Processes
 
-    return Processes(job, devices_of(model.device, workers.count), stop)
+    return Processes(job, devices_of(model.device, min(workers.count, groups)), stop)
 
 
 def devices_of(device: torch.device, count: int) -> list[torch.device]:

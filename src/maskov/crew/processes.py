@@ -36,12 +36,13 @@ class _Worker:
     process: subprocess.Popen[bytes]
     line: Connection
     device: torch.device
+    told: bool = False
     turn: Turn | None = None
     deaths: int = 0
 
 
 class Processes(Crew):
-    """So many workers, begun when first needed."""
+    """A worker for each of some devices, all begun at once when the first is needed."""
 
     def __init__(
         self, job: Job, devices: list[torch.device], stop: Callable[[], bool] | None = None
@@ -54,7 +55,7 @@ class Processes(Crew):
 
     @property
     def free(self) -> int:
-        """Workers without a turn, and those that could still be begun."""
+        """Workers without a turn, begun or not."""
         busy = sum(worker.turn is not None for worker in self._workers)
         return len(self._devices) - busy
 
@@ -70,10 +71,9 @@ class Processes(Crew):
 
     def give(self, turn: Turn) -> None:
         """Give the turn to somebody who is free."""
-        worker = next((one for one in self._workers if one.turn is None), None)
-        if worker is None:
-            worker = self._begin(self._devices[len(self._workers)])
-            self._workers.append(worker)
+        if not self._workers:
+            self._workers = [self._begin(device) for device in self._devices]
+        worker = next(one for one in self._workers if one.turn is None)
         worker.turn = turn
         self._send(worker)
 
@@ -144,7 +144,7 @@ class Processes(Crew):
                 "many: go on with fewer --workers."
             )
         new = self._begin(worker.device)
-        worker.process, worker.line = new.process, new.line
+        worker.process, worker.line, worker.told = new.process, new.line, False
         self._send(worker)
 
     def _begin(self, device: torch.device) -> _Worker:
@@ -159,14 +159,14 @@ class Processes(Crew):
                 stdout=sys.stderr if _has_number(sys.stderr) else subprocess.DEVNULL,
                 env=os.environ | {"PYTHONPATH": paths},
             )
-        worker = _Worker(process, Connection(mine.detach()), device)
-        with suppress(OSError):  # dead before it began: noticed when it does not answer
-            worker.line.send_bytes(self._job)
-        return worker
+        return _Worker(process, Connection(mine.detach()), device)
 
     def _send(self, worker: _Worker) -> None:
         assert worker.turn is not None
-        with suppress(OSError):  # likewise
+        with suppress(OSError):  # one that is dead is noticed when it does not answer
+            if not worker.told:
+                worker.line.send_bytes(self._job)
+                worker.told = True
             worker.line.send_bytes(put_turn(worker.turn))
 
 

@@ -203,7 +203,7 @@ def _carry_out(
                 f"{manifest['resident']}, which keep as many workers busy; a smaller --resident "
                 "makes more of them"
             )
-        with crew_for(workers, manifest, model, stop) as crew:
+        with crew_for(workers, manifest, model, len(driver.groups), stop) as crew:
             driver.run(crew)
         return
     loop = Loop.of(manifest, kernel, model, stop)
