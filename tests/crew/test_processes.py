@@ -128,14 +128,13 @@ def test_one_process_and_four_give_the_same_bytes(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_all_processes_saves_and_the_run_goes_on(number, tmp_path):
     """As a scheduler or a terminal sends it: to the whole group of processes at once."""
-    maskov.sample(MODEL, Metropolis(Raw()), **SETTINGS)
     ask = "sample --model untrained --chains 6 --length 6:9 --resident 2 --seed 3 --thin 50"
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     subprocess.run(
-        [*COMMAND, *f"{ask} --epochs 400 --threads 1 --out {whole}".split()], check=True, **QUIET
+        [*COMMAND, *f"{ask} --epochs 150 --threads 1 --out {whole}".split()], check=True, **QUIET
     )
     process = subprocess.Popen(
-        [*COMMAND, *f"{ask} --epochs 400 --workers 2 --out {cut}".split()],
+        [*COMMAND, *f"{ask} --epochs 150 --workers 2 --out {cut}".split()],
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     deadline = time.monotonic() + 120

@@ -136,7 +136,7 @@ def load(folder: Path, group: int, fresh: Progress) -> tuple[Saved | None, list[
     damaged: list[Path] = []
     for file in reversed(_files(folder, group)):
         saved = _read(file)
-        if saved is not None and _fits(saved.progress, fresh):
+        if saved is not None and _fits(saved, fresh):
             return saved, damaged
         damaged.append(file)
     return None, damaged
@@ -184,10 +184,14 @@ def _read(file: Path) -> Saved | None:
         return None
 
 
-def _fits(progress: Progress, fresh: Progress) -> bool:
+def _fits(saved: Saved, fresh: Progress) -> bool:
     """Whether a checkpoint is of these chains, with every number where it can be."""
+    progress = saved.progress
     one, other = progress.state, fresh.state
     chains, width = other.tokens.shape
+    held = {"tokens": (chains, width), "energies": (chains, 2)}
+    if any({key: value.shape for key, value in row.items()} != held for row in saved.held.values()):
+        return False
     same = all(
         getattr(one, name).shape == getattr(other, name).shape
         and getattr(one, name).dtype == getattr(other, name).dtype

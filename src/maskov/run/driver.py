@@ -45,7 +45,7 @@ def cut(chains: int, most: int) -> list[range]:
 class _Standing:
     """What the driver remembers of a group while it rests on the shelf or is at work."""
 
-    progress_epoch: int = 0
+    epoch: int = 0
     begun: bool = False
     waits: bool = False
     pilot: Tensor | None = None
@@ -141,21 +141,21 @@ class Driver:
         standing = self._standing
         if not all(one.begun for one in standing):
             return [g for g, one in enumerate(standing) if not (one.begun or one.at_work)]
-        slowest = min(one.progress_epoch for one in standing)
+        slowest = min(one.epoch for one in standing)
         ready = [
             group
             for group, one in enumerate(standing)
             if not one.at_work
-            and one.progress_epoch < self.schedule.epochs
-            and one.progress_epoch < slowest + _WINDOW
+            and one.epoch < self.schedule.epochs
+            and one.epoch < slowest + _WINDOW
             and not (one.waits and self.head.nearest == UNDECIDED)
         ]
-        return sorted(ready, key=lambda group: standing[group].progress_epoch)
+        return sorted(ready, key=lambda group: standing[group].epoch)
 
     def _turn(self, group: int, crew: Crew) -> Turn:
         until = self.schedule.epochs
         if len(self.groups) > 1:
-            until = min(one.progress_epoch for one in self._standing) + _WINDOW
+            until = min(one.epoch for one in self._standing) + _WINDOW
         progress = self.shelf.get(group).progress
         return Turn(group, progress, self.head.nearest, until, crew.turn_seconds(self._seconds))
 
@@ -202,13 +202,13 @@ class Driver:
                 "tokens": torch.from_numpy(values["tokens"].astype(np.int32)),
                 "energies": torch.from_numpy(energies),
             }
-        standing.progress_epoch = max(standing.progress_epoch, epoch + 1)
+        standing.epoch = max(standing.epoch, epoch + 1)
         if len(self.groups) == 1:
             self._close()
 
     def _close(self) -> None:
         """Write the samples of epochs that every group has completed."""
-        slowest = min(one.progress_epoch for one in self._standing)
+        slowest = min(one.epoch for one in self._standing)
         while self.head.closed < slowest:
             epoch, end = self.head.closed, self.head.samples_bytes
             if self._keeps(epoch):
