@@ -40,7 +40,6 @@ SETTINGS = {
 }
 KERNELS = {
     "pilot": Metropolis(Norm()),
-    "early tests": Metropolis(Raw(), delayed=Delayed(2)),
     "low precision first": Metropolis(Raw(), delayed=Delayed(1, "bfloat16")),
     "blocks": Metropolis(Raw(), positions=Sweep(block=2)),
     "gibbs": Gibbs(),

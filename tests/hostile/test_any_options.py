@@ -43,7 +43,7 @@ def command(draw) -> list[str]:
     return words
 
 
-@examples(60)
+@examples(40)
 @given(words=command())
 def test_any_options_of_sample(words, capfd):
     small = ["--epochs", "2", "--chains", "2", "--length", "3"]

@@ -153,7 +153,7 @@ def test_any_dictionary_and_any_codes_are_read_or_refused(content, tmp_path):
             read(file)
 
 
-@examples(40)
+@examples(20)
 @given(data=st.data(), name=st.sampled_from(["items.json", "key.json", "ratings.sqlite"]))
 def test_any_study_is_read_or_refused(data, name, tmp_path):
     texts = tmp_path / "texts.txt"
