@@ -21,10 +21,13 @@ class OddCrew(Crew):
     Everything goes over the wire, as bytes; a turn that was lost was taken, but nobody heard of it.
     """
 
-    def __init__(self, job: Job, count: int, seed: int, lost: float = 0.3) -> None:
+    def __init__(
+        self, job: Job, count: int, seed: int, lost: float = 0.3, seconds=(0.0, 0.05, 0.2)
+    ) -> None:
         self.loops = [job.loop(torch.device("cpu")) for _ in range(count)]
         self.random = random.Random(seed)
         self.lost = lost
+        self.seconds = seconds
         self.turns: list[bytes] = []
         self.losses = 0
         self._passes = 0
@@ -52,7 +55,7 @@ class OddCrew(Crew):
 
     def turn_seconds(self, checkpoint_seconds: float) -> float:
         """Nobody knows how long a turn lasts."""
-        return self.random.choice([0.0, 0.05, 0.2])
+        return self.random.choice(self.seconds)
 
     def close(self) -> None:
         pass
