@@ -48,7 +48,8 @@ class OddCrew(Crew):
         while True:
             loop = self.random.choice(self.loops)
             taken = take_result(put_result(loop.take(take_turn(content))))
-            if self.random.random() >= self.lost:
+            # The first turn is lost in any case.
+            if self.losses and self.random.random() >= self.lost:
                 self._passes += taken.passes
                 return taken
             self.losses += 1
