@@ -46,7 +46,8 @@ def main() -> None:
     engine, draws = Engine(model), CounterDraws(0)
     lengths = draw_lengths(model, *parse_length(given.length), given.chains, 0)
     kernel = Metropolis(parse_energy(given.energy), delayed=Delayed(given.nearest))
-    state = Layout.blank(model, lengths).state(model)
+    layout = Layout.blank(model, lengths)
+    state = layout.state(model, range(given.chains), max(lengths)).to(model.device)
     state = kernel.init(fill(state, "greedy", MaskedConditional(), engine, draws), engine)
     stages = kernel.delayed.stages
     buffers = Buffers.of(state, 0, given.lanes, len(stages), ring=4, choices=0)

@@ -42,5 +42,5 @@ def evil_run() -> Run:
     store = MemoryStore(manifest)
     store.write_samples(samples, 0)
     for epoch in range(3):
-        store.write_epoch(epoch, {name: rows[epoch] for name, rows in run.traces.items()})
+        store.write_rows(0, epoch, {name: rows[epoch] for name, rows in run.traces.items()})
     return Run(manifest, store)

@@ -6,6 +6,7 @@ Metropolis-Hastings test accepts or rejects (Goyal, Dyer & Berg-Kirkpatrick, ICL
 
 __version__ = "0.1.0"
 
+from maskov.crew import Workers
 from maskov.diagnostics import Summary
 from maskov.energies import Autoregressive, Energy, Norm, Raw, parse_energy
 from maskov.engine import Engine
@@ -50,6 +51,7 @@ __all__ = [
     "TabularModel",
     "Translation",
     "Twin",
+    "Workers",
     "__version__",
     "counterexample",
     "load",

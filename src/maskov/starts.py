@@ -76,18 +76,18 @@ class Layout:
         lines = [line for line, row in enumerate(lengths) for _ in row]
         return replace(blank, template=lines)
 
-    def state(self, model: MaskedModel) -> ChainState:
-        """Return the chains at their layout, before any step."""
-        lengths = torch.tensor([len(ids) for ids in self.tokens])
-        shape = (len(self.tokens), int(lengths.max()))
+    def state(self, model: MaskedModel, rows: range, width: int) -> ChainState:
+        """Return some chains at their layout, before any step, padded to a width."""
+        lengths = torch.tensor([len(self.tokens[row]) for row in rows])
+        shape = (len(rows), width)
         tokens = torch.full(shape, model.mask_id)
         free = torch.zeros(shape, dtype=torch.bool)
-        for row, (ids, loose) in enumerate(zip(self.tokens, self.free, strict=True)):
-            tokens[row, : len(ids)] = torch.tensor(ids)
-            free[row, : len(ids)] = torch.tensor(loose)
-        state = ChainState(
-            chain=torch.arange(shape[0]),
-            source=torch.tensor(self.template),
+        for place, row in enumerate(rows):
+            tokens[place, : len(self.tokens[row])] = torch.tensor(self.tokens[row])
+            free[place, : len(self.free[row])] = torch.tensor(self.free[row])
+        return ChainState(
+            chain=torch.arange(rows.start, rows.stop),
+            source=torch.tensor(self.template[rows.start : rows.stop]),
             tokens=tokens,
             lengths=lengths,
             free=free,
@@ -95,8 +95,6 @@ class Layout:
             rank=torch.zeros(shape, dtype=torch.long),
             confidence=torch.zeros(shape, dtype=torch.float64),
         )
-        fields = ("chain", "source", "tokens", "lengths", "free", "step", "rank", "confidence")
-        return replace(state, **{name: getattr(state, name).to(model.device) for name in fields})
 
 
 def read_text(

@@ -23,7 +23,7 @@ IN_ORDER = Metropolis(Raw(), positions=Sweep("left-to-right"), delayed=Delayed(0
 def counted(kernel, layout, seed: int, epochs: int, first: int) -> np.ndarray:
     """Return visits, acceptances and changes by chain and position, from epoch `first` on."""
     engine, draws = Engine(MODEL), CounterDraws(seed)
-    state = layout.state(MODEL)
+    state = layout.state(MODEL, range(len(layout.tokens)), max(map(len, layout.tokens)))
     if (state.tokens == MODEL.mask_id)[state.inside].any():
         state = fill(state, "masked", kernel.proposal, engine, draws)
     state = kernel.init(state, engine)

@@ -31,7 +31,7 @@ def begun(run: Run, epochs: int) -> Run:
     """Return a run as it stood after so many epochs."""
     store = MemoryStore(run.manifest)
     for epoch in range(epochs):
-        store.write_epoch(epoch, {name: rows[epoch] for name, rows in run.traces.items()})
+        store.write_rows(0, epoch, {name: rows[epoch] for name, rows in run.traces.items()})
     return Run(run.manifest, store)
 
 

@@ -93,7 +93,10 @@ QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 def _newest(folder: Path) -> int:
     """Return the number of the newest checkpoint, −1 before there is one."""
-    return max((int(file.stem) for file in folder.glob("checkpoints/*.checkpoint")), default=-1)
+    return max(
+        (int(file.stem.split("-")[1]) for file in folder.glob("checkpoints/*.checkpoint")),
+        default=-1,
+    )
 
 
 def _kill_after(words: list[str], folder: Path, checkpoints: int, moment: float) -> bool:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
-import typer
-
+from maskov.cli.takes import option
+from maskov.cli.workers import WorkerOptions
 from maskov.energies import Autoregressive, parse_energy
 from maskov.errors import InputError
 from maskov.kernels import Delayed, Gibbs, Kernel, Metropolis, Sweep, mask_predict
@@ -25,14 +23,8 @@ _SCHEDULE = "Schedule"
 _RUN = "Run"
 
 
-def option(name: str, text: str, panel: str, short: str | None = None) -> Any:
-    """Return an option of the command line with its help, in one of the panels."""
-    names = (name, short) if short else (name,)
-    return typer.Option(*names, help=text, rich_help_panel=panel)
-
-
 @dataclass(frozen=True)
-class SamplingOptions:
+class SamplingOptions(WorkerOptions):
     """Everything the command line can say about a run."""
 
     model: Annotated[str, option("--model", "built-in name, folder or hub name", _MODEL, "-m")] = (
@@ -121,11 +113,15 @@ class SamplingOptions:
     ] = None
     resident: Annotated[
         int | None,
-        option("--resident", "chains on the device at once; found by itself unless given", _RUN),
+        option("--resident", "chains of a group, at once on a device; found by itself", _RUN),
     ] = None
     prefetch: Annotated[
         int, option("--prefetch", "proposals of a chain under test at once; 0: by itself", _RUN)
     ] = 0
+    threads: Annotated[
+        int | None,
+        option("--threads", "of each process on a CPU; all cores, or 1 with workers", _RUN),
+    ] = None
     lock_step: Annotated[
         bool, option("--lock-step", "make all chains wait for each other", _RUN)
     ] = False
@@ -235,36 +231,3 @@ def findable(name: str) -> str:
     if name not in {model.name for model in listed()} and Path(name).exists():
         return str(Path(name).resolve())
     return name
-
-
-def takes_options(options: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command every field of a dataclass as an option; it receives them as one object."""
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        def run(**values: Any) -> Any:
-            chosen = options(**{f.name: values.pop(f.name) for f in fields(options)})
-            return command(options=chosen, **values)
-
-        hints = get_type_hints(command, include_extras=True)
-        own = [
-            parameter.replace(annotation=hints[parameter.name])
-            for parameter in inspect.signature(command).parameters.values()
-            if parameter.name != "options"
-        ]
-        kinds = get_type_hints(options, include_extras=True)
-        shared = [
-            inspect.Parameter(
-                f.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=inspect.Parameter.empty if f.default is MISSING else f.default,
-                annotation=kinds[f.name],
-            )
-            for f in fields(options)
-        ]
-        keyword = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
-        run.__signature__ = inspect.Signature([*keyword, *shared])  # type: ignore[attr-defined]
-        run.__name__, run.__doc__ = command.__name__, command.__doc__
-        run.__annotations__ = {p.name: p.annotation for p in [*keyword, *shared]}
-        return run
-
-    return decorate

@@ -32,6 +32,9 @@ def report(
         int | None, typer.Option(min=0, help="samples of each run; 1000, or 200 with --terms")
     ] = None,
     title: Annotated[str | None, typer.Option(help="the heading, if not the runs' names")] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="run code that comes with a run's model")
+    ] = False,
     device: Annotated[
         str | None, typer.Option(help="where --terms runs the model; where the run was")
     ] = None,
@@ -43,7 +46,12 @@ def report(
     if out is not None and out.is_dir():
         raise InputError(f"'{out}' is a folder; give --out a file.")
     found = build(
-        [Run.open(path) for path in runs], title=title, samples=samples, terms=terms, device=device
+        [Run.open(path) for path in runs],
+        title=title,
+        samples=samples,
+        terms=terms,
+        device=device,
+        trust_remote_code=trust_remote_code,
     )
     # Lone surrogates of a broken decoder are no reason to lose a report.
     content = _FORMATS[kind](found).encode("utf-8", "replace")

@@ -9,10 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from maskov.cli.options import SamplingOptions, takes_options
+from maskov.cli.options import SamplingOptions
 from maskov.cli.output import print_run, read_lines, say
 from maskov.cli.signals import stop_on_signals
+from maskov.cli.takes import takes_options
 from maskov.cli.terminal import progress_for
+from maskov.cli.workers import WorkerOptions
 from maskov.errors import InputError, Interrupted
 from maskov.models import MaskedModel
 from maskov.run import Run
@@ -67,23 +69,35 @@ def infill(
     _run(options, lambda model: {"templates": lines})
 
 
+@takes_options(WorkerOptions)
 def resume(
+    options: WorkerOptions,
     run: Annotated[Path, typer.Argument(help="run folder")],
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda, cuda:1 ...; where it began unless given")
     ] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="run code that comes with the model")
+    ] = False,
     checkpoint_every: Annotated[float, typer.Option(help="seconds between checkpoints")] = 60.0,
     json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
 ) -> None:
     """Go on with a run that was stopped, from its last checkpoint."""
     manifest = RunFolder.open(run).manifest
+    workers = options.build_workers()
 
     def go_on(**watch: Any) -> Run:
-        return resume_run(run, model, device, checkpoint_every, **watch)
+        return resume_run(
+            run, model, device, checkpoint_every, workers=workers,
+            trust_remote_code=trust_remote_code, **watch,
+        )  # fmt: skip
 
     epochs = manifest["schedule"]["epochs"]
-    model = None if Run.open(run).finished else load_model(manifest, device)
+    model = None
+    if not Run.open(run).finished:
+        RunFolder.open(run).check_resumable()
+        model = load_model(manifest, device, trust_remote_code)
     _watched(go_on, model, epochs, run, json, quiet)
 
 
@@ -106,6 +120,7 @@ def _run(options: SamplingOptions, origin: Callable[[MaskedModel], dict[str, Any
     """Check everything that can be checked, then load the model and sample."""
     schedule = options.build_schedule()
     options.build_kernel("cpu")
+    workers = options.build_workers(options.threads)
     if options.out is not None:
         RunFolder.check_free(options.out)
     model = options.load_model()
@@ -129,6 +144,7 @@ def _run(options: SamplingOptions, origin: Callable[[MaskedModel], dict[str, Any
             asynchronous=not options.lock_step,
             checkpoint_seconds=options.checkpoint_every,
             source=options.source(),
+            workers=workers,
             **origin(model),
             **watch,
         )

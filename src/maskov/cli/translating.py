@@ -9,10 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from maskov.cli.options import findable, option, takes_options
+from maskov.cli.options import findable
 from maskov.cli.output import print_json, read_lines, say
 from maskov.cli.signals import stop_on_signals
+from maskov.cli.takes import option, takes_options
 from maskov.cli.terminal import progress_for
+from maskov.cli.workers import WorkerOptions
 from maskov.errors import InputError, Interrupted
 from maskov.models import choose_device, load
 from maskov.models.registry import folder_of, model_for
@@ -28,7 +30,7 @@ _RUN = "Run"
 
 
 @dataclass(frozen=True)
-class TranslatingOptions:
+class TranslatingOptions(WorkerOptions):
     """Everything the command line can say about a translation."""
 
     pair: Annotated[str | None, option("--pair", "languages, such as de-en or ro-en", _MODEL)] = (
@@ -103,6 +105,14 @@ class TranslatingOptions:
     token_budget: Annotated[
         int | None, option("--token-budget", "tokens a model call; found by itself", _RUN)
     ] = None
+    resident: Annotated[
+        int | None,
+        option("--resident", "chains of a group, at once on a device; found by itself", _RUN),
+    ] = None
+    threads: Annotated[
+        int | None,
+        option("--threads", "of each process on a CPU; all cores, or 1 with workers", _RUN),
+    ] = None
     json: Annotated[bool, option("--json", "JSON lines on standard output", _RUN)] = False
     quiet: Annotated[bool, option("--quiet", "no progress", _RUN, "-q")] = False
 
@@ -125,6 +135,11 @@ def translate(
         raise InputError("'ar' runs no chains that a folder could hold: drop --out.")
     if options.method == "ar" and options.token_budget is not None:
         raise InputError("the method 'ar' makes no use of --token-budget: drop it.")
+    workers = options.build_workers(options.threads)
+    if options.method == "ar" and not (workers.here and workers.threads is None):
+        raise InputError("'ar' runs no chains to share out: drop --workers, --engine, --threads.")
+    if options.method == "ar" and options.resident is not None:
+        raise InputError("the method 'ar' makes no use of --resident: drop it.")
     if options.method != "ar" and options.twin is not None:
         raise InputError(f"the method '{options.method}' makes no use of --twin: drop it.")
     if options.token_budget is not None and options.token_budget < 1:
@@ -143,6 +158,8 @@ def translate(
             "seed": options.seed,
             "out": options.out,
             "budget": options.token_budget,
+            "resident": options.resident,
+            "workers": workers,
             "source": {"name": findable(name)},
         }
     with stop_on_signals() as stop:

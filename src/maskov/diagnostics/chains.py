@@ -32,7 +32,7 @@ class Group:
 
 def kept_epochs(manifest: dict[str, Any], traces: Traces) -> slice:
     """Return the epochs after burn-in that are done."""
-    done = int((traces["steps"].sum(1) > 0).sum())
+    done = int((traces["steps"] > 0).all(1).sum())
     return slice(min(int(manifest["schedule"]["burn_in"]), done), done)
 
 

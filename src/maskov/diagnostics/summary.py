@@ -47,7 +47,7 @@ class Summary:
 
 def summarise(manifest: dict[str, Any], traces: Traces) -> Summary:
     """Summarise the epochs that were completed."""
-    done = int((traces["steps"].sum(1) > 0).sum())
+    done = int((traces["steps"] > 0).all(1).sum())
     burn_in = int(manifest["schedule"]["burn_in"])
     kept = {name: values[burn_in:done] for name, values in traces.items()}
     steps = int(traces["steps"][:done].sum())

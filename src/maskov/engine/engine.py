@@ -20,6 +20,8 @@ from maskov.types import Bool, ChainState, Float, Int, Sequences, Sites, Tensor
 _HEAD_SCORES = 2**24
 # Bytes that the vectors of resident chains and of their proposals may take.
 _CPU_CHAINS, _GPU_CHAINS = 2**30, 2**33
+# Passes that a chain usually waits for in a round.
+_PASSES = 4
 # Fewer tokens than this leave a GPU idle.
 _BUSY_TOKENS, _MOST_LANES = 2**13, 8
 
@@ -83,10 +85,16 @@ class Engine:
         return self._low[precision]
 
     def resident(self, length: int, lanes: int = 1) -> int:
-        """Return how many chains of a length should be on the device at once."""
+        """Return how many chains of a length make a group.
+
+        Those whose passes fill a model call, so that more would gain little, but never more than
+        the device can hold. It depends on the model and the device alone: groups decide which
+        passes share a batch, and so how sums are rounded.
+        """
         kept = length * self.model.hidden_width * self.model.dtype.itemsize
         share = _GPU_CHAINS if self.model.device.type == "cuda" else _CPU_CHAINS
-        return max(1, share // ((1 + lanes) * kept))
+        filling = token_budget(self.model.bytes_per_token, self.model.device)
+        return max(1, min(share // ((1 + lanes) * kept), filling // (_PASSES * length)))
 
     def lanes_for(self, state: ChainState) -> int:
         """Return how many proposals of each chain to test at once.

@@ -109,9 +109,9 @@ class Replayer:
         """Return a chain before its first epoch, its blanks filled as the run filled them."""
         if chain not in self._starts:
             kernel, device = self._parts.kernel, self._model.device
-            row = torch.tensor([chain], device=device)
-            state = self._parts.layout.state(self._model).rows(row)
-            state = _cut(state, int(state.lengths[0]))
+            layout = self._parts.layout
+            row = range(chain, chain + 1)
+            state = layout.state(self._model, row, len(layout.tokens[chain])).to(device)
             blank = bool((state.tokens == self._model.mask_id).any())
             if blank and not isinstance(kernel.positions, LowestConfidence):
                 start, engine = str(self._manifest["start"]), Engine(self._model)
@@ -174,9 +174,3 @@ class Replayer:
             turned[step.positions] |= not step.accepted
         rejected = self._traces["rejected"][epoch, chain, :width]
         return recorded == after.tokens[0].tolist() and bool((turned == rejected).all())
-
-
-def _cut(state: ChainState, length: int) -> ChainState:
-    """Drop the padding that longer chains would need."""
-    names = ("tokens", "free", "rank", "confidence")
-    return replace(state, **{name: getattr(state, name)[:, :length] for name in names})

@@ -120,11 +120,13 @@ def build(
     samples: int | None = None,
     terms: bool = False,
     device: str | None = None,
+    trust_remote_code: bool = False,
 ) -> Report:
     """Collect what a report says of some runs.
 
     Up to `samples` of each are shown. With `terms` the models are loaded again, on `device` or
-    where they were, to say what every token contributes.
+    where they were, to say what every token contributes; code that comes with them is run only
+    if it is trusted here.
     """
     if not runs:
         raise InputError("a report needs at least one run.")
@@ -132,7 +134,7 @@ def build(
         raise InputError(f"--samples must be 0 or more, not {samples}.")
     most = samples if samples is not None else MOST_SHADED if terms else MOST_SAMPLES
     labels = _labels(runs)
-    scorer = Scorer(device) if terms else None
+    scorer = Scorer(device, trust_remote_code) if terms else None
     found, kept = [], []
     for run, label in zip(runs, labels, strict=True):
         traces = run.traces

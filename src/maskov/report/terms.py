@@ -29,8 +29,8 @@ class Terms:
 class Scorer:
     """Scores samples of runs by their own models, each loaded once, on `device` if it is named."""
 
-    def __init__(self, device: str | None = None) -> None:
-        self._models = LoadedModels(device)
+    def __init__(self, device: str | None = None, trust_remote_code: bool = False) -> None:
+        self._models = LoadedModels(device, trust=trust_remote_code)
 
     def terms_of(self, run: Run, samples: Sequence[Sample]) -> list[Terms]:
         """Return the terms of some samples of a run."""

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from maskov.crew import Workers
+from maskov.crew.choice import crew_for
+from maskov.crew.here import Here
 from maskov.energies import Raw
 from maskov.engine import Engine
 from maskov.errors import InputError, ModelError
-from maskov.flow.pilot import CHOICES
-from maskov.kernels import Delayed, Kernel, LowestConfidence, Metropolis, Sweep
+from maskov.kernels import Delayed, Kernel, Metropolis, Sweep
 from maskov.models import MaskedModel
 from maskov.random import CounterDraws
 from maskov.run.describe import (
@@ -24,20 +26,17 @@ from maskov.run.describe import (
     kernel_at,
     leaves_invariant,
 )
+from maskov.run.driver import Driver
 from maskov.run.lock import locked, new_folder
-from maskov.run.loop import Listener, Loop, Settings
+from maskov.run.loop import Listener, Loop
+from maskov.run.manifest import MOST_TRACED
 from maskov.run.origin import layout_of, origin_of
-from maskov.run.progress import Progress
-from maskov.run.rebuild import load_model, rebuild
+from maskov.run.rebuild import check_trusted, load_model, rebuild
 from maskov.run.result import Run
-from maskov.run.shift import measure_shift
 from maskov.run.signature import signature, versions
 from maskov.run.store import MemoryStore, RunFolder, Store
 from maskov.schedules import Schedule
-from maskov.starts import STARTS, Layout, fill
-
-# Epochs × chains of one run: its traces are kept in full.
-_MOST_TRACED = 10**9
+from maskov.starts import STARTS, Layout
 
 
 def sample(
@@ -63,6 +62,7 @@ def sample(
     listener: Listener | None = None,
     stop: Callable[[], bool] | None = None,
     source: dict[str, Any] | None = None,
+    workers: Workers | None = None,
 ) -> Run:
     """Draw samples: many chains, each moved by `kernel` as `schedule` says.
 
@@ -74,11 +74,14 @@ def sample(
     resumed. `source` is how to load the model again.
 
     The rest decides how the work is done, not what comes of it: `budget` caps the tokens of one
-    model call, `resident` the chains on the device at once, `lanes` the proposals of a chain under
-    test at once (0: as many as keep the device busy), and chains go each at its own pace where
-    their kernel allows it unless `asynchronous` is false. `trace="kept"` leaves out the energies of
-    epochs without samples where they would cost passes; they are then not-a-number in the traces.
+    model call, `resident` the chains of one group, which are on a device at once, `lanes` the
+    proposals of a chain under test at once (0: as many as keep the device busy), and chains go each
+    at its own pace where their kernel allows it unless `asynchronous` is false. `trace="kept"`
+    leaves out the energies of epochs without samples where they would cost passes; they are then
+    not-a-number in the traces.
+    `workers` are processes on this machine or a cluster, among whom the groups are shared out.
     """
+    workers = workers or Workers()
     kernel = kernel or Metropolis(Raw())
     schedule = schedule or Schedule()
     if chains < 1:
@@ -87,7 +90,7 @@ def sample(
         raise InputError(f"--thin counts epochs: 0 (only the last) or more, not {thin}.")
     if not checkpoint_seconds >= 0:
         raise InputError("the time between checkpoints must be 0 seconds or more.")
-    if chains * schedule.epochs > _MOST_TRACED:
+    if chains * schedule.epochs > MOST_TRACED:
         raise InputError(
             f"{chains} chains of {schedule.epochs} epochs are more than one run can trace; "
             "ask for fewer, or for several runs."
@@ -99,7 +102,7 @@ def sample(
     if lanes < 0:
         raise InputError(f"--prefetch must be 0 (found by itself) or more, not {lanes}.")
     kernel = _fitted(kernel, schedule, model, lanes, asynchronous)
-    draws = CounterDraws(seed)
+    CounterDraws(seed)  # which refuses what is no seed
     if start not in STARTS:
         raise InputError(f"unknown start '{start}'; use one of {', '.join(STARTS)}.")
     if thin and schedule.burn_in + thin > schedule.epochs:
@@ -119,23 +122,24 @@ def sample(
     manifest |= {"start": start, "chains_each": chains, "seed": seed, "thin": thin}
     manifest |= {
         "resident": resident or engine.resident(max(map(len, layout.tokens)), lanes or 1),
+        "shortest": min(map(len, layout.tokens)),
+        "threads": workers.threads_for(model.device),
         "lanes": lanes,
         "asynchronous": asynchronous,
         "trace": trace,
     }
     manifest["signature"] = signature(manifest)
-    if path is not None and manifest["kernel"].get("custom"):
+    if manifest["kernel"].get("custom") and (path is not None or not workers.here):
         raise InputError(
-            "a run folder can hold built-in kernels, proposals and positions only, since it must "
-            "be able to build them again; run this one without `out`."
+            "a run folder and other processes can hold built-in kernels, proposals and positions "
+            "only, since they must be able to build them again; run this one without `out` and "
+            "`workers`."
         )
     with new_folder(path) if path is not None else nullcontext():
         store: Store = MemoryStore(manifest) if path is None else RunFolder.create(path, manifest)
         try:
-            progress = _begin(kernel, layout, engine, manifest)
-            _note_shift(model, progress, store, listener)
-            settings = _settings(manifest, checkpoint_seconds)
-            Loop(kernel, schedule, layout, engine, draws, store, progress, settings, listener).run()
+            driver = Driver(manifest, layout, model, store, listener, checkpoint_seconds)
+            _carry_out(driver, kernel, workers, stop)
         except (ModelError, InputError):
             # A model that fails before the first epoch is over leaves nothing worth resuming.
             if isinstance(store, RunFolder) and not store.traces()["steps"].any():
@@ -151,35 +155,68 @@ def resume(
     checkpoint_seconds: float = 60.0,
     listener: Listener | None = None,
     stop: Callable[[], bool] | None = None,
+    workers: Workers | None = None,
+    trust_remote_code: bool = False,
 ) -> Run:
-    """Go on with a run folder from its newest whole checkpoint, to the same bytes.
+    """Go on with a run folder from its newest whole checkpoints, to the same bytes.
 
-    It goes on where it began, on a CPU or a GPU, unless another `device` is named.
+    It goes on where it began, on a CPU or a GPU, unless another `device` is named; `workers` may be
+    others than those it began with. Code that comes with a model is run only if it is trusted
+    here: a manifest may be anybody's.
     """
     folder = RunFolder.open(Path(path))
     manifest = folder.manifest
+    workers = workers or Workers()
+    if workers.threads is not None:
+        raise InputError("a run goes on with the threads it began with: drop `threads`.")
     if not checkpoint_seconds >= 0:
         raise InputError("the time between checkpoints must be 0 seconds or more.")
     with locked(folder.path):
-        progress, damaged = folder.progress(torch.device("cpu"))
         if Run(manifest, folder).finished:
-            return Run(manifest, folder, damaged)
+            return Run(manifest, folder)
         folder.check_resumable()
-        model = model or load_model(manifest, device)
+        check_trusted(manifest, trust_remote_code)
+        model = model or load_model(manifest, device, trust_remote_code)
         parts = rebuild(manifest, model)
-        kernel, schedule, layout = parts.kernel, parts.schedule, parts.layout
-        engine = Engine(model, manifest["budget"], stop)
-        if progress is None:
-            progress = _begin(kernel, layout, engine, manifest)
-            _note_shift(model, progress, folder, listener)
-        else:
-            progress, _ = folder.progress(model.device)
-            assert progress is not None
-            engine.batcher.budget = progress.budget
-        settings = _settings(manifest, checkpoint_seconds)
-        draws = CounterDraws(manifest["seed"])
-        Loop(kernel, schedule, layout, engine, draws, folder, progress, settings, listener).run()
-    return Run(manifest, folder, damaged)
+        driver = Driver(manifest, parts.layout, model, folder, listener, checkpoint_seconds)
+        _carry_out(driver, parts.kernel, workers, stop)
+        damaged = driver.shelf.damaged
+    return Run(manifest, folder, [folder.path / "samples.jsonl"] if folder.cut_short else damaged)
+
+
+def _carry_out(
+    driver: Driver, kernel: Kernel, workers: Workers, stop: Callable[[], bool] | None
+) -> None:
+    """Take a run to its end, in this process or by a crew of others."""
+    manifest, model, listener = driver.manifest, driver.model, driver.listener
+    if not workers.here:
+        if len(driver.groups) < workers.count and listener is not None:
+            listener.noted(
+                f"{manifest['chains']} chains are {len(driver.groups)} groups of at most "
+                f"{manifest['resident']}, which keep as many workers busy; a smaller --resident "
+                "makes more of them"
+            )
+        with crew_for(workers, manifest, model, len(driver.groups), stop) as crew:
+            driver.run(crew)
+        return
+    loop = Loop.of(manifest, kernel, model, stop)
+    loop.deliver = driver.deliver
+    if listener is not None:
+        loop.watch = listener.moved
+    with _threads(manifest["threads"], model):
+        driver.run(Here(loop))
+
+
+@contextmanager
+def _threads(count: int, model: MaskedModel) -> Iterator[None]:
+    """Compute with so many threads on a CPU, and then with as many as before."""
+    before = torch.get_num_threads()
+    if model.device.type == "cpu":
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _fitted(
@@ -203,44 +240,6 @@ def _fitted(
     if kernel.delayed.asked_for:
         raise InputError("delayed acceptance needs asynchronous chains: drop --lock-step.")
     return replace(kernel, delayed=Delayed(0))
-
-
-def _begin(kernel: Kernel, layout: Layout, engine: Engine, manifest: dict[str, Any]) -> Progress:
-    """Fill the blanks, unless the kernel's first step does so itself."""
-    draws = CounterDraws(manifest["seed"])
-    whole, device = layout.state(engine.model), engine.model.device
-    rows = torch.split(torch.arange(len(whole.chain), device=device), manifest["resident"])
-    home = device if len(rows) == 1 else torch.device("cpu")
-    groups = []
-    for part in rows:
-        state = whole.rows(part)
-        blank = bool((state.tokens == engine.model.mask_id)[state.inside].any())
-        if blank and not isinstance(kernel.positions, LowestConfidence):
-            state = fill(state, manifest["start"], kernel.proposal, engine, draws)
-        groups.append(state.to(home))
-    return Progress.beginning(groups, len(CHOICES), engine.passes, engine.batcher.budget)
-
-
-def _note_shift(
-    model: MaskedModel, progress: Progress, store: Store, listener: Listener | None
-) -> None:
-    """Measure what a coarser precision does to energies, and say so before it is used."""
-    if model.exact is None:
-        return
-    shift = measure_shift(model, model.exact, progress.groups[0], model.precision)
-    store.note("energy_shift", asdict(shift))
-    if listener is not None:
-        listener.noted(str(shift))
-
-
-def _settings(manifest: dict[str, Any], checkpoint_seconds: float) -> Settings:
-    return Settings(
-        manifest["thin"],
-        checkpoint_seconds,
-        manifest["asynchronous"],
-        manifest["lanes"],
-        manifest["trace"],
-    )
 
 
 def _check_blocks(kernel: Kernel, schedule: Schedule, layout: Layout) -> None:

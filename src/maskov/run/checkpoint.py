@@ -1,80 +1,175 @@
-"""A checkpoint: the whole state of the chains, exactly, in one file that proves itself whole.
+"""A checkpoint: the state of a group of chains, exactly, in one file that proves itself whole.
 
 The masked passes that a chain keeps are saved with it. Computing them again would give the same
 numbers up to rounding only, and rounding can turn a decision; a run that goes on must be the run
-that was never stopped, to the byte.
+that was never stopped, to the byte. The same bytes carry a group to a worker and back.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 
+from maskov.flow.buffers import COUNTS, Buffers
+from maskov.flow.pilot import CHOICES
 from maskov.run.files import write_atomically
-from maskov.run.progress import Progress
+from maskov.run.progress import UNDECIDED, Progress
 from maskov.types import ChainState, Sites, Tensor
 
-_MAGIC = b"maskov checkpoint 3\n"
+_MAGIC = b"maskov checkpoint 4\n"
 _KEPT = 2  # the newest and the one before it
 _STATE = ("chain", "source", "tokens", "lengths", "free", "step", "rank", "confidence", "energy")
 _SITES = tuple(field.name for field in fields(Sites))
+_FLIGHT = {field.name for field in fields(Buffers)}
 _SCALARS = (
-    "epoch", "group", "number", "end", "nearest", "piloted", "other_passes", "samples_bytes",
-    "budget",
+    "epoch", "number", "end", "begun", "piloted", "nearest", "other_passes", "budget",
 )  # fmt: skip
 
 
-def save(folder: Path, progress: Progress) -> None:
-    """Write the newest checkpoint and drop those no longer needed."""
+@dataclass(frozen=True)
+class Head:
+    """How far the run as a whole has come.
+
+    The samples of the first `closed` epochs are in the samples file, its first `samples_bytes`;
+    `nearest` is the choice of the pilot.
+    """
+
+    closed: int = 0
+    samples_bytes: int = 0
+    nearest: int = UNDECIDED
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A group's progress, the samples it holds and how far the run had come.
+
+    Samples of an epoch (`tokens` and `energies`) are `held` until all groups have completed it.
+    """
+
+    progress: Progress
+    held: dict[int, dict[str, Tensor]] = field(default_factory=dict)
+    head: Head = Head()
+
+
+def pack(saved: Saved) -> bytes:
+    """Turn a checkpoint into bytes."""
+    progress = saved.progress
+    state = progress.state
     tensors: dict[str, Tensor | None] = {
         "counts": progress.counts,
         "rejected": progress.rejected,
         "pilot": progress.pilot,
     }
-    for number, state in enumerate(progress.groups):
-        tensors |= {f"group{number}.{name}": getattr(state, name) for name in _STATE}
-        if state.sites is not None:
-            tensors |= {f"group{number}.{name}": getattr(state.sites, name) for name in _SITES}
+    tensors |= {f"state.{name}": getattr(state, name) for name in _STATE}
+    if state.sites is not None:
+        tensors |= {f"state.{name}": getattr(state.sites, name) for name in _SITES}
     tensors |= {f"flight.{name}": value for name, value in progress.flight.items()}
-    tensors |= {f"row.{name}": value for name, value in progress.row.items()}
-    metadata = {
-        "progress": json.dumps({name: getattr(progress, name) for name in _SCALARS}),
-        "groups": str(len(progress.groups)),
-    }
+    for epoch, row in saved.held.items():
+        tensors |= {f"held.{epoch}.{name}": value for name, value in row.items()}
+    scalars = {name: getattr(progress, name) for name in _SCALARS}
+    metadata = {"progress": json.dumps(scalars), "head": json.dumps(vars(saved.head))}
     kept = {key: value.contiguous().cpu() for key, value in tensors.items() if value is not None}
-    body = to_bytes(kept, metadata)
-    older = _files(folder)
-    serial = int(older[-1].stem) + 1 if older else 0
+    return to_bytes(kept, metadata)
+
+
+def unpack(body: bytes) -> Saved:
+    """Turn bytes into a checkpoint; bytes that are none are a `ValueError`."""
+    try:
+        return _unpacked(body)
+    except (SafetensorError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        raise ValueError(f"no checkpoint: {error}") from error
+
+
+def _unpacked(body: bytes) -> Saved:
+    tensors = from_bytes(body)
+    size = int.from_bytes(body[:8], "little")
+    metadata: dict[str, Any] = json.loads(body[8 : 8 + size])["__metadata__"]
+    scalars, head = json.loads(metadata["progress"]), json.loads(metadata["head"])
+    kinds = {name: bool if name in ("begun", "piloted") else int for name in _SCALARS}
+    if any(type(scalars[name]) is not kind for name, kind in kinds.items()) or any(
+        type(value) is not int for value in head.values()
+    ):
+        raise ValueError("no checkpoint: its numbers are of another kind")
+    held: dict[int, dict[str, Tensor]] = {}
+    for key, value in _under("held.", tensors).items():
+        epoch, _, name = key.partition(".")
+        held.setdefault(int(epoch), {})[name] = value
+    flight = _under("flight.", tensors)
+    if flight and flight.keys() != _FLIGHT:
+        raise ValueError("no checkpoint: its flight is not whole")
+    progress = Progress(
+        _state(_under("state.", tensors)),
+        tensors["counts"],
+        tensors["rejected"],
+        tensors["pilot"],
+        **{name: scalars[name] for name in _SCALARS},
+        flight=flight,
+    )
+    return Saved(progress, held, Head(**head))
+
+
+def save(folder: Path, group: int, saved: Saved) -> None:
+    """Write the newest checkpoint of a group and drop those no longer needed."""
+    body = pack(saved)
+    older = _files(folder, group)
+    serial = _serial(older[-1]) + 1 if older else 0
     digest = hashlib.sha256(body).digest()
-    write_atomically(folder / f"{serial:08d}.checkpoint", _MAGIC + digest + body)
+    path = folder / f"{group:05d}-{serial:08d}.checkpoint"
+    write_atomically(path, _MAGIC + digest + body)
     for file in older[: 1 - _KEPT]:
         file.unlink(missing_ok=True)
 
 
-def load(folder: Path, device: torch.device) -> tuple[Progress | None, list[Path]]:
-    """Return the newest whole checkpoint, if any, and the damaged ones that were passed over."""
+def load(folder: Path, group: int, fresh: Progress) -> tuple[Saved | None, list[Path]]:
+    """Return the newest whole checkpoint of a group, if any, and the damaged ones passed over.
+
+    It must be of the chains that `fresh` says; anything else is damaged.
+    """
     damaged: list[Path] = []
-    for file in reversed(_files(folder)):
-        progress = _read(file, device)
-        if progress is not None:
-            return progress, damaged
+    for file in reversed(_files(folder, group)):
+        saved = _read(file)
+        if saved is not None and _fits(saved, fresh):
+            return saved, damaged
         damaged.append(file)
     return None, damaged
 
 
-def _files(folder: Path) -> list[Path]:
-    found = folder.glob("*.checkpoint")
-    return sorted((file for file in found if file.stem.isdigit()), key=lambda file: int(file.stem))
+def head(folder: Path) -> Head:
+    """Return how far the run has come, by the whole checkpoint that knows most."""
+    groups = {file.name.partition("-")[0] for file in folder.glob("*-*.checkpoint")}
+    known = [Head()]
+    for group in groups:
+        for file in reversed(_files(folder, int(group)) if group.isdigit() else []):
+            saved = _read(file)
+            if saved is not None:
+                known.append(saved.head)
+                break
+    best = max(known, key=lambda one: one.closed)
+    return replace(best, nearest=max(one.nearest for one in known))
 
 
-def _read(file: Path, device: torch.device) -> Progress | None:
+def _files(folder: Path, group: int) -> list[Path]:
+    found = [
+        file
+        for file in folder.glob(f"{group:05d}-*.checkpoint")
+        if file.stem.partition("-")[2].isdigit()
+    ]
+    return sorted(found, key=_serial)
+
+
+def _serial(file: Path) -> int:
+    return int(file.stem.partition("-")[2])
+
+
+def _read(file: Path) -> Saved | None:
     try:
         content = file.read_bytes()
     except OSError:
@@ -83,25 +178,46 @@ def _read(file: Path, device: torch.device) -> Progress | None:
     body = content[start:]
     if content[:start] != _MAGIC + hashlib.sha256(body).digest():
         return None
-    tensors = from_bytes(body)
-    size = int.from_bytes(body[:8], "little")
-    header: dict[str, Any] = json.loads(body[8 : 8 + size])
-    scalars: dict[str, int] = json.loads(header["__metadata__"]["progress"])
-    count = int(header["__metadata__"]["groups"])
-    # With several groups only the one in flight is on the device.
-    home = device if count == 1 else torch.device("cpu")
-    groups = tuple(_state(_under(f"group{number}.", tensors), home) for number in range(count))
-    flight = {name: value.to(device) for name, value in _under("flight.", tensors).items()}
-    row = _under("row.", tensors)
-    counts, rejected = (tensors[name].to(device) for name in ("counts", "rejected"))
-    return Progress(groups, counts, rejected, tensors["pilot"], **scalars, flight=flight, row=row)
+    try:
+        return unpack(body)
+    except ValueError:
+        return None
+
+
+def _fits(saved: Saved, fresh: Progress) -> bool:
+    """Whether a checkpoint is of these chains, with every number where it can be."""
+    progress = saved.progress
+    one, other = progress.state, fresh.state
+    chains, width = other.tokens.shape
+    held = {"tokens": (chains, width), "energies": (chains, 2)}
+    if any({key: value.shape for key, value in row.items()} != held for row in saved.held.values()):
+        return False
+    same = all(
+        getattr(one, name).shape == getattr(other, name).shape
+        and getattr(one, name).dtype == getattr(other, name).dtype
+        for name in _STATE[:-1]
+    )
+    return (
+        same
+        and torch.equal(one.chain, other.chain)
+        and torch.equal(one.source, other.source)
+        and torch.equal(one.lengths, other.lengths)
+        and torch.equal(one.free, other.free)
+        and progress.counts.shape == (chains, len(COUNTS))
+        and progress.rejected.shape == (chains, width)
+        and progress.pilot.shape == (len(CHOICES), 2)
+        and (one.sites is None or one.sites.logit.shape == (chains, width))
+        and (not progress.flight or progress.flight["tokens"].shape == (chains, width))
+        and min(progress.epoch, progress.number, progress.end, progress.other_passes) >= 0
+        and progress.budget > 0
+    )
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {key.removeprefix(prefix): tensors[key] for key in tensors if key.startswith(prefix)}
 
 
-def _state(tensors: dict[str, Tensor], device: torch.device) -> ChainState:
-    moved = {name: value.to(device) for name, value in tensors.items()}
-    sites = Sites(**{name: moved.pop(name) for name in _SITES}) if "hidden" in moved else None
-    return ChainState(**moved, sites=sites)
+def _state(tensors: dict[str, Tensor]) -> ChainState:
+    found = dict(tensors)
+    sites = Sites(**{name: found.pop(name) for name in _SITES}) if "hidden" in found else None
+    return ChainState(**found, sites=sites)

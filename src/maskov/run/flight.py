@@ -1,8 +1,8 @@
-"""Take the groups of a run through epochs in which each chain goes at its own pace.
+"""Take a group through epochs in which each chain goes at its own pace.
 
-A lone group flies through all epochs that its kernel allows without stopping; what its chains came
-to is written as soon as the slowest has finished an epoch. Several groups take turns, an epoch
-each, and rest on the host in between.
+It flies through all epochs that its kernel allows; what its chains came to is written as soon as
+the slowest has finished an epoch. A turn may end anywhere on the way: the buffers are then kept as
+they are, and the next turn goes on with the same rounds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from maskov.engine import Engine
 from maskov.errors import Interrupted, ModelError
 from maskov.flow import Buffers, Flow, low_terms
-from maskov.flow.pilot import CHOICES, choose
+from maskov.flow.pilot import CHOICES
 from maskov.kernels import Delayed, Kernel, Metropolis
 from maskov.run.describe import kernel_at
 from maskov.types import Tensor
@@ -32,7 +32,7 @@ _FRAME_SECONDS = 1 / 12
 
 
 class Flight:
-    """One stretch of epochs of a loop, flown with one kernel."""
+    """One stretch of epochs of a group, flown with one kernel."""
 
     def __init__(self, loop: Loop, kernel: Metropolis) -> None:
         self.loop = loop
@@ -45,38 +45,11 @@ class Flight:
         end, epochs = progress.epoch + 1, loop.schedule.epochs
         while end < epochs and _alike(kernel, kernel_at(loop.kernel, loop.schedule, end)):
             end += 1
-        useful = end - progress.epoch >= 2 * _PILOT or progress.piloted
-        undecided = kernel.delayed.nearest is None and not progress.decided
-        self.pilot = bool(undecided and useful)
+        useful = end - progress.epoch >= 2 * _PILOT
+        self.pilot = kernel.delayed.nearest is None and not progress.piloted and useful
         if self.pilot:
-            end = min(end, progress.epoch + _PILOT - progress.piloted)
-        if len(progress.groups) > 1:
-            end = progress.epoch + 1
+            end = min(end, progress.epoch + _PILOT)
         loop.progress = replace(progress, end=end)
-
-    def run(self) -> None:
-        """Fly every group to the end of the stretch, one after the other."""
-        loop = self.loop
-        while loop.progress.group < len(loop.progress.groups):
-            self._fly()
-        if len(loop.progress.groups) > 1:
-            loop.end_epoch()
-        else:
-            loop.progress = replace(loop.progress, group=0, row={})
-        if self.pilot:
-            self._learn()
-
-    def _learn(self) -> None:
-        """Let the pilot choose once it has seen enough."""
-        loop = self.loop
-        seen = _PILOT if len(loop.progress.groups) == 1 else 1
-        progress = replace(loop.progress, piloted=loop.progress.piloted + seen)
-        if progress.piloted >= _PILOT:
-            nearest, gain = choose(progress.pilot)
-            note = {"nearest": nearest, "moves_per_pass": round(gain, 3), "since": progress.epoch}
-            loop.store.note("pilot", note)
-            progress = replace(progress, nearest=nearest)
-        loop.progress = progress
 
     def _delayed(self) -> Delayed:
         """Return the early tests of this stretch."""
@@ -87,10 +60,11 @@ class Flight:
             return replace(asked, nearest=max(progress.nearest, 0))
         return asked
 
-    def _fly(self) -> None:
+    def run(self) -> None:
+        """Fly the group to the end of the stretch, or until its turn is over."""
         loop = self.loop
         flow = self._take_off()
-        alone = len(loop.progress.groups) == 1
+        self._keep(flow)
         while True:
             try:
                 loop.engine.heed()
@@ -104,20 +78,20 @@ class Flight:
                     "--token-budget or --resident."
                 ) from error
             slowest = flow.slowest()
-            while alone and loop.progress.epoch < min(slowest, loop.progress.end):
+            while loop.progress.epoch < min(slowest, loop.progress.end):
                 loop.write(flow.row(loop.progress.epoch))
             if slowest >= loop.progress.end:
                 break
             self._limit(flow)
             self._keep(flow)
-            loop.save_if_due()
+            loop.end_if_due(loop.progress.epoch)
             self._show(flow)
         progress = loop.progress
         if self.pilot:
-            progress = replace(progress, pilot=progress.pilot + flow.buffers.pilot.cpu())
-        if not alone:
-            progress = progress.with_row(flow.row(progress.epoch))
-        loop.end_group(progress, flow.state(progress.state))
+            seen = flow.buffers.pilot.to("cpu", copy=True)  # others will be taken on board
+            progress = replace(progress, pilot=seen, piloted=True)
+        loop.progress = progress.with_state(flow.state(progress.state), flight={})
+        loop.end_if_due(loop.progress.epoch)
 
     def _keep(self, flow: Flow) -> None:
         self.loop.progress = replace(self.loop.progress, flight=flow.buffers.tensors())
@@ -136,7 +110,7 @@ class Flight:
         if flow is None or not known or not flow.reload(buffers):
             flow = flow_for(loop.engine)(
                 self.kernel, stages, loop.engine, low, loop.draws, buffers, self._temperatures(),
-                shortest=min(map(len, loop.layout.tokens)),
+                shortest=loop.settings.shortest,
             )  # fmt: skip
         # What a GPU has recorded serves the next group too.
         loop.flown = flow
@@ -151,16 +125,14 @@ class Flight:
     def _board(self, stages: int, low: Engine | None) -> Buffers:
         """Bring a resting group to the device, with the passes of its sequences."""
         loop, engine = self.loop, self.loop.engine
-        state, before = loop.progress.state.to(engine.model.device), engine.passes
+        state, before = loop.progress.state, engine.passes
         if state.energy is None or state.sites is None:
             state = self.kernel.init(state, engine)
         # The pilot must not see proposals that only further lanes would test.
         lanes = 1 if self.pilot else loop.settings.lanes or engine.lanes_for(state)
         lanes = min(lanes, state.tokens.shape[1])
-        ring = _AHEAD if len(loop.progress.groups) == 1 else 1
-        buffers = Buffers.of(
-            state, loop.progress.epoch, lanes, stages, ring, len(CHOICES) if self.pilot else 0
-        )
+        choices = len(CHOICES) if self.pilot else 0
+        buffers = Buffers.of(state, loop.progress.epoch, lanes, stages, _AHEAD, choices)
         if low is not None:
             buffers.low_term.copy_(low_terms(low, self.kernel.energy, state))
         spent = engine.passes - before
@@ -178,12 +150,10 @@ class Flight:
 
     def _show(self, flow: Flow) -> None:
         """Let whoever watches see the chains, a few times a second."""
-        listener = self.loop.listener
-        if listener is None or time.monotonic() - self._shown < _FRAME_SECONDS:
+        if self.loop.watch is None or time.monotonic() - self._shown < _FRAME_SECONDS:
             return
         self._shown = time.monotonic()
-        state = flow.glance(self.loop.progress.state)
-        listener.moved(state, self.loop.progress.epoch, self.loop.engine.passes)
+        self.loop.show(flow.glance(self.loop.progress.state))
 
 
 def delayed_in(manifest: dict[str, Any], asked: Delayed, epoch: int) -> Delayed:

@@ -1,28 +1,32 @@
-"""The loop of a run: epochs of steps, with traces, samples and checkpoints along the way."""
+"""The loop of a group: epochs of steps, until its turn is over."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
 from maskov.energies import Norm, Raw
 from maskov.engine import Engine
-from maskov.errors import Interrupted
+from maskov.errors import Interrupted, MaskovError
 from maskov.flow import Flow
-from maskov.kernels import Kernel, Metropolis
+from maskov.kernels import Kernel, LowestConfidence, Metropolis
 from maskov.models.base import MaskedModel
-from maskov.random import Draws
-from maskov.run.describe import kernel_at
+from maskov.random import CounterDraws
+from maskov.run.describe import build_schedule, kernel_at
 from maskov.run.flight import Flight
-from maskov.run.progress import Progress, Row, nothing_yet, traces_of
-from maskov.run.sample import Sample
-from maskov.run.store import Store
+from maskov.run.progress import UNDECIDED, Progress, Row, nothing_yet, traces_of
+from maskov.run.shift import Shift, measure_shift
+from maskov.run.turn import Taken, Turn
 from maskov.schedules import Schedule
-from maskov.starts import Layout
+from maskov.starts import fill
 from maskov.types import ChainState, Float, StepInfo, Tensor, Traces
+
+# Chains that somebody who watches from afar is shown.
+_SEEN = 8
 
 
 @runtime_checkable
@@ -50,64 +54,131 @@ class Settings:
     proposals of a chain under test at once (0: as many as keep the device busy). `trace` says
     whether the energies of every epoch are traced, or only those of epochs whose samples are kept
     where the chains do not know them anyway: to mask-predict they cost more than all else.
+    `shortest` is the length of the shortest chain.
     """
 
+    start: str = "masked"
     thin: int = 0
-    checkpoint_seconds: float = 60.0
     asynchronous: bool = True
     lanes: int = 0
     trace: str = "every"
+    shortest: int = 1
+
+    @classmethod
+    def of(cls, manifest: dict[str, Any]) -> Settings:
+        """Return the settings that a run was begun with."""
+        names = ("start", "thin", "asynchronous", "lanes", "trace", "shortest")
+        return cls(**{name: manifest[name] for name in names})
+
+
+class TurnOver(Exception):  # noqa: N818 - not a fault
+    """The turn has lasted long enough."""
 
 
 @dataclass
 class Loop:
-    """Everything a run needs, and the position it has reached."""
+    """Everything that a process needs to take groups of a run on, one turn after the other."""
 
     kernel: Kernel
     schedule: Schedule
-    layout: Layout
     engine: Engine
-    draws: Draws
-    store: Store
-    progress: Progress
-    settings: Settings = Settings()
-    listener: Listener | None = None
+    draws: CounterDraws
+    settings: Settings
+    # Called with some chains, their epoch and the passes so far, while they move.
+    watch: Callable[[ChainState, int, int], None] | None = None
+    # Called with a group and the row of an epoch as soon as it is complete; otherwise rows are
+    # returned at the end of the turn.
+    deliver: Callable[[int, int, Traces], None] | None = None
     flown: Flow | None = None
-    _saved: float = field(default_factory=time.monotonic)
+    progress: Progress = field(init=False)
+    _turn: Turn = field(init=False)
+    _deadline: float = field(init=False, default=0.0)
+    _rows: list[tuple[int, Traces]] = field(init=False, default_factory=list)
 
-    def run(self) -> None:
-        """Go on from where the run stands to its end; save on the way and when stopped."""
-        if self.listener is not None:
-            self.listener.begun(self.engine.model)
+    @classmethod
+    def of(
+        cls,
+        manifest: dict[str, Any],
+        kernel: Kernel,
+        model: MaskedModel,
+        stop: Callable[[], bool] | None = None,
+        watch: Callable[[ChainState, int, int], None] | None = None,
+    ) -> Loop:
+        """Return the loop of a run that a manifest describes."""
+        schedule, draws = build_schedule(manifest["schedule"]), CounterDraws(manifest["seed"])
+        engine = Engine(model, manifest["budget"], stop)
+        return cls(kernel, schedule, engine, draws, Settings.of(manifest), watch)
+
+    def take(self, turn: Turn) -> Taken:
+        """Take a group on; what was completed is returned even where somebody asks to stop."""
+        self._turn, self._deadline = turn, time.monotonic() + turn.seconds
+        self._rows, before = [], self.engine.passes
+        self.progress = turn.progress.to(self.engine.model.device)
+        self.engine.batcher.budget = self.progress.budget
+        shift, stopped = None, False
         try:
-            while self.progress.epoch < self.schedule.epochs:
-                kernel = kernel_at(self.kernel, self.schedule, self.progress.epoch)
-                if isinstance(kernel, Metropolis) and kernel.flows and self.settings.asynchronous:
-                    Flight(self, kernel).run()
+            try:
+                if self.progress.begun:
+                    self._go_on()
                 else:
-                    self._epoch(kernel)
-        except Interrupted:
-            # Asked to stop between two batches: what stands here is whole, if it is numbers.
+                    self._begin()
+                    shift = self._shift()
+            except TurnOver:
+                pass
+            except Interrupted:
+                # Asked to stop between two batches: what stands here is whole, if it is numbers.
+                stopped = True
             self.engine.check()
-            self._save()
-            raise
-        self._save()
+        except MaskovError as error:
+            # The epochs before were checked and stay; the group stands where its turn began.
+            return Taken(turn.group, turn.progress, self._rows, failure=error)
+        progress = replace(self.progress, budget=self.engine.batcher.budget)
+        progress = progress.to(torch.device("cpu"))
+        passes = self.engine.passes - before
+        seen = None if self.watch else _glimpse(progress)
+        return Taken(turn.group, progress, self._rows, passes, seen, stopped, shift)
+
+    def _begin(self) -> None:
+        """Fill the blanks, unless the kernel's first step does so itself."""
+        state, before = self.progress.state, self.engine.passes
+        blank = bool((state.tokens == self.engine.model.mask_id)[state.inside].any())
+        if blank and not isinstance(self.kernel.positions, LowestConfidence):
+            state = fill(state, self.settings.start, self.kernel.proposal, self.engine, self.draws)
+        spent = self.engine.passes - before
+        self.progress = self.progress.with_state(state, begun=True, other_passes=spent)
+
+    def _shift(self) -> Shift | None:
+        """Measure what a coarser precision does to energies, before it is used."""
+        model = self.engine.model
+        if model.exact is None or self._turn.group:
+            return None
+        return measure_shift(model, model.exact, self.progress.state, model.precision)
+
+    def _go_on(self) -> None:
+        while self.progress.epoch < self.schedule.epochs:
+            if self.progress.waits:
+                self.progress = replace(self.progress, nearest=self._turn.nearest)
+            if self.progress.nearest == UNDECIDED and self.progress.piloted:
+                return
+            kernel = kernel_at(self.kernel, self.schedule, self.progress.epoch)
+            if isinstance(kernel, Metropolis) and kernel.flows and self.settings.asynchronous:
+                Flight(self, kernel).run()
+            else:
+                self._epoch(kernel)
 
     def _epoch(self, kernel: Kernel) -> None:
-        """Run one epoch in lock-step, group after group."""
-        while self.progress.group < len(self.progress.groups):
-            self._begin_epoch(kernel)
-            steps = kernel.positions.steps(self.progress.state)
-            for number in range(self.progress.number, int(steps.max())):
-                self._step(kernel, number, steps)
-                self.save_if_due()
-            self._end_group()
-        self.end_epoch()
+        """Run one epoch in lock-step."""
+        self._begin_epoch(kernel)
+        steps = kernel.positions.steps(self.progress.state)
+        for number in range(self.progress.number, int(steps.max())):
+            self._step(kernel, number, steps)
+            self.end_if_due(self.progress.epoch)
+        self._end_epoch()
+        self.end_if_due(self.progress.epoch)
 
     def _begin_epoch(self, kernel: Kernel) -> None:
         progress = self.progress
-        state = progress.state.to(self.engine.model.device)
-        before = self.engine.passes
+        state, before = progress.state, self.engine.passes
         if isinstance(kernel, Metropolis) and state.energy is None:
             state = kernel.init(state, self.engine)
         if progress.number == 0:
@@ -128,82 +199,61 @@ class Loop:
         self.progress = progress.with_state(
             state, number=number + 1, counts=counts, rejected=rejected
         )
-        if self.listener is not None:
-            self.listener.moved(state, progress.epoch, self.engine.passes)
+        self.show(state)
 
-    def _end_group(self) -> None:
+    def _end_epoch(self) -> None:
         progress = self.progress
         state, before = progress.state, self.engine.passes
-        needed = self.settings.trace == "every" or self._keeps_samples(progress.epoch)
+        needed = self.settings.trace == "every" or keeps_samples(
+            progress.epoch, self.settings.thin, self.schedule
+        )
         if needed or state.sites is not None:
             raw, norm = both_energies(state, self.engine)
         else:
             raw = norm = state.confidence.new_full(state.chain.shape, torch.nan)
         target = torch.full_like(raw, torch.nan) if state.energy is None else state.energy
-        energy = torch.stack([raw, norm, target], dim=1)
         row = {
-            "energy": energy,
+            "energy": torch.stack([raw, norm, target], dim=1),
             "counts": progress.counts,
             "tokens": state.tokens,
             "rejected": progress.rejected,
         }
         spent = self.engine.passes - before
-        self.end_group(
-            replace(progress.with_row(row), other_passes=progress.other_passes + spent), state
-        )
-
-    def end_group(self, progress: Progress, state: ChainState) -> None:
-        """Put a group that has finished its epoch to rest, on the host if there are others."""
-        home = state if len(progress.groups) == 1 else state.to(torch.device("cpu"))
-        self.progress = progress.with_state(home, group=progress.group + 1, number=0, flight={})
-
-    def end_epoch(self) -> None:
-        """Write the row that all groups have contributed to, and go on to the next epoch."""
-        row = self.progress.row
-        self.progress = replace(self.progress, group=0, row={})
+        self.progress = replace(progress, number=0, other_passes=progress.other_passes + spent)
         self.write(row)
 
     def write(self, row: Row) -> None:
-        """Write what an epoch came to: its traces and, where due, its samples."""
-        progress, epoch = self.progress, self.progress.epoch
-        self.engine.check()  # before anything of this epoch is written
-        values = traces_of(row)
-        self.store.write_epoch(epoch, values)
-        end = progress.samples_bytes
-        if self._keeps_samples(epoch):
-            end = self.store.write_samples(self._samples(epoch, row), end)
-        self.progress = replace(progress, epoch=epoch + 1, samples_bytes=end)
-        if self.listener is not None:
-            self.listener.epoch_ended(epoch, values, self.engine.passes)
+        """Keep what an epoch came to."""
+        self.engine.check()  # before anything of this epoch is kept
+        if self.deliver is not None:
+            self.deliver(self._turn.group, self.progress.epoch, traces_of(row))
+        else:
+            self._rows.append((self.progress.epoch, traces_of(row)))
+        self.progress = replace(self.progress, epoch=self.progress.epoch + 1)
 
-    def _keeps_samples(self, epoch: int) -> bool:
-        if self.settings.thin == 0:
-            return epoch == self.schedule.epochs - 1
-        kept = epoch - self.schedule.burn_in + 1
-        return kept > 0 and kept % self.settings.thin == 0
+    def show(self, state: ChainState) -> None:
+        """Let whoever watches see some chains."""
+        if self.watch is not None:
+            self.watch(state, self.progress.epoch, self.engine.passes)
 
-    def _samples(self, epoch: int, row: Row) -> list[Sample]:
-        model, samples = self.engine.model, []
-        for chain, (tokens, energies) in enumerate(
-            zip(row["tokens"].tolist(), row["energy"].tolist(), strict=True)
-        ):
-            ids = tokens[: len(self.layout.tokens[chain])]
-            text, words = model.decode(ids), model.token_strings(ids)
-            template = self.layout.template[chain]
-            raw, norm, _ = energies
-            samples.append(Sample(chain, epoch, text, words, ids, raw, norm, template))
-        return samples
+    def end_if_due(self, epoch: int) -> None:
+        """End the turn, if it has lasted long enough or all chains have reached its end."""
+        if epoch >= self._turn.until or time.monotonic() >= self._deadline:
+            raise TurnOver
 
-    def save_if_due(self) -> None:
-        """Save, if the last time is long enough ago."""
-        if time.monotonic() - self._saved >= self.settings.checkpoint_seconds:
-            self.engine.check()
-            self._save()
 
-    def _save(self) -> None:
-        self.progress = replace(self.progress, budget=self.engine.batcher.budget)
-        self.store.save(self.progress)
-        self._saved = time.monotonic()
+def _glimpse(progress: Progress) -> ChainState:
+    """Return a few chains as they stand, for somebody who watches from another process."""
+    state = replace(progress.state, tokens=progress.flight.get("tokens", progress.state.tokens))
+    return state.rows(torch.arange(min(_SEEN, len(state.chain))))
+
+
+def keeps_samples(epoch: int, thin: int, schedule: Schedule) -> bool:
+    """Whether the chains' sequences at the end of an epoch are samples to keep."""
+    if thin == 0:
+        return epoch == schedule.epochs - 1
+    kept = epoch - schedule.burn_in + 1
+    return kept > 0 and kept % thin == 0
 
 
 def _happened(info: StepInfo) -> Tensor:

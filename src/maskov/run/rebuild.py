@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from maskov.energies import Autoregressive
-from maskov.errors import RunError
+from maskov.errors import InputError, RunError
 from maskov.kernels import Kernel, Metropolis
 from maskov.models import MaskedModel, load
 from maskov.run.describe import build_kernel, build_schedule
@@ -26,8 +26,11 @@ class Parts:
     layout: Layout
 
 
-def load_model(manifest: dict[str, Any], device: str | None = None) -> MaskedModel:
+def load_model(
+    manifest: dict[str, Any], device: str | None = None, trust_remote_code: bool = False
+) -> MaskedModel:
     """Load the model of a run again, where it was unless another device is named."""
+    check_trusted(manifest, trust_remote_code)
     device = device or str(manifest["model"]["device"])
     precision = str(manifest["model"]["precision"])
     model = load(device=device, precision=precision, **manifest["model"]["source"])
@@ -39,21 +42,48 @@ def load_model(manifest: dict[str, Any], device: str | None = None) -> MaskedMod
 def rebuild(manifest: dict[str, Any], model: MaskedModel) -> Parts:
     """Build kernel, schedule and layout again; refuse a model that has changed."""
     check_same(manifest["model"], model.fingerprint())
+    try:
+        kernel = kernel_of(manifest, model)
+    except (InputError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise RunError("the manifest of this run is damaged: its 'kernel' cannot be.") from error
+    if isinstance(kernel, Metropolis):
+        for name, found in kernel.energy.models().items():
+            known = manifest["causal_models"].get(name)
+            check_same({"name": name, "fingerprint": known}, found)
+    return Parts(kernel, build_schedule(manifest["schedule"]), _layout(manifest, model))
+
+
+def _layout(manifest: dict[str, Any], model: MaskedModel) -> Layout:
+    layout = layout_of(model, manifest["origin"], manifest["chains_each"], manifest["seed"])
+    lengths = [len(ids) for ids in layout.tokens]
+    found = {"chains": len(lengths), "width": max(lengths), "shortest": min(lengths)}
+    # Runs of older versions, which can be read and replayed, lack some of them.
+    if any(manifest.get(name, value) != value for name, value in found.items()):
+        raise RunError("the manifest of this run is damaged: its 'origin' cannot be.")
+    return layout
+
+
+def kernel_of(manifest: dict[str, Any], model: MaskedModel) -> Kernel:
+    """Build the kernel of a run again; causal models are loaded where the masked one is."""
     trust = trusts_code(manifest)
-    kernel = build_kernel(
+    return build_kernel(
         manifest["kernel"],
         lambda name: Autoregressive(name, model.device, trust_remote_code=trust),
     )
-    if isinstance(kernel, Metropolis):
-        for name, found in kernel.energy.models().items():
-            check_same({"name": name, "fingerprint": manifest["causal_models"][name]}, found)
-    layout = layout_of(model, manifest["origin"], manifest["chains_each"], manifest["seed"])
-    return Parts(kernel, build_schedule(manifest["schedule"]), layout)
 
 
 def trusts_code(manifest: dict[str, Any]) -> bool:
     """Whether the run was begun with leave to run code that came with its model."""
     return bool(manifest["model"]["source"].get("trust_remote_code"))
+
+
+def check_trusted(manifest: dict[str, Any], trust_remote_code: bool) -> None:
+    """Refuse to run code on a manifest's word: it may be anybody's."""
+    if trusts_code(manifest) and not trust_remote_code:
+        raise RunError(
+            f"the model '{manifest['model']['source']['name']}' of this run brings code of its "
+            "own; if you trust it, say so with --trust-remote-code."
+        )
 
 
 def check_same(expected: dict[str, Any], found: str) -> None:
@@ -68,8 +98,9 @@ def check_same(expected: dict[str, Any], found: str) -> None:
 class LoadedModels:
     """The models of runs, each loaded once, on `device` if it is named; the last few are kept."""
 
-    def __init__(self, device: str | None = None, most: int = 4) -> None:
+    def __init__(self, device: str | None = None, most: int = 4, trust: bool = False) -> None:
         self._device = device
+        self._trust = trust
         self._most = most
         self._loaded: dict[str, MaskedModel] = {}
 
@@ -80,7 +111,7 @@ class LoadedModels:
         key = json.dumps([expected, manifest["origin"].get("sources")], sort_keys=True)
         model = self._loaded.pop(key, None)
         if model is None:
-            model = load_model(manifest, self._device)
+            model = load_model(manifest, self._device, self._trust)
             check_same(expected, model.fingerprint())
         self._loaded[key] = model
         while len(self._loaded) > self._most:

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from maskov.diagnostics import Diagnosis, Summary, diagnose, summarise, to_arviz
 from maskov.errors import RunError
 from maskov.run.sample import Sample
@@ -47,8 +45,7 @@ class Run:
         """Whether every epoch was run and every sample kept."""
         if not isinstance(self.store, RunFolder):
             return True
-        progress, _ = self.store.progress(torch.device("cpu"))
-        return progress is not None and progress.epoch >= self.manifest["schedule"]["epochs"]
+        return self.store.head().closed >= int(self.manifest["schedule"]["epochs"])
 
     def summary(self) -> Summary:
         """Rates, costs and mean energies."""

@@ -24,6 +24,12 @@ class Sample:
     energy_norm: float
     template: int = 0
 
+    def __post_init__(self) -> None:
+        """Refuse what a damaged file may say."""
+        numbers = (self.chain, self.epoch, self.template)
+        if not isinstance(self.text, str) or not all(type(one) is int for one in numbers):
+            raise TypeError("no sample")
+
     def to_json(self) -> str:
         """Return the sample as one line of JSON."""
         return json.dumps(asdict(self), ensure_ascii=False)

@@ -6,7 +6,7 @@ A run folder holds
     samples.jsonl     one sample a line
     traces/*.npy      one array per quantity, epochs × chains; of small runs also the tokens and
                       rejections at each position
-    checkpoints/      the newest state of the chains and the one before it
+    checkpoints/      the newest state of each group of chains and the one before it
     lock              held while a process works here
 """
 
@@ -16,16 +16,19 @@ import json
 import os
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+import numpy.typing as npt
 
 from maskov.errors import RunError
 from maskov.flow.buffers import COUNTS, ENERGIES
 from maskov.run import checkpoint
+from maskov.run import manifest as manifest_file
+from maskov.run.checkpoint import Head, Saved
 from maskov.run.files import explained, sync_folder, write_atomically
 from maskov.run.progress import PLACES, Progress
 from maskov.run.sample import Sample
@@ -33,13 +36,8 @@ from maskov.types import Traces
 
 _UNFINISHED = {"lock", "traces", "checkpoints", "samples.jsonl", "manifest.json.tmp"}
 
-# What a manifest must say for a run to be read, and what else for it to be continued.
-_NEEDED = {
-    "budget", "causal_models", "chains", "chains_each", "kernel", "leaves_invariant", "model",
-    "notes", "origin", "schedule", "seed", "signature", "start", "thin", "versions",
-}  # fmt: skip
-
-_NEEDED_TO_GO_ON = {"asynchronous", "lanes", "resident", "trace", "width"}
+# What a manifest must say for a run to be continued.
+_NEEDED_TO_GO_ON = {"asynchronous", "lanes", "resident", "shortest", "threads", "trace", "width"}
 
 # Energies at the end of each epoch, and what was counted within it.
 TRACES: dict[str, type[np.generic]] = {
@@ -58,17 +56,32 @@ _MOST_PLACES = 2**24
 class Store(ABC):
     """What the loop writes to."""
 
-    @abstractmethod
-    def write_epoch(self, epoch: int, values: Traces) -> None:
-        """Keep one row of each trace."""
+    # Whether what is saved can be loaded again.
+    durable: bool
 
     @abstractmethod
-    def write_samples(self, samples: Sequence[Sample], after: int) -> int:
+    def write_rows(self, first: int, epoch: int, values: Traces) -> None:
+        """Keep what the chains from `first` on came to in an epoch; twice does no harm."""
+
+    @abstractmethod
+    def row(self, epoch: int) -> Traces:
+        """Return what all chains came to in an epoch, but for what belongs to positions."""
+
+    @abstractmethod
+    def write_samples(self, samples: Iterable[Sample], after: int) -> int:
         """Put samples after the first `after` bytes; return where they end."""
 
     @abstractmethod
-    def save(self, progress: Progress) -> None:
-        """Keep the state of the chains."""
+    def save(self, group: int, saved: Saved) -> None:
+        """Keep the state of a group of chains."""
+
+    @abstractmethod
+    def load(self, group: int, fresh: Progress) -> tuple[Saved | None, list[Path]]:
+        """Return the newest state of a group that is whole, and the damaged files."""
+
+    @abstractmethod
+    def head(self) -> Head:
+        """Return how far the run has come."""
 
     @abstractmethod
     def note(self, name: str, value: dict[str, Any]) -> None:
@@ -87,17 +100,15 @@ class Store(ABC):
         """Return the names of the traces there are."""
 
 
-def _empty(manifest: dict[str, Any]) -> Traces:
-    """Return the traces of a run that has not begun; those of positions only if it is small."""
+def _empty(manifest: dict[str, Any]) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    """Yield the traces of a run that has not begun; those of positions only if it is small."""
     shape = (int(manifest["schedule"]["epochs"]), int(manifest["chains"]))
     width = int(manifest["width"])
-    found: Traces = {}
     for name, kind in TRACES.items():
         if name not in PLACES:
-            found[name] = np.full(shape, np.nan if kind is np.float64 else 0, dtype=kind)
+            yield name, np.full(shape, np.nan if kind is np.float64 else 0, dtype=kind)
         elif shape[0] * shape[1] * width <= _MOST_PLACES:
-            found[name] = np.zeros((*shape, width), dtype=kind)
-    return found
+            yield name, np.zeros((*shape, width), dtype=kind)
 
 
 class MemoryStore(Store):
@@ -105,21 +116,35 @@ class MemoryStore(Store):
 
     def __init__(self, manifest: dict[str, Any]) -> None:
         self.manifest = manifest
-        self._traces = _empty(manifest)
+        self._traces = dict(_empty(manifest))
         self._samples: list[Sample] = []
 
-    def write_epoch(self, epoch: int, values: Traces) -> None:
-        """Keep one row of each trace."""
-        for name, trace in self._traces.items():
-            trace[epoch] = values[name]
+    durable = False
 
-    def write_samples(self, samples: Sequence[Sample], after: int) -> int:
+    def write_rows(self, first: int, epoch: int, values: Traces) -> None:
+        """Put the rows in their place."""
+        for name, trace in self._traces.items():
+            trace[epoch, first : first + len(values[name])] = values[name]
+
+    def row(self, epoch: int) -> Traces:
+        """Return one row of each trace."""
+        return {name: trace[epoch] for name, trace in self._traces.items() if name not in PLACES}
+
+    def write_samples(self, samples: Iterable[Sample], after: int) -> int:
         """Keep samples; positions count samples here."""
         self._samples[after:] = samples
         return len(self._samples)
 
-    def save(self, progress: Progress) -> None:
+    def save(self, group: int, saved: Saved) -> None:
         """Keep nothing: there is no later process to go on from it."""
+
+    def load(self, group: int, fresh: Progress) -> tuple[Saved | None, list[Path]]:
+        """Return nothing: what is not in memory has not begun."""
+        return None, []
+
+    def head(self) -> Head:
+        """Return that nothing was done yet."""
+        return Head()
 
     def note(self, name: str, value: dict[str, Any]) -> None:
         """Add to the manifest something that the run has found out."""
@@ -166,7 +191,7 @@ class RunFolder(Store):
             with explained(path):
                 (path / "traces").mkdir(parents=True, exist_ok=True)
                 (path / "checkpoints").mkdir(exist_ok=True)
-                for name, array in _empty(manifest).items():
+                for name, array in _empty(manifest):
                     np.save(path / "traces" / f"{name}.npy", array)
                 (path / "samples.jsonl").touch()
                 sync_folder(path)
@@ -178,15 +203,21 @@ class RunFolder(Store):
         return cls(path, manifest)
 
     def check_resumable(self) -> None:
-        """Refuse to continue a run that was begun under other rules."""
-        whole = all((self.path / "traces" / f"{name}.npy").exists() for name in _LATER_COUNTS)
-        known = self.manifest.keys() >= _NEEDED_TO_GO_ON
-        if whole and known and "precision" in self.manifest["model"]:
-            return
-        raise RunError(
-            f"'{self.path}' was begun by an older maskov and cannot be continued by this one; it "
-            "can still be read, and a new run started."
-        )
+        """Refuse to continue a run that was begun under other rules, or is not what it seems."""
+        named = self.manifest["model"].keys() >= {"precision", "device", "fingerprint"}
+        whole = self.traced() >= set(_LATER_COUNTS)
+        if not (self.manifest.keys() >= _NEEDED_TO_GO_ON and named and whole):
+            raise RunError(
+                f"'{self.path}' was begun by an older maskov and cannot be continued by this one; "
+                "it can still be read, and a new run started."
+            )
+        for path in (self.path / "checkpoints", *self.path.rglob("*")):
+            # Whatever a link leads to is nobody's to write to.
+            if path.is_symlink():
+                raise RunError(
+                    f"'{path}' is a link that leads out of its run folder; put a file there."
+                )
+        self.traces()
 
     def discard(self) -> None:
         """Remove what `create` made, the manifest first, so that half of it is no run."""
@@ -196,32 +227,39 @@ class RunFolder(Store):
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """Open an existing run folder."""
-        try:
-            manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
-            format_ = manifest["format"]
-            missing = sorted(_NEEDED - manifest.keys())
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise RunError(f"'{path}' is no run folder: it has no readable manifest.") from error
-        if format_ != 1:
-            raise RunError(f"'{path}' was written by another version of maskov ({format_}).")
-        if missing:
-            raise RunError(f"the manifest of '{path}' is damaged: it lacks '{missing[0]}'.")
-        return cls(path, manifest)
+        return cls(path, manifest_file.read(path))
 
-    def write_epoch(self, epoch: int, values: Traces) -> None:
-        """Overwrite one row of each trace, so that writing it twice does no harm."""
+    durable = True
+
+    def write_rows(self, first: int, epoch: int, values: Traces) -> None:
+        """Overwrite the places of these chains, so that writing them twice does no harm."""
+        before = epoch * int(self.manifest["chains"]) + first
         with explained(self.path):
             # Steps last: who reads along takes an epoch that has some for a whole one.
-            for name, row in sorted(values.items(), key=lambda item: item[0] == "steps"):
+            for name, rows in sorted(values.items(), key=lambda item: item[0] == "steps"):
                 path = self.path / "traces" / f"{name}.npy"
                 if name in PLACES and not path.exists():
                     continue
-                content = np.ascontiguousarray(row, dtype=TRACES[name]).tobytes()
+                content = np.ascontiguousarray(rows, dtype=TRACES[name]).tobytes()
+                each = len(content) // len(rows)
                 with open(path, "r+b") as file:
-                    file.seek(-(self._epochs - epoch) * len(content), os.SEEK_END)
+                    # Counted from the end: the header's size is nobody's business.
+                    file.seek((before - self._cells) * each, os.SEEK_END)
                     file.write(content)
 
-    def write_samples(self, samples: Sequence[Sample], after: int) -> int:
+    def row(self, epoch: int) -> Traces:
+        """Read one row of each trace."""
+        found: Traces = {}
+        for name, kind in TRACES.items():
+            if name in PLACES:
+                continue
+            chains = int(self.manifest["chains"])
+            with open(self.path / "traces" / f"{name}.npy", "rb") as file:
+                file.seek((epoch * chains - self._cells) * np.dtype(kind).itemsize, os.SEEK_END)
+                found[name] = np.fromfile(file, dtype=kind, count=chains)
+        return found
+
+    def write_samples(self, samples: Iterable[Sample], after: int) -> int:
         """Cut the file where finished epochs end and append."""
         with explained(self.path):
             (self.path / "samples.jsonl").touch()
@@ -234,10 +272,30 @@ class RunFolder(Store):
             os.fsync(file.fileno())
             return file.tell()
 
-    def save(self, progress: Progress) -> None:
+    def save(self, group: int, saved: Saved) -> None:
         """Write a checkpoint."""
         with explained(self.path):
-            checkpoint.save(self.path / "checkpoints", progress)
+            checkpoint.save(self.path / "checkpoints", group, saved)
+
+    def load(self, group: int, fresh: Progress) -> tuple[Saved | None, list[Path]]:
+        """Read the newest whole checkpoint of a group; also return the damaged files.
+
+        Samples that are gone can only be drawn again: such a run starts from its beginning.
+        """
+        if self.cut_short:
+            return None, []
+        return checkpoint.load(self.path / "checkpoints", group, fresh)
+
+    def head(self) -> Head:
+        """Read how far the run has come."""
+        return Head() if self.cut_short else checkpoint.head(self.path / "checkpoints")
+
+    @cached_property
+    def cut_short(self) -> bool:
+        """Whether samples that were written are no longer there."""
+        samples = self.path / "samples.jsonl"
+        size = samples.stat().st_size if samples.is_file() else 0
+        return size < checkpoint.head(self.path / "checkpoints").samples_bytes
 
     def note(self, name: str, value: dict[str, Any]) -> None:
         """Add to the manifest something that the run has found out."""
@@ -249,24 +307,12 @@ class RunFolder(Store):
         text = json.dumps(self.manifest, indent=2, ensure_ascii=False)
         write_atomically(self.path / "manifest.json", text.encode())
 
-    def progress(self, device: torch.device) -> tuple[Progress | None, list[Path]]:
-        """Read the newest whole checkpoint; also return the damaged files.
-
-        Samples that are gone can only be drawn again: such a run starts from its beginning.
-        """
-        progress, damaged = checkpoint.load(self.path / "checkpoints", device)
-        samples = self.path / "samples.jsonl"
-        size = samples.stat().st_size if samples.is_file() else 0
-        if progress is not None and size < progress.samples_bytes:
-            return None, [*damaged, samples]
-        return progress, damaged
-
     def samples(self) -> list[Sample]:
         """Read the samples kept so far."""
         try:
             with open(self.path / "samples.jsonl", encoding="utf-8") as file:
                 return [Sample(**json.loads(line)) for line in file]
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             raise RunError(
                 f"the samples of '{self.path}' are damaged; `maskov resume` draws them again if "
                 "they are shorter than they were."
@@ -275,14 +321,21 @@ class RunFolder(Store):
     def traces(self) -> Traces:
         """Read the traces."""
         folder = self.path / "traces"
+        shape = (int(self.manifest["schedule"]["epochs"]), int(self.manifest["chains"]))
+        found: Traces = {}
         try:
-            return {
-                name: np.load(folder / f"{name}.npy")
-                for name in TRACES
-                if name not in _MAY_LACK or name in self.traced()
-            }
-        except (OSError, ValueError, EOFError) as error:
-            raise RunError(f"the traces of '{self.path}' cannot be read: {error}") from error
+            for name, kind in TRACES.items():
+                if name in _MAY_LACK and not (folder / f"{name}.npy").exists():
+                    continue
+                # Mapped first: a header may promise more than there is, or than memory holds.
+                mapped = np.load(folder / f"{name}.npy", mmap_mode="r")
+                if mapped.shape[:2] != shape or mapped.dtype != kind:
+                    raise ValueError(f"{name}.npy is not of this run")
+                found[name] = np.array(mapped)
+        except Exception as error:  # a damaged header fails in a dozen ways
+            first = str(error).partition("\n")[0]
+            raise RunError(f"the traces of '{self.path}' cannot be read: {first}") from error
+        return found
 
     def traced(self) -> frozenset[str]:
         """Return the names of the traces there are."""
@@ -290,8 +343,8 @@ class RunFolder(Store):
         return frozenset(name for name in TRACES if (folder / f"{name}.npy").exists())
 
     @property
-    def _epochs(self) -> int:
-        return int(self.manifest["schedule"]["epochs"])
+    def _cells(self) -> int:
+        return int(self.manifest["schedule"]["epochs"]) * int(self.manifest["chains"])
 
 
 def _is_leftover(path: Path) -> bool:

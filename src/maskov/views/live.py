@@ -9,7 +9,6 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -42,7 +41,7 @@ class Live:
         self._model: MaskedModel | None = None
         self._drawn = 0.0
         # Of kernels that know none on the way: those of the last epoch that ended.
-        self._energies: list[float] | None = None
+        self._energies: dict[int, float] = {}
         self._seen: dict[str, Any] = {
             "status": "loading the model", "message": "", "running": True, "epoch": 0, "chains": [],
             "passes": 0, "per_second": None, "seconds_left": None, "accepted": None, "novel": None,
@@ -102,7 +101,7 @@ class Live:
         model = load(wanted.model, self._device)
         if self._asked_to_stop.is_set():
             raise Interrupted("asked to stop")
-        sample(
+        run = sample(
             model,
             wanted.kernel(),
             wanted.schedule(),
@@ -116,6 +115,8 @@ class Live:
             stop=self._asked_to_stop.is_set,
             source={"name": wanted.model, "tokenizer": None, "trust_remote_code": False},
         )
+        # On the way chains may be further than the epoch that is written; here all have ended.
+        self._note(chains=self._ended(run.traces["tokens"][-1].tolist()))
 
     # What a listener hears.
 
@@ -137,8 +138,7 @@ class Live:
             return
         self._drawn = now
         assert self._model is not None
-        unknown = self._energies or [math.nan] * len(state.chain)
-        energies = unknown if state.energy is None else state.energy.tolist()
+        energies = self._energies_of(state)
         chains = [
             {"chain": int(state.chain[row]), "energy": energy, "words": self._words(state, row)}
             for row, energy in enumerate(energies)
@@ -155,10 +155,7 @@ class Live:
         """Keep the rates and the mean energies of the epoch."""
         steps = max(int(values["steps"].sum()), 1)
         means = {name: float(values[name].mean()) for name in ("energy_raw", "energy_norm")}
-        self._energies = values[f"energy_{self._wanted.energy}"].tolist()
-        if epoch + 1 == self._wanted.epochs:
-            # On the way chains may be further than the epoch that is written; here all have ended.
-            self._note(chains=self._ended(values, self._energies))
+        self._energies = dict(enumerate(values[f"energy_{self._wanted.energy}"].tolist()))
         self._note(
             epoch=epoch + 1,
             passes=passes,
@@ -169,15 +166,23 @@ class Live:
             **{name: [*self._seen[name], mean] for name, mean in means.items()},
         )
 
-    def _ended(self, values: Traces, energies: Sequence[float]) -> list[dict[str, Any]]:
+    def _ended(self, tokens: list[list[int]]) -> list[dict[str, Any]]:
         """Return the chains as the last epoch left them: what the run came to."""
         assert self._model is not None
         return [
-            {"chain": chain, "energy": energy, "words": self._model.token_strings(ids)}
-            for chain, (ids, energy) in enumerate(
-                zip(values["tokens"].tolist(), energies, strict=True)
-            )
+            {
+                "chain": chain,
+                "energy": self._energies[chain],
+                "words": self._model.token_strings(ids),
+            }
+            for chain, ids in enumerate(tokens)
         ]
+
+    def _energies_of(self, state: ChainState) -> list[float]:
+        """Return the energies of some chains, as of the last epoch where they know none."""
+        if state.energy is not None:
+            return list(state.energy.tolist())
+        return [self._energies.get(chain, math.nan) for chain in state.chain.tolist()]
 
     def _words(self, state: ChainState, row: int) -> list[str]:
         assert self._model is not None

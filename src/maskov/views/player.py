@@ -29,7 +29,7 @@ class Player:
     """
 
     def __init__(self, device: str | None = None, trust: bool = False) -> None:
-        self._models = LoadedModels(device)
+        self._models = LoadedModels(device, trust=trust)
         self._trust = trust
         self._lock = Lock()
         self._replayers: dict[tuple[str, int], tuple[Replayer, MaskedModel]] = {}

@@ -1,0 +1,168 @@
+"""Model folders that are missing, cut short, of the wrong shape, or that carry code."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+import maskov
+from maskov import MaskovError, ModelError
+from maskov.ratings.store import Store
+from maskov.ratings.study import Study, make
+from maskov.translation.subwords import Subwords, read_dictionary
+from mutations import changed, damaged, examples, or_refused
+from small import tiny_bert
+from tiny_translation import save
+
+
+class Evil:
+    """Pickled, it would run a command when it is read."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.mark}",)
+
+
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "masked"
+    model = tiny_bert("red green blue", torch.float32)
+    model.network.save_pretrained(folder)
+    model.tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def conditional(tmp_path_factory) -> Path:
+    return save(tmp_path_factory.mktemp("models") / "conditional")
+
+
+def _copy(folder: Path, to: Path) -> Path:
+    shutil.rmtree(to, ignore_errors=True)
+    shutil.copytree(folder, to)
+    return to
+
+
+def _loads_or_says_why(folder: Path) -> None:
+    with or_refused(MaskovError):
+        maskov.load(folder, "cpu")
+
+
+@pytest.mark.parametrize("kind", ["masked", "conditional"])
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
+@examples(10)
+@given(data=st.data())
+def test_any_damage_is_one_sentence(kind, file, data, request, tmp_path):
+    folder = request.getfixturevalue(kind)
+    copy = _copy(folder, tmp_path / "copy")
+    (copy / file).write_bytes(data.draw(damaged((folder / file).read_bytes())))
+    _loads_or_says_why(copy)
+
+
+@pytest.mark.parametrize("kind", ["masked", "conditional"])
+@examples(15)
+@given(data=st.data())
+def test_any_config_is_one_sentence(kind, data, request, tmp_path):
+    folder = request.getfixturevalue(kind)
+    copy = _copy(folder, tmp_path / "copy")
+    config = json.loads((folder / "config.json").read_text())
+    # Sizes that are merely large would be built before anybody could say that they do not fit.
+    found = data.draw(changed(config).filter(_small))
+    (copy / "config.json").write_text(json.dumps(found))
+    _loads_or_says_why(copy)
+
+
+def _small(config: dict) -> bool:
+    return all(
+        not isinstance(value, int | float) or abs(value) < 10**4 for value in config.values()
+    )
+
+
+@pytest.mark.parametrize("kind", ["masked", "conditional"])
+def test_weights_of_another_shape_are_refused(kind, request, tmp_path):
+    copy = _copy(request.getfixturevalue(kind), tmp_path / "copy")
+    weights = load_file(copy / "model.safetensors")
+    name = max(weights, key=lambda key: weights[key].numel())
+    weights[name] = weights[name][:-1].contiguous()
+    save_file(weights, copy / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError):
+        maskov.load(copy, "cpu")
+
+
+@pytest.mark.parametrize("kind", ["masked", "conditional"])
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
+def test_missing_files_are_refused(kind, file, request, tmp_path):
+    copy = _copy(request.getfixturevalue(kind), tmp_path / "copy")
+    (copy / file).unlink()
+    with pytest.raises(ModelError):
+        maskov.load(copy, "cpu")
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["torch's format", "a plain pickle"])
+def test_pickles_with_code_are_refused_and_it_is_not_run(whole, masked, tmp_path):
+    mark = tmp_path / "run by somebody"
+    copy = _copy(masked, tmp_path / "copy")
+    (copy / "model.safetensors").unlink()
+    if whole:
+        torch.save({"weight": Evil(mark)}, copy / "pytorch_model.bin")
+    else:
+        (copy / "pytorch_model.bin").write_bytes(pickle.dumps(Evil(mark)))
+    with pytest.raises(ModelError):
+        maskov.load(copy, "cpu")
+    assert not mark.exists()
+
+
+def test_a_fairseq_checkpoint_with_code_is_refused_and_it_is_not_run(tmp_path):
+    mark = tmp_path / "run by somebody"
+    (tmp_path / "dict.en.txt").write_text("a 1\n")
+    torch.save({"args": Evil(mark), "model": {}}, tmp_path / "checkpoint_best.pt")
+    with pytest.raises(ModelError, match="nothing in it was run"):
+        maskov.load(tmp_path, "cpu")
+    assert not mark.exists()
+
+
+@examples(25)
+@given(data=st.data())
+def test_any_fairseq_checkpoint_is_one_sentence(data, tmp_path):
+    (tmp_path / "dict.en.txt").write_text("a 1\n")
+    file = tmp_path / "checkpoint_best.pt"
+    torch.save({"args": None, "model": {"encoder.embed_tokens.weight": torch.ones(2, 2)}}, file)
+    file.write_bytes(data.draw(damaged(file.read_bytes())))
+    with pytest.raises(ModelError):
+        maskov.load(tmp_path, "cpu")
+
+
+@examples(40)
+@given(content=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+def test_any_dictionary_and_any_codes_are_read_or_refused(content, tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(content)
+    for read in (read_dictionary, Subwords.read):
+        with or_refused(ModelError):
+            read(file)
+
+
+@examples(20)
+@given(data=st.data(), name=st.sampled_from(["items.json", "key.json", "ratings.sqlite"]))
+def test_any_study_is_read_or_refused(data, name, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("one\ntwo\nthree\n")
+    folder = tmp_path / "study"
+    shutil.rmtree(folder, ignore_errors=True)
+    make(folder, [texts], per_run=2, seed=0)
+    (folder / name).write_bytes(data.draw(damaged((folder / name).read_bytes())))
+    with or_refused(MaskovError):
+        Study.open(folder).key()
+        with Store.open(folder) as store:
+            store.raters()

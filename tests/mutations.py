@@ -1,0 +1,93 @@
+"""Ways in which a file may be damaged, by chance or by somebody."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+# Files and models are made once for all examples; the same examples every time.
+SETTINGS = {
+    "deadline": None,
+    "derandomize": True,
+    "database": None,
+    "suppress_health_check": list(HealthCheck),
+}
+
+
+def examples(count: int):
+    """Return the settings of a test of so many examples."""
+    return settings(max_examples=count, **SETTINGS)
+
+
+@contextmanager
+def or_refused(*kinds: type[Exception]) -> Iterator[None]:
+    """Let errors of these kinds pass, if they are one sentence."""
+    said = "."
+    try:
+        yield
+    except kinds as error:
+        said = str(error)
+    assert said
+    assert "\n" not in said
+
+
+@st.composite
+def damaged(draw, content: bytes) -> bytes:
+    """Flip, cut, insert, repeat or replace parts of some bytes."""
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.integers(0, max(len(content) - 1, 0)))
+        kind = draw(st.sampled_from(["flip", "cut", "insert", "drop", "zero", "other"]))
+        if kind == "flip" and content:
+            bit = 1 << draw(st.integers(0, 7))
+            content = content[:place] + bytes([content[place] ^ bit]) + content[place + 1 :]
+        elif kind == "cut":
+            content = content[:place]
+        elif kind == "insert":
+            content = content[:place] + draw(st.binary(min_size=1, max_size=9)) + content[place:]
+        elif kind == "drop":
+            content = content[:place] + content[place + draw(st.integers(1, 40)) :]
+        elif kind == "zero":
+            size = draw(st.integers(1, 64))
+            content = (
+                content[:place] + bytes(min(size, len(content) - place)) + content[place + size :]
+            )
+        else:
+            content = draw(st.binary(max_size=40))
+    return content
+
+
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.sampled_from([-1, 0, 1, 10**9, 2**63, 2**70, -(2**64), 10**30]),
+    st.floats(),
+    st.text(max_size=8),
+    st.sampled_from(["../../etc", "/", "\x00", "a" * 5000, "__import__('os')"]),
+    st.lists(st.integers(-2, 2), max_size=3),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+)
+
+
+@st.composite
+def changed(draw, found: dict) -> dict:
+    """Replace, remove or add entries of plain data, at any depth."""
+    found = json.loads(json.dumps(found))
+    for _ in range(draw(st.integers(1, 2))):
+        inner = found
+        while True:
+            key = draw(st.sampled_from(sorted(inner)))
+            if not (isinstance(inner[key], dict) and inner[key] and draw(st.booleans())):
+                break
+            inner = inner[key]
+        act = draw(st.sampled_from(["odd", "odd", "odd", "gone", "new"]))
+        if act == "gone" and len(inner) > 1:
+            del inner[key]
+        elif act == "new":
+            inner[draw(st.text(max_size=5))] = draw(ODD)
+        else:
+            inner[key] = draw(ODD)
+    return found
