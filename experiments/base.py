@@ -85,6 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--setting", choices=sorted(SETTINGS), default="base")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="cells at once, a process each")
     given = parser.parse_args(arguments)
     given.out.mkdir(parents=True, exist_ok=True)
     model = trained(given)
@@ -93,7 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         SETTINGS[given.setting], given.out, device=given.device, models={"base": str(model)}
     )
     results = [RESULTS[name] for name in TABLES]
-    reproduce(results, workshop, wanted=lambda work: not work.translates, lenient=True)
+    reproduce(
+        results, workshop, wanted=lambda work: not work.translates, lenient=True, jobs=given.jobs
+    )
     report(given.out)
 
 

@@ -209,6 +209,7 @@ class Translations(Chains):
             "left_out": long,
             "bleu_signature": bleu.signature(),
             "texts": written[epochs[-1]][0][:_KEPT],
+            "sentence_counts": bleu.sentence_counts(written[epochs[-1]], references),
         }
 
 

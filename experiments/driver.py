@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from experiments.claims import page
+from experiments.jobs import share
 from experiments.markdown import markdown
 from experiments.registry import RESULTS
 from experiments.result import Document, Result, document
@@ -16,7 +17,7 @@ from experiments.style import STYLE, mpl, save
 from experiments.table6 import condition
 from experiments.work import Found, Work, do, done
 from experiments.workshop import Workshop
-from maskov.errors import InputError, ModelError
+from maskov.errors import InputError, Interrupted, ModelError
 from maskov.run.files import write_atomically
 
 Say = Callable[[str], None]
@@ -28,12 +29,27 @@ def reproduce(
     say: Say = print,
     wanted: Callable[[Work], bool] = lambda work: True,
     lenient: bool = False,
+    jobs: int = 1,
 ) -> list[Document]:
     """Do the cells of each result that are not there yet, and write what they come to.
 
     `wanted` leaves out cells that are not to be run now. With `lenient` cells whose models or data
-    are missing are left out with a word; otherwise that is an error.
+    are missing are left out with a word; otherwise that is an error. With several `jobs` cells are
+    done in so many processes first.
     """
+    results = list(results)
+    if jobs > 1:
+        works: dict[Work, str] = {}
+        for result in results:
+            for label, work in result.cells(workshop.setting).items():
+                if wanted(work):
+                    works.setdefault(work, f"{result.name}: {label}")
+        share(works, workshop, jobs)
+        if workshop.stop is not None and workshop.stop():
+            # What there is is put together; nothing more is begun.
+            for result in results:
+                _one(result, workshop, say, lambda work: False, lenient=True)
+            raise Interrupted
     documents = []
     for result in results:
         whole = _one(result, workshop, say, wanted, lenient)

@@ -78,6 +78,7 @@ class Written(Work):
             "left_out": long,
             "bleu_signature": bleu.signature(),
             "texts": [line.text for line in lines][:500],
+            "sentence_counts": bleu.sentence_counts([[line.text for line in lines]], references),
         }
 
 

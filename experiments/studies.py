@@ -12,6 +12,9 @@ from experiments.settings import Setting
 BLOCK, FALLING = 8, 0.85
 # The appendix on Table 5: proposals at 0.8, two epochs that accept everything.
 PROPOSAL, FORCED = 0.8, 2
+# What `maskov translate` does unless told otherwise: a chain that still has far to go when it
+# begins to reject stays where it is.
+LONG_FORCED = 8
 ANNEAL = 0.02
 EPSILON = 0.05
 
@@ -38,15 +41,17 @@ def translations(setting: Setting, sampler: str, **changes: Any) -> Translations
     return Translations(sampler, size.chains, size.epochs, **(base | changes))
 
 
-def settled_after(setting: Setting) -> int:
+def settled_after(setting: Setting, forced: int = FORCED) -> int:
     """Return how many epochs of mode-seeking chains are initialisation: the forced, and one."""
-    return min(FORCED + 1, setting.translation.epochs - 1)
+    return min(forced + 1, setting.translation.epochs - 1)
 
 
-def annealed(setting: Setting, sampler: str, anneal: float, **changes: Any) -> Translations:
+def annealed(
+    setting: Setting, sampler: str, anneal: float, forced: int = FORCED, **changes: Any
+) -> Translations:
     """Return chains that seek the mode: the target cools by `anneal` an epoch."""
-    burn_in = settled_after(setting)
-    forced = min(FORCED, burn_in)
+    burn_in = settled_after(setting, forced)
+    forced = min(forced, burn_in)
     return translations(
         setting,
         sampler,

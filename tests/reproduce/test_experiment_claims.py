@@ -112,3 +112,23 @@ def test_a_page_has_ours_the_papers_and_what_is_missing():
 def test_every_quantity_has_a_name():
     for result in RESULTS.values():
         assert {entry.quantity for entry in result.entries(FULL)} <= set(QUANTITIES)
+
+
+@pytest.mark.parametrize(("more", "verdict"), [(1, HELD), (0, UNSETTLED), (-1, FAILED)])
+def test_last_texts_are_compared_sentence_by_sentence(more, verdict):
+    def rows(extra):
+        return [[m + extra] * 4 + [20] * 6 for m in range(2, 18)]
+
+    # By their own errors, which are those of other sentences, nothing would be settled.
+    cells = {
+        name: {
+            "values": {"bleu_last": {"value": 40.0 + 5 * extra, "standard_error": 9.0, "n": 16}},
+            "sentence_counts": rows(extra),
+        }
+        for name, extra in (("a", 0), ("b", more))
+    }
+    entries = [Entry("bleu_last", name, "set", name) for name in cells]
+    result = Result("table5", "t", lambda s: {}, lambda s: entries, lambda d: None)
+    test = less("table5", (("bleu_last", "a", "set"), ("bleu_last", "b", "set")))
+    claim = Claim("t", "table5", test, "", {})
+    assert claim.verdict({"table5": document(result, FULL, cells, [])})[0] == verdict

@@ -6,7 +6,7 @@ import experiments.lows
 import numpy as np
 import pytest
 from experiments import paper
-from experiments.bleu import corpus_bleu, signature
+from experiments.bleu import corpus_bleu, paired_difference, sentence_counts, signature
 from experiments.chains import spacing
 from experiments.estimates import averages, by_replicate, correlation, curves, estimate
 from experiments.laws import Laws
@@ -130,3 +130,39 @@ def test_numbers_that_the_paper_prints_twice_agree():
     assert paper.TABLE1["norm"]["bleu"][1.0] == paper.TABLE3["norm"]["bleu"][1.0] == 24.74
     assert paper.TABLE1["deg"]["novel"][1.0] == paper.ACCEPTANCE["translation"]["deg"]["novel"]
     assert paper.TABLE4["translation"]["deg"]["bleu"] == paper.TABLE1["deg"]["bleu"][1.0]
+
+
+def test_bleu_of_summed_counts_is_that_of_sacrebleu():
+    from experiments.bleu import _bleu
+
+    corpora = [
+        ["the cat sat on the mat today", "a dog", "no word in common here"],
+        ["the cat lay", "a dog barked at me and you", "quite other things"],
+    ]
+    references = ["the cat sat on a mat", "a dog barked at me", "nothing"]
+    # The second has no match of four words.
+    for texts in corpora:
+        counts = np.array(sentence_counts([texts], references)).sum(0)
+        assert float(_bleu(counts)) == pytest.approx(corpus_bleu(texts, references))
+    both = np.array(sentence_counts(corpora, references))
+    apart = [np.array(sentence_counts([texts], references)) for texts in corpora]
+    assert (both == apart[0] + apart[1]).all()
+
+
+def test_a_paired_difference_forgets_how_hard_sentences_are():
+    random = np.random.default_rng(1)
+    hard = random.integers(1, 20, 200)
+    total = np.full((200, 4), 20)
+    ends = np.full((200, 2), 20)
+
+    def rows(matched):
+        return np.concatenate([np.repeat(matched[:, None], 4, 1), total, ends], 1).tolist()
+
+    gap, error = paired_difference(rows(hard), rows(hard + 1))
+    assert gap == pytest.approx(5.0)
+    # One more match everywhere: sure, although sentences differ much among themselves.
+    assert error < 1e-9
+    gap, error = paired_difference(rows(hard), rows(random.permutation(hard)))
+    # A difference of means has the error of two samples.
+    assert error == pytest.approx(5 * hard.std() * (2 / 200) ** 0.5, rel=0.15)
+    assert abs(gap) < 1e-9

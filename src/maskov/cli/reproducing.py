@@ -53,6 +53,9 @@ def reproduce(
     only: Annotated[
         str | None, typer.Option("--only", help="cells of one task: text or translation")
     ] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", min=1, max=64, help="cells at once, a process each")
+    ] = 1,
     page: Annotated[
         Path | None, typer.Option(help="file for the page of claims; OUT/README.md unless given")
     ] = None,
@@ -106,6 +109,7 @@ def reproduce(
                 say,
                 lambda work: only is None or work.translates == (only == "translation"),
                 lenient=name == "all",
+                jobs=jobs,
             )
         except (Interrupted, KeyboardInterrupt):
             say("stopped; the same command goes on from here")
