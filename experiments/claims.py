@@ -7,6 +7,7 @@ otherwise not settled. Nothing on the page is written by hand but the claims the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import hypot
@@ -82,7 +83,7 @@ def less(result: str, *pairs: tuple[Point, Point]) -> Test:
             rows = found(documents[result], *low), found(documents[result], *high)
             if rows[0] is None or rows[1] is None:
                 continue
-            gap, error = _difference(documents[result], *rows)
+            gap, error = difference(documents[result], *rows)
             holds = None if abs(gap) <= 2 * error else gap > 0
             printed = ""
             if rows[0]["paper"] is not None and rows[1]["paper"] is not None:
@@ -94,7 +95,7 @@ def less(result: str, *pairs: tuple[Point, Point]) -> Test:
     return test
 
 
-def _difference(document: Document, low: Row, high: Row) -> tuple[float, float]:
+def difference(document: Document, low: Row, high: Row) -> tuple[float, float]:
     """Return how far the second number lies above the first, and the standard error of that."""
     counts = [document["cells"][row["cell"]].get("sentence_counts") for row in (low, high)]
     last = low["quantity"] == high["quantity"] == "bleu_last"
@@ -143,39 +144,88 @@ def _series(point: Point) -> str:
     return SAMPLERS.get(point[1], point[1])
 
 
-def page(documents: Documents, folder: str = "") -> str:
-    """Return the page of all claims; results are in `folder`, as seen from the page."""
+@dataclass(frozen=True)
+class Beside:
+    """Results of another model, to stand beside the first ones where both have tested a claim."""
+
+    title: str
+    documents: Documents
+    folder: str
+
+
+def page(
+    documents: Documents, folder: str = "", beside: Beside | None = None, partly: bool = False
+) -> str:
+    """Return the page of all claims; results are in `folder`, as seen from the page.
+
+    With `partly` claims that these results do not speak of are left out.
+    """
     from experiments.claimed import CLAIMS
 
-    rows = [(claim, *claim.verdict(documents)) for claim in CLAIMS]
+    claims = [claim for claim in CLAIMS if not partly or claim.result in documents]
+    verdicts = [claim.verdict(documents) for claim in claims]
     counts = {
-        word: sum(verdict == word for _, verdict, _ in rows)
+        word: sum(verdict == word for verdict, _ in verdicts)
         for word in (HELD, PART, FAILED, UNSETTLED, NOT_RUN)
     }
     told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     lines = [
         "# The paper's claims, one by one",
         "",
-        f"{len(rows)} claims: {told}. This page is rendered from results by `maskov reproduce "
+        f"{len(claims)} claims: {told}. This page is rendered from results by `maskov reproduce "
         "report`; each claim links to its table, figure and JSON. docs/reproduce.md says how large "
         "the settings are and how things are counted. A comparison is settled where the difference "
         "is more than two standard errors: over chains, and for BLEU of the last texts over "
         "sentences, both sides on the same resamples of them.",
         "",
+        *_summary(claims, [verdict for verdict, _ in verdicts], beside),
+        "",
     ]
-    for claim, verdict, outcomes in rows:
-        link = claim.result
-        if verdict != NOT_RUN:
-            size = documents[claim.result]["setting"]
-            link = f"[{claim.result}]({folder}{claim.result}.md), setting `{size}`"
-        partial = "" if claim.result not in documents or documents[claim.result]["complete"] else (
-            " (some cells are still missing)"
-        )  # fmt: skip
-        lines += [f"## {claim.text}", "", f"**{verdict}** · {link}{partial} · {claim.tested}", ""]
-        for outcome in outcomes:
-            mark = {True: "yes", False: "no", None: "not settled"}[outcome.holds]
-            printed = f"; the paper: {outcome.paper}" if outcome.paper else ""
-            lines.append(f"- {mark}: {outcome.ours}{printed}")
-        lines += ["", claim.why.get(verdict, _USUAL[verdict])]
-        lines.append("")
-    return "\n".join(lines).replace("\n\n\n", "\n\n").rstrip() + "\n"
+    for number, (claim, (verdict, outcomes)) in enumerate(zip(claims, verdicts, strict=True), 1):
+        lines += [f"## {number}. {claim.text}", ""]
+        lines += [f"**{verdict}** · {_link(claim, verdict, documents, folder)} · {claim.tested}"]
+        lines += ["", *_told(outcomes), "", claim.why.get(verdict, _USUAL[verdict]), ""]
+        if beside is not None:
+            lines += [*_also(claim, beside), ""]
+    return re.sub("\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
+
+
+def _summary(claims: list[Claim], verdicts: list[str], beside: Beside | None) -> list[str]:
+    """Return a table of all verdicts."""
+    lines = [
+        "| | claim | here |" + (f" {beside.title} |" if beside else ""),
+        "|---|---|---|" + ("---|" if beside else ""),
+    ]
+    for number, (claim, verdict) in enumerate(zip(claims, verdicts, strict=True), 1):
+        row = f"| {number} | {claim.text} | **{verdict}** |"
+        if beside is not None:
+            also = claim.verdict(beside.documents)[0]
+            row += " |" if also == NOT_RUN else f" {also} |"
+        lines.append(row)
+    return lines
+
+
+def _link(claim: Claim, verdict: str, documents: Documents, folder: str) -> str:
+    if verdict == NOT_RUN:
+        return claim.result
+    document = documents[claim.result]
+    missing = "" if document["complete"] else " (some cells are still missing)"
+    return f"[{claim.result}]({folder}{claim.result}.md), setting `{document['setting']}`{missing}"
+
+
+def _told(outcomes: list[Outcome]) -> list[str]:
+    lines = []
+    for outcome in outcomes:
+        mark = {True: "yes", False: "no", None: "not settled"}[outcome.holds]
+        printed = f"; the paper: {outcome.paper}" if outcome.paper else ""
+        lines.append(f"- {mark}: {outcome.ours}{printed}")
+    return lines
+
+
+def _also(claim: Claim, beside: Beside) -> list[str]:
+    verdict, outcomes = claim.verdict(beside.documents)
+    if verdict == NOT_RUN:
+        return []
+    link = _link(claim, verdict, beside.documents, beside.folder)
+    return [f"{beside.title[:1].upper()}{beside.title[1:]}: **{verdict}** · {link}", "",
+            *_told(outcomes)]  # fmt: skip

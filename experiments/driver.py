@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from experiments.claims import page
+from experiments.claims import Beside, page
 from experiments.jobs import share
 from experiments.markdown import markdown
 from experiments.registry import RESULTS
@@ -150,25 +150,51 @@ def listing(setting: Setting, say: Say = print) -> None:
         )
 
 
-def write_page(out: Path, file: Path | None = None) -> Path | None:
+def write_page(
+    out: Path, file: Path | None = None, beside: Path | None = None, partly: bool = False
+) -> Path | None:
     """Write the page of claims, in the folder of results unless elsewhere; none without results."""
     documents = documents_of(out)
     if not documents:
         return None
     file = file or out / "README.md"
-    inside = os.path.relpath(out, file.parent)
-    folder = "" if inside == "." else f"{Path(inside).as_posix()}/"
-    write_atomically(file, page(documents, folder).encode())
+    other = None
+    if beside is not None:
+        other = Beside(_title(beside), documents_of(beside), _seen_from(file, beside))
+    text = page(documents, _seen_from(file, out), other, partly)
+    write_atomically(file, text.encode())
     return file
 
 
-def report(out: Path, file: Path | None = None, say: Say = print) -> None:
+def _seen_from(file: Path, folder: Path) -> str:
+    inside = os.path.relpath(folder, file.parent)
+    return "" if inside == "." else f"{Path(inside).as_posix()}/"
+
+
+def _title(folder: Path) -> str:
+    """Name the results of another model: by its size, where its training is recorded."""
+    record = folder / "training.json"
+    if not record.is_file():
+        return f"with the results of {folder.name}"
+    count = json.loads(record.read_text(encoding="utf-8"))["parameters"]
+    return f"with a model of {count / 1e6:.0f} M parameters"
+
+
+def report(
+    out: Path,
+    file: Path | None = None,
+    say: Say = print,
+    beside: Path | None = None,
+    partly: bool = False,
+) -> None:
     """Write figures and tables again from their JSON, and the page of claims; nothing is run."""
     documents = documents_of(out)
     if not documents:
         raise InputError(f"'{out}' holds no results: run `maskov reproduce` with this --out first.")
+    if beside is not None and not documents_of(beside):
+        raise InputError(f"'{beside}' holds no results to put beside those of '{out}'.")
     for name, whole in documents.items():
         result = RESULTS[name]
         write_atomically(out / f"{name}.md", markdown(whole, result.more(whole)).encode())
         draw(result, whole, out)
-    say(f"{len(documents)} results, {write_page(out, file)}")
+    say(f"{len(documents)} results, {write_page(out, file, beside, partly)}")

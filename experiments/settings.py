@@ -80,7 +80,7 @@ SETTINGS = {
         "full",
         "for one H200 in about a quarter of an hour",
         TextSize(chains=256, length=(15, 45), epochs=40, burn_in=10, search=4000),
-        TranslationSize(100, 150, chains=5, epochs=33, burn_in=7, points=13, longest=30),
+        TranslationSize(100, 40, chains=5, epochs=33, burn_in=7, points=13, longest=30),
         study=_IN_DOMAIN,
         sets=_SETS,
         precision="tf32",

@@ -49,22 +49,30 @@ class Work(ABC):
         """Whether the work needs a translation model and a test set."""
         return any("-" in role for role in self.roles())
 
-    def key(self, workshop: Workshop) -> str:
-        """Return the hash of everything that decides the result."""
+    def key(self, workshop: Workshop, precision: str | None = None) -> str:
+        """Return the hash of everything that decides the result, by default on this device."""
         asked = {
             "kind": self.kind,
             **asdict(self),
             "weights": {role: workshop.fingerprint(role) for role in self.roles()},
-            "precision": workshop.precision if self.roles() else None,
+            "precision": (precision or workshop.precision) if self.roles() else None,
         }
         text = json.dumps(asked, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def done(work: Work, workshop: Workshop) -> Found | None:
-    """Return the result of a cell that was finished before."""
-    file = _file(workshop, work.key(workshop))
-    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    """Return the result of a cell that was finished before, here or on another device.
+
+    What a GPU did in its precision is not done again on a CPU, nor the other way round; a cell says
+    how it came about.
+    """
+    for precision in dict.fromkeys((workshop.precision, workshop.setting.precision, "float32")):
+        file = _file(workshop, work.key(workshop, precision))
+        if file.is_file():
+            found: Found = json.loads(file.read_text(encoding="utf-8"))
+            return found
+    return None
 
 
 def do(work: Work, workshop: Workshop) -> Found:

@@ -45,6 +45,16 @@ def test_other_weights_have_another_key(workshop, again, tiny_models_by_role):
     assert TEXT.key(other) != TEXT.key(workshop)
 
 
+def test_what_a_gpu_did_is_found_on_a_cpu(workshop, again):
+    coarse = replace(workshop.setting, precision="tf32")
+    file = workshop.out / "cells" / f"{TEXT.key(workshop, 'tf32')}.json"
+    file.parent.mkdir()
+    file.write_text('{"precision": "tf32"}')
+    assert done(TEXT, again(setting=coarse)) == {"precision": "tf32"}
+    # Of a setting that asks for something else it is another cell.
+    assert done(TEXT, workshop) is None
+
+
 @pytest.mark.parametrize("work", [TEXT, LINES], ids=lambda work: work.kind)
 def test_a_stopped_cell_goes_on_to_the_same_numbers(work, workshop, again, tmp_path):
     whole = do(work, again(out=tmp_path / "whole"))

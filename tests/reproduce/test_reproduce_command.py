@@ -50,7 +50,10 @@ def test_one_result_is_written_in_every_form_and_found_again(call, workshop):
     xml.dom.minidom.parse(str(workshop.out / "figure1.svg"))
     assert (workshop.out / "figure1.png").read_bytes().startswith(b"\x89PNG")
     assert "figure1.svg" in (workshop.out / "figure1.md").read_text()
-    assert "## Degenerate Gibbs keeps degrading" in (workshop.out / "README.md").read_text()
+    assert (
+        ". Degenerate Gibbs keeps degrading: its energy rises as it runs\n\n**"
+        in (workshop.out / "README.md").read_text()
+    )
     before = (workshop.out / "figure1.json").read_bytes()
     code, _, err = call(*words)
     assert code == 0

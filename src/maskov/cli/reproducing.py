@@ -59,6 +59,10 @@ def reproduce(
     page: Annotated[
         Path | None, typer.Option(help="file for the page of claims; OUT/README.md unless given")
     ] = None,
+    beside: Annotated[
+        Path | None,
+        typer.Option(help="with report: results of another model, to stand beside the first"),
+    ] = None,
     keep_runs: Annotated[
         bool, typer.Option("--keep-runs", help="keep run folders of finished cells")
     ] = False,
@@ -76,13 +80,15 @@ def reproduce(
     )
     if sentences is not None:
         setting = modules["settings"].with_sentences(setting, sentences)
+    if beside is not None and name != "report":
+        raise InputError("--beside belongs to `reproduce report`.")
     if name == "list":
         modules["driver"].listing(setting, print)
         return
     if out is None:
         raise InputError("say where results go: --out DIR.")
     if name == "report":
-        modules["driver"].report(out, page, say)
+        modules["driver"].report(out, page, say, beside)
         return
     results = modules["registry"].results_of(name)
     given = {
