@@ -85,11 +85,13 @@ def _line(one: Axes, printed: Axes, rows: list[dict[str, Any]], series: str) -> 
         )
 
 
-def bars(document: Document, quantities: Sequence[str], height: float = 5.2) -> Figure:
+def bars(
+    document: Document, quantities: Sequence[str], height: float = 5.2, stacked: bool = False
+) -> Figure:
     """Draw bars for each series, in groups by what was varied; the paper's as hollow diamonds."""
     there = {row["quantity"] for row in document["comparison"] if row["ours"] is not None}
     wanted = [quantity for quantity in quantities if quantity in there] or quantities[:1]
-    figure, axes = style.panels(len(wanted), height)
+    figure, axes = style.panels(len(wanted), height, stacked=stacked)
     for one, quantity in zip(axes, wanted, strict=True):
         rows = [row for row in document["comparison"] if row["quantity"] == quantity]
         groups = list(dict.fromkeys(row["x"] for row in rows))

@@ -33,6 +33,8 @@ COLOURS = {
     "mask-predict, 10 iterations": "#E69F00",
     "MH norm": "#0072B2",
     "MH raw": "#D55E00",
+    "MH norm, 8 forced epochs": "#56B4E9",
+    "MH raw, 8 forced epochs": "#F2A97E",
     "autoregressive model": "#009E73",
 }
 MARKERS = {"deg": "s", "raw": "o", "norm": "^", "norm, ε": "v", "autoregressive": "D"}
@@ -64,10 +66,12 @@ STYLE: dict[str, Any] = {
 }
 
 
-def panels(count: int, height: float = 5.0, width: float = 5.6) -> tuple[Figure, list[Axes]]:
-    """Return a figure of panels side by side, four of them two by two."""
-    rows, columns = (2, 2) if count == 4 else (1, count)
-    size = (max(width * columns, 11.0), height * (1 if rows == 1 else 1.7))
+def panels(
+    count: int, height: float = 5.0, width: float = 5.6, stacked: bool = False
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure of panels side by side, four of them two by two, or one above the other."""
+    rows, columns = (count, 1) if stacked else (2, 2) if count == 4 else (1, count)
+    size = (max(width * columns, 11.0), height * (1 + 0.7 * (rows - 1)))
     figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
     return figure, list(axes.flat)
 
@@ -107,9 +111,12 @@ def legend(figure: Figure) -> None:
     if known:
         ours = [label for label in known if not label.startswith("the paper")]
         order = [*ours, *(label for label in known if label not in ours)]
+        wanted = len(order) if len(order) < 5 else (len(order) + 1) // 2
+        # Inches that the longest label takes, its handle included.
+        each = 0.09 * max(map(len, order)) + 0.7
         figure.legend(
             [known[label] for label in order], order, loc="outside lower center",
-            ncols=len(order) if len(order) < 5 else (len(order) + 1) // 2, fontsize=12,
+            ncols=max(1, min(wanted, int(figure.get_figwidth() / each))), fontsize=12,
         )  # fmt: skip
 
 

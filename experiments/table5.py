@@ -74,7 +74,9 @@ RESULT = Result(
     title="Translations from around the mode",
     cells=_cells,
     entries=_entries,
-    draw=lambda document: figures.bars(document, ("bleu_last",), height=5.6),
+    draw=lambda document: figures.bars(
+        document, ("bleu_last", "energy_norm"), height=5.6, stacked=True
+    ),
     notes=(
         "MH and Gibbs: mean over five chains a sentence, the error over chains. The rest are rules "
         "without chance: the error is over sentences, by bootstrap, and much larger.",
