@@ -78,7 +78,7 @@ SETTINGS = {
     ),
     "full": Setting(
         "full",
-        "for one H200 in about a quarter of an hour",
+        "for one H200 in about half an hour",
         TextSize(chains=256, length=(15, 45), epochs=40, burn_in=10, search=4000),
         TranslationSize(100, 40, chains=5, epochs=33, burn_in=7, points=13, longest=30),
         study=_IN_DOMAIN,
