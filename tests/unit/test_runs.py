@@ -184,6 +184,18 @@ def test_the_signature_tells_runs_of_different_lengths_apart():
     assert len({run.signature for run in runs}) == 3
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("/home/anna/models/mine", "mine"), ("org/name", "org/name"), ("wiki-small", "wiki-small")],
+)
+def test_the_signature_of_a_model_in_a_folder_says_nothing_of_the_machine(name, told):
+    from maskov.run.signature import signature
+
+    manifest = maskov.sample(MODEL, Gibbs(), Schedule(epochs=1), chains=1, length=4).manifest
+    manifest = {**manifest, "model": {**manifest["model"], "name": name}}
+    assert signature(manifest).startswith(f"model:{told}#")
+
+
 def test_a_table_of_one_length_refuses_others():
     with pytest.raises(InputError, match="exactly 3 tokens"):
         maskov.sample(random_table(), length=4)

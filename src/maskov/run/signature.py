@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import maskov
@@ -24,7 +25,7 @@ def signature(manifest: dict[str, Any]) -> str:
     """Return one line that says how a number came about."""
     model, kernel, schedule = manifest["model"], manifest["kernel"], manifest["schedule"]
     parts = [
-        f"model:{model['name']}#{model['fingerprint'][:_SHORT]}",
+        f"model:{_named(model['name'])}#{model['fingerprint'][:_SHORT]}",
         f"precision:{model['precision']}",
         f"kernel:{kernel['name']}",
     ]
@@ -51,6 +52,11 @@ def signature(manifest: dict[str, Any]) -> str:
         f"version:{manifest['versions']['maskov']}",
     ]
     return "|".join(parts)
+
+
+def _named(model: str) -> str:
+    """Name a model; of a whole path its end, since the rest is of one machine."""
+    return Path(model).name if Path(model).is_absolute() else model
 
 
 def _origin(origin: dict[str, Any]) -> str:
