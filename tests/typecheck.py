@@ -24,8 +24,14 @@ from typing import Any, get_args, get_type_hints
 from beartype import BeartypeConf, beartype
 from jaxtyping import AbstractArray, jaxtyped
 
-# `int` is allowed where `float` is asked.
-_checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
+
+class WrongTypeError(TypeError):
+    """What was given or returned is not what the annotation states."""
+
+
+# `int` is allowed where `float` is asked. What is wrong is a TypeError, as it would be further on
+# where the package counts on one: entries of damaged files reach its constructors.
+_checked = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=WrongTypeError))
 # By the identity of their code, which is kept so that no other has it.
 _shared: dict[int, tuple[Callable[..., Any], CodeType]] = {}
 _at_work = threading.local()
