@@ -11,11 +11,9 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 from contextlib import nullcontext
 
 try:
-    from jaxtyping import install_import_hook
+    from typecheck import CheckedImports
 
-    import typecheck  # noqa: F401 - the hook imports it by name, too late to notice its absence
-
-    _checked = install_import_hook("maskov", "typecheck.checked")
+    _checked = CheckedImports("maskov")
 except ImportError:  # a machine with the plain install, such as a borrowed GPU, checks no shapes
     _checked = nullcontext()
 

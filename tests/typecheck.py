@@ -1,5 +1,170 @@
-"""The checker that the import hook applies: beartype, with `int` allowed where `float` is asked."""
+"""Checks the shapes and types of every call of the package, as its annotations state them.
+
+jaxtyping has an import hook of its own, which checks arguments twice, once before a call and once
+more with what came back, and binds them to their names each time: three quarters of the suite's
+time. This one has beartype check each once, within jaxtyping's context, where a name such as
+`chains` has to mean one number throughout a call. A function is prepared when it is first called,
+when everything that its annotations name is there.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import sys
+import threading
+from collections.abc import Callable
+from functools import wraps
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder, SourceFileLoader
+from types import CodeType
+from typing import Any, get_args, get_type_hints
 
 from beartype import BeartypeConf, beartype
+from jaxtyping import AbstractArray, jaxtyped
 
-checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
+
+class WrongTypeError(TypeError):
+    """What was given or returned is not what the annotation states."""
+
+
+# `int` is allowed where `float` is asked. What is wrong is a TypeError, as it would be further on
+# where the package counts on one: entries of damaged files reach its constructors.
+_checked = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=WrongTypeError))
+# By the identity of their code, which is kept so that no other has it.
+_shared: dict[int, tuple[Callable[..., Any], CodeType]] = {}
+_at_work = threading.local()
+
+
+def checked(thing: Any) -> Any:
+    """Decorate a function, or the constructor of a dataclass."""
+    if inspect.isclass(thing):
+        if dataclasses.is_dataclass(thing) and "__init__" in vars(thing):
+            thing.__init__ = checked(thing.__init__)
+        return thing
+    check = None
+
+    @wraps(thing)
+    def call(*arguments: Any, **named: Any) -> Any:
+        __tracebackhide__ = True
+        nonlocal check
+        if check is None:
+            inner = "<locals>" in thing.__qualname__
+            check = _with_shared_checks(thing) if inner else _with_checks(thing, thing)
+        return check(*arguments, **named)
+
+    return call
+
+
+def _with_checks(function: Callable[..., Any], stated: Callable[..., Any]) -> Callable[..., Any]:
+    """Check what a function is given and returns by what another states."""
+    hints = {name: _meaning(hint, stated) for name, hint in stated.__annotations__.items()}
+    function.__annotations__ = hints
+    checks = _checked(function)
+    if not any(_has_shapes(hint) for hint in hints.values()):
+        return checks
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        __tracebackhide__ = True
+        with jaxtyped("context"):
+            return checks(*arguments, **named)
+
+    return call
+
+
+def _with_shared_checks(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Check an inner function, which is made anew at each call of the outer one.
+
+    Preparing its checks each time would take longer than the call. All that are made of the same
+    code share them, so that the function itself is told to them at each call.
+    """
+    code = function.__code__
+    if id(code) not in _shared:
+
+        @wraps(function)
+        def told(*arguments: Any, **named: Any) -> Any:
+            __tracebackhide__ = True
+            return _at_work.function(*arguments, **named)
+
+        _shared[id(code)] = _with_checks(told, function), code
+    checks = _shared[id(code)][0]
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        __tracebackhide__ = True
+        # A check may itself call something that is checked, such as a property.
+        before = getattr(_at_work, "function", None)
+        _at_work.function = function
+        try:
+            return checks(*arguments, **named)
+        finally:
+            _at_work.function = before
+
+    return call
+
+
+def _meaning(hint: Any, function: Callable[..., Any]) -> Any:
+    """Return what an annotation says; anything goes where what it names is nowhere to be found."""
+
+    def alone(value: Any) -> None: ...
+
+    alone.__annotations__ = {"value": hint}
+    try:
+        return get_type_hints(alone, function.__globals__, include_extras=True)["value"]
+    except NameError:
+        return Any
+
+
+def _has_shapes(hint: Any) -> bool:
+    if inspect.isclass(hint) and issubclass(hint, AbstractArray):
+        return True
+    return any(_has_shapes(part) for part in get_args(hint))
+
+
+class _Decorate(ast.NodeTransformer):
+    """Puts the decorator next to every function, and above everything else on a class."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.decorator_list.append(_decorator(node))
+        return self.generic_visit(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        node.decorator_list.insert(0, _decorator(node))
+        return self.generic_visit(node)
+
+
+def _decorator(node: ast.stmt) -> ast.expr:
+    found = ast.parse("__import__('typecheck').checked", mode="eval").body
+    for part in ast.walk(found):
+        ast.copy_location(part, node)  # a function begins where its first decorator stands
+    return found
+
+
+class _Loader(SourceFileLoader):
+    def get_code(self, fullname: str) -> CodeType:
+        # Never from a cache, which holds the package as it stands.
+        tree = ast.parse(self.get_data(self.path), self.path)
+        tree = ast.fix_missing_locations(_Decorate().visit(tree))
+        return compile(tree, self.path, "exec", dont_inherit=True)
+
+
+class CheckedImports(MetaPathFinder):
+    """While it is entered, modules of a package are imported with checks."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def __enter__(self) -> None:
+        sys.meta_path.insert(0, self)
+
+    def __exit__(self, *_: object) -> None:
+        sys.meta_path.remove(self)
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Find modules of the package as usual, and have them loaded with checks."""
+        if name.split(".")[0] != self._package:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _Loader(spec.loader.name, spec.loader.path)
+        return spec

@@ -15,42 +15,35 @@ import json
 import lzma
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from maskov.translation.checkpoint import load
-from maskov.translation.network import Network
-from maskov.translation.search import Marks, search
+from maskov.translation.twin import Twin
 from recipes.translation.corpus import MOST_TOKENS, read_lines, tokens_of
 from recipes.translation.train import PAIRS
 
-_TOKENS = 131_072  # of sources searched at once
+_TOKENS = 131_072  # of sources between two looks at the clock, which a GPU searches at once
 
 
-def marks_of(tokenizer: Any, size: int, device: torch.device) -> Marks:
-    """Return the tokens that steer the search; no special one is ever written."""
-    forbidden = torch.zeros(size, dtype=torch.bool)
-    forbidden[list(tokenizer.all_special_ids)] = True
-    return Marks(
-        tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id, forbidden.to(device)
-    )
+def load_twin(folder: Path) -> Twin:
+    """Read a twin, on a GPU in bfloat16; scores are in float32 in any case."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    return Twin(*load(folder, device, dtype), folder.name)
 
 
-def translate(
-    network: Network,
-    tokenizer: Any,
+def write_lines(
+    twin: Twin,
     lines: list[str],
-    device: torch.device,
     beam: int = 1,
     until: float = float("inf"),
     longest: int = MOST_TOKENS,
     length_power: float = 1.0,
 ) -> list[str | None]:
-    """Translate lines, similar lengths together; nothing for those too long or out of time."""
+    """Let the twin translate lines; nothing for those too long or out of time."""
     found: list[str | None] = [None] * len(lines)
-    marks = marks_of(tokenizer, network.shape.vocabulary, device)
-    ids = [[*tokens, marks.end] for tokens in tokens_of(lines, tokenizer)]
+    ids = [[*tokens, twin.marks.end] for tokens in tokens_of(lines, twin.tokenizer)]
     order = sorted(
         (n for n in range(len(ids)) if len(ids[n]) <= longest), key=lambda n: len(ids[n])
     )
@@ -66,21 +59,11 @@ def translate(
         if time.monotonic() > until:
             break
         rows = plan[index]
-        # With the position that the network puts in front, a multiple of 8.
-        width = max(len(ids[row]) for row in rows)
-        width = min(-(-(width + 1) // 8) * 8 - 1, network.shape.longest)
-        source = torch.tensor([ids[row] + [marks.pad] * (width - len(ids[row])) for row in rows])
-        source = source.to(device)
-        texts, _ = search(network, source, source != marks.pad, marks, beam, length_power)
-        decoded = tokenizer._tokenizer.decode_batch(texts, skip_special_tokens=True)
+        written = twin.write([ids[row] for row in rows], beam, length_power)
+        decoded = twin.tokenizer._tokenizer.decode_batch(written, skip_special_tokens=True)
         for row, text in zip(rows, decoded, strict=True):
             found[row] = text.strip()
     return found
-
-
-def search_type(device: torch.device) -> torch.dtype:
-    """Return the type of the weights to search with; scores are in float32 in any case."""
-    return torch.bfloat16 if device.type == "cuda" else torch.float32
 
 
 def fits(text: str, reference: str) -> bool:
@@ -97,15 +80,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--beam", type=int, default=1)
     parser.add_argument("--most", type=int, help="only so many pairs of each language")
     given = parser.parse_args(arguments)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    network, tokenizer = load(given.twin, device, search_type(device))
+    twin = load_twin(given.twin)
     begun = time.monotonic()
     # The small pair first, so that it is done whatever the time.
     for name in reversed(PAIRS):
         sources = read_lines(given.pairs / f"{name}.train.src.xz")[: given.most]
         references = read_lines(given.pairs / f"{name}.train.tgt.xz")[: given.most]
         since, until = time.monotonic(), begun + given.seconds
-        found = translate(network, tokenizer, sources, device, given.beam, until)
+        found = write_lines(twin, sources, given.beam, until)
         spent = time.monotonic() - since
         kept = [
             "" if text is None else text if fits(text, reference) else reference

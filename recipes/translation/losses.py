@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from maskov.translation.marks import Marks
 from maskov.translation.network import Network
 from recipes.translation.corpus import Batch
 
@@ -24,16 +25,6 @@ def word_loss(states: Tensor, table: Tensor, wanted: Tensor, smoothing: float) -
     return F.cross_entropy(
         scores, wanted.flatten(), ignore_index=_NOWHERE, label_smoothing=smoothing
     )
-
-
-@dataclass(frozen=True)
-class Marks:
-    """The special tokens that training puts into sentences."""
-
-    pad: int
-    begin: int
-    end: int
-    mask: int
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,9 @@ import json
 import time
 from pathlib import Path
 
-import torch
-
 from maskov.evaluation.translation import compare
-from maskov.translation.checkpoint import load
 from recipes.translation.corpus import read_lines
-from recipes.translation.distil import search_type, translate
+from recipes.translation.distil import load_twin, write_lines
 
 SETS = ("europarl.dev.deen", "newstest2014.deen", "newstest2016.roen")
 
@@ -37,18 +34,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--most", type=int, help="only so many sentences of each set")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args(arguments)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    network, tokenizer = load(given.model, device, search_type(device))
+    twin = load_twin(given.model)
     found = {}
     for name in given.sets:
         sources, references = (
             read_lines(file)[: given.most] for file in files_of(given.tests, name)
         )
         begun = time.monotonic()
-        lines = translate(
-            network, tokenizer, sources, device, given.beam,
-            longest=network.shape.longest, length_power=given.length_power,
-        )  # fmt: skip
+        longest = twin.network.shape.longest
+        lines = write_lines(
+            twin, sources, given.beam, longest=longest, length_power=given.length_power
+        )
         spent = time.monotonic() - begun
         score = compare([line or "" for line in lines], references)
         found[name] = {**score.to_dict(), "beam": given.beam,

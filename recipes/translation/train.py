@@ -30,20 +30,15 @@ import torch
 from torch import Tensor
 
 from maskov.translation.checkpoint import load, load_tokenizer, save
+from maskov.translation.marks import Marks
 from maskov.translation.network import Network, Shape
 from recipes.trainer import Precision, Trainer, Training
 from recipes.translation.compiling import compiled, forgive, plain, succeeds
 from recipes.translation.corpus import Batch, Pairs, read_lines
-from recipes.translation.losses import (
-    Marks,
-    Masking,
-    WordLoss,
-    causal_loss,
-    masked_loss,
-    word_loss,
-)
+from recipes.translation.losses import Masking, WordLoss, causal_loss, masked_loss, word_loss
 
 PAIRS = ("de-en", "ro-en")
+MASKING = ("few", "noisy", "noise", "foreign")  # what the command says of `Masking`
 
 
 @dataclass(frozen=True)
@@ -58,16 +53,6 @@ class Recipe(Training):
     smoothing: float = 0.1
     joined: float = 0.4
     romanian: int = 4
-
-
-def marks_of(tokenizer: Any) -> Marks:
-    """Return the special tokens of a tokenizer."""
-    return Marks(
-        tokenizer.pad_token_id,
-        tokenizer.bos_token_id,
-        tokenizer.eos_token_id,
-        tokenizer.mask_token_id,
-    )
 
 
 def read_pairs(
@@ -138,10 +123,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--smoothing", type=float, default=Recipe.smoothing)
     parser.add_argument("--batch-tokens", type=int, default=Recipe.batch_tokens)
     parser.add_argument("--romanian", type=int, default=Recipe.romanian)
-    parser.add_argument("--few", type=float, default=Masking.few)
-    parser.add_argument("--noisy", type=float, default=Masking.noisy)
-    parser.add_argument("--noise", type=float, default=Masking.noise)
-    parser.add_argument("--foreign", type=float, default=Masking.foreign)
+    for name in MASKING:
+        parser.add_argument(f"--{name}", type=float, help=f"{getattr(Masking, name)} unless given")
     parser.add_argument("--joined", type=float, default=Recipe.joined, help="pairs put in twos")
     parser.add_argument("--width", type=int, default=Shape.width)
     parser.add_argument("--layers", type=int, default=Shape.encoder_layers)
@@ -150,6 +133,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--record", action="store_true", help="replay steps as CUDA graphs")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
+    twin = given.kind == "twin"
+    asked = {name: value for name in MASKING if (value := getattr(given, name)) is not None}
+    if twin and asked:
+        parser.error(f"--{min(asked)} is about hidden words, and the twin has none.")
+    masking = Masking(**asked)
+    if not masking.noisy and ("noise" in asked or "foreign" in asked):
+        parser.error("--noise and --foreign say what noisy batches show; choose some by --noisy.")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     # cuDNN builds its attention anew for every shape, which takes longer than the step itself.
     torch.backends.cuda.enable_cudnn_sdp(False)
@@ -167,11 +157,8 @@ def main(arguments: list[str] | None = None) -> None:
         smoothing=given.smoothing, romanian=given.romanian, joined=given.joined,
     )  # fmt: skip
     torch.manual_seed(recipe.seed)
-    twin = given.kind == "twin"
     network = _network(given, tokenizer, twin)
-    marks = marks_of(tokenizer)
-    masking = Masking(few=given.few, noisy=given.noisy, noise=given.noise, foreign=given.foreign)
-
+    marks = Marks.of(tokenizer)
     of_words: WordLoss = word_loss
 
     def loss(batch: Batch, generator: torch.Generator) -> Tensor:

@@ -12,12 +12,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from chromium import launch
+from pages import PICTURES
 from playwright.sync_api import sync_playwright
 
 from maskov.ratings import make
 from rating_server import Server
 
-PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 # Drawn by wiki-small; they stand in the README.
 SENTENCES = [
     "los angeles in 2004 has grown to 100 - 40 % of the wessex - speaking world.",

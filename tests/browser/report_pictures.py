@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from chromium import launch
+from pages import PICTURES
 from playwright.sync_api import sync_playwright
 
-PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 DESKTOP = {"viewport": {"width": 1280, "height": 1130}}
 PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True}
 # Each with the part of the page at its top, and a chart that is being read.

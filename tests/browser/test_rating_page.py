@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from pages import DESKTOP, PHONE, assert_nothing_is_cut_off, ground
 from playwright.sync_api import expect
 
 from maskov.ratings import load
 from rating_server import CONDITIONS, ForkedServer
 
 pytestmark = pytest.mark.browser
-
-DESKTOP = {"viewport": {"width": 1000, "height": 800}}
-PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 
 
 def shown(page, number):
@@ -165,7 +163,7 @@ def test_single_keys_can_be_turned_off(study, visit):
 def test_nothing_is_cut_off_on_small_screens(visit, width):
     page = visit("anna", viewport={"width": width, "height": 700}, is_mobile=True, has_touch=True)
     shown(page, 1)
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert_nothing_is_cut_off(page)
     for place in page.locator(".point, button:visible").all():
         assert place.bounding_box()["height"] >= 44  # a thumb's width
     # The way on is in sight without scrolling, and covers nothing that cannot be scrolled away.
@@ -203,8 +201,7 @@ def test_no_violations_of_accessibility(visit, accessible, view, scheme):
     page = visit("anna", color_scheme=scheme, **view)
     shown(page, 1)
     assert accessible(page) == []
-    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert (ground == "rgb(20, 22, 27)") == (scheme == "dark")
+    assert (ground(page) == "rgb(20, 22, 27)") == (scheme == "dark")
     page.keyboard.press("Enter")  # a warning
     assert accessible(page) == []
     page.keyboard.type("23c")

@@ -6,6 +6,15 @@ import re
 
 import pytest
 from chromium import Visits
+from pages import (
+    DESKTOP,
+    PHONE,
+    as_number,
+    assert_colours_follow,
+    assert_nothing_is_cut_off,
+    assert_tab_reaches_everything,
+    ground,
+)
 from playwright.sync_api import expect
 
 import maskov
@@ -15,8 +24,6 @@ from report_runs import evil_run, small_run
 
 pytestmark = pytest.mark.browser
 
-DESKTOP = {"viewport": {"width": 1200, "height": 900}}
-PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 FIRST = ".chart >> nth=0"
 
 
@@ -145,36 +152,28 @@ def test_keys_read_and_zoom_a_chart(visit):
 
 
 def test_the_tab_key_reaches_everything_that_can_be_pressed(visit):
-    page = visit("one")
-    wanted = page.evaluate(
-        "[...document.querySelectorAll('a[href], button, select, input, [tabindex=\"0\"]')]"
-        ".filter((one) => one.checkVisibility()).length"
-    )
-    reached = page.evaluate_handle("new Set()")
-    for _ in range(wanted + 3):
-        page.keyboard.press("Tab")
-        page.evaluate("(seen) => seen.add(document.activeElement)", reached)
-    assert page.evaluate("(seen) => (seen.delete(document.body), seen.size)", reached) == wanted
+    assert_tab_reaches_everything(visit("one"))
 
 
 def test_colours_follow_the_system_and_the_button(visit):
-    ground = "getComputedStyle(document.body).backgroundColor"
     line = "getComputedStyle(document.querySelector('.series .line')).stroke"
     light, dark = visit("one"), visit("one", **DESKTOP, color_scheme="dark")
-    colours = [(page.evaluate(ground), page.evaluate(line)) for page in (light, dark)]
-    assert colours[0][0] != colours[1][0]
-    assert colours[0][1] != colours[1][1]
-    light.get_by_role("button", name="Change to dark colours").click()
-    assert (light.evaluate(ground), light.evaluate(line)) == colours[1]
+    strokes = [page.evaluate(line) for page in (light, dark)]
+    assert strokes[0] != strokes[1]
+    assert_colours_follow(light, dark)
+    # The dark page has light colours now, by its button.
+    assert [page.evaluate(line) for page in (dark, light)] == [strokes[0]] * 2
+    dark.get_by_role("button", name="Change to dark colours").click()
+    assert dark.evaluate(line) == strokes[1]
     dark.emulate_media(media="print")
-    assert dark.evaluate(ground) == "rgb(255, 255, 255)"
+    assert ground(dark) == "rgb(255, 255, 255)"
     expect(dark.locator(".bar")).to_be_hidden()
     expect(dark.locator(f"{FIRST} >> svg >> nth=0")).to_be_visible()
 
 
 def energies(page, column=0):
     cells = page.locator(f".samples tbody tr td:nth-child({column + 1})").all_text_contents()
-    return [float(text.replace("−", "-")) for text in cells]
+    return [as_number(text) for text in cells]
 
 
 def test_samples_are_sorted_searched_and_shown_in_portions(visit):
@@ -271,7 +270,7 @@ def test_one_chain_one_epoch_and_no_samples_are_drawn_too(visit):
 @pytest.mark.parametrize("name", ["one", "many"])
 def test_nothing_is_wider_than_a_phone(visit, name):
     page = visit(name, **PHONE)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert_nothing_is_cut_off(page)
     page.locator(f"{FIRST} >> .plot").tap()
     expect(page.locator(f"{FIRST} >> .bubble")).to_be_visible()
 

@@ -8,6 +8,14 @@ import re
 
 import pytest
 from chromium import Visits
+from pages import (
+    DESKTOP,
+    PHONE,
+    as_number,
+    assert_colours_follow,
+    assert_nothing_is_cut_off,
+    assert_tab_reaches_everything,
+)
 from playwright.sync_api import expect
 
 from maskov import Run
@@ -17,8 +25,6 @@ from view_runs import ServedRuns, make_run, make_runs
 
 pytestmark = pytest.mark.browser
 
-DESKTOP = {"viewport": {"width": 1200, "height": 900}}
-PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 PATIENCE = 30_000
 
 
@@ -88,8 +94,7 @@ def replayed(page):
 
 def part(page, name):
     """Read a number of the decision as it is shown."""
-    text = page.locator(f"#decision [data-part={name}]").first.inner_text()
-    return float(text.replace("−", "-").replace("∞", "inf"))
+    return as_number(page.locator(f"#decision [data-part={name}]").first.inner_text())
 
 
 def sentence(page):
@@ -126,7 +131,7 @@ def test_a_chain_is_played_and_every_decision_follows_from_what_is_shown(play):
         tests = page.locator("#decision .test").all()
         for test in tests:
             u = float(test.locator("[data-part=u]").inner_text())
-            log_u = float(test.locator("[data-part=log-u]").inner_text().replace("−", "-"))
+            log_u = as_number(test.locator("[data-part=log-u]").inner_text())
             below = float(test.locator("[data-part=threshold]").get_attribute("data-value"))
             if u > 0.01:  # of a tiny u too few digits are shown
                 assert log_u == pytest.approx(math.log(u), abs=1e-2)
@@ -232,16 +237,7 @@ def test_keys_alone_do_everything(play):
 
 
 def test_the_tab_key_reaches_everything_that_can_be_pressed(play):
-    page = play("mh")
-    wanted = page.evaluate(
-        "[...document.querySelectorAll('a[href], button:not(:disabled), select, input, summary, "
-        '[tabindex="0"]\')].filter((one) => one.checkVisibility()).length'
-    )
-    reached = page.evaluate_handle("new Set()")
-    for _ in range(wanted + 3):
-        page.keyboard.press("Tab")
-        page.evaluate("(seen) => seen.add(document.activeElement)", reached)
-    assert page.evaluate("(seen) => (seen.delete(document.body), seen.size)", reached) == wanted
+    assert_tab_reaches_everything(play("mh"))
 
 
 def test_gibbs_and_translations_are_played_too(play):
@@ -271,9 +267,7 @@ def test_samples_are_searched_filtered_sorted_and_played(play, runs):
     page = play("mh")
     rows = page.locator("#found tr")
     expect(rows).to_have_count(18)
-    shown = [
-        float(text.replace("−", "-")) for text in rows.locator("td:nth-child(1)").all_inner_texts()
-    ]
+    shown = [as_number(text) for text in rows.locator("td:nth-child(1)").all_inner_texts()]
     assert shown == sorted(shown)
     page.get_by_label("Search").fill(every[3].text.upper())
     expect(page.locator("#count")).to_have_text(
@@ -389,16 +383,21 @@ def test_markup_in_a_run_does_nothing(play):
 
 
 @pytest.mark.parametrize("path", ["", "live"])
+def test_colours_follow_the_system_and_the_button(visit, path):
+    assert_colours_follow(visit(path), visit(path, **DESKTOP, color_scheme="dark"))
+
+
+@pytest.mark.parametrize("path", ["", "live"])
 def test_nothing_is_wider_than_a_phone(visit, path):
     page = visit(path, **PHONE)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert_nothing_is_cut_off(page)
 
 
 def test_a_chain_is_played_on_a_phone(play):
     page = play("mh", **PHONE)
     page.locator("#forward").tap()
     at_step(page, 1)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert_nothing_is_cut_off(page)
 
 
 @pytest.mark.parametrize("view", [

@@ -13,11 +13,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from chromium import launch
+from pages import PICTURES
 from playwright.sync_api import sync_playwright
 
 from view_runs import ServedRuns
 
-PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 DESKTOP = {"viewport": {"width": 1200, "height": 1010}}
 PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True}
 DARK = {"color_scheme": "dark"}

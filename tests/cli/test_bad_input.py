@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import os
 import subprocess
 import sys
 
 import pytest
 import torch
 
+from forked import Forked
 from maskov.cli import main
 from small import on_untrained
 
@@ -189,15 +189,13 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path):
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (60, 60))
 
-    done = subprocess.run(
-        [sys.executable, "-m", "maskov", *on_untrained(["sample", *FAST, "--out", "run"])],
-        cwd=tmp_path, capture_output=True, text=True, preexec_fn=limit, check=False,
-        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "cannot write the run folder" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "run").exists()
+    folder = tmp_path / "run"
+    words = on_untrained(["sample", *FAST, "--out", str(folder)])
+    code, _, err = Forked(words, before=limit).end()
+    assert code == 2
+    assert "cannot write the run folder" in err
+    assert "Traceback" not in err
+    assert not folder.exists()
 
 
 def test_weights_that_are_not_numbers_are_one_sentence(refused, tmp_path):

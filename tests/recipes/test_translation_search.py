@@ -7,15 +7,16 @@ import math
 
 import pytest
 import torch
-from recipes.translation import losses
 from recipes.translation.corpus import Batch
 from recipes.translation.losses import causal_loss
 
 from maskov.translation import search as searching
+from maskov.translation.marks import Marks
 from maskov.translation.network import Network, Shape
-from maskov.translation.search import Marks, _Beams, search
+from maskov.translation.search import _Beams, search
 
 PAD, BEGIN, END = 0, 1, 2
+MARKS = Marks(PAD, BEGIN, END, mask=PAD)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def copier() -> Network:
             ids = torch.randint(3, 12, (64, 7), generator=generator)
             inside = place < lengths[:, None]
             batch = Batch(ids, inside, ids, inside, 0)
-            causal_loss(network, losses.Marks(PAD, BEGIN, END, PAD), 0.1, batch).backward()
+            causal_loss(network, MARKS, 0.1, batch).backward()
             optimizer.step()
             optimizer.zero_grad()
     return network.double().eval()
@@ -49,10 +50,10 @@ def _small(vocabulary: int, longest: int) -> Network:
     return network
 
 
-def _marks(vocabulary: int) -> Marks:
+def _forbidden(vocabulary: int) -> torch.Tensor:
     forbidden = torch.zeros(vocabulary, dtype=torch.bool)
     forbidden[[PAD, BEGIN, END]] = True
-    return Marks(BEGIN, END, PAD, forbidden)
+    return forbidden
 
 
 def _sources(count: int, width: int, vocabulary: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -108,7 +109,7 @@ def test_search_finds_what_a_plain_one_finds(copier, beam, power, every, monkeyp
     monkeypatch.setattr(_Beams, "drop", spy)
     source, inside = _sources(24, 7, 12)
     limit = 13  # the places of this network, the end's included
-    texts, scores = search(copier, source, inside, _marks(12), beam, power)
+    texts, scores = search(copier, source, inside, MARKS, _forbidden(12), beam, power)
     for row, (text, score) in enumerate(zip(texts, scores.tolist(), strict=True)):
         alone = source[row : row + 1, : int(inside[row].sum())]
         wanted, tokens, _ = _plain(copier, alone, limit, beam, power)
@@ -124,7 +125,7 @@ def test_a_beam_as_large_as_everything_finds_the_best_of_all():
     source = torch.tensor([[3, 4, END], [4, END, PAD], [3, END, PAD], [4, 4, END]])
     inside = source != PAD
     limit = 4  # the places of this network, the end's included
-    texts, scores = search(network, source, inside, _marks(5), beam=64, length_power=1.0)
+    texts, scores = search(network, source, inside, MARKS, _forbidden(5), beam=64, length_power=1.0)
     for row, text in enumerate(texts):
         alone = source[row : row + 1, : int(inside[row].sum())]
         best = (-math.inf, [], 0.0)
@@ -142,9 +143,21 @@ def test_a_beam_as_large_as_everything_finds_the_best_of_all():
 
 def test_nothing_forbidden_is_written_and_no_source_disturbs_another(copier):
     source, inside = _sources(20, 7, 12)
-    texts, scores = search(copier, source, inside, _marks(12), beam=3)
+    texts, scores = search(copier, source, inside, MARKS, _forbidden(12), beam=3)
     assert all(min(text, default=3) >= 3 for text in texts)
     order = torch.randperm(20, generator=torch.Generator().manual_seed(1))
-    again, others = search(copier, source[order], inside[order], _marks(12), beam=3)
+    again, others = search(copier, source[order], inside[order], MARKS, _forbidden(12), beam=3)
     assert [texts[row] for row in order] == again
     torch.testing.assert_close(scores[order], others, atol=1e-5, rtol=0)
+
+
+def test_a_translation_ends_by_the_length_of_the_sources_however_they_are_padded():
+    network = _small(5, 40)
+    network.words.weight.data[END] = 0.0
+    source = torch.tensor([[3, 4, END], [4, END, PAD]])
+    texts, scores = search(network, source, source != PAD, MARKS, _forbidden(5), beam=2)
+    assert max(map(len, texts)) == 15  # half as many again as three, and ten
+    padded = torch.nn.functional.pad(source, (0, 12), value=PAD)
+    again, others = search(network, padded, padded != PAD, MARKS, _forbidden(5), beam=2)
+    assert texts == again
+    torch.testing.assert_close(scores, others, atol=1e-5, rtol=0)

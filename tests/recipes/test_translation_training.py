@@ -14,9 +14,10 @@ import torch
 from recipes.trainer import Trainer, Training
 from recipes.translation import cells, compiling, distil, losses, train
 from recipes.translation.corpus import Batch, Pairs, Side, read_lines
-from recipes.translation.losses import Marks, Masking, causal_loss, masked_loss
+from recipes.translation.losses import Masking, causal_loss, masked_loss
 
 from maskov.translation.checkpoint import load, load_tokenizer
+from maskov.translation.marks import Marks
 from maskov.translation.network import Network, Shape
 
 CPU = torch.device("cpu")
@@ -278,18 +279,17 @@ def test_from_pairs_to_a_twin_that_translates_and_back(toy, tmp_path, capsys):
     assert log[-1]["loss"] < 0.8 * log[0]["loss"]
 
     # Other weights begin where these ended, with a new optimiser.
-    weights = str(tmp_path / "twin" / "model")
-    _train("twin", toy, tmp_path / "more", 50, "--rate", "0.001", "--weights", weights)
+    weights = tmp_path / "twin" / "model"
+    _train("twin", toy, tmp_path / "more", 50, "--rate", "0.001", "--weights", str(weights))
     more = json.loads((tmp_path / "more" / "log.json").read_text())["log"]
     assert more[0]["loss"] < 1.2 * log[-1]["loss"]
 
-    distil.main([weights, str(toy), "--most", "40"])
+    distil.main([str(weights), str(toy), "--most", "40"])
     out = capsys.readouterr().out
     assert "sentences/s" in out
     facts = json.loads((toy / "ro-en.distilled.json").read_text())
     assert (facts["pairs"], facts["translated"]) == (40, 40)
-    network, tokenizer = load(tmp_path / "twin" / "model", CPU, torch.float32)
-    found = distil.translate(network, tokenizer, ["x1 x2", "x3"], CPU, beam=2)
+    found = distil.write_lines(distil.load_twin(weights), ["x1 x2", "x3"], beam=2)
     assert all(set(str(line)) <= set("xy0123456789 ") for line in found)
     _train("masked", toy, tmp_path / "masked", 60, "--targets", "distilled", "--most", "40",
            "--noisy", "0.3")  # fmt: skip
@@ -305,3 +305,21 @@ def test_without_time_nothing_is_distilled_and_nothing_is_trained_on(toy, tmp_pa
     _, kept = Pairs.of(["x1", "x2 x3", "x4"], ["", "y2 y3", ""], tokenizer, CPU)
     assert kept.tolist() == [1]
     assert json.loads((toy / "de-en.distilled.json").read_text())["translated"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["masked", "--foreign", "0.3"], "choose some by --noisy"),
+        (["masked", "--noise", "1", "--few", "0.1"], "choose some by --noisy"),
+        (["masked", "--noise", "0.3", "--noisy", "0"], "choose some by --noisy"),
+        (["twin", "--noisy", "0.3"], "--noisy is about hidden words"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(words, complaint, tmp_path, capsys):
+    kind, *options = words
+    out = tmp_path / "out"
+    with pytest.raises(SystemExit, match="2"):
+        _train(kind, tmp_path, out, 1, *options)
+    assert complaint in capsys.readouterr().err
+    assert not out.exists()

@@ -6,8 +6,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import maskov
+from forked import Forked
 from maskov import Gibbs, Linear, Metropolis, Norm, Raw, RunError, Schedule, Sweep
 from maskov.errors import InputError, Interrupted
 from maskov.run.store import RunFolder
@@ -82,13 +81,10 @@ def test_a_schedule_that_moves_survives_a_stop(tmp_path):
     assert _files(tmp_path / "cut") == _files(tmp_path / "whole")
 
 
-COMMAND = [sys.executable, "-m", "maskov"]
 # Checkpoints at every step, so that many kills fall between or into writes.
-ASK = (
-    "sample --model untrained --epochs 40 --chains 4 --length 6:10 --thin 5 --seed 9 --quiet "
-    "--checkpoint-every 0"
-)
-QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+ASK = "sample --model untrained --chains 4 --length 6:10 --thin 4 --seed 9 --quiet"
+OFTEN = "--checkpoint-every 0"
+CHECKPOINTS = 7  # an epoch, at least
 
 
 def _newest(folder: Path) -> int:
@@ -99,62 +95,60 @@ def _newest(folder: Path) -> int:
     )
 
 
-def _kill_after(words: list[str], folder: Path, checkpoints: int, moment: float) -> bool:
+def _kill_after(words: str, folder: Path, checkpoints: int, moment: float) -> bool:
     """Start the command and kill -9 it so many checkpoints on, and a moment later."""
     first = _newest(folder)
-    process = subprocess.Popen([*COMMAND, *words], **QUIET)
+    process = Forked(words.split())
     while process.poll() is None and _newest(folder) < first + checkpoints:
         time.sleep(0.001)
     time.sleep(moment)
-    process.kill()
-    return process.wait() == -signal.SIGKILL
+    process.send(signal.SIGKILL)
+    return process.end()[0] == -signal.SIGKILL
 
 
-def _killed_and_resumed(tmp_path: Path, kills: int, seed: int) -> None:
-    subprocess.run([*COMMAND, *ASK.split(), "--out", str(tmp_path / "whole")], check=True, **QUIET)
+def _killed_and_resumed(tmp_path: Path, epochs: int, kills: int, seed: int) -> None:
+    ask = f"{ASK} --epochs {epochs}"
+    assert Forked(f"{ask} --out {tmp_path / 'whole'}".split()).end()[0] == 0
     folder, moments, killed = tmp_path / "killed", random.Random(seed), 0
     for _ in range(kills):
         begun = (folder / "manifest.json").exists()
-        words = (
-            f"resume {folder} --quiet --checkpoint-every 0" if begun else f"{ASK} --out {folder}"
-        )
-        wait = moments.randint(0, 300 // kills), moments.uniform(0, 0.02)
-        killed += _kill_after(words.split(), folder, *wait)
+        words = f"resume {folder} --quiet" if begun else f"{ask} --out {folder}"
+        wait = moments.randint(0, CHECKPOINTS * epochs // kills), moments.uniform(0, 0.02)
+        killed += _kill_after(f"{words} {OFTEN}", folder, *wait)
     assert killed == kills
-    words = f"resume {folder}" if (folder / "manifest.json").exists() else f"{ASK} --out {folder}"
-    subprocess.run([*COMMAND, *words.split()], check=True, **QUIET)
+    words = f"resume {folder}" if (folder / "manifest.json").exists() else f"{ask} --out {folder}"
+    assert Forked(words.split()).end()[0] == 0
     assert _files(folder) == _files(tmp_path / "whole")
 
 
 def test_killed_and_resumed_is_the_same_to_the_byte(tmp_path):
     """Kill -9, which no handler sees, at moments that fall anywhere in a step or a write."""
-    _killed_and_resumed(tmp_path, kills=2, seed=0)
+    _killed_and_resumed(tmp_path, epochs=12, kills=3, seed=0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_killed_many_times_and_resumed_is_the_same_to_the_byte(tmp_path, seed):
-    _killed_and_resumed(tmp_path, kills=10, seed=seed)
+    _killed_and_resumed(tmp_path, epochs=40, kills=10, seed=seed)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_and_says_how_to_go_on(number, tmp_path):
     folder = tmp_path / "run"
-    words = f"sample --model untrained --epochs 100000 --chains 2 --length 5 --out {folder}".split()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "maskov", *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    # Groups that wait for each other, so that the folder is there long before a checkpoint is due.
+    words = "sample --model untrained --epochs 3000 --chains 2 --resident 1 --length 5"
+    process = Forked([*words.split(), "--out", str(folder)])
     deadline = time.monotonic() + 60
     while not (folder / "manifest.json").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    time.sleep(0.5)
-    process.send_signal(number)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 128 + number
-    assert f"maskov resume {folder}" in err.decode()
-    assert b"Traceback" not in err
-    assert out == b""
-    assert list((folder / "checkpoints").glob("*.checkpoint"))
+    assert not list(folder.glob("checkpoints/*.checkpoint"))
+    process.send(number)
+    code, out, err = process.end()
+    assert code == 128 + number
+    assert f"maskov resume {folder}" in err
+    assert "Traceback" not in err
+    assert out == ""
+    assert list(folder.glob("checkpoints/*.checkpoint"))
 
 
 def _stop_with_two_checkpoints(folder: Path) -> list[Path]:

@@ -22,6 +22,7 @@ from maskov import (
     mask_predict,
     translate,
 )
+from maskov.translation import twin as writing
 from maskov.translation.api import energies_of, run_method, translations_of
 from maskov.translation.methods import METHODS
 from maskov.translation.pick import energy_per_token, least_risk, lowest
@@ -279,6 +280,15 @@ def test_the_twin_writes_and_is_needed():
     writer.network.shape = replace(writer.network.shape, longest=4)
     with pytest.raises(InputError, match=r"^line 5 has 6 tokens; 'tiny-twin' reads at most 3"):
         translate(MODEL, ["red", "", "blue", "", SOURCES[2]], Method("ar"), writer)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_padding_changes_nothing_that_the_twin_writes(beam, monkeypatch):
+    writer = twin()
+    plain = writer.translate(SOURCES, beam)
+    monkeypatch.setattr(writing, "_CPU_UNIT", 8)
+    assert writer.translate(SOURCES, beam) == plain
+    assert len({len(line) for line in plain}) > 1
 
 
 def test_empty_lines_stay_where_they_are():

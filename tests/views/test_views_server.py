@@ -28,6 +28,7 @@ BASE = "http://127.0.0.1:8764"
 STATIC = (
     "views.css", "player.css", "common.js", "runs.js", "run.js", "player.js", "decision.js",
     "samples.js", "live.js", "icon.svg", "report.css", "charts.css", "scales.js", "charts.js",
+    "theme.js",
 )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ class TabularModel(MaskedModel):
 
     def __init__(
         self,
-        scores: Float[Tensor, ...],
+        scores: Float[Tensor, "*table"],
         tokens: Sequence[str],
         forbidden: Sequence[str] = (),
         name: str = "tabular",
@@ -50,7 +50,7 @@ class TabularModel(MaskedModel):
 
     @classmethod
     def from_conditionals(
-        cls, conditionals: Float[Tensor, ...], tokens: Sequence[str], name: str = "tabular"
+        cls, conditionals: Float[Tensor, "*table"], tokens: Sequence[str], name: str = "tabular"
     ) -> TabularModel:
         """Build from probabilities: `conditionals[i, x_1, ..., x_n]` is p(x_i | the others)."""
         return cls(conditionals.double().log(), tokens, name=name)

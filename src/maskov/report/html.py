@@ -18,7 +18,7 @@ from maskov.report.data import Number, Report, RunReport
 from maskov.report.numbers import UNKNOWN, mixing_row, with_error
 from maskov.report.plain import PAGE_DIGITS, plain
 
-_SCRIPTS = ("scales.js", "charts.js", "figures.js", "samples.js", "page.js")
+_SCRIPTS = ("scales.js", "charts.js", "figures.js", "samples.js", "theme.js", "page.js")
 _STYLES = ("report.css", "charts.css", "samples.css", "print.css")
 _MIXING = ("", "R-hat", "ESS bulk", "ESS tail", "mean", "MCSE", "forgotten in")
 _SHADING = "maskov report RUN --terms"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from maskov.translation.marks import Marks
 from maskov.translation.network import Kept, Network, added
 from maskov.types import Bool, Float, Int, Tensor
 
@@ -17,22 +17,13 @@ _ASK_EVERY = 4
 _ATTENTIONS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
-@dataclass(frozen=True)
-class Marks:
-    """The tokens that steer a decoder; none of `forbidden` is ever written."""
-
-    begin: int
-    end: int
-    pad: int
-    forbidden: Bool[Tensor, " vocabulary"]
-
-
 @torch.no_grad()
 def search(
     network: Network,
     source: Int[Tensor, "n s"],
     inside: Bool[Tensor, "n s"],
     marks: Marks,
+    forbidden: Bool[Tensor, " vocabulary"],
     beam: int = 1,
     length_power: float = 1.0,
 ) -> tuple[list[list[int]], Float[Tensor, " n"]]:
@@ -40,12 +31,13 @@ def search(
 
     Hypotheses are ranked by log p / length^`length_power`, the end counted; those that have ended
     stay in the beam as they are. Greedy search is a beam of one. A translation has at most half
-    as many tokens again as the longest source, and ten.
+    as many tokens again as the longest source, and ten; none of `forbidden` is ever written.
     """
     count = len(source)
-    limit = min(network.shape.longest - 1, math.ceil(1.5 * source.shape[1]) + 10)
+    longest = int(inside.sum(1).max())
+    limit = min(network.shape.longest - 1, math.ceil(1.5 * longest) + 10)
     with sdpa_kernel(_ATTENTIONS):
-        beams = _Beams(network, source, inside, marks, beam, length_power, limit)
+        beams = _Beams(network, source, inside, marks, forbidden, beam, length_power, limit)
         tokens = torch.full((count, limit + 1), marks.pad, device=source.device)
         score = torch.zeros(count, device=source.device)
         left = count
@@ -73,6 +65,7 @@ class _Beams:
         source: Int[Tensor, "n s"],
         inside: Bool[Tensor, "n s"],
         marks: Marks,
+        forbidden: Bool[Tensor, " vocabulary"],
         beam: int,
         length_power: float,
         limit: int,
@@ -92,7 +85,7 @@ class _Beams:
         self.ended = torch.zeros((count, beam), dtype=torch.bool, device=device)
         self.length = torch.zeros((count, beam), device=device)
         self.number = torch.arange(count, device=device)  # which of the sources each is
-        never = marks.forbidden.clone()
+        never = forbidden.clone()
         never[marks.end] = False
         self._never = added(~never, torch.float32)
         only_end = torch.zeros_like(never)

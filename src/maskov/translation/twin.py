@@ -15,12 +15,15 @@ from maskov.models.checkpoint import hash_of
 from maskov.models.quiet import quiet
 from maskov.models.vocabulary import forbidden_tokens
 from maskov.translation import checkpoint
+from maskov.translation.marks import Marks
 from maskov.translation.network import Network
-from maskov.translation.search import Marks, search
+from maskov.translation.search import search
 from maskov.types import Tensor, inside
 
 # Source tokens, times the beam, that are searched at once.
 _CPU_TOKENS, _GPU_TOKENS = 2**11, 2**17
+# Sources, with the position that the network puts in front, are padded to a multiple of this.
+_CPU_UNIT, _GPU_UNIT = 1, 8
 
 
 class Twin:
@@ -31,10 +34,8 @@ class Twin:
             raise ModelError(f"'{name}' is a masked model; --method ar needs a causal one.")
         self.name, self.network, self.tokenizer = name, network, tokenizer
         self.device = network.words.weight.device
-        forbidden = forbidden_tokens(tokenizer, network.shape.vocabulary).to(self.device)
-        self.marks = Marks(
-            tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id, forbidden
-        )
+        self.marks = Marks.of(tokenizer)
+        self.forbidden = forbidden_tokens(tokenizer, network.shape.vocabulary).to(self.device)
 
     @classmethod
     def load(cls, folder: Path, device: torch.device, name: str) -> Twin:
@@ -69,19 +70,28 @@ class Twin:
                     f"line {line} has {len(tokens) - 1} tokens; '{self.name}' reads at most "
                     f"{most - 1}. Split it into sentences."
                 )
+        return self.write(ids, beam, length_power)
+
+    def write(
+        self, ids: Sequence[Sequence[int]], beam: int, length_power: float = 1.0
+    ) -> list[list[int]]:
+        """Return the tokens of the best translation found of each source, its end included."""
         sizes = torch.tensor([len(line) for line in ids], device=self.device)
         found: list[list[int]] = [[] for _ in ids]
+        on_gpu = self.device.type == "cuda"
+        unit = _GPU_UNIT if on_gpu else _CPU_UNIT
 
         def work(rows: Tensor, width: int) -> None:
+            width = min(-(-(width + 1) // unit) * unit - 1, self.network.shape.longest)
             lines = [ids[row] for row in rows.tolist()]
-            padded = [line + [self.marks.pad] * (width - len(line)) for line in lines]
-            source = torch.tensor(padded, device=self.device)
+            padded = [[*line, *[self.marks.pad] * (width - len(line))] for line in lines]
             best, _ = search(
-                self.network, source, inside(sizes[rows], width), self.marks, beam, length_power
-            )
+                self.network, torch.tensor(padded, device=self.device),
+                inside(sizes[rows], width), self.marks, self.forbidden, beam, length_power,
+            )  # fmt: skip
             for row, tokens in zip(rows.tolist(), best, strict=True):
                 found[row] = tokens
 
-        budget = _GPU_TOKENS if self.device.type == "cuda" else _CPU_TOKENS
+        budget = _GPU_TOKENS if on_gpu else _CPU_TOKENS
         Batcher(max(1, budget // beam), padded_share=1.0).each(sizes, work)
         return found

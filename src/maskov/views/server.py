@@ -36,7 +36,7 @@ _OWN = (
     "samples.js", "live.js", "icon.svg",
 )  # fmt: skip
 # The look and the charts are those of a report.
-_SHARED = ("report.css", "charts.css", "scales.js", "charts.js")
+_SHARED = ("report.css", "charts.css", "scales.js", "charts.js", "theme.js")
 _STOPPING_SECONDS = 10.0
 
 

@@ -1,4 +1,4 @@
-// What every page uses: asking the server, spelling tokens, the colours.
+// What every page uses: asking the server, spelling tokens, showing numbers.
 
 const byId = (id) => document.getElementById(id);
 
@@ -62,17 +62,3 @@ const card = (name, value, beside = "") => html(
 );
 
 const pill = (text, tone) => html("span", { class: `pill ${tone}` }, text);
-
-const themeButton = byId("theme");
-const darkOutside = matchMedia("(prefers-color-scheme: dark)");
-const isDark = () => (document.documentElement.dataset.theme ?? (darkOutside.matches ? "dark" : "light")) === "dark";
-const nameTheme = () => {
-  themeButton.textContent = isDark() ? "Light" : "Dark";
-  themeButton.setAttribute("aria-label", `Change to ${isDark() ? "light" : "dark"} colours`);
-};
-themeButton.addEventListener("click", () => {
-  document.documentElement.dataset.theme = isDark() ? "light" : "dark";
-  nameTheme();
-});
-darkOutside.addEventListener("change", nameTheme);
-nameTheme();
