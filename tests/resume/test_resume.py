@@ -311,7 +311,8 @@ def test_a_disk_that_fills_up_is_one_sentence_and_the_run_can_go_on(tmp_path, mo
     folder, sync, calls = tmp_path / "run", os.fsync, []
 
     def full(handle):
-        calls.append(handle)
+        if (folder / "manifest.json").exists():
+            calls.append(handle)
         if len(calls) > 12:
             raise OSError(28, "No space left on device")
         sync(handle)

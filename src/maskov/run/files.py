@@ -25,6 +25,12 @@ def write_atomically(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
+def sync_file(path: Path) -> None:
+    """Force a file's content to disk."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
 def sync_folder(folder: Path) -> None:
     """Force a folder's list of names to disk."""
     handle = os.open(folder, os.O_RDONLY)
