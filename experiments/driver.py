@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from experiments.claims import page
@@ -20,6 +21,8 @@ from maskov.errors import InputError, ModelError
 from maskov.run.files import write_atomically
 
 Say = Callable[[str], None]
+# How results of another kind fail to be put into tables and figures.
+_WRONG = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
 def reproduce(
@@ -114,9 +117,22 @@ def documents_of(out: Path) -> dict[str, Document]:
         if file.is_file():
             try:
                 found[name] = json.loads(file.read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise InputError(f"'{file}' is damaged: remove it and run again.") from error
+            except (OSError, ValueError, RecursionError) as error:
+                raise _damaged(file) from error
     return found
+
+
+def _damaged(file: Path) -> InputError:
+    return InputError(f"'{file}' is damaged: remove it and run again.")
+
+
+@contextmanager
+def _readable(file: Path) -> Iterator[None]:
+    """Say that a result is damaged where what it holds cannot be worked with."""
+    try:
+        yield
+    except _WRONG as error:
+        raise _damaged(file) from error
 
 
 def listing(setting: Setting, say: Say = print) -> None:
@@ -142,7 +158,9 @@ def write_page(out: Path, file: Path | None = None) -> Path | None:
     file = file or out / "README.md"
     inside = os.path.relpath(out, file.parent)
     folder = "" if inside == "." else f"{Path(inside).as_posix()}/"
-    write_atomically(file, page(documents, folder).encode())
+    with _readable(out):
+        text = page(documents, folder)
+    write_atomically(file, text.encode())
     return file
 
 
@@ -153,6 +171,8 @@ def report(out: Path, file: Path | None = None, say: Say = print) -> None:
         raise InputError(f"'{out}' holds no results: run `maskov reproduce` with this --out first.")
     for name, whole in documents.items():
         result = RESULTS[name]
-        write_atomically(out / f"{name}.md", markdown(whole, result.more(whole)).encode())
-        draw(result, whole, out)
+        with _readable(out / f"{name}.json"):
+            text = markdown(whole, result.more(whole))
+            draw(result, whole, out)
+        write_atomically(out / f"{name}.md", text.encode())
     say(f"{len(documents)} results, {write_page(out, file)}")

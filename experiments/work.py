@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from experiments.workshop import Workshop
+from maskov.errors import InputError
 from maskov.run.files import write_atomically
 from maskov.run.signature import versions
 
@@ -63,8 +64,18 @@ class Work(ABC):
 
 def done(work: Work, workshop: Workshop) -> Found | None:
     """Return the result of a cell that was finished before."""
-    file = _file(workshop, work.key(workshop))
-    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    key = work.key(workshop)
+    file = _file(workshop, key)
+    if not file.is_file():
+        return None
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        whole = found["key"] == key and isinstance(found["values"], dict)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        whole = False
+    if not whole:
+        raise InputError(f"'{file}' is damaged: remove it, and it is computed again.")
+    return dict(found)
 
 
 def do(work: Work, workshop: Workshop) -> Found:

@@ -45,11 +45,19 @@ KERNELS = {
 }
 SETTINGS = {"chains": 4, "length": (4, 6), "seed": 1, "thin": 1, "resident": 2}
 ODD = [-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 5, 7, 2**20, 2**31, 2**40, 2**62, 2**63 - 1]
-REAL = [float("nan"), float("inf"), -float("inf"), 0.0, -1.0, 2.0, 1e300]
+REAL = [float("nan"), float("inf"), -float("inf"), 0.0, -1.0, 2.0, 1e30]
 NUMBER = st.sampled_from([*ODD, 10**30, 1.5, True, None, "1", [], {}])
 
 
-@pytest.fixture(scope="module", params=KERNELS)
+FAST = ("pilot", "blocks")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in KERNELS
+    ],
+)
 def runs(request, tmp_path_factory) -> tuple[Path, Path]:
     """A run that was stopped on its way, with two groups, and the same run to its end."""
     home = tmp_path_factory.mktemp("runs")
@@ -142,7 +150,7 @@ def test_tensors_of_other_shapes_and_kinds_lead_to_the_checkpoint_before(runs, t
     assert files(copy) == files(whole)
 
 
-@examples(40)
+@examples(30)
 @given(data=st.data())
 def test_tensors_of_other_shapes_and_kinds_are_passed_over(data, runs, tmp_path):
     stopped, _ = runs
@@ -248,7 +256,7 @@ def test_a_checkpoint_that_claims_more_epochs_than_the_traces_hold_is_passed_ove
     for file in (copy / "checkpoints").iterdir():
         tensors, numbers = _open(file)
         if not any(name.startswith("flight.") for name in tensors):
-            numbers["progress"] |= {"epoch": 5}
+            numbers["progress"] |= {"epoch": 6}
             tensors |= {
                 f"held.{epoch}.{name}": value
                 for epoch in range(6)
@@ -304,7 +312,7 @@ def test_what_is_no_header_is_none(content, tmp_path):
 
 
 def test_a_checkpoint_that_promises_more_than_memory_holds_is_not_read(runs, tmp_path):
-    """A file of 4 TiB, all but its beginning a hole, with shapes to match."""
+    """Hundreds of GiB, all but the beginning a hole, with shapes to match."""
     stopped, whole = runs
     copy = _again(stopped, tmp_path / "copy")
     file = _newest(copy)
@@ -313,11 +321,11 @@ def test_a_checkpoint_that_promises_more_than_memory_holds_is_not_read(runs, tmp
         "__metadata__": {name: json.dumps(value) for name, value in numbers.items()}
     }
     for name in tensors:
-        names[name] = {"dtype": "I64", "shape": [2**39], "data_offsets": [0, 2**42]}
+        names[name] = {"dtype": "I64", "shape": [2**32], "data_offsets": [0, 2**35]}
     text = json.dumps(names).encode()
     with open(file, "wb") as forged:
         forged.write(seal(len(text).to_bytes(8, "little") + text))
-        forged.truncate(START + 8 + len(text) + len(tensors) * 2**42)
+        forged.truncate(START + 8 + len(text) + len(tensors) * 2**35)
     assert read_header(file) is not None
     run = _goes_on(copy)
     assert file in run.damaged

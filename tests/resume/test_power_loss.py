@@ -1,7 +1,7 @@
 """A machine that loses power: only what was forced to disk is there afterwards.
 
-A run leaves behind, at any moment, what its calls of `fsync` promise and nothing else: of a file the
-content of its last one, of a folder the names of its last one. From that, it goes on.
+A run leaves behind, at any moment, what its calls of `fsync` promise and nothing else: of a file
+the content of its last one, of a folder the names of its last one. From that, it goes on.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class Driver:
         wanted = {epoch for epoch in epochs if self._keeps(epoch)}
         if not wanted <= saved.held.keys() or saved.progress.epoch > self.schedule.epochs:
             # It is of a later time than all that is known of the run: it goes the way again.
-            saved = Saved(self._fresh(group))
+            saved, wanted = Saved(self._fresh(group)), set()
             self.shelf.hold(group, saved)
         return self._stands(saved.progress, {epoch: saved.held[epoch] for epoch in wanted})
 

@@ -45,8 +45,8 @@ def explained(path: Path) -> Iterator[None]:
     """Turn the system's complaint about a path into one sentence."""
     try:
         yield
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+    except (OSError, ValueError) as error:  # a path may hold what no path can
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise RunError(
             f"cannot write the run folder '{path}': {reason}. Free some space or give another "
             "--out; a run that was saved goes on with `maskov resume`."

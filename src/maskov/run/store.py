@@ -363,7 +363,8 @@ class RunFolder(Store):
                     continue
                 # Mapped first: a header may promise more than there is, or than memory holds.
                 mapped = np.load(folder / f"{name}.npy", mmap_mode="r")
-                if mapped.shape[:2] != shape or mapped.dtype != kind:
+                places = (self.manifest.get("width", mapped.shape[-1]),) * (name in PLACES)
+                if mapped.shape != (*shape, *places) or mapped.dtype != kind:
                     raise ValueError(f"{name}.npy is not of this run")
                 found[name] = np.array(mapped)
         except Exception as error:  # a damaged header fails in a dozen ways
