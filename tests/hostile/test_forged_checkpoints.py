@@ -49,15 +49,10 @@ REAL = [float("nan"), float("inf"), -float("inf"), 0.0, -1.0, 2.0, 1e30]
 NUMBER = st.sampled_from([*ODD, 10**30, 1.5, True, None, "1", [], {}])
 
 
-FAST = ("pilot", "blocks")
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("early tests", "gibbs")]
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in KERNELS
-    ],
-)
+@pytest.fixture(scope="module", params=["pilot", "blocks", "mask-predict", *SLOW])
 def runs(request, tmp_path_factory) -> tuple[Path, Path]:
     """A run that was stopped on its way, with two groups, and the same run to its end."""
     home = tmp_path_factory.mktemp("runs")

@@ -66,7 +66,7 @@ def test_stopped_anywhere_and_resumed_is_the_same_to_the_byte(name, tmp_path):
             # And once more on the way.
             with pytest.raises(Interrupted):
                 maskov.resume(folder, MODEL, stop=Breaker(2))
-            maskov.resume(folder, MODEL)
+            assert not maskov.resume(folder, MODEL).damaged
         assert _files(folder) == expected
 
 
@@ -78,7 +78,7 @@ def test_a_schedule_that_moves_survives_a_stop(tmp_path):
     maskov.sample(MODEL, kernel, out=tmp_path / "whole", **settings)
     with pytest.raises(Interrupted):
         maskov.sample(MODEL, kernel, out=tmp_path / "cut", stop=Breaker(25), **settings)
-    maskov.resume(tmp_path / "cut", MODEL)
+    assert not maskov.resume(tmp_path / "cut", MODEL).damaged
     assert _files(tmp_path / "cut") == _files(tmp_path / "whole")
 
 
@@ -244,7 +244,7 @@ def test_mask_predict_that_samples_survives_a_stop(tmp_path):
     maskov.sample(MODEL, kernel, out=tmp_path / "whole", **SETTINGS)
     with pytest.raises(Interrupted):
         maskov.sample(MODEL, kernel, out=tmp_path / "cut", stop=Breaker(2), **SETTINGS)
-    maskov.resume(tmp_path / "cut", MODEL)
+    assert not maskov.resume(tmp_path / "cut", MODEL).damaged
     assert _files(tmp_path / "cut") == _files(tmp_path / "whole")
 
 

@@ -29,8 +29,9 @@ from maskov.types import Bool, ChainState, Int, Sites, Tensor, inside
 
 # Epochs of samples that a group may hold while others are behind it, with room to spare.
 _MOST_HELD = 64
-# Passes that nobody could have run.
-_MOST_PASSES = 2**62
+# Passes that nobody could have run; so many can be added up.
+_MOST_PASSES = 2**40
+_STEPS = COUNTS.index("steps")
 _SHAPED = re.compile(r"(Int|Float|Bool)\[Tensor, ['\"]([\w ]*)['\"]\]")
 _KINDS = {"Int": torch.int64, "Float": torch.float64, "Bool": torch.bool}
 
@@ -140,7 +141,8 @@ class Mould:
             and _within(progress.other_passes, 0, _MOST_PASSES)
             and _within(progress.budget, 1, self.fresh.budget)
             and progress.nearest in (UNDECIDED, *CHOICES)
-            and _all(progress.counts >= 0)
+            and _are_counts(progress.counts)
+            and (progress.number == 0 or _all(progress.counts[:, _STEPS] > 0))
             and _all((progress.pilot >= 0) & progress.pilot.isfinite())
             and self._fits_state(progress)
             and all(self._are_tokens(row["tokens"].long(), True) for row in held.values())
@@ -174,9 +176,15 @@ class Mould:
         if not torch.equal(tokens[~state.free], state.tokens[~state.free]):
             return False
         found = tokens[state.free]
-        known = (found >= 0) & (found < len(forbidden))
-        allowed = known & ~forbidden[found.clamp(0, len(forbidden) - 1)]
-        return _all(allowed if filled else known | (found == self.model.mask_id))
+        if filled:
+            return self._may_stand(found)
+        return _all((found >= 0) & (found < len(forbidden)) | (found == self.model.mask_id))
+
+    def _may_stand(self, tokens: Int[Tensor, " n"]) -> bool:
+        """Whether samples may hold all these tokens."""
+        forbidden = self.model.forbidden.cpu()
+        known = (tokens >= 0) & (tokens < len(forbidden))
+        return _all(known & ~forbidden[tokens.clamp(0, len(forbidden) - 1)])
 
     def _are_steps(self, steps: Int[Tensor, " chains"]) -> bool:
         # An epoch has no more steps than positions, and neither has the filling of blanks.
@@ -207,14 +215,27 @@ class Mould:
             and self._are_numbers(b.hidden, b.logit)
             and _all((b.epoch >= progress.epoch) & (begun <= last))
             and _all((b.number >= 0) & (b.number <= b.free.sum(1)))
-            and all(_all((tokens >= 0) & (tokens <= none)) for tokens in (b.drawn, b.ring_tokens))
+            and _all((b.drawn >= 0) & (b.drawn <= none))
+            and self._may_stand(b.drawn[b.free])
             and all(_all((u >= 0) & (u <= 1)) for u in (b.draw_token, b.draw_accept))
-            and all(_all(counts >= 0) for counts in (b.counts, b.ring_counts, b.waiting))
+            and all(map(_are_counts, (b.counts, b.ring_counts, b.waiting)))
+            and torch.equal(b.counts[:, _STEPS], b.number)
+            and self._are_rows(b, progress.epoch)
             and _all(b.waiting[:, -1] <= b.epoch.min())
             and _all((b.pilot >= 0) & b.pilot.isfinite())
             and self._are_ranks(b)
             and self._are_lanes(b, len(stages))
         )
+
+    def _are_rows(self, b: Buffers, epoch: int) -> bool:
+        """Whether what chains came to in epochs that others are still in can be written."""
+        for ahead in range(epoch, epoch + AHEAD):
+            slot, over = ahead % AHEAD, b.epoch > ahead
+            tokens = torch.where(over[:, None], b.ring_tokens[slot], b.tokens)
+            steps = b.ring_counts[slot, :, _STEPS]
+            if not self._are_tokens(tokens, True) or not _all(~over | (steps == b.free.sum(1))):
+                return False
+        return True
 
     def _are_ranks(self, b: Buffers) -> bool:
         """Whether chains within an epoch visit every free position once."""
@@ -249,6 +270,10 @@ class Mould:
 
 def _within(value: int, least: int, most: int) -> bool:
     return least <= value <= most
+
+
+def _are_counts(found: Tensor) -> bool:
+    return _all((found >= 0) & (found <= _MOST_PASSES))
 
 
 def _all(found: Tensor) -> bool:
