@@ -42,7 +42,8 @@ def tables(found: dict[str, Any], name: str) -> str:
             "",
             f"A checkpoint of a group takes {part['seconds_each'] * 1000:.1f} ms, which is "
             f"{part['share_at_interval']:.3%} of the 60 seconds between two of them; all "
-            f"{part['checkpoints']} of this run took {part['share_of_run']:.2%} of it.",
+            f"{part['checkpoints']} of this run, traces forced to disk included, took "
+            f"{part['seconds_of_checkpoints'] * 1000:.1f} ms, {part['share_of_run']:.2%} of it.",
         ]
     if "wire" in found:
         part = found["wire"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from experiments.claims import Beside, page
@@ -21,6 +22,8 @@ from maskov.errors import InputError, Interrupted, ModelError
 from maskov.run.files import write_atomically
 
 Say = Callable[[str], None]
+# How results of another kind fail to be put into tables and figures.
+_WRONG = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
 def reproduce(
@@ -130,9 +133,22 @@ def documents_of(out: Path) -> dict[str, Document]:
         if file.is_file():
             try:
                 found[name] = json.loads(file.read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise InputError(f"'{file}' is damaged: remove it and run again.") from error
+            except (OSError, ValueError, RecursionError) as error:
+                raise _damaged(file) from error
     return found
+
+
+def _damaged(file: Path) -> InputError:
+    return InputError(f"'{file}' is damaged: remove it and run again.")
+
+
+@contextmanager
+def _readable(file: Path) -> Iterator[None]:
+    """Say that a result is damaged where what it holds cannot be worked with."""
+    try:
+        yield
+    except _WRONG as error:
+        raise _damaged(file) from error
 
 
 def listing(setting: Setting, say: Say = print) -> None:
@@ -161,7 +177,8 @@ def write_page(
     other = None
     if beside is not None:
         other = Beside(_title(beside), documents_of(beside), _seen_from(file, beside))
-    text = page(documents, _seen_from(file, out), other, partly)
+    with _readable(out):
+        text = page(documents, _seen_from(file, out), other, partly)
     write_atomically(file, text.encode())
     return file
 
@@ -176,8 +193,9 @@ def _title(folder: Path) -> str:
     record = folder / "training.json"
     if not record.is_file():
         return f"with the results of {folder.name}"
-    count = json.loads(record.read_text(encoding="utf-8"))["parameters"]
-    return f"with a model of {count / 1e6:.0f} M parameters"
+    with _readable(record):
+        count = json.loads(record.read_text(encoding="utf-8"))["parameters"]
+        return f"with a model of {count / 1e6:.0f} M parameters"
 
 
 def report(
@@ -195,6 +213,8 @@ def report(
         raise InputError(f"'{beside}' holds no results to put beside those of '{out}'.")
     for name, whole in documents.items():
         result = RESULTS[name]
-        write_atomically(out / f"{name}.md", markdown(whole, result.more(whole)).encode())
-        draw(result, whole, out)
+        with _readable(out / f"{name}.json"):
+            text = markdown(whole, result.more(whole))
+            draw(result, whole, out)
+        write_atomically(out / f"{name}.md", text.encode())
     say(f"{len(documents)} results, {write_page(out, file, beside, partly)}")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from experiments.workshop import Workshop
+from maskov.errors import InputError
 from maskov.run.files import write_atomically
 from maskov.run.signature import versions
 
@@ -68,11 +69,23 @@ def done(work: Work, workshop: Workshop) -> Found | None:
     how it came about.
     """
     for precision in dict.fromkeys((workshop.precision, workshop.setting.precision, "float32")):
-        file = _file(workshop, work.key(workshop, precision))
+        key = work.key(workshop, precision)
+        file = _file(workshop, key)
         if file.is_file():
-            found: Found = json.loads(file.read_text(encoding="utf-8"))
-            return found
+            return _read(file, key)
     return None
+
+
+def _read(file: Path, key: str) -> Found:
+    """Read a cell, and refuse one that is damaged."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        whole = found["key"] == key and isinstance(found["values"], dict)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        whole = False
+    if not whole:
+        raise InputError(f"'{file}' is damaged: remove it, and it is computed again.")
+    return dict(found)
 
 
 def do(work: Work, workshop: Workshop) -> Found:

@@ -6,11 +6,13 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-# Files and models are made once for all examples; the same examples every time.
+# Files and models are made once for all examples; the same examples every time. An example that
+# fails is told as it is: with runs in it, to look for a smaller one takes many minutes.
 SETTINGS = {
+    "phases": (Phase.explicit, Phase.generate),
     "deadline": None,
     "derandomize": True,
     "database": None,

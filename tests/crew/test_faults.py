@@ -16,6 +16,8 @@ import torch
 import maskov
 from maskov import Metropolis, ModelError, Norm, Run, RunError, Schedule, resume, sample
 from maskov.errors import Interrupted
+from maskov.flow.static import StaticFlow
+from maskov.run import flight
 from odd_crews import files
 from small import tiny_bert
 
@@ -177,6 +179,28 @@ def test_out_of_memory_on_a_single_sequence_is_one_sentence(tmp_path):
     with pytest.raises(ModelError, match="out of memory on a single sequence"):
         sample(tight, KERNEL, out=tmp_path / "run", **SETTINGS)
     assert not (tmp_path / "run").exists()
+
+
+def test_out_of_memory_in_a_recorded_round_is_one_sentence_and_spoils_nothing(
+    tmp_path, monkeypatch
+):
+    """The rounds that a GPU records cannot be halved; with more room the run goes on."""
+    monkeypatch.setattr(flight, "flow_for", lambda engine: StaticFlow)
+    tight, calls = tiny_bert("red green blue white black", torch.float32), []
+    plain = type(tight).hidden_of
+
+    def full(passes, longest):
+        calls.append(1)
+        if len(calls) == 40:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+        return plain(tight, passes, longest)
+
+    sample(MODEL, KERNEL, out=tmp_path / "whole", **SETTINGS)
+    tight.hidden_of = full
+    with pytest.raises(ModelError, match="ran out of memory in the middle of a round"):
+        sample(tight, KERNEL, out=tmp_path / "run", checkpoint_seconds=0, **SETTINGS)
+    resume(tmp_path / "run", MODEL)
+    assert files(tmp_path / "run") == files(tmp_path / "whole")
 
 
 def test_a_model_file_that_was_changed_is_refused(tmp_path):

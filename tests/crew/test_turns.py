@@ -95,7 +95,7 @@ def test_a_run_begun_here_goes_on_there_and_back(tmp_path, monkeypatch):
     with pytest.raises(EnoughError):
         resume(tmp_path / "run", MODEL, workers=Workers(2), checkpoint_seconds=0)
     monkeypatch.setattr(driver.Driver, "_receive", receive)
-    resume(tmp_path / "run", MODEL)
+    assert not resume(tmp_path / "run", MODEL).damaged
     assert files(tmp_path / "run") == files(tmp_path / "whole")
 
 

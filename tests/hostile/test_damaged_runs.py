@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import pickle
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 from maskov import MaskovError, Metropolis, Norm, Run, RunError, Schedule, resume, sample
 from maskov.errors import Interrupted
 from maskov.run import checkpoint
+from maskov.run.header import START, seal
 from mutations import changed, damaged, examples, or_refused
 from small import tiny_bert
 
@@ -138,9 +138,8 @@ def test_traces_with_code_in_them_are_refused_and_it_is_not_run(copy, tmp_path):
 def test_checkpoints_that_prove_themselves_whole_and_are_not_are_passed_over(data, folder, copy):
     """With a right hash over wrong bytes, as only somebody who means harm would write it."""
     file = sorted((folder / "checkpoints").iterdir())[-1]
-    magic = file.read_bytes()[: len(b"maskov checkpoint 4\n")]
-    body = data.draw(damaged(file.read_bytes()[len(magic) + 32 :]))
-    (copy / "checkpoints" / file.name).write_bytes(magic + hashlib.sha256(body).digest() + body)
+    body = data.draw(damaged(file.read_bytes()[START:]))
+    (copy / "checkpoints" / file.name).write_bytes(seal(body))
     checkpoint.head(copy / "checkpoints")
     with suppress(ValueError):
         checkpoint.unpack(body)

@@ -47,10 +47,11 @@ def test_other_weights_have_another_key(workshop, again, tiny_models_by_role):
 
 def test_what_a_gpu_did_is_found_on_a_cpu(workshop, again):
     coarse = replace(workshop.setting, precision="tf32")
-    file = workshop.out / "cells" / f"{TEXT.key(workshop, 'tf32')}.json"
+    cell = {"key": TEXT.key(workshop, "tf32"), "precision": "tf32", "values": {}}
+    file = workshop.out / "cells" / f"{cell['key']}.json"
     file.parent.mkdir()
-    file.write_text('{"precision": "tf32"}')
-    assert done(TEXT, again(setting=coarse)) == {"precision": "tf32"}
+    file.write_text(json.dumps(cell))
+    assert done(TEXT, again(setting=coarse)) == cell
     # Of a setting that asks for something else it is another cell.
     assert done(TEXT, workshop) is None
 

@@ -22,6 +22,8 @@ from maskov import (
     sample,
 )
 from maskov.errors import Interrupted, ModelError
+from maskov.flow.static import StaticFlow
+from maskov.run import flight
 from small import tiny_bert
 
 MODEL = tiny_bert("red green blue white black", torch.float32)
@@ -70,6 +72,7 @@ def test_stopped_again_and_again_it_ends_in_the_same_bytes(tmp_path, way):
     while True:
         try:
             run = attempt()
+            assert not run.damaged
             break
         except Interrupted:
             stops += 1
@@ -114,3 +117,21 @@ def test_lock_step_says_that_it_tests_at_once():
     blocks = Schedule(epochs=8, block=Linear(2.0, 1.0, 1.0))
     moving = sample(MODEL, Metropolis(Raw()), blocks, chains=3, length=6)
     assert "delayed:auto" in moving.signature
+
+
+@pytest.mark.parametrize("way", ["pilot", "three lanes", "in portions"])
+def test_rounds_of_a_gpu_leave_checkpoints_that_are_gone_on_from(way, tmp_path, monkeypatch):
+    """The rounds that a GPU records, done on a CPU: what stands between two of them is whole."""
+    monkeypatch.setattr(flight, "flow_for", lambda engine: StaticFlow)
+    kernel, more = WAYS[way]
+    whole = sample(MODEL, kernel, out=tmp_path / "whole", **SETTINGS, **more)
+    for at in (10, 25, 40):
+        looks, folder = iter(range(10**6)), tmp_path / f"cut-{at}"
+        with pytest.raises(Interrupted):
+            sample(
+                MODEL, kernel, out=folder, checkpoint_seconds=0, **SETTINGS, **more,
+                stop=lambda looks=looks, at=at: next(looks) > at,
+            )  # fmt: skip
+        run = resume(folder, MODEL)
+        assert not run.damaged
+        _same(whole, run)

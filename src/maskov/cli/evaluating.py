@@ -112,7 +112,7 @@ def _read_rows(source: str, empty: bool = False) -> list[dict[str, Any]]:
         try:
             row = json_module.loads(line)
             text = row["text"]
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             text = None
         if not isinstance(text, str):
             raise InputError(f"line {number} of '{source}' is no JSON object with a `text`.")

@@ -20,8 +20,8 @@ def read_lines(source: str, empty: bool = False) -> list[str]:
     """
     try:
         data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+    except (OSError, ValueError) as error:  # a path may hold what no path can
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise InputError(f"cannot read '{source}': {reason}.") from error
     try:
         text = data.decode("utf-8-sig")

@@ -23,7 +23,7 @@ _CPU_CHAINS, _GPU_CHAINS = 2**30, 2**33
 # Passes that a chain usually waits for in a round.
 _PASSES = 4
 # Fewer tokens than this leave a GPU idle.
-_BUSY_TOKENS, _MOST_LANES = 2**13, 8
+_BUSY_TOKENS, MOST_LANES = 2**13, 8
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Engine:
         if self.model.device.type != "cuda":
             return 1
         tokens = int((state.lengths * state.lengths).sum())
-        return max(1, min(_MOST_LANES, _BUSY_TOKENS // max(tokens, 1)))
+        return max(1, min(MOST_LANES, _BUSY_TOKENS // max(tokens, 1)))
 
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
         """Answer queries that mask any number of positions each, in row-major order."""

@@ -15,6 +15,9 @@ import numpy as np
 from maskov.errors import InputError
 from maskov.evaluation.estimates import Estimate, mean
 
+# Bytes of a line; a few packed ones may unfold to more than memory holds.
+_LONGEST = 2**20
+
 
 def copied(texts: Sequence[str], training: str | Path) -> tuple[Estimate, str]:
     """Return the share of texts that are a line of the training text, and that text's hash.
@@ -28,7 +31,9 @@ def copied(texts: Sequence[str], training: str | Path) -> tuple[Estimate, str]:
     number = 0
     try:
         with _open(Path(training)) as file:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(iter(lambda: file.readline(_LONGEST), b""), 1):
+                if len(line) == _LONGEST:
+                    raise InputError(f"line {number} of '{training}' is no sentence: too long.")
                 content.update(line)
                 trace = _trace(line.decode("utf-8-sig" if number == 1 else "utf-8"))
                 if trace in unseen:

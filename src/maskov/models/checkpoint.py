@@ -12,6 +12,8 @@ import torch
 from maskov.errors import InputError, MaskovError, ModelError
 from maskov.models.quiet import quiet
 
+# Far beyond what there is.
+_MOST_LAYERS = 2**10
 # What a configuration says beside the shape of the network.
 _NOT_SHAPE = {"_name_or_path", "transformers_version", "architectures", "dtype"}
 
@@ -31,6 +33,7 @@ def load_checkpoint(
     """
     if Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise ModelError(f"'{name}' is no model folder: it has no config.json.")
+    _check_layers(Path(name) / "config.json", name)
     try:
         # Weights that are missing are drawn at random before we can refuse them.
         with quiet(), torch.random.fork_rng(devices=[]):
@@ -53,6 +56,24 @@ def load_checkpoint(
             "give a checkpoint that has its head."
         )
     return network, loaded
+
+
+def _check_layers(config: Path, name: str) -> None:
+    """Refuse more layers than any network has: each would be built before its weights are missed.
+
+    Other sizes only say what the weights must measure, which they do not.
+    """
+    try:
+        found = json.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return  # whoever loads it says what is wrong with it
+    values = found.items() if isinstance(found, dict) else ()
+    for key, value in values:
+        if "layer" in key and isinstance(value, int | float) and value > _MOST_LAYERS:
+            raise ModelError(
+                f"'{name}' is no model folder: its config.json has '{key}' {value:.3g}, more than "
+                "any network has."
+            )
 
 
 def load_tokenizer(source: str, trust_remote_code: bool = False) -> Any:
@@ -101,6 +122,8 @@ def _why(name: str, what: str, error: Exception) -> str:
             f"the weights of '{name}' are a pickle that holds more than tensors, which may be "
             "code: it was not run; give the same model as safetensors."
         )
+    if "ignore_mismatched_sizes" in first:
+        return f"the model '{name}' is damaged: its weights do not fit its config.json."
     if "Unrecognized configuration class" in first:
         return f"'{name}' is no {what}; give a checkpoint of one."
     if not Path(name).exists() and isinstance(error, OSError):

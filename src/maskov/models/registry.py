@@ -146,9 +146,16 @@ def _read(folder: Path) -> Shipped:
             default=bool(about.get("default", False)),
             pairs=tuple(str(pair) for pair in about.get("pairs", ())),
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (
+        OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError
+    ) as error:  # fmt: skip
         raise _damaged(folder) from error
-    if model.name != folder.name or model.kind not in KINDS:
+    sizes = (model.parameters, model.bytes)
+    if (
+        model.name != folder.name
+        or model.kind not in KINDS
+        or not all(0 <= size < 2**60 for size in sizes)
+    ):
         raise _damaged(folder)
     return model
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from maskov.errors import ModelError
 from maskov.models.base import MaskedModel
 from maskov.models.quiet import quiet
 
@@ -17,8 +18,15 @@ class TokenizedModel(MaskedModel):
     def encode(self, text: str) -> list[int]:
         """Tokenise without special tokens; [MASK] is read as this model's own mask."""
         text = text.replace("[MASK]", self.tokenizer.mask_token)
-        with quiet():
-            return [int(i) for i in self.tokenizer(text, add_special_tokens=False)["input_ids"]]
+        try:
+            with quiet():
+                ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        except Exception as error:  # a vocabulary that is not whole fails only here
+            first = str(error).partition("\n")[0]
+            raise ModelError(
+                f"the tokenizer of '{self.name}' cannot read a text: {first}"
+            ) from error
+        return [int(i) for i in ids]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Join the tokens as the tokenizer does."""

@@ -39,6 +39,14 @@ _TABLES = (
     ) STRICT""",
     "CREATE INDEX answers_of_raters ON answers (rater, item, id)",
 )
+# Rows that the tables above do not let in; the file may have others.
+_WRONG = (
+    "SELECT 1 FROM raters WHERE typeof(name) != 'text' OR typeof(token) != 'text'",
+    """SELECT 1 FROM answers WHERE typeof(rater) != 'text' OR typeof(item) != 'integer'
+        OR typeof(coherence) != 'integer' OR coherence NOT BETWEEN 1 AND 4
+        OR typeof(fluency) != 'integer' OR fluency NOT BETWEEN 1 AND 4
+        OR typeof(comment) != 'text' OR typeof(time) != 'text'""",
+)
 _COLUMNS = "rater, item, coherence, fluency, comment, time"
 _LATEST = f"""SELECT {_COLUMNS} FROM answers
     WHERE id IN (SELECT max(id) FROM answers GROUP BY rater, item)"""
@@ -83,7 +91,7 @@ class Store:
         except sqlite3.Error as error:
             raise InputError(f"'{folder}' is no study: it has no {_FILE} to write to.") from error
         try:
-            connection.execute("SELECT count(*) FROM answers")
+            _check(connection)
             return cls(connection)
         except sqlite3.Error as error:
             connection.close()
@@ -184,14 +192,31 @@ def check_name(name: str) -> None:
         raise InputError(f"a rater's name may have {_LONGEST_NAME} characters, not {len(name)}.")
 
 
+def _check(connection: sqlite3.Connection) -> None:
+    """Refuse a file that somebody else has made, or that is not whole.
+
+    A view could go on for ever, a trigger write where nobody asked; no table of ours has either.
+    """
+    kinds = connection.execute("SELECT name, type FROM sqlite_schema").fetchall()
+    tables = {name for name, kind in kinds if kind == "table"}
+    if not {"raters", "answers"} <= tables or {kind for _, kind in kinds} & {"view", "trigger"}:
+        raise sqlite3.DatabaseError("it is not laid out as answers are")
+    if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+        raise sqlite3.DatabaseError("it is damaged")
+    if any(connection.execute(query).fetchone() for query in _WRONG):
+        raise sqlite3.DatabaseError("it holds answers that nobody can have given")
+
+
 def _connect(folder: Path, mode: str) -> sqlite3.Connection:
-    return sqlite3.connect(
+    connection = sqlite3.connect(
         f"{(folder / _FILE).absolute().as_uri()}?mode={mode}",
         uri=True,
         timeout=_PATIENCE,
         isolation_level=None,  # transactions begin and end where we say
         check_same_thread=False,  # guarded by our own lock
     )
+    connection.text_factory = lambda content: content.decode(errors="replace")
+    return connection
 
 
 def _now() -> str:

@@ -30,6 +30,8 @@ from maskov.run.files import sync_folder, write_atomically
 
 T = TypeVar("T")
 _FORMAT = 1
+# How a file that is no study's fails to be read as one.
+_DAMAGE = (KeyError, TypeError, ValueError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,15 @@ class Study:
                 seed=int(data["seed"]),
                 items=tuple(Item(int(item["id"]), str(item["text"])) for item in data["items"]),
                 scales=tuple(
-                    Scale(scale["name"], scale["question"], tuple(map(tuple, scale["points"])))
+                    Scale(
+                        str(scale["name"]),
+                        str(scale["question"]),
+                        tuple((str(title), str(gloss)) for title, gloss in scale["points"]),
+                    )
                     for scale in data["scales"]
                 ),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except _DAMAGE as error:
             raise InputError(f"the items.json of the study '{path}' is damaged.") from error
 
     def key(self) -> Key:
@@ -85,7 +91,7 @@ class Study:
                 conditions=tuple(str(each["name"]) for each in data["conditions"]),
                 condition_of={int(item["id"]): str(item["condition"]) for item in data["items"]},
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except _DAMAGE as error:
             raise InputError(f"the key.json of the study '{self.path}' is damaged.") from error
         if key.condition_of.keys() != {item.id for item in self.items}:
             raise InputError(f"key.json and items.json of '{self.path}' are not of one study.")
@@ -197,9 +203,8 @@ def _read(path: Path, name: str) -> dict[str, Any]:
     try:
         data = json.loads((path / name).read_bytes())
         written = data["format"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, *_DAMAGE) as error:
         raise InputError(f"'{path}' is no study: it has no readable {name}.") from error
     if written != _FORMAT:
-        raise InputError(f"'{path}' was made by another version of maskov ({written}).")
-    assert isinstance(data, dict)
-    return data
+        raise InputError(f"'{path}' was made by another version of maskov ({str(written)[:20]!r}).")
+    return dict(data)

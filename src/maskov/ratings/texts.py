@@ -53,7 +53,7 @@ def _read(path: Path) -> list[str]:
 def _text(line: str, number: int, path: Path) -> str:
     try:
         text = json.loads(line)["text"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         text = None
     if not isinstance(text, str):
         raise InputError(f"line {number} of '{path}' is no JSON object with a `text`.")
@@ -64,5 +64,5 @@ def _signature(run: Path) -> str | None:
     """Return the run's signature; a folder with samples and no manifest will do without."""
     try:
         return str(json.loads((run / "manifest.json").read_bytes())["signature"])
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None

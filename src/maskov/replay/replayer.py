@@ -50,6 +50,14 @@ class Replayer:
         self._parts = rebuild(self._manifest, model)
         self._draws = CounterDraws(int(self._manifest["seed"]))
         self._starts: dict[int, ChainState] = {}
+        held = self._traces["tokens"]
+        most = max(model.vocabulary_size - 1, model.mask_id)
+        if (
+            held.min(initial=0) < 0
+            or held.max(initial=0) > most
+            or held.shape[2] < max(map(len, self._parts.layout.tokens))
+        ):
+            raise RunError("this run cannot be replayed: its traces hold no tokens of its model.")
         self.epochs = int((self._traces["steps"].sum(1) > 0).sum())
 
     def tokens(self, chain: int) -> list[list[int]]:

@@ -138,8 +138,8 @@ def sample(
     with new_folder(path) if path is not None else nullcontext():
         store: Store = MemoryStore(manifest) if path is None else RunFolder.create(path, manifest)
         try:
-            driver = Driver(manifest, layout, model, store, listener, checkpoint_seconds)
-            _carry_out(driver, kernel, workers, stop)
+            driver = Driver(manifest, layout, kernel, model, store, listener, checkpoint_seconds)
+            _carry_out(driver, workers, stop)
         except (ModelError, InputError):
             # A model that fails before the first epoch is over leaves nothing worth resuming.
             if isinstance(store, RunFolder) and not store.traces()["steps"].any():
@@ -178,15 +178,15 @@ def resume(
         check_trusted(manifest, trust_remote_code)
         model = model or load_model(manifest, device, trust_remote_code)
         parts = rebuild(manifest, model)
-        driver = Driver(manifest, parts.layout, model, folder, listener, checkpoint_seconds)
-        _carry_out(driver, parts.kernel, workers, stop)
+        driver = Driver(
+            manifest, parts.layout, parts.kernel, model, folder, listener, checkpoint_seconds
+        )
+        _carry_out(driver, workers, stop)
         damaged = driver.shelf.damaged
     return Run(manifest, folder, [folder.path / "samples.jsonl"] if folder.cut_short else damaged)
 
 
-def _carry_out(
-    driver: Driver, kernel: Kernel, workers: Workers, stop: Callable[[], bool] | None
-) -> None:
+def _carry_out(driver: Driver, workers: Workers, stop: Callable[[], bool] | None) -> None:
     """Take a run to its end, in this process or by a crew of others."""
     manifest, model, listener = driver.manifest, driver.model, driver.listener
     if not workers.here:
@@ -199,7 +199,7 @@ def _carry_out(
         with crew_for(workers, manifest, model, len(driver.groups), stop) as crew:
             driver.run(crew)
         return
-    loop = Loop.of(manifest, kernel, model, stop)
+    loop = Loop.of(manifest, driver.kernel, model, stop)
     loop.deliver = driver.deliver
     if listener is not None:
         loop.watch = listener.moved

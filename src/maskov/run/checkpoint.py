@@ -7,24 +7,22 @@ that was never stopped, to the byte. The same bytes carry a group to a worker an
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 
-from maskov.flow.buffers import COUNTS, Buffers
-from maskov.flow.pilot import CHOICES
+from maskov.flow.buffers import Buffers
 from maskov.run.files import write_atomically
+from maskov.run.header import read_body, read_header, seal
+from maskov.run.mould import Mould
 from maskov.run.progress import UNDECIDED, Progress
 from maskov.types import ChainState, Sites, Tensor
 
-_MAGIC = b"maskov checkpoint 4\n"
 _KEPT = 2  # the newest and the one before it
 _STATE = ("chain", "source", "tokens", "lengths", "free", "step", "rank", "confidence", "energy")
 _SITES = tuple(field.name for field in fields(Sites))
@@ -94,9 +92,7 @@ def _unpacked(body: bytes) -> Saved:
     metadata: dict[str, Any] = json.loads(body[8 : 8 + size])["__metadata__"]
     scalars, head = json.loads(metadata["progress"]), json.loads(metadata["head"])
     kinds = {name: bool if name in ("begun", "piloted") else int for name in _SCALARS}
-    if any(type(scalars[name]) is not kind for name, kind in kinds.items()) or any(
-        type(value) is not int for value in head.values()
-    ):
+    if any(type(scalars[name]) is not kind for name, kind in kinds.items()):
         raise ValueError("no checkpoint: its numbers are of another kind")
     held: dict[int, dict[str, Tensor]] = {}
     for key, value in _under("held.", tensors).items():
@@ -113,7 +109,13 @@ def _unpacked(body: bytes) -> Saved:
         **{name: scalars[name] for name in _SCALARS},
         flight=flight,
     )
-    return Saved(progress, held, Head(**head))
+    return Saved(progress, held, _head_of(head))
+
+
+def _head_of(numbers: dict[str, Any]) -> Head:
+    if any(type(value) is not int or value.bit_length() > 63 for value in numbers.values()):
+        raise ValueError("no checkpoint: its numbers are of another kind")
+    return Head(**numbers)
 
 
 def save(folder: Path, group: int, saved: Saved) -> None:
@@ -121,46 +123,53 @@ def save(folder: Path, group: int, saved: Saved) -> None:
     body = pack(saved)
     older = _files(folder, group)
     serial = _serial(older[-1]) + 1 if older else 0
-    digest = hashlib.sha256(body).digest()
     path = folder / f"{group:05d}-{serial:08d}.checkpoint"
-    write_atomically(path, _MAGIC + digest + body)
+    write_atomically(path, seal(body))
     for file in older[: 1 - _KEPT]:
         file.unlink(missing_ok=True)
 
 
-def load(folder: Path, group: int, fresh: Progress) -> tuple[Saved | None, list[Path]]:
+def load(folder: Path, group: int, mould: Mould) -> tuple[Saved | None, list[Path]]:
     """Return the newest whole checkpoint of a group, if any, and the damaged ones passed over.
 
-    It must be of the chains that `fresh` says; anything else is damaged.
+    One that does not fit the mould is damaged, too.
     """
     damaged: list[Path] = []
     for file in reversed(_files(folder, group)):
-        saved = _read(file)
-        if saved is not None and _fits(saved, fresh):
+        saved = _read(file, mould)
+        if saved is not None:
             return saved, damaged
         damaged.append(file)
     return None, damaged
 
 
 def head(folder: Path) -> Head:
-    """Return how far the run has come, by the whole checkpoint that knows most."""
+    """Return how far the run has come, by the checkpoint that knows most."""
     groups = {file.name.partition("-")[0] for file in folder.glob("*-*.checkpoint")}
     known = [Head()]
     for group in groups:
-        for file in reversed(_files(folder, int(group)) if group.isdigit() else []):
-            saved = _read(file)
-            if saved is not None:
-                known.append(saved.head)
+        for file in reversed(_files(folder, int(group)) if group.isdecimal() else []):
+            found = _read_head(file)
+            if found is not None:
+                known.append(found)
                 break
     best = max(known, key=lambda one: one.closed)
     return replace(best, nearest=max(one.nearest for one in known))
+
+
+def _read_head(file: Path) -> Head | None:
+    header = read_header(file)
+    try:
+        return None if header is None else _head_of(header.metadata["head"])
+    except (ValueError, TypeError, AttributeError):
+        return None
 
 
 def _files(folder: Path, group: int) -> list[Path]:
     found = [
         file
         for file in folder.glob(f"{group:05d}-*.checkpoint")
-        if file.stem.partition("-")[2].isdigit()
+        if file.stem.partition("-")[2].isdecimal()
     ]
     return sorted(found, key=_serial)
 
@@ -169,48 +178,17 @@ def _serial(file: Path) -> int:
     return int(file.stem.partition("-")[2])
 
 
-def _read(file: Path) -> Saved | None:
-    try:
-        content = file.read_bytes()
-    except OSError:
-        return None
-    start = len(_MAGIC) + hashlib.sha256().digest_size
-    body = content[start:]
-    if content[:start] != _MAGIC + hashlib.sha256(body).digest():
+def _read(file: Path, mould: Mould) -> Saved | None:
+    header = read_header(file)
+    # Only what is of the right size is read at all.
+    body = read_body(file) if header is not None and mould.takes(header.sizes) else None
+    if body is None:
         return None
     try:
-        return unpack(body)
+        saved = unpack(body)
     except ValueError:
         return None
-
-
-def _fits(saved: Saved, fresh: Progress) -> bool:
-    """Whether a checkpoint is of these chains, with every number where it can be."""
-    progress = saved.progress
-    one, other = progress.state, fresh.state
-    chains, width = other.tokens.shape
-    held = {"tokens": (chains, width), "energies": (chains, 2)}
-    if any({key: value.shape for key, value in row.items()} != held for row in saved.held.values()):
-        return False
-    same = all(
-        getattr(one, name).shape == getattr(other, name).shape
-        and getattr(one, name).dtype == getattr(other, name).dtype
-        for name in _STATE[:-1]
-    )
-    return (
-        same
-        and torch.equal(one.chain, other.chain)
-        and torch.equal(one.source, other.source)
-        and torch.equal(one.lengths, other.lengths)
-        and torch.equal(one.free, other.free)
-        and progress.counts.shape == (chains, len(COUNTS))
-        and progress.rejected.shape == (chains, width)
-        and progress.pilot.shape == (len(CHOICES), 2)
-        and (one.sites is None or one.sites.logit.shape == (chains, width))
-        and (not progress.flight or progress.flight["tokens"].shape == (chains, width))
-        and min(progress.epoch, progress.number, progress.end, progress.other_passes) >= 0
-        and progress.budget > 0
-    )
+    return saved if mould.fits(saved.progress, saved.held) else None
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

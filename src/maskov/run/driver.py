@@ -10,18 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 
 from maskov.crew.base import Crew
-from maskov.errors import Interrupted
+from maskov.engine import Engine
+from maskov.engine.engine import MOST_LANES
+from maskov.errors import Interrupted, RunError
 from maskov.flow.pilot import choose
-from maskov.models.base import MaskedModel
+from maskov.kernels import Kernel
+from maskov.models.base import MaskedModel, Queries
 from maskov.run.checkpoint import Saved
 from maskov.run.describe import build_schedule
 from maskov.run.loop import Listener, keeps_samples
+from maskov.run.mould import Mould
 from maskov.run.progress import UNDECIDED, Progress
 from maskov.run.sample import Sample
 from maskov.run.shelf import Shelf
@@ -60,6 +65,7 @@ class Driver:
         self,
         manifest: dict[str, Any],
         layout: Layout,
+        kernel: Kernel,
         model: MaskedModel,
         store: Store,
         listener: Listener | None = None,
@@ -67,12 +73,13 @@ class Driver:
     ) -> None:
         self.manifest = manifest
         self.layout = layout
+        self.kernel = kernel
         self.model = model
         self.store = store
         self.listener = listener
         self.schedule = build_schedule(manifest["schedule"])
         self.groups = cut(manifest["chains"], manifest["resident"])
-        self.shelf = Shelf(store, self._fresh, seconds)
+        self.shelf = Shelf(store, self._mould, seconds)
         self.head = store.head()
         self._crew: Crew | None = None
         self._seconds = seconds
@@ -83,6 +90,22 @@ class Driver:
         state = self.layout.state(self.model, rows, self.manifest["width"])
         return Progress.fresh(state, self.manifest["budget"])
 
+    def _mould(self, group: int) -> Mould:
+        lanes = self.manifest["lanes"] or MOST_LANES
+        return Mould(
+            self._fresh(group), self.kernel, self.schedule, self.model,
+            self.manifest["asynchronous"], lanes, lambda: self._vector,
+        )  # fmt: skip
+
+    @cached_property
+    def _vector(self) -> Tensor:
+        """What the model keeps of a masked position: only by asking are width and kind known."""
+        state = self._fresh(0).state.to(self.model.device)
+        place = torch.zeros_like(state.lengths[:1])
+        masked = torch.arange(state.tokens.shape[1], device=place.device) == place[:, None]
+        asked = Queries(state.tokens[:1], state.lengths[:1], masked, state.source[:1])
+        return Engine(self.model, self.manifest["budget"]).hidden(asked)
+
     def _found(self, group: int) -> _Standing:
         """Return how a group was left."""
         saved = self.shelf.find(group)
@@ -90,7 +113,7 @@ class Driver:
         wanted = {epoch for epoch in epochs if self._keeps(epoch)}
         if not wanted <= saved.held.keys() or saved.progress.epoch > self.schedule.epochs:
             # It is of a later time than all that is known of the run: it goes the way again.
-            saved = Saved(self._fresh(group))
+            saved, wanted = Saved(self._fresh(group)), set()
             self.shelf.hold(group, saved)
         return self._stands(saved.progress, {epoch: saved.held[epoch] for epoch in wanted})
 
@@ -123,6 +146,11 @@ class Driver:
                 for group in self._ready()[: crew.free]:
                     self._standing[group].at_work = True
                     crew.give(self._turn(group, crew))
+                if not any(one.at_work for one in self._standing):
+                    raise RunError(
+                        "the checkpoints of this run contradict each other: each group waits for "
+                        "another; remove them, and it starts from its beginning."
+                    )
                 taken = crew.take()
                 self._receive(taken)
                 if taken.stopped:

@@ -25,6 +25,12 @@ def write_atomically(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
+def sync_file(path: Path) -> None:
+    """Force a file's content to disk."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
 def sync_folder(folder: Path) -> None:
     """Force a folder's list of names to disk."""
     handle = os.open(folder, os.O_RDONLY)
@@ -39,8 +45,8 @@ def explained(path: Path) -> Iterator[None]:
     """Turn the system's complaint about a path into one sentence."""
     try:
         yield
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+    except (OSError, ValueError) as error:  # a path may hold what no path can
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise RunError(
             f"cannot write the run folder '{path}': {reason}. Free some space or give another "
             "--out; a run that was saved goes on with `maskov resume`."

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from maskov.run.loop import Loop
 
 # Epochs that the fastest chain may be ahead of the slowest.
-_AHEAD = 4
+AHEAD = 4
 # Epochs of the pilot, and how many must be left for its choice to be of use.
 _PILOT = 2
 _FRAME_SECONDS = 1 / 12
@@ -53,12 +53,7 @@ class Flight:
 
     def _delayed(self) -> Delayed:
         """Return the early tests of this stretch."""
-        progress, asked = self.loop.progress, self.kernel.delayed
-        if self.pilot:
-            return Delayed(0)
-        if asked.nearest is None:
-            return replace(asked, nearest=max(progress.nearest, 0))
-        return asked
+        return early_tests(self.kernel.delayed, self.pilot, self.loop.progress.nearest)
 
     def run(self) -> None:
         """Fly the group to the end of the stretch, or until its turn is over."""
@@ -132,7 +127,7 @@ class Flight:
         lanes = 1 if self.pilot else loop.settings.lanes or engine.lanes_for(state)
         lanes = min(lanes, state.tokens.shape[1])
         choices = len(CHOICES) if self.pilot else 0
-        buffers = Buffers.of(state, loop.progress.epoch, lanes, stages, _AHEAD, choices)
+        buffers = Buffers.of(state, loop.progress.epoch, lanes, stages, AHEAD, choices)
         if low is not None:
             buffers.low_term.copy_(low_terms(low, self.kernel.energy, state))
         spent = engine.passes - before
@@ -154,6 +149,13 @@ class Flight:
             return
         self._shown = time.monotonic()
         self.loop.show(flow.glance(self.loop.progress.state))
+
+
+def early_tests(asked: Delayed, pilot: bool, chosen: int) -> Delayed:
+    """Return the early tests of a stretch: none for a pilot, what it chose if it had the choice."""
+    if pilot:
+        return Delayed(0)
+    return replace(asked, nearest=max(chosen, 0)) if asked.nearest is None else asked
 
 
 def delayed_in(manifest: dict[str, Any], asked: Delayed, epoch: int) -> Delayed:

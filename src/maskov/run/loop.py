@@ -179,7 +179,9 @@ class Loop:
     def _begin_epoch(self, kernel: Kernel) -> None:
         progress = self.progress
         state, before = progress.state, self.engine.passes
-        if isinstance(kernel, Metropolis) and state.energy is None:
+        # An energy without the passes it came from would be of no use to the next.
+        lacks = isinstance(kernel, Metropolis) and kernel.energy.needs_sites and state.sites is None
+        if isinstance(kernel, Metropolis) and (state.energy is None or lacks):
             state = kernel.init(state, self.engine)
         if progress.number == 0:
             state = kernel.positions.begin(state, self.draws)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from maskov.errors import InputError, RunError
+from maskov.flow.pilot import CHOICES
 from maskov.models.precision import PRECISIONS
 from maskov.run.describe import build_schedule
 from maskov.starts import STARTS
@@ -85,6 +86,8 @@ def _wrong(manifest: dict[str, Any]) -> str | None:
         return "schedule"
     if not _is_model(manifest["model"]):
         return "model"
+    if "pilot" in manifest and not _is_pilot(manifest["pilot"]):
+        return "pilot"
     if not isinstance(manifest["kernel"].get("name"), str):
         return "kernel"
     return None if _is_origin(manifest) else "origin"
@@ -104,6 +107,20 @@ def _is_schedule(manifest: dict[str, Any]) -> bool:
     except (InputError, KeyError, TypeError, ValueError, OverflowError):
         return False
     return bool(schedule["epochs"] * manifest["chains"] <= MOST_TRACED)
+
+
+def _is_pilot(found: Any) -> bool:
+    """Whether this can be what the pilots chose; older runs do not say since when."""
+    if not isinstance(found, dict):
+        return False
+    promised = found.get("moves_per_pass")
+    return (
+        type(found.get("nearest")) is int
+        and found["nearest"] in CHOICES
+        and isinstance(promised, int | float)
+        and abs(promised) < _MOST
+        and _is_number(found.get("since", 0), 0, MOST_TRACED)
+    )
 
 
 def _is_model(model: dict[str, Any]) -> bool:

@@ -6,6 +6,10 @@ import json
 from dataclasses import asdict, dataclass
 
 
+def _are(kind: type, found: object) -> bool:
+    return isinstance(found, list) and all(type(one) is kind for one in found)
+
+
 @dataclass(frozen=True)
 class Sample:
     """A sequence that a chain held at the end of an epoch, with both energies.
@@ -27,7 +31,14 @@ class Sample:
     def __post_init__(self) -> None:
         """Refuse what a damaged file may say."""
         numbers = (self.chain, self.epoch, self.template)
-        if not isinstance(self.text, str) or not all(type(one) is int for one in numbers):
+        energies = (self.energy_raw, self.energy_norm)
+        if not (
+            isinstance(self.text, str)
+            and all(type(one) is int for one in numbers)
+            and all(type(one) in (int, float) for one in energies)
+            and _are(str, self.tokens)
+            and _are(int, self.ids)
+        ):
             raise TypeError("no sample")
 
     def to_json(self) -> str:

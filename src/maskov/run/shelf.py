@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from maskov.run.checkpoint import Head, Saved
-from maskov.run.progress import Progress
+from maskov.run.mould import Mould
 from maskov.run.store import Store
 
 # Bytes of resting groups that stay in memory.
@@ -21,12 +21,12 @@ _HELD = 2**28
 
 
 class Shelf:
-    """The groups of a run, by their number; `fresh` lays one out that has not begun."""
+    """The groups of a run, by their number; `mould` says what one must fit, and how it begins."""
 
-    def __init__(self, store: Store, fresh: Callable[[int], Progress], seconds: float) -> None:
+    def __init__(self, store: Store, mould: Callable[[int], Mould], seconds: float) -> None:
         self.damaged: list[Path] = []
         self._store = store
-        self._fresh = fresh
+        self._mould = mould
         self._seconds = seconds
         self._held: dict[int, Saved] = {}
         self._unsaved: set[int] = set()
@@ -35,9 +35,10 @@ class Shelf:
 
     def find(self, group: int) -> Saved:
         """Return a group as the store has it, or from its beginning; damaged files are noted."""
-        saved, damaged = self._store.load(group, self._fresh(group))
+        mould = self._mould(group)
+        saved, damaged = self._store.load(group, mould)
         self.damaged += [file for file in damaged if file not in self.damaged]
-        return saved or Saved(self._fresh(group))
+        return saved or Saved(mould.fresh)
 
     def hold(self, group: int, saved: Saved) -> None:
         """Take a group for what it is told to be, whatever the store has."""

@@ -29,8 +29,9 @@ from maskov.flow.buffers import COUNTS, ENERGIES
 from maskov.run import checkpoint
 from maskov.run import manifest as manifest_file
 from maskov.run.checkpoint import Head, Saved
-from maskov.run.files import explained, sync_folder, write_atomically
-from maskov.run.progress import PLACES, Progress
+from maskov.run.files import explained, sync_file, sync_folder, write_atomically
+from maskov.run.mould import Mould
+from maskov.run.progress import PLACES
 from maskov.run.sample import Sample
 from maskov.types import Traces
 
@@ -76,7 +77,7 @@ class Store(ABC):
         """Keep the state of a group of chains."""
 
     @abstractmethod
-    def load(self, group: int, fresh: Progress) -> tuple[Saved | None, list[Path]]:
+    def load(self, group: int, mould: Mould) -> tuple[Saved | None, list[Path]]:
         """Return the newest state of a group that is whole, and the damaged files."""
 
     @abstractmethod
@@ -138,7 +139,7 @@ class MemoryStore(Store):
     def save(self, group: int, saved: Saved) -> None:
         """Keep nothing: there is no later process to go on from it."""
 
-    def load(self, group: int, fresh: Progress) -> tuple[Saved | None, list[Path]]:
+    def load(self, group: int, mould: Mould) -> tuple[Saved | None, list[Path]]:
         """Return nothing: what is not in memory has not begun."""
         return None, []
 
@@ -169,6 +170,8 @@ class RunFolder(Store):
     def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
         self.path = path
         self.manifest = manifest
+        # Traces with rows that a loss of power would lose.
+        self._unsynced: set[Path] = set()
 
     @classmethod
     def check_free(cls, path: Path) -> None:
@@ -193,8 +196,10 @@ class RunFolder(Store):
                 (path / "checkpoints").mkdir(exist_ok=True)
                 for name, array in _empty(manifest):
                     np.save(path / "traces" / f"{name}.npy", array)
+                    sync_file(path / "traces" / f"{name}.npy")
                 (path / "samples.jsonl").touch()
-                sync_folder(path)
+                for folder in (path / "traces", path, path.parent):
+                    sync_folder(folder)
                 # Last: a folder is a run once it has its manifest.
                 cls(path, manifest)._write_manifest()
         except RunError:
@@ -242,6 +247,7 @@ class RunFolder(Store):
                     continue
                 content = np.ascontiguousarray(rows, dtype=TRACES[name]).tobytes()
                 each = len(content) // len(rows)
+                self._unsynced.add(path)
                 with open(path, "r+b") as file:
                     # Counted from the end: the header's size is nobody's business.
                     file.seek((before - self._cells) * each, os.SEEK_END)
@@ -273,18 +279,29 @@ class RunFolder(Store):
             return file.tell()
 
     def save(self, group: int, saved: Saved) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint, once everything that it relies on is on the disk."""
         with explained(self.path):
+            for path in sorted(self._unsynced):
+                sync_file(path)
+            self._unsynced.clear()
             checkpoint.save(self.path / "checkpoints", group, saved)
 
-    def load(self, group: int, fresh: Progress) -> tuple[Saved | None, list[Path]]:
+    def load(self, group: int, mould: Mould) -> tuple[Saved | None, list[Path]]:
         """Read the newest whole checkpoint of a group; also return the damaged files.
 
         Samples that are gone can only be drawn again: such a run starts from its beginning.
         """
         if self.cut_short:
             return None, []
-        return checkpoint.load(self.path / "checkpoints", group, fresh)
+        saved, damaged = checkpoint.load(self.path / "checkpoints", group, mould)
+        if saved is None or self._traced(mould.fresh.state.chain.tolist(), saved.progress.epoch):
+            return saved, damaged
+        return None, sorted(self.path.glob(f"checkpoints/{group:05d}-*"))
+
+    def _traced(self, chains: list[int], epochs: int) -> bool:
+        """Whether the traces have what a group came to in its first epochs, as it says."""
+        steps = np.load(self.path / "traces" / "steps.npy", mmap_mode="r")
+        return bool((steps[:epochs, chains[0] : chains[-1] + 1] > 0).all())
 
     def head(self) -> Head:
         """Read how far the run has come."""
@@ -292,10 +309,27 @@ class RunFolder(Store):
 
     @cached_property
     def cut_short(self) -> bool:
-        """Whether samples that were written are no longer there."""
-        samples = self.path / "samples.jsonl"
-        size = samples.stat().st_size if samples.is_file() else 0
-        return size < checkpoint.head(self.path / "checkpoints").samples_bytes
+        """Whether the samples of epochs that are said to be over are not all there."""
+        head = checkpoint.head(self.path / "checkpoints")
+        schedule, thin = self.manifest["schedule"], self.manifest["thin"]
+        if not 0 <= head.closed <= schedule["epochs"] or head.samples_bytes < 0:
+            return True
+        kept = int(head.closed == schedule["epochs"])
+        if thin:
+            kept = max(head.closed - schedule["burn_in"], 0) // thin
+        return bool(self._lines(head.samples_bytes) != kept * self.manifest["chains"])
+
+    def _lines(self, size: int) -> int | None:
+        """Count the samples in the first bytes of their file; nothing if it is shorter."""
+        lines = 0
+        try:
+            with open(self.path / "samples.jsonl", "rb") as file:
+                while size and (part := file.read(min(size, 2**20))):
+                    size -= len(part)
+                    lines += part.count(b"\n")
+        except OSError:
+            pass
+        return None if size else lines
 
     def note(self, name: str, value: dict[str, Any]) -> None:
         """Add to the manifest something that the run has found out."""
@@ -329,7 +363,8 @@ class RunFolder(Store):
                     continue
                 # Mapped first: a header may promise more than there is, or than memory holds.
                 mapped = np.load(folder / f"{name}.npy", mmap_mode="r")
-                if mapped.shape[:2] != shape or mapped.dtype != kind:
+                places = (self.manifest.get("width", mapped.shape[-1]),) * (name in PLACES)
+                if mapped.shape != (*shape, *places) or mapped.dtype != kind:
                     raise ValueError(f"{name}.npy is not of this run")
                 found[name] = np.array(mapped)
         except Exception as error:  # a damaged header fails in a dozen ways

@@ -1,0 +1,272 @@
+"""Every other file that maskov reads, with anything in it: read, or refused in one sentence.
+
+Run folders, checkpoints and weights are in files of their own beside this one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import sqlite3
+from pathlib import Path
+
+import pytest
+import torch
+from experiments import driver
+from experiments.settings import SETTINGS
+from experiments.work import done
+from experiments.workshop import Workshop
+from hypothesis import given
+from hypothesis import strategies as st
+
+import maskov
+from maskov import InputError, MaskovError, ModelError
+from maskov.cli import main
+from maskov.cli.evaluating import _read_rows
+from maskov.cli.output import read_lines
+from maskov.evaluation.copies import copied
+from maskov.models import registry
+from maskov.ratings.report import load as load_ratings
+from maskov.ratings.store import Answer, Store
+from maskov.ratings.study import Study, make
+from maskov.ratings.texts import read_source
+from mutations import changed, damaged, examples, or_refused
+from small import tiny_bert
+
+DEEP = "[" * 100_000
+HUGE = ["9" * 5000, "1e999", "-1e999", "NaN", "Infinity", "9" * 400]
+
+
+def anything(content: bytes):
+    """Return a strategy of files: damaged, random, or deep, huge and odd JSON."""
+    odd = [DEEP, '{"a":' * 50_000, "", "null", "0", '""', "[]", "{}", "\ufeff{}", *HUGE]
+    return st.one_of(
+        damaged(content),
+        st.binary(max_size=60),
+        st.text(max_size=60).map(lambda text: text.encode("utf-8", "surrogatepass")),
+        st.sampled_from(odd).map(str.encode),
+    )
+
+
+def wrong(found: dict):
+    """Return a strategy of JSON files with entries of other kinds, as text."""
+    return changed(found).map(lambda one: json.dumps(one).encode())
+
+
+# What describes a model.
+
+ABOUT = {
+    "name": "tiny", "kind": "masked", "summary": "small", "parameters": 10, "bytes": 20,
+    "training_data": "none", "licence": "Apache-2.0", "quality": {"loss": 1.5}, "default": True,
+    "pairs": ["de-en"],
+}  # fmt: skip
+
+
+@pytest.fixture
+def about(tmp_path, monkeypatch) -> Path:
+    """The description of the only shipped model."""
+    monkeypatch.setattr(registry, "ROOT", tmp_path / "models")
+    monkeypatch.setenv("MASKOV_MODELS", str(tmp_path / "none"))
+    (tmp_path / "models" / "tiny").mkdir(parents=True)
+    return tmp_path / "models" / "tiny" / "about.json"
+
+
+@examples(80)
+@given(data=st.data())
+def test_any_description_of_a_model_is_read_or_refused(data, about):
+    content = json.dumps(ABOUT).encode()
+    about.write_bytes(data.draw(anything(content) | wrong(ABOUT)))
+    with or_refused(ModelError):
+        (found,) = registry.shipped()
+        found.to_json()
+        registry.listed()
+        registry.source_of("other", "masked")
+
+
+@pytest.mark.parametrize("value", HUGE)
+@pytest.mark.parametrize("name", ["parameters", "bytes"])
+def test_numbers_that_no_model_has_are_one_sentence(name, value, about, capfd):
+    about.write_text(json.dumps(ABOUT).replace(str(ABOUT[name]), value, 1))
+    with pytest.raises(SystemExit) as ended:
+        main(["models"])
+    assert ended.value.code in (0, None, 2)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory) -> Path:
+    """A model without a tokenizer of its own."""
+    folder = tmp_path_factory.mktemp("model")
+    tiny_bert("red green blue", torch.float32).network.save_pretrained(folder)
+    return folder
+
+
+VOCABULARY = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nred\ngreen\nblue\n"
+
+
+@examples(60)
+@given(data=st.data())
+def test_any_vocabulary_is_read_or_refused(data, network, tmp_path):
+    file = tmp_path / "vocab.txt"
+    file.write_bytes(data.draw(anything(VOCABULARY.encode())))
+    with or_refused(MaskovError):
+        model = maskov.load(network, "cpu", tokenizer=str(file))
+        model.encode("red green")
+
+
+def test_a_vocabulary_that_fits_is_read(network, tmp_path):
+    (tmp_path / "vocab.txt").write_text(VOCABULARY)
+    model = maskov.load(network, "cpu", tokenizer=str(tmp_path / "vocab.txt"))
+    assert model.decode(model.encode("red green")) == "red green"
+
+
+# Texts.
+
+
+@examples(80)
+@given(data=st.data(), name=st.sampled_from(["texts.txt", "texts.jsonl"]))
+def test_any_texts_are_read_or_refused(data, name, tmp_path):
+    """Sources of studies, texts to judge, templates and texts to start from."""
+    file = tmp_path / name
+    file.write_bytes(data.draw(anything(b'{"text": "one"}\n{"text": "two", "chain": 3}\n')))
+    for read in (
+        read_source,
+        lambda path: _read_rows(str(path)),
+        lambda path: read_lines(str(path)),
+    ):
+        with or_refused(InputError):
+            read(file)
+
+
+@examples(40)
+@given(data=st.data(), kind=st.sampled_from(["", ".gz", ".xz"]))
+def test_any_training_text_is_read_or_refused(data, kind, tmp_path):
+    text = b"red green\nblue\n"
+    packed = {"": text, ".gz": gzip.compress(text), ".xz": lzma.compress(text)}[kind]
+    file = tmp_path / f"text{kind}"
+    file.write_bytes(data.draw(anything(packed)))
+    with or_refused(InputError):
+        copied(["red green"], file)
+
+
+def test_a_training_text_that_unfolds_without_an_end_is_refused(tmp_path):
+    """A MiB that would be a line of a GiB."""
+    with gzip.open(tmp_path / "text.gz", "wb") as file:
+        for _ in range(64):
+            file.write(bytes(2**20))
+    with pytest.raises(InputError, match="too long"):
+        copied(["red"], tmp_path / "text.gz")
+
+
+def test_a_path_that_no_file_has_is_one_sentence():
+    with pytest.raises(InputError, match="cannot read"):
+        read_lines("\0")
+    with pytest.raises(MaskovError, match="cannot write"):
+        maskov.sample(tiny_bert("red", torch.float32), out="\0", chains=1, length=2)
+
+
+# Studies.
+
+
+@pytest.fixture
+def study(tmp_path) -> Path:
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    (tmp_path / "b.txt").write_text("three\nfour\n")
+    folder = tmp_path / "study"
+    make(folder, [tmp_path / "a.txt", tmp_path / "b.txt"], per_run=2, seed=0)
+    with Store.open(folder) as store:
+        for rater in ("Ann", "Bob"):
+            store.add_rater(rater)
+            for item in range(1, 5):
+                store.save(Answer(rater, item, 1 + item % 4, 2, "so so"))
+    return folder
+
+
+@examples(60)
+@given(data=st.data(), name=st.sampled_from(["items.json", "key.json"]))
+def test_any_study_is_reported_or_refused(data, name, study):
+    whole = (study / name).read_bytes()
+    (study / name).write_bytes(data.draw(anything(whole) | wrong(json.loads(whole))))
+    with or_refused(InputError):
+        load_ratings(study, resamples=10)
+        Study.open(study).order("Ann")
+    (study / name).write_bytes(whole)
+
+
+@examples(60)
+@given(data=st.data())
+def test_any_answers_are_reported_or_refused(data, study):
+    file = study / "ratings.sqlite"
+    whole = file.read_bytes()
+    file.write_bytes(data.draw(anything(whole)))
+    with or_refused(InputError):
+        load_ratings(study, resamples=10)
+    for beside in study.glob("ratings.sqlite-*"):
+        beside.unlink()
+    file.write_bytes(whole)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "CREATE VIEW answers AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) "
+        "SELECT x AS id, 'Ann' AS rater, x AS item, 1 AS coherence, 1 AS fluency, '' AS comment, "
+        "'' AS time FROM n",
+        "CREATE TABLE answers (id, rater, item, coherence, fluency, comment, time);"
+        "INSERT INTO answers VALUES (1, 'Ann', 1, 'many', 1e300, x'ff', NULL)",
+        "CREATE TABLE answers (id, rater, item, coherence, fluency, comment, time);"
+        "INSERT INTO answers VALUES (1, 'Ann', 1, 99999999, 1, '', '')",
+        "CREATE TABLE answers (id INTEGER PRIMARY KEY, x);"
+        "CREATE TRIGGER spread AFTER INSERT ON answers BEGIN DELETE FROM raters; END",
+        "CREATE TABLE answers (x)",
+    ],
+    ids=["a view without an end", "answers of other kinds", "99999999 points", "a trigger",
+         "other columns"],
+)  # fmt: skip
+def test_answers_that_somebody_else_laid_out_are_refused(script, study):
+    connection = sqlite3.connect(study / "ratings.sqlite")
+    connection.executescript(f"DROP TABLE answers; {script}")
+    connection.close()
+    with pytest.raises(InputError, match="cannot be read"):
+        load_ratings(study, resamples=10)
+
+
+# Results of `maskov reproduce`.
+
+SETTING = SETTINGS["quick"]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> Path:
+    """The result that needs no model, with its cells."""
+    out = tmp_path_factory.mktemp("results")
+    with pytest.raises(SystemExit) as ended:
+        main(["reproduce", "counterexample", "--quick", "--device", "cpu", "--out", str(out)])
+    assert not ended.value.code
+    return out
+
+
+@examples(15)
+@given(data=st.data())
+def test_any_result_is_drawn_again_or_refused(data, results):
+    file = results / "counterexample.json"
+    whole = file.read_bytes()
+    file.write_bytes(data.draw(anything(whole) | wrong(json.loads(whole))))
+    with or_refused(InputError):
+        driver.report(results, say=lambda text: None)
+    file.write_bytes(whole)
+
+
+@examples(30)
+@given(data=st.data())
+def test_any_cell_is_taken_or_refused(data, results):
+    works = driver.RESULTS["counterexample"].cells(SETTING)
+    workshop = Workshop(SETTING, results, device="cpu")
+    work = next(iter(works.values()))
+    file = results / "cells" / f"{work.key(workshop)}.json"
+    whole = file.read_bytes()
+    file.write_bytes(data.draw(anything(whole) | wrong(json.loads(whole))))
+    with or_refused(InputError):
+        assert isinstance(done(work, workshop)["values"], dict)
+    file.write_bytes(whole)
