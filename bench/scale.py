@@ -36,8 +36,8 @@ from maskov.bench.machine import all_versions, machine
 from maskov.bench.sampling import Clock
 from maskov.kernels import Metropolis
 from maskov.run.checkpoint import Saved, pack
+from maskov.run.folder import RunFolder
 from maskov.run.progress import Progress
-from maskov.run.store import RunFolder
 from maskov.starts import Layout
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import hypot
 
-from experiments.claims import Documents, Outcome, Test, difference, less
+from experiments.claims import Documents, Outcome, Test, difference, less, settled
 from experiments.quantities import ORDERS
 from experiments.result import found
 from experiments.settings import SETTINGS
@@ -53,8 +53,7 @@ def degrades(documents: Documents) -> list[Outcome] | None:
     error = max(error or 0.0 for error in curve["standard_error"] if error is not None)
     late = values[-max(1, len(values) // 4) :]
     last = sum(late) / len(late)
-    gap = last - values[0]
-    holds = None if abs(gap) <= 2 * error else gap > 0
+    holds = settled(last - values[0], error)
     return [Outcome(holds, f"degenerate Gibbs E_norm: {values[0]:.2f} after one epoch, {last:.2f} "
                     "in the last quarter")]  # fmt: skip
 
@@ -94,11 +93,10 @@ def close(documents: Documents) -> list[Outcome] | None:
             if rows[0] is None or rows[1] is None:
                 continue
             gap, error = difference(documents["table5"], rows[0], rows[1])
-            over = gap - _CLOSE
             printed = [row["paper"] for row in rows]
             outcomes.append(
                 Outcome(
-                    None if abs(over) <= 2 * error else over < 0,
+                    settled(_CLOSE - gap, error),
                     f"{data}: {name} {gap:.2f} ± {error:.2f} below (asked: at most {_CLOSE:g})",
                     f"{printed[1] - printed[0]:.2f}" if None not in printed else "",
                 )
@@ -116,7 +114,7 @@ def early_late(documents: Documents) -> list[Outcome] | None:
         curve = cell["epochs"]["acceptance"]
         first, last = curve["value"][0], curve["value"][-1]
         error = max(one or 0.0 for one in curve["standard_error"])
-        holds = None if abs(first - last) <= 2 * error else first > last
+        holds = settled(first - last, error)
         outcomes.append(
             Outcome(holds, f"MH, E_{name}: acceptance {first:.3f} at first, {last:.3f} at last")
         )
@@ -138,7 +136,7 @@ def block_gain(documents: Documents) -> list[Outcome] | None:
             error = hypot(block["standard_error"] or 0.0, single["standard_error"] or 0.0)
             outcomes.append(
                 Outcome(
-                    None if abs(gap) <= 2 * error else gap > 0,
+                    settled(gap, error),
                     f"{task}, MH, E_{name}: {single['ours']:.3f} single, {block['ours']:.3f} in "
                     f"blocks",
                     f"{single['paper']:g} to {block['paper']:g}",

@@ -83,8 +83,7 @@ def less(result: str, *pairs: tuple[Point, Point]) -> Test:
             rows = found(documents[result], *low), found(documents[result], *high)
             if rows[0] is None or rows[1] is None:
                 continue
-            gap, error = difference(documents[result], *rows)
-            holds = None if abs(gap) <= 2 * error else gap > 0
+            holds = settled(*difference(documents[result], *rows))
             printed = ""
             if rows[0]["paper"] is not None and rows[1]["paper"] is not None:
                 printed = f"{rows[0]['paper']:g} < {rows[1]['paper']:g}"
@@ -93,6 +92,11 @@ def less(result: str, *pairs: tuple[Point, Point]) -> Test:
         return outcomes or None
 
     return test
+
+
+def settled(gap: float, error: float) -> bool | None:
+    """Say whether a difference is above zero; None where two standard errors do not settle it."""
+    return None if abs(gap) <= 2 * error else gap > 0
 
 
 def difference(document: Document, low: Row, high: Row) -> tuple[float, float]:

@@ -7,8 +7,6 @@ all of them and takes those that are neither done nor taken. What a cell comes t
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +17,7 @@ from experiments.work import Work, do, done
 from experiments.workshop import Workshop
 from maskov.cli.signals import stop_on_signals
 from maskov.errors import InputError, Interrupted, ModelError
+from maskov.run.lock import held
 
 # How often whoever waits for the processes asks whether to stop, in seconds.
 _PATIENCE = 0.2
@@ -70,13 +69,5 @@ def _claimed(work: Work, workshop: Workshop) -> Iterator[bool]:
     """Take a cell unless another process has it; the system frees it when its process dies."""
     folder = workshop.out / "claims"
     folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder / work.key(workshop), os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-    finally:
-        os.close(handle)
+    with held(folder / work.key(workshop)) as mine:
+        yield mine

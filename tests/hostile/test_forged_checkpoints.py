@@ -28,9 +28,9 @@ from maskov import (
 )
 from maskov.errors import Interrupted, RunError
 from maskov.run.driver import Driver
+from maskov.run.folder import RunFolder
 from maskov.run.header import MAGIC, START, read_header, seal
 from maskov.run.rebuild import rebuild
-from maskov.run.store import RunFolder
 from mutations import examples, or_refused
 from odd_crews import files
 from small import tiny_bert

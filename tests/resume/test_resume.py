@@ -16,7 +16,7 @@ import maskov
 from forked import Forked
 from maskov import Gibbs, Linear, Metropolis, Norm, Raw, RunError, Schedule, Sweep
 from maskov.errors import InputError, Interrupted
-from maskov.run.store import RunFolder
+from maskov.run.folder import RunFolder
 from small import tiny_bert
 
 KERNELS = {

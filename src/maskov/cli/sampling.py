@@ -20,8 +20,8 @@ from maskov.models import MaskedModel
 from maskov.run import Run
 from maskov.run import resume as resume_run
 from maskov.run import sample as sample_run
+from maskov.run.folder import RunFolder
 from maskov.run.rebuild import load_model
-from maskov.run.store import RunFolder
 
 DEFAULT_LENGTH = 20
 

@@ -18,7 +18,7 @@ from maskov.cli.workers import WorkerOptions
 from maskov.errors import InputError, Interrupted
 from maskov.models import choose_device, load
 from maskov.models.registry import folder_of, model_for
-from maskov.run.store import RunFolder
+from maskov.run.folder import RunFolder
 from maskov.translation.api import translate as translate_lines
 from maskov.translation.methods import METHODS, Method
 from maskov.translation.model import ConditionalModel

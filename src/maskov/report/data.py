@@ -27,7 +27,7 @@ from maskov.report.findings import Findings, findings
 from maskov.report.pieces import pieces
 from maskov.report.terms import Scorer, Terms
 from maskov.run import Run, Sample
-from maskov.run.store import RunFolder
+from maskov.run.folder import RunFolder
 from maskov.types import Traces
 
 # What a page can show and a browser draw without delay; averages are over everything.

@@ -27,6 +27,7 @@ from maskov.run.describe import (
     leaves_invariant,
 )
 from maskov.run.driver import Driver
+from maskov.run.folder import RunFolder
 from maskov.run.lock import locked, new_folder
 from maskov.run.loop import Listener, Loop
 from maskov.run.manifest import MOST_TRACED
@@ -34,7 +35,7 @@ from maskov.run.origin import layout_of, origin_of
 from maskov.run.rebuild import check_trusted, load_model, rebuild
 from maskov.run.result import Run
 from maskov.run.signature import signature, versions
-from maskov.run.store import MemoryStore, RunFolder, Store
+from maskov.run.store import MemoryStore, Store
 from maskov.schedules import Schedule
 from maskov.starts import STARTS, Layout
 

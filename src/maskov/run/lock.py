@@ -30,15 +30,25 @@ def new_folder(folder: Path) -> Iterator[None]:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the folder's lock, or refuse if somebody else does."""
-    with explained(folder):
-        handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    with held(folder / "lock") as ours:
+        if not ours:
+            raise RunError(
+                f"the run folder '{folder}' is in use by another process; wait for it to end."
+            )
+        yield
+
+
+@contextmanager
+def held(file: Path) -> Iterator[bool]:
+    """Hold the lock of a file, if nobody else does; say whether it is ours."""
+    with explained(file.parent):
+        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise RunError(
-                f"the run folder '{folder}' is in use by another process; wait for it to end."
-            ) from None
-        yield
+            yield False
+        else:
+            yield True
     finally:
         os.close(handle)

@@ -8,8 +8,9 @@ from typing import Any
 
 from maskov.diagnostics import Diagnosis, Summary, diagnose, summarise, to_arviz
 from maskov.errors import RunError
+from maskov.run.folder import RunFolder
 from maskov.run.sample import Sample
-from maskov.run.store import RunFolder, Store
+from maskov.run.store import Store
 from maskov.types import Traces
 
 
