@@ -8,7 +8,7 @@ otherwise not settled. Nothing on the page is written by hand but the claims the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import hypot
 from typing import Any
@@ -122,7 +122,8 @@ def between(result: str, *wanted: tuple[Point, float, float]) -> Test:
             inside = low <= value <= high
             near = low - error <= value <= high + error
             name, digits = QUANTITIES[point[0]]
-            text = f"{_series(point)} {name} {value:.{digits}f} (asked: {low:g} to {high:g})"
+            at = f", {point[2]}" if isinstance(point[2], float) else ""
+            text = f"{_series(point)} {name}{at}: {value:.{digits}f} (asked: {low:g} to {high:g})"
             printed = "" if row["paper"] is None else f"{row['paper']:g}"
             outcomes.append(Outcome(True if inside else None if near else False, text, printed))
         return outcomes or None
@@ -158,7 +159,7 @@ class Beside:
 
 
 def page(
-    documents: Documents, folder: str = "", beside: Beside | None = None, partly: bool = False
+    documents: Documents, folder: str = "", beside: Sequence[Beside] = (), partly: bool = False
 ) -> str:
     """Return the page of all claims; results are in `folder`, as seen from the page.
 
@@ -189,21 +190,21 @@ def page(
         lines += [f"## {number}. {claim.text}", ""]
         lines += [f"**{verdict}** · {_link(claim, verdict, documents, folder)} · {claim.tested}"]
         lines += ["", *_told(outcomes), "", claim.why.get(verdict, _USUAL[verdict]), ""]
-        if beside is not None:
-            lines += [*_also(claim, beside), ""]
+        for other in beside:
+            lines += [*_also(claim, other), ""]
     return re.sub("\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 
-def _summary(claims: list[Claim], verdicts: list[str], beside: Beside | None) -> list[str]:
+def _summary(claims: list[Claim], verdicts: list[str], beside: Sequence[Beside]) -> list[str]:
     """Return a table of all verdicts."""
     lines = [
-        "| | claim | here |" + (f" {beside.title} |" if beside else ""),
-        "|---|---|---|" + ("---|" if beside else ""),
+        "| | claim | here |" + "".join(f" {other.title} |" for other in beside),
+        "|---|---|---|" + "---|" * len(beside),
     ]
     for number, (claim, verdict) in enumerate(zip(claims, verdicts, strict=True), 1):
         row = f"| {number} | {claim.text} | **{verdict}** |"
-        if beside is not None:
-            also = claim.verdict(beside.documents)[0]
+        for other in beside:
+            also = claim.verdict(other.documents)[0]
             row += " |" if also == NOT_RUN else f" {also} |"
         lines.append(row)
     return lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -167,18 +167,16 @@ def listing(setting: Setting, say: Say = print) -> None:
 
 
 def write_page(
-    out: Path, file: Path | None = None, beside: Path | None = None, partly: bool = False
+    out: Path, file: Path | None = None, beside: Sequence[Path] = (), partly: bool = False
 ) -> Path | None:
     """Write the page of claims, in the folder of results unless elsewhere; none without results."""
     documents = documents_of(out)
     if not documents:
         return None
     file = file or out / "README.md"
-    other = None
-    if beside is not None:
-        other = Beside(_title(beside), documents_of(beside), _seen_from(file, beside))
+    others = [Beside(_title(one), documents_of(one), _seen_from(file, one)) for one in beside]
     with _readable(out):
-        text = page(documents, _seen_from(file, out), other, partly)
+        text = page(documents, _seen_from(file, out), others, partly)
     write_atomically(file, text.encode())
     return file
 
@@ -189,28 +187,31 @@ def _seen_from(file: Path, folder: Path) -> str:
 
 
 def _title(folder: Path) -> str:
-    """Name the results of another model: by its size, where its training is recorded."""
+    """Name the results of another model: as its training is recorded, or else by its size."""
     record = folder / "training.json"
     if not record.is_file():
         return f"with the results of {folder.name}"
     with _readable(record):
-        count = json.loads(record.read_text(encoding="utf-8"))["parameters"]
-        return f"with a model of {count / 1e6:.0f} M parameters"
+        training = json.loads(record.read_text(encoding="utf-8"))
+        if "title" in training:
+            return str(training["title"])
+        return f"with a model of {training['parameters'] / 1e6:.0f} M parameters"
 
 
 def report(
     out: Path,
     file: Path | None = None,
     say: Say = print,
-    beside: Path | None = None,
+    beside: Sequence[Path] = (),
     partly: bool = False,
 ) -> None:
     """Write figures and tables again from their JSON, and the page of claims; nothing is run."""
     documents = documents_of(out)
     if not documents:
         raise InputError(f"'{out}' holds no results: run `maskov reproduce` with this --out first.")
-    if beside is not None and not documents_of(beside):
-        raise InputError(f"'{beside}' holds no results to put beside those of '{out}'.")
+    for other in beside:
+        if not documents_of(other):
+            raise InputError(f"'{other}' holds no results to put beside those of '{out}'.")
     for name, whole in documents.items():
         result = RESULTS[name]
         with _readable(out / f"{name}.json"):

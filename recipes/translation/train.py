@@ -177,7 +177,15 @@ def main(arguments: list[str] | None = None) -> None:
         torch.save(trainer.state(), checkpoint.with_suffix(".tmp"))
         checkpoint.with_suffix(".tmp").replace(checkpoint)
         (given.out / "log.json").write_text(
-            json.dumps({"recipe": asdict(recipe), "masking": asdict(masking), "log": trainer.log})
+            json.dumps(
+                {
+                    "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
+                    "pairs": len(pairs),
+                    "recipe": asdict(recipe),
+                    "masking": asdict(masking),
+                    "log": trainer.log,
+                }
+            )
         )
 
     generator = torch.Generator().manual_seed(recipe.seed + trainer.step)

@@ -150,7 +150,7 @@ def test_last_texts_are_compared_sentence_by_sentence(more, verdict):
 
 def test_another_models_results_stand_beside_the_first(everything):
     other = Beside("with another model", {"table6": everything["table6"]}, "other/")
-    text = page(everything, "first/", other)
+    text = page(everything, "first/", [other])
     (claim,) = [one for one in CLAIMS if one.text.startswith("For unconditional text E_raw")]
     section = text.split(f". {claim.text}\n")[1].split("\n## ")[0]
     assert section.index("(first/table6.md)") < section.index("With another model: **held**")

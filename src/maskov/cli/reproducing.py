@@ -60,8 +60,8 @@ def reproduce(
         Path | None, typer.Option(help="file for the page of claims; OUT/README.md unless given")
     ] = None,
     beside: Annotated[
-        Path | None,
-        typer.Option(help="with report: results of another model, to stand beside the first"),
+        list[Path] | None,
+        typer.Option(help="with report: another model's results to put beside (may be repeated)"),
     ] = None,
     keep_runs: Annotated[
         bool, typer.Option("--keep-runs", help="keep run folders of finished cells")
@@ -80,7 +80,7 @@ def reproduce(
     )
     if sentences is not None:
         setting = modules["settings"].with_sentences(setting, sentences)
-    if beside is not None and name != "report":
+    if beside and name != "report":
         raise InputError("--beside belongs to `reproduce report`.")
     if name == "list":
         modules["driver"].listing(setting, print)
@@ -88,7 +88,7 @@ def reproduce(
     if out is None:
         raise InputError("say where results go: --out DIR.")
     if name == "report":
-        modules["driver"].report(out, page, say, beside)
+        modules["driver"].report(out, page, say, beside or ())
         return
     results = modules["registry"].results_of(name)
     given = {
