@@ -163,7 +163,8 @@ def page(
 ) -> str:
     """Return the page of all claims; results are in `folder`, as seen from the page.
 
-    With `partly` claims that these results do not speak of are left out.
+    With `partly` claims that these results do not speak of are left out, and so are the reasons
+    given for a verdict, which are about the shipped models.
     """
     from experiments.claimed import CLAIMS
 
@@ -189,7 +190,8 @@ def page(
     for number, (claim, (verdict, outcomes)) in enumerate(zip(claims, verdicts, strict=True), 1):
         lines += [f"## {number}. {claim.text}", ""]
         lines += [f"**{verdict}** · {_link(claim, verdict, documents, folder)} · {claim.tested}"]
-        lines += ["", *_told(outcomes), "", claim.why.get(verdict, _USUAL[verdict]), ""]
+        why = {} if partly else claim.why
+        lines += ["", *_told(outcomes), "", why.get(verdict, _USUAL[verdict]), ""]
         for other in beside:
             lines += [*_also(claim, other), ""]
     return re.sub("\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"

@@ -105,7 +105,8 @@ def bars(
         one.grid(False, axis="x")
         one.set_title(_titled(quantity))
         values = [row["ours"] for row in rows if row["ours"] is not None]
-        if values and min(values) > 0 and max(values) > 20 * min(values):
+        # Shares stay on a scale from zero; its numbers are whole ones otherwise.
+        if values and min(values) >= 1 and max(values) > 20 * min(values):
             style.plain_log(one)
     style.caption(figure, document)
     style.legend(figure)

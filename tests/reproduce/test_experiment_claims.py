@@ -166,3 +166,8 @@ def test_a_page_in_part_is_of_its_own_results(everything):
     own = {"table6": everything["table6"]}
     text = page(own, partly=True)
     assert text.count("\n## ") == sum(claim.result == "table6" for claim in CLAIMS)
+    # Reasons are about the shipped models.
+    reasons = {claim.why.get(claim.verdict(everything)[0]) for claim in CLAIMS} - {None}
+    assert reasons
+    assert all(reason in page(everything) for reason in reasons)
+    assert not any(reason in page(everything, partly=True) for reason in reasons)
