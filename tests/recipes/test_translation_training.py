@@ -7,6 +7,7 @@ import json
 import lzma
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from maskov.translation.network import Network, Shape
 
 CPU = torch.device("cpu")
 PAD, BEGIN, END, MASK = 0, 1, 2, 4
+RECORDS = Path(__file__).parents[2] / "results" / "translation"
 
 
 def _side(sentences: list[list[int]]) -> Side:
@@ -307,12 +309,24 @@ def test_without_time_nothing_is_distilled_and_nothing_is_trained_on(toy, tmp_pa
     assert json.loads((toy / "de-en.distilled.json").read_text())["translated"] == 0
 
 
+@pytest.mark.usefixtures("_forked")
+@pytest.mark.parametrize("kind", ["twin", "masked"])
+def test_a_training_is_that_of_the_shipped_model_unless_told_otherwise(kind, toy, tmp_path):
+    words = [kind, toy, "--tokenizer", toy / "tokenizer", "--out", tmp_path, "--steps", 1]
+    train.main([str(word) for word in [*words, "--width", 32, "--layers", 1]])
+    found = json.loads((tmp_path / "log.json").read_text())
+    shipped = json.loads((RECORDS / f"{kind}-shipped.json").read_text())
+    assert found["recipe"] == shipped["recipe"]
+    assert found["masking"] == (shipped["masking"] if kind == "masked" else None)
+    assert found["device"] == "cpu"
+    assert found["pairs"] == 360
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["masked", "--foreign", "0.3"], "choose some by --noisy"),
-        (["masked", "--noise", "1", "--few", "0.1"], "choose some by --noisy"),
-        (["masked", "--noise", "0.3", "--noisy", "0"], "choose some by --noisy"),
+        (["masked", "--foreign", "0.3", "--noisy", "0"], "--noisy 0 has none"),
+        (["masked", "--noise", "0.3", "--noisy", "0"], "--noisy 0 has none"),
         (["twin", "--noisy", "0.3"], "--noisy is about hidden words"),
     ],
 )
