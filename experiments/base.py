@@ -14,7 +14,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
 from recipes.measure import masked_quality
 from recipes.networks import LARGE, SHAPES
 from recipes.vocabulary import read_sentences
@@ -23,7 +22,8 @@ import maskov
 from experiments.driver import report, reproduce
 from experiments.registry import RESULTS
 from experiments.settings import SETTINGS
-from experiments.workshop import Workshop
+from experiments.workshop import Workshop, called
+from maskov.models import device_name
 from maskov.run.files import write_atomically
 from recipes import train
 
@@ -56,7 +56,7 @@ def measured(model: Path, given: argparse.Namespace) -> None:
         "shape": given.shape,
         "parameters": sum(weight.numel() for weight in loaded.network.parameters()),
         "fingerprint": loaded.fingerprint(),
-        "device": torch.cuda.get_device_name() if loaded.device.type == "cuda" else "cpu",
+        "device": device_name(loaded.device),
         "held_out": None,
         **log,
     }
@@ -90,12 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     model = trained(given)
     measured(model, given)
-    # Results name a model by its folder; `model` would say little.
-    named = given.weights / given.shape
-    if not named.exists():
-        named.symlink_to(model.name)
+    named = called(given.shape, model)
     workshop = Workshop(
-        SETTINGS[given.setting], given.out, device=given.device, models={"base": str(named)}
+        SETTINGS[given.setting], given.out, device=given.device, models={"base": named}
     )
     results = [RESULTS[name] for name in TABLES]
     reproduce(

@@ -105,7 +105,7 @@ def bars(
         one.grid(False, axis="x")
         one.set_title(_titled(quantity))
         values = [row["ours"] for row in rows if row["ours"] is not None]
-        # Shares stay on a scale from zero; its numbers are whole ones otherwise.
+        # A logarithmic scale has whole numbers, on which shares would all read as 0.
         if values and min(values) >= 1 and max(values) > 20 * min(values):
             style.plain_log(one)
     style.caption(figure, document)

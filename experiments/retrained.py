@@ -23,7 +23,7 @@ import maskov
 from experiments.driver import report, reproduce
 from experiments.registry import RESULTS
 from experiments.settings import SETTINGS
-from experiments.workshop import Workshop
+from experiments.workshop import Workshop, called
 from maskov.run.files import write_atomically
 from maskov.translation.model import ConditionalModel
 
@@ -65,12 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not (model / "config.json").is_file():
         train.main(["masked", str(given.pairs), "--out", str(given.weights), *words[cut + 1 :]])
     record(model, given)
-    # Results name a model by its folder; `model` would say little.
-    named = given.weights / given.out.resolve().name
-    if not named.exists():
-        named.symlink_to(model.name)
+    named = called(given.out.resolve().name, model)
     workshop = Workshop(
-        SETTINGS[given.setting], given.out, given.data, given.device, models={"de-en": str(named)}
+        SETTINGS[given.setting], given.out, given.data, given.device, models={"de-en": named}
     )
     reproduce([RESULTS[name] for name in STUDIES], workshop, jobs=given.jobs)
     report(given.out, partly=True)

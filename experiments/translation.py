@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from maskov.errors import InputError
 from maskov.evaluation.translation import compare
-from maskov.models import choose_device, load
+from maskov.models import choose_device, device_name, load
 from maskov.models.registry import folder_of, model_for
 from maskov.translation.api import Translation, energies_of, translate
 from maskov.translation.methods import Method
@@ -140,7 +139,7 @@ def main(arguments: list[str] | None = None) -> None:
         "twin": Path(twin.name).name,
         "seed": given.seed,
         "precision": given.precision,
-        "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
+        "device": device_name(device),
         "rows": {},
     }
     if given.out.exists():

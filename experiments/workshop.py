@@ -12,7 +12,7 @@ import torch
 import maskov
 from experiments.settings import Setting
 from maskov.errors import InputError
-from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, choose_device
+from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, choose_device, device_name
 from maskov.models.registry import folder_of, model_for
 from maskov.translation.model import ConditionalModel
 from maskov.translation.twin import Twin
@@ -53,7 +53,7 @@ class Workshop:
     @property
     def machine(self) -> str:
         """The device in words."""
-        return torch.cuda.get_device_name() if self.where.type == "cuda" else "cpu"
+        return device_name(self.where)
 
     @property
     def precision(self) -> str:
@@ -143,6 +143,17 @@ class Workshop:
         self._judge: maskov.Autoregressive | None = None
         self._twins: dict[str, Twin] = {}
         self._fingerprints: dict[str, str] = {}
+
+
+def called(name: str, model: Path) -> str:
+    """Return the path of a model under another name, which is what results call it by.
+
+    A training leaves its model in a folder `model`, which would say little.
+    """
+    named = model.with_name(name)
+    if not named.exists():
+        named.symlink_to(model.name)
+    return str(named)
 
 
 def pair_of(name: str) -> str:

@@ -29,6 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from maskov.models import device_name
 from maskov.translation.checkpoint import load, load_tokenizer, save
 from maskov.translation.marks import Marks
 from maskov.translation.network import Network, Shape
@@ -191,7 +192,7 @@ def main(arguments: list[str] | None = None) -> None:
         (given.out / "log.json").write_text(
             json.dumps(
                 {
-                    "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
+                    "device": device_name(device),
                     "pairs": len(pairs),
                     "recipe": asdict(recipe),
                     "masking": None if twin else asdict(masking),

@@ -30,6 +30,7 @@ __all__ = [
     "TabularModel",
     "choose_device",
     "counterexample",
+    "device_name",
     "load",
     "untrained",
 ]
@@ -47,6 +48,11 @@ def choose_device(name: str = "auto") -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"the device '{name}' is not available here; try --device cpu.") from error
     return device
+
+
+def device_name(device: torch.device) -> str:
+    """Say what a device is, as records name it."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def conditional_folder(name: str) -> Path | None:
