@@ -18,11 +18,11 @@ from pathlib import Path
 import torch
 
 import maskov
-from maskov.bench.ceiling import measure_ceiling
-from maskov.bench.files import check_free, write_json
-from maskov.bench.flops import sampling_flops
-from maskov.bench.machine import all_versions, machine
-from maskov.bench.models import load_model
+from maskov.benchmarks.ceiling import measure_ceiling
+from maskov.benchmarks.files import check_free, write_json
+from maskov.benchmarks.flops import sampling_flops
+from maskov.benchmarks.machine import all_versions, machine
+from maskov.benchmarks.models import load_model
 from maskov.energies import parse_energy
 
 

@@ -1,7 +1,7 @@
 """Draw benchmarks: `python bench/plot.py FILES... --out DIR`, as SVG and PNG.
 
-Files of `maskov bench --out` become bar charts, one each; files of `maskov.bench.scaling` become
-curves, those over the same quantity together. It needs matplotlib (the extra `bench`).
+Files of `maskov bench --out` become bar charts, one each; files of `maskov.benchmarks.scaling`
+become curves, those over the same quantity together. It needs matplotlib (the extra `bench`).
 """
 
 from __future__ import annotations

@@ -15,12 +15,12 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from maskov import Delayed, MaskedConditional, Metropolis
-from maskov.bench.models import load_model
+from maskov.benchmarks.models import load_model
 from maskov.cli.sampling import parse_length
 from maskov.energies import parse_energy
-from maskov.engine import Engine
-from maskov.flow import Buffers
-from maskov.flow.static import StaticFlow
+from maskov.execution.buffers import Buffers
+from maskov.execution.cuda_graphs import StaticFlow
+from maskov.execution.scorer import Engine
 from maskov.random import CounterDraws
 from maskov.starts import Layout, draw_lengths, fill
 

@@ -31,13 +31,13 @@ import safetensors.torch
 import torch
 
 import maskov
-from maskov.bench.files import write_json
-from maskov.bench.machine import all_versions, machine
-from maskov.bench.sampling import Clock
+from maskov.benchmarks.files import write_json
+from maskov.benchmarks.machine import all_versions, machine
+from maskov.benchmarks.sampling import Clock
 from maskov.kernels import Metropolis
-from maskov.run.checkpoint import Saved, pack
-from maskov.run.folder import RunFolder
-from maskov.run.progress import Progress
+from maskov.runs.checkpoint import Saved, pack
+from maskov.runs.folder import RunFolder
+from maskov.runs.group import Progress
 from maskov.starts import Layout
 
 
@@ -143,8 +143,8 @@ def measure_checkpoints(options: argparse.Namespace) -> dict[str, Any]:
 _RESUME = """
 import json, sys, time
 import maskov
-from maskov.bench.sampling import Clock
-from maskov.run.rebuild import load_model
+from maskov.benchmarks.sampling import Clock
+from maskov.runs.rebuild import load_model
 
 class First(Clock):
     moment = 0.0

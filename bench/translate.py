@@ -17,12 +17,12 @@ from typing import Any
 
 import torch
 
-from maskov.bench.machine import all_versions, machine
+from maskov.benchmarks.machine import all_versions, machine
 from maskov.models import choose_device, load
 from maskov.models.registry import folder_of
 from maskov.translation.api import translate
+from maskov.translation.autoregressive import Twin
 from maskov.translation.methods import Method
-from maskov.translation.twin import Twin
 
 SUBJECTS = """
 die alte Bibliothek am Fluss

@@ -24,7 +24,7 @@ from experiments.registry import RESULTS
 from experiments.settings import SETTINGS
 from experiments.workshop import Workshop, called
 from maskov.models import device_name
-from maskov.run.files import write_atomically
+from maskov.runs.files import write_atomically
 from recipes import train
 
 TABLES = ("table2", "table6", "table4")

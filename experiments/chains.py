@@ -15,7 +15,7 @@ from maskov import Delayed, Gibbs, Kernel, Linear, MaskedConditional, Metropolis
 from maskov.energies import parse_energy
 from maskov.errors import InputError
 from maskov.evaluation.perplexity import perplexity
-from maskov.translation.model import ConditionalModel
+from maskov.models.conditional.model import ConditionalModel
 
 # Texts that a cell keeps, to be read and rated.
 _KEPT = 500

@@ -19,7 +19,7 @@ from experiments.table6 import condition
 from experiments.work import Found, Work, do, done
 from experiments.workshop import Workshop
 from maskov.errors import InputError, Interrupted, ModelError
-from maskov.run.files import write_atomically
+from maskov.runs.files import write_atomically
 
 Say = Callable[[str], None]
 # How results of another kind fail to be put into tables and figures.

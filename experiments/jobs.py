@@ -17,7 +17,7 @@ from experiments.work import Work, do, done
 from experiments.workshop import Workshop
 from maskov.cli.signals import stop_on_signals
 from maskov.errors import InputError, Interrupted, ModelError
-from maskov.run.lock import held
+from maskov.runs.lock import held
 
 # How often whoever waits for the processes asks whether to stop, in seconds.
 _PATIENCE = 0.2

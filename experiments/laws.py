@@ -12,7 +12,6 @@ from experiments.quantities import ORDERS
 from experiments.work import Found, Work
 from experiments.workshop import Workshop
 from maskov import Gibbs, Metropolis, Norm, Raw, Sweep, counterexample
-from maskov.engine import Engine
 from maskov.exact import (
     all_states,
     distribution,
@@ -21,6 +20,7 @@ from maskov.exact import (
     sweep_matrix,
     transition_matrix,
 )
+from maskov.execution.scorer import Engine
 from maskov.kernels import Kernel
 
 

@@ -16,7 +16,7 @@ from experiments.work import Found, Work
 from experiments.workshop import Workshop
 from maskov import Linear, Metropolis, Schedule
 from maskov.energies import Norm, Raw, parse_energy
-from maskov.engine import Engine
+from maskov.execution.scorer import Engine
 from maskov.types import Sequences
 
 HELD_OUT = Path(__file__).parents[1] / "results" / "english" / "held-out-20.txt"

@@ -24,8 +24,8 @@ from experiments.driver import report, reproduce
 from experiments.registry import RESULTS
 from experiments.settings import SETTINGS
 from experiments.workshop import Workshop, called
-from maskov.run.files import write_atomically
-from maskov.translation.model import ConditionalModel
+from maskov.models.conditional.model import ConditionalModel
+from maskov.runs.files import write_atomically
 
 STUDIES = ("figure1", "table1")
 

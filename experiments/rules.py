@@ -16,9 +16,9 @@ from experiments.work import Found, Work
 from experiments.workshop import Workshop, pair_of
 from maskov.evaluation.translation import compare
 from maskov.models.base import Queries
+from maskov.models.conditional.model import ConditionalModel
 from maskov.translation.api import run_method, translate
 from maskov.translation.methods import Method
-from maskov.translation.model import ConditionalModel
 
 # Positions of a translation, to plan by.
 _LENGTH = 25

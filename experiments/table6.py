@@ -49,7 +49,7 @@ def ratings(workshop: Workshop) -> dict[str, Found]:
     if workshop.ratings is None:
         return {}
     from maskov.errors import InputError
-    from maskov.ratings import load
+    from maskov.ui.ratings import load
 
     study = load(workshop.ratings)
     by_name = {one.name.removesuffix(".txt"): one for one in study.conditions}

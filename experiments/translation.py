@@ -22,11 +22,11 @@ import numpy as np
 from maskov.errors import InputError
 from maskov.evaluation.translation import compare
 from maskov.models import choose_device, device_name, load
+from maskov.models.conditional.model import ConditionalModel, read_source
 from maskov.models.registry import folder_of, model_for
 from maskov.translation.api import Translation, energies_of, translate
+from maskov.translation.autoregressive import Twin
 from maskov.translation.methods import Method
-from maskov.translation.model import ConditionalModel, read_source
-from maskov.translation.twin import Twin
 
 # The rows of the paper's Table 5, and what tells energy from quality.
 ROWS: dict[str, Method] = {

@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 
 from experiments.workshop import Workshop
 from maskov.errors import InputError
-from maskov.run.files import write_atomically
-from maskov.run.signature import versions
+from maskov.runs.files import write_atomically
+from maskov.runs.signature import versions
 
 # A cell as it is kept: what was asked for, how it came about, and `values` with standard errors.
 Found = dict[str, Any]

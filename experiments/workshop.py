@@ -13,9 +13,9 @@ import maskov
 from experiments.settings import Setting
 from maskov.errors import InputError
 from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, choose_device, device_name
+from maskov.models.conditional.model import ConditionalModel
 from maskov.models.registry import folder_of, model_for
-from maskov.translation.model import ConditionalModel
-from maskov.translation.twin import Twin
+from maskov.translation.autoregressive import Twin
 
 PACKED = Path(__file__).parent / "data"
 # The paper's checkpoints: what each is for, its folder in --checkpoints, files that must be there.

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 import maskov
-from maskov.engine import Engine
+from maskov.execution.scorer import Engine
 from maskov.types import Sequences
 from recipes.corpus import LONGEST, SHORTEST
 from recipes.vocabulary import read_sentences

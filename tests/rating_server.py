@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from maskov.ratings import Study, make
+from maskov.ui.ratings import Study, make
 
 # Names that stand nowhere else, so that finding one in what is served means a leak.
 CONDITIONS = ("zebra-gibbs", "zebra-norm", "zebra-raw")
@@ -87,7 +87,7 @@ class ForkedServer(Server):
 
     def __init__(self, study: Path, port: int = 0) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["maskov.ratings.server", "maskov.web.serving"])
+        context.set_forkserver_preload(["maskov.ui.ratings.server", "maskov.ui.web.serving"])
         ours, theirs = context.Pipe(duplex=False)
         self.process = context.Process(target=_serve, args=(study, port, theirs), daemon=True)
         self.process.start()
@@ -103,8 +103,8 @@ class ForkedServer(Server):
 
 
 def _serve(study: Path, port: int, pipe) -> None:
-    from maskov.ratings.server import create_app
-    from maskov.web.serving import listen, serve
+    from maskov.ui.ratings.server import create_app
+    from maskov.ui.web.serving import listen, serve
 
     opened, _, loopback = listen("127.0.0.1", port)
     pipe.send(opened.getsockname()[1])

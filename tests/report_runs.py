@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import maskov
-from maskov.run import Run
-from maskov.run.store import MemoryStore
+from maskov.runs import Run
+from maskov.runs.store import MemoryStore
 from maskov.schedules import Schedule
 from small import random_table
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
-from maskov.engine import Engine
 from maskov.exact import fresh_state
+from maskov.execution.scorer import Engine
 from maskov.kernels import Kernel
 from maskov.models import HuggingFaceModel, TabularModel
 from maskov.random import CounterDraws

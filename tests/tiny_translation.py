@@ -16,10 +16,10 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from maskov.translation import checkpoint
-from maskov.translation.model import ConditionalModel
-from maskov.translation.network import Network, Shape
-from maskov.translation.twin import Twin
+from maskov.models.conditional import checkpoint
+from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional.network import Network, Shape
+from maskov.translation.autoregressive import Twin
 
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<mask>", "<length>")
 WORDS = ("red", "green", "blue", "white")

@@ -44,7 +44,7 @@ class ServedRuns:
 
     def __init__(self, runs: Path, home: Path) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["maskov.views.server", "maskov.web.serving"])
+        context.set_forkserver_preload(["maskov.ui.viewer.server", "maskov.ui.web.serving"])
         ours, theirs = context.Pipe(duplex=False)
         self.process = context.Process(target=_serve, args=(runs, home, theirs), daemon=True)
         self.process.start()
@@ -62,11 +62,11 @@ class ServedRuns:
 
 
 def _serve(runs: Path, home: Path, pipe) -> None:
-    from maskov.views.live import LiveRuns
-    from maskov.views.player import Player
-    from maskov.views.server import create_app
-    from maskov.views.shelf import Shelf
-    from maskov.web.serving import listen, serve
+    from maskov.ui.viewer.live import LiveRuns
+    from maskov.ui.viewer.player import Player
+    from maskov.ui.viewer.run_list import Shelf
+    from maskov.ui.viewer.server import create_app
+    from maskov.ui.web.serving import listen, serve
 
     opened, _, loopback = listen("127.0.0.1", 0)
     pipe.send(opened.getsockname()[1])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from maskov.translation.network import Network
+from maskov.models.conditional.network import Network
 from recipes.translation.losses import WordLoss, word_loss
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import torch
 
-from maskov.translation.checkpoint import load
-from maskov.translation.twin import Twin
+from maskov.models.conditional.checkpoint import load
+from maskov.translation.autoregressive import Twin
 from recipes.translation.corpus import MOST_TOKENS, read_lines, tokens_of
 from recipes.translation.train import PAIRS
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from maskov.translation.checkpoint import load
+from maskov.models.conditional.checkpoint import load
 from recipes.translation.train import PAIRS
 
 LIMIT = 48 * 2**20

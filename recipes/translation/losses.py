@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maskov.translation.marks import Marks
-from maskov.translation.network import Network
+from maskov.models.conditional.network import Network
+from maskov.models.conditional.special_tokens import Marks
 from recipes.translation.corpus import Batch
 
 _NOWHERE = -100

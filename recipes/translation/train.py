@@ -30,9 +30,9 @@ import torch
 from torch import Tensor
 
 from maskov.models import device_name
-from maskov.translation.checkpoint import load, load_tokenizer, save
-from maskov.translation.marks import Marks
-from maskov.translation.network import Network, Shape
+from maskov.models.conditional.checkpoint import load, load_tokenizer, save
+from maskov.models.conditional.network import Network, Shape
+from maskov.models.conditional.special_tokens import Marks
 from recipes.trainer import Precision, Trainer, Training
 from recipes.translation.compiling import compiled, forgive, plain, succeeds
 from recipes.translation.corpus import Batch, Pairs, read_lines

@@ -6,21 +6,21 @@ Metropolis-Hastings test accepts or rejects (Goyal, Dyer & Berg-Kirkpatrick, ICL
 
 __version__ = "0.1.0"
 
-from maskov.crew import Workers
 from maskov.diagnostics import Summary
 from maskov.energies import Autoregressive, Energy, Norm, Raw, parse_energy
-from maskov.engine import Engine
 from maskov.errors import InputError, MaskovError, ModelError, RunError
+from maskov.execution.scorer import Engine
 from maskov.kernels import Delayed, Gibbs, Kernel, Metropolis, Sweep, mask_predict
 from maskov.models import HuggingFaceModel, MaskedModel, TabularModel, counterexample, load
-from maskov.proposals import MaskedConditional
-from maskov.run import Run, Sample, resume, sample
+from maskov.models.conditional.model import ConditionalModel
+from maskov.moves import MaskedConditional
+from maskov.runs import Run, Sample, resume, sample
 from maskov.schedules import Linear, Schedule
 from maskov.scoring import Score, score, score_autoregressive
 from maskov.translation.api import Translation, translate
+from maskov.translation.autoregressive import Twin
 from maskov.translation.methods import Method
-from maskov.translation.model import ConditionalModel
-from maskov.translation.twin import Twin
+from maskov.workers import Workers
 
 __all__ = [
     "Autoregressive",

@@ -11,9 +11,12 @@ from dataclasses import dataclass, replace
 import torch
 
 from maskov.energies.base import Energy
-from maskov.engine import Engine
 from maskov.errors import InputError
-from maskov.flow import Buffers, Flow, Settled, low_terms
+from maskov.execution.async_state import low_terms
+from maskov.execution.async_tests import Settled
+from maskov.execution.asynchronous import Flow
+from maskov.execution.buffers import Buffers
+from maskov.execution.scorer import Engine
 from maskov.kernels import Delayed, Kernel, Metropolis, Sweep
 from maskov.models.base import MaskedModel, Queries
 from maskov.random import CounterDraws, Draws, Purpose

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, replace
 import torch
 
 from maskov.energies import Autoregressive, Energy, Raw
-from maskov.engine import Engine
 from maskov.errors import InputError
+from maskov.execution.scorer import Engine
 from maskov.models.base import MaskedModel
 from maskov.starts import read_text
 from maskov.types import Sequences

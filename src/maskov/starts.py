@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from maskov.engine import Engine
 from maskov.errors import InputError
+from maskov.execution.scorer import Engine
 from maskov.kernels import Gibbs, Positions, Sweep
 from maskov.models.base import MaskedModel
-from maskov.proposals import MaskedConditional
+from maskov.moves import MaskedConditional
 from maskov.random import CounterDraws, Draws, Purpose
 from maskov.types import ChainState, Int, Tensor
 

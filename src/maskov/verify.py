@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict, dataclass
 
 from maskov.energies import Norm, Raw
-from maskov.engine import Engine
 from maskov.exact import all_states, distribution, invariance_error, stationary, sweep_matrix
+from maskov.execution.scorer import Engine
 from maskov.kernels import Gibbs, Kernel, Metropolis, Sweep
 from maskov.models import counterexample
 

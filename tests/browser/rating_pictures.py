@@ -15,7 +15,7 @@ from chromium import launch
 from pages import PICTURES
 from playwright.sync_api import sync_playwright
 
-from maskov.ratings import make
+from maskov.ui.ratings import make
 from rating_server import Server
 
 # Drawn by wiki-small; they stand in the README.

@@ -6,7 +6,7 @@ import pytest
 from pages import DESKTOP, PHONE, assert_nothing_is_cut_off, ground
 from playwright.sync_api import expect
 
-from maskov.ratings import load
+from maskov.ui.ratings import load
 from rating_server import CONDITIONS, ForkedServer
 
 pytestmark = pytest.mark.browser

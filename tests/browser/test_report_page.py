@@ -18,8 +18,8 @@ from pages import (
 from playwright.sync_api import expect
 
 import maskov
-from maskov.report import build, to_html
 from maskov.schedules import Linear, Schedule
+from maskov.ui.report import build, to_html
 from report_runs import evil_run, small_run
 
 pytestmark = pytest.mark.browser

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from maskov.cli import main, terminal
 from maskov.cli.terminal import LiveView, PlainProgress, progress_for
-from maskov.run import sample
-from maskov.run.pace import Pace, in_words
+from maskov.runs import sample
+from maskov.runs.eta import Pace, in_words
 from maskov.schedules import Schedule
 from small import random_state, tiny_bert
 

@@ -7,7 +7,7 @@ import pytest
 from arviz_stats.base import array_stats as arviz
 
 from ar_chains import autoregressive
-from maskov.bench.effective import normal_scores
+from maskov.benchmarks.effective import normal_scores
 from maskov.diagnostics.convergence import Convergence, convergence, is_constant
 from maskov.diagnostics.correlation import autocorrelation, integrated_time
 

@@ -8,7 +8,7 @@ import torch
 
 import maskov
 from maskov import Delayed, Gibbs, Metropolis, Raw, Schedule, Sweep
-from maskov.engine import Engine
+from maskov.execution.scorer import Engine
 from maskov.random import CounterDraws
 from maskov.starts import Layout, fill
 from small import epoch, random_table, tiny_bert
@@ -114,7 +114,7 @@ def test_free_words_that_never_moved_cannot_be_told_from_frozen_ones():
 
 
 def test_runs_too_large_to_trace_positions_say_so(monkeypatch):
-    monkeypatch.setattr("maskov.run.store._MOST_PLACES", 1)
+    monkeypatch.setattr("maskov.runs.store._MOST_PLACES", 1)
     found = maskov.sample(MODEL, METROPOLIS, Schedule(epochs=3), chains=2, length=4).diagnose()
     assert found.tokens is None
     assert any("tokens were not traced" in note for note in found.notes)

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from maskov import Delayed, Gibbs, MaskedConditional, Metropolis, Norm, Raw, Sweep
-from maskov.engine import Engine
 from maskov.exact import (
     all_states,
     balance_error,
@@ -17,6 +16,7 @@ from maskov.exact import (
     sweep_matrix,
     transition_matrix,
 )
+from maskov.execution.scorer import Engine
 from tiny_translation import conditional, plain_energies
 
 TOLERANCE = 1e-10

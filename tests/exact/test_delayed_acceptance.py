@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from maskov import Delayed, MaskedConditional, Metropolis, Norm, Raw, counterexample
-from maskov.engine import Engine
 from maskov.exact import (
     all_states,
     balance_error,
@@ -14,6 +13,7 @@ from maskov.exact import (
     invariance_error,
     transition_matrix,
 )
+from maskov.execution.scorer import Engine
 from small import random_table, tiny_bert
 
 TOLERANCE = 1e-10
@@ -94,7 +94,7 @@ def test_one_test_is_the_plain_algorithm_and_two_accept_less_often(energy):
 
 def test_a_wrong_second_test_is_noticed(monkeypatch):
     """Testing the whole ratio again, as if nothing had been tested, breaks the balance."""
-    from maskov.flow import flow as module
+    from maskov.execution import asynchronous as module
 
     model = MODELS["table"]
     engine, states = Engine(model), all_states(model, 4)

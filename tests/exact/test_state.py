@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from maskov import Gibbs, MaskedConditional, Metropolis, Norm, Raw, Sweep
-from maskov.engine import Engine
+from maskov.execution.scorer import Engine
 from maskov.random import CounterDraws
 from maskov.types import ChainState
 from small import epoch, random_state, tiny_bert

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from maskov import Metropolis, Norm, Raw, sample
-from maskov.engine import Engine
 from maskov.exact import all_states, balance_error, distribution, transition_matrix
+from maskov.execution.scorer import Engine
 from maskov.schedules import Schedule
 from small import random_table, tiny_bert
 

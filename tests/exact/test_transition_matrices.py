@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from maskov import Gibbs, MaskedConditional, Metropolis, Norm, Raw, Sweep, counterexample
-from maskov.engine import Engine
 from maskov.exact import (
     all_states,
     balance_error,
@@ -18,6 +17,7 @@ from maskov.exact import (
     sweep_matrix,
     transition_matrix,
 )
+from maskov.execution.scorer import Engine
 from small import random_table, tiny_bert
 
 TOLERANCE = 1e-10

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from maskov import MaskedConditional, Metropolis, Raw, mask_predict
-from maskov.engine import Engine
 from maskov.exact import (
     all_states,
     balance_error,
@@ -17,6 +16,7 @@ from maskov.exact import (
     fresh_state,
     transition_matrix,
 )
+from maskov.execution.scorer import Engine
 from maskov.random import CounterDraws
 from maskov.types import Sequences
 from small import random_table

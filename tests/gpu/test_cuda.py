@@ -7,7 +7,7 @@ import torch
 
 import maskov
 from maskov import Metropolis, Norm, Raw, Schedule, Sweep
-from maskov.engine import Engine
+from maskov.execution.scorer import Engine
 from maskov.models import untrained
 from maskov.random import CounterDraws, Purpose
 from maskov.types import Sequences

@@ -10,7 +10,7 @@ import maskov
 from maskov import Delayed, Metropolis, Norm, Raw, Schedule, resume, sample
 from maskov.errors import Interrupted
 from maskov.models import untrained
-from maskov.run.flight import flow_for
+from maskov.runs.async_group import flow_for
 from small import tiny_bert
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
@@ -50,7 +50,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(tmp_path, precision):
     if precision == "bfloat16":
         model = model.in_precision(torch.bfloat16)
         model.precision = precision
-    assert flow_for(maskov.engine.Engine(model)).__name__ == "StaticFlow"
+    assert flow_for(maskov.execution.scorer.Engine(model)).__name__ == "StaticFlow"
     settings = {"schedule": Schedule(epochs=8), "chains": 30, "length": (4, 20), "seed": 3}
     whole = sample(model, out=tmp_path / "whole", **settings)
     asked = []

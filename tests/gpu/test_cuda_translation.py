@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from maskov import Method, translate
-from maskov.translation.model import ConditionalModel
+from maskov.models.conditional.model import ConditionalModel
 from tiny_translation import SOURCES, network, tokenizer
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")

@@ -22,6 +22,7 @@ import maskov
 from maskov.cli import main as maskov_command
 
 SMALL = "--model wiki-small --chains 3 --epochs 3 --length 7:9"
+SHORT = "--model wiki-small --chains 2 --epochs 1 --length 6"
 TINY = "--model untrained --chains 5 --epochs 6 --length 5:8"
 TEMPLATE = "the [MASK] man [MASK] the river ."
 
@@ -47,8 +48,8 @@ SAMPLES = {
     "mh, pilot": "--model wiki-small --chains 3 --epochs 6 --length 8",
     "mh, greedy start": f"{SMALL} --start greedy",
     "mh, bfloat16": f"{SMALL} --precision bfloat16",
-    "mh, autoregressive": "--model wiki-small --chains 2 --epochs 1 --length 6 --energy autoregressive",
-    "mh, raw and autoregressive": "--model wiki-small --chains 2 --epochs 1 --length 6 --energy raw+0.3*autoregressive",
+    "mh, autoregressive": f"{SHORT} --energy autoregressive",
+    "mh, raw and autoregressive": f"{SHORT} --energy raw+0.3*autoregressive",
     "gibbs": f"{SMALL} --kernel gibbs",
     "gibbs, blocks": f"{SMALL} --kernel gibbs --block 2 --top-p 0.9",
     "mask-predict": f"{SMALL} --kernel mask-predict",
@@ -58,11 +59,12 @@ SAMPLES = {
     "tiny, workers": f"{TINY} --resident 2 --workers 2",
     "table": "--model counterexample --chains 6 --epochs 20 --length 2 --thin 5",
 }
+FORCED = "--method mh --epochs 4 --force-accept 1"
 TRANSLATIONS = {
-    "translate mh": "--method mh --epochs 4 --force-accept 1 --chains 2",
+    "translate mh": f"{FORCED} --chains 2",
     "translate gibbs": "--method gibbs --epochs 3",
     "translate mask-predict": "--method mask-predict --iterations 3",
-    "translate mh raw": "--method mh --epochs 4 --force-accept 1 --energy raw --lengths top --chains 2",
+    "translate mh raw": f"{FORCED} --energy raw --lengths top --chains 2",
 }
 SENTENCES = "Guten Morgen.\nDas ist ein gutes Buch.\n"
 
@@ -99,9 +101,16 @@ def all_runs(folder: Path):
     for number, (name, options) in enumerate(SAMPLES.items()):
         out = folder / f"s{number}"
         yield name, lambda o=options, f=out: command(f"sample {o} --threads 1 --seed 3", f)
-    yield "infill", lambda: command(
-        ["infill", TEMPLATE, *"--model wiki-small --chains 3 --epochs 4 --threads 1".split()],
-        folder / "infill",
+    yield (
+        "infill",
+        lambda: command(
+            [
+                "infill",
+                TEMPLATE,
+                *["--model", "wiki-small", "--chains", "3", "--epochs", "4", "--threads", "1"],
+            ],
+            folder / "infill",
+        ),
     )
     source = folder / "sentences.txt"
     source.write_text(SENTENCES)
@@ -149,13 +158,11 @@ def resumed(out: Path, asynchronous: bool) -> dict[str, str]:
 
     model = maskov.load("untrained", "cpu")
     workers = maskov.Workers(threads=1)
-    try:
+    with contextlib.suppress(maskov.errors.Interrupted):
         maskov.sample(
             model, chains=5, length=(5, 8), seed=4, out=out, resident=3, stop=stop,
             schedule=maskov.Schedule(epochs=6), asynchronous=asynchronous, workers=workers,
         )  # fmt: skip
-    except maskov.errors.Interrupted:
-        pass
     while not maskov.Run.open(out).finished:
         with contextlib.suppress(maskov.errors.Interrupted):
             maskov.resume(out, model, stop=stop)

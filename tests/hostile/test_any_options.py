@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import maskov
 from maskov import Delayed, Linear, MaskedConditional, MaskovError, Metropolis, Raw, Schedule, Sweep
 from maskov.cli import main
-from maskov.crew import Workers
 from maskov.translation.methods import METHODS, Method
+from maskov.workers import Workers
 from mutations import examples, or_refused
 from small import tiny_bert
 

@@ -16,9 +16,9 @@ from safetensors.torch import load_file, save_file
 
 import maskov
 from maskov import MaskovError, ModelError
-from maskov.ratings.store import Store
-from maskov.ratings.study import Study, make
-from maskov.translation.subwords import Subwords, read_dictionary
+from maskov.models.conditional.bpe import Subwords, read_dictionary
+from maskov.ui.ratings.store import Store
+from maskov.ui.ratings.study import Study, make
 from mutations import changed, damaged, examples, or_refused
 from small import tiny_bert
 from tiny_translation import save

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from maskov import MaskovError, Metropolis, Norm, Run, RunError, Schedule, resume, sample
 from maskov.errors import Interrupted
-from maskov.run import checkpoint
-from maskov.run.header import START, seal
+from maskov.runs import checkpoint
+from maskov.runs.checkpoint_header import START, seal
 from mutations import changed, damaged, examples, or_refused
 from small import tiny_bert
 

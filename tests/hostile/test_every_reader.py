@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from experiments import driver
 from experiments.settings import SETTINGS
 from experiments.work import done
 from experiments.workshop import Workshop
@@ -21,16 +20,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import maskov
+from experiments import driver
 from maskov import InputError, MaskovError, ModelError
 from maskov.cli import main
 from maskov.cli.evaluating import _read_rows
 from maskov.cli.output import read_lines
 from maskov.evaluation.copies import copied
 from maskov.models import registry
-from maskov.ratings.report import load as load_ratings
-from maskov.ratings.store import Answer, Store
-from maskov.ratings.study import Study, make
-from maskov.ratings.texts import read_source
+from maskov.ui.ratings.report import load as load_ratings
+from maskov.ui.ratings.store import Answer, Store
+from maskov.ui.ratings.study import Study, make
+from maskov.ui.ratings.texts import read_source
 from mutations import changed, damaged, examples, or_refused
 from small import tiny_bert
 

@@ -27,12 +27,12 @@ from maskov import (
     sample,
 )
 from maskov.errors import Interrupted, RunError
-from maskov.run.driver import Driver
-from maskov.run.folder import RunFolder
-from maskov.run.header import MAGIC, START, read_header, seal
-from maskov.run.rebuild import rebuild
+from maskov.runs.checkpoint_header import MAGIC, START, read_header, seal
+from maskov.runs.coordinator import Driver
+from maskov.runs.folder import RunFolder
+from maskov.runs.rebuild import rebuild
 from mutations import examples, or_refused
-from odd_crews import files
+from odd_workers import files
 from small import tiny_bert
 
 MODEL = tiny_bert("red green blue white", torch.float32)

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 import maskov
 from maskov import ConditionalModel, ModelError, Twin, translate
-from maskov.translation import checkpoint
+from maskov.models.conditional import checkpoint
 from tiny_models import edit_config
 from tiny_translation import SOURCES, network, save, shelf, tokenizer
 

@@ -9,10 +9,10 @@ import torch
 from scipy import stats
 
 from maskov import InputError, Method, ModelError, Norm, Raw, translate
-from maskov.engine import Engine
+from maskov.execution.scorer import Engine
 from maskov.models import Queries
-from maskov.translation.lengths import choose_lengths
-from maskov.translation.model import ConditionalModel
+from maskov.models.conditional.lengths import choose_lengths
+from maskov.models.conditional.model import ConditionalModel
 from maskov.types import Sequences
 from tiny_translation import (
     LONGEST,
@@ -139,7 +139,7 @@ def test_the_encoder_runs_once_a_sentence_and_never_again(monkeypatch):
 
 def test_batches_of_the_encoder_do_not_change_what_it_says(monkeypatch):
     alone = [MODEL.given([text]).sources for text in SOURCES]
-    monkeypatch.setattr("maskov.translation.sources.token_budget", lambda *_: 1)
+    monkeypatch.setattr("maskov.models.conditional.sources.token_budget", lambda *_: 1)
     both = [MODEL.given(SOURCES).sources]
     monkeypatch.undo()
     for found in (*both, MODEL.given(SOURCES).sources):

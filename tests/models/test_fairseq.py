@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from maskov.errors import ModelError
-from maskov.models.vocabulary import forbidden_tokens
+from maskov.models.conditional.bpe import Subwords, read_dictionary
+from maskov.models.forbidden_tokens import forbidden_tokens
 from maskov.translation.fairseq import is_fairseq, load_fairseq
-from maskov.translation.subwords import Subwords, read_dictionary
 from tiny_fairseq import (
     DECODERS,
     ENCODERS,

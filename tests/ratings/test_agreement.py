@@ -7,7 +7,7 @@ from itertools import permutations
 
 import pytest
 
-from maskov.ratings.agreement import ordinal_alpha
+from maskov.ui.ratings.agreement import ordinal_alpha
 
 # Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", section D: four observers,
 # twelve units, missing values; he gives 0.815 for ordinal data.

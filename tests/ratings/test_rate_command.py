@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from maskov.cli import main
-from maskov.ratings import Answer, Study
+from maskov.ui.ratings import Answer, Study
 from rating_server import Server
 
 
@@ -97,7 +97,7 @@ def test_the_served_study_is_there_and_a_taken_port_is_one_sentence(call, refuse
 
 def test_an_address_for_others_is_warned_of(call, capfd, monkeypatch):
     call(*NEW)
-    from maskov.web import serving
+    from maskov.ui.web import serving
 
     served = []
     monkeypatch.setattr(serving, "serve", lambda app, opened: served.append((opened, app)))
@@ -125,7 +125,7 @@ def test_what_is_wrong_is_one_sentence(refused, tmp_path):
 
 def test_without_the_extra_one_is_told_what_to_install(refused, call, monkeypatch):
     call(*NEW)
-    for name in [name for name in sys.modules if name.startswith("maskov.ratings.serv")]:
+    for name in [name for name in sys.modules if name.startswith("maskov.ui.ratings.serv")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "fastapi", None)
     monkeypatch.setitem(sys.modules, "uvicorn", None)

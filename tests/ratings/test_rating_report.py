@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from maskov.errors import InputError
-from maskov.ratings import Answer, Mean, load
-from maskov.ratings.report import mean
+from maskov.ui.ratings import Answer, Mean, load
+from maskov.ui.ratings.report import mean
 from rating_server import CONDITIONS, make_study
 
 

@@ -9,9 +9,9 @@ import sqlite3
 import pytest
 from starlette.testclient import TestClient
 
-from maskov.ratings import Answer
-from maskov.ratings.server import LONGEST_BODY, LONGEST_COMMENT, create_app
-from maskov.ratings.store import Store
+from maskov.ui.ratings import Answer
+from maskov.ui.ratings.server import LONGEST_BODY, LONGEST_COMMENT, create_app
+from maskov.ui.ratings.store import Store
 from rating_server import CONDITIONS, ForkedServer, make_study
 
 GOOD = {"item": 1, "coherence": 2, "fluency": 3, "comment": "hm"}

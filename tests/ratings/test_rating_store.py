@@ -11,7 +11,7 @@ from http.client import HTTPException
 import pytest
 
 from maskov.errors import InputError
-from maskov.ratings import Answer, Store
+from maskov.ui.ratings import Answer, Store
 from rating_server import ForkedServer, make_study
 
 

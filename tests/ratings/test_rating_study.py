@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from maskov.errors import InputError
-from maskov.ratings import Study, make
+from maskov.ui.ratings import Study, make
 from rating_server import CONDITIONS, make_study
 
 

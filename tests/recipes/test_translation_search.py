@@ -10,9 +10,9 @@ import torch
 from recipes.translation.corpus import Batch
 from recipes.translation.losses import causal_loss
 
+from maskov.models.conditional.network import Network, Shape
+from maskov.models.conditional.special_tokens import Marks
 from maskov.translation import search as searching
-from maskov.translation.marks import Marks
-from maskov.translation.network import Network, Shape
 from maskov.translation.search import _Beams, search
 
 PAD, BEGIN, END = 0, 1, 2

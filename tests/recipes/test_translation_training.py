@@ -17,9 +17,9 @@ from recipes.translation import cells, compiling, distil, losses, train
 from recipes.translation.corpus import Batch, Pairs, Side, read_lines
 from recipes.translation.losses import Masking, causal_loss, masked_loss
 
-from maskov.translation.checkpoint import load, load_tokenizer
-from maskov.translation.marks import Marks
-from maskov.translation.network import Network, Shape
+from maskov.models.conditional.checkpoint import load, load_tokenizer
+from maskov.models.conditional.network import Network, Shape
+from maskov.models.conditional.special_tokens import Marks
 
 CPU = torch.device("cpu")
 PAD, BEGIN, END, MASK = 0, 1, 2, 4

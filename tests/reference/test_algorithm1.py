@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from maskov import Metropolis, Norm, Raw, Sweep
-from maskov.bench.algorithm1 import energy, step
-from maskov.engine import Engine
+from maskov.benchmarks.algorithm1 import energy, step
+from maskov.execution.scorer import Engine
 from maskov.random import CounterDraws, Purpose
 from small import epoch, random_state, tiny_bert
 

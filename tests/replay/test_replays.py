@@ -22,8 +22,8 @@ from maskov import (
 )
 from maskov.errors import InputError, RunError
 from maskov.replay import Replayer
-from maskov.run import Run
-from maskov.run.store import MemoryStore
+from maskov.runs import Run
+from maskov.runs.store import MemoryStore
 from small import random_table, tiny_bert
 
 MODEL = tiny_bert("red green blue white black")

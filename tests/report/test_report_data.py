@@ -9,9 +9,9 @@ import maskov
 from maskov.energies import Norm, Raw
 from maskov.errors import InputError
 from maskov.kernels import Gibbs, Metropolis
-from maskov.report import build
-from maskov.report.curves import energy_spread, histogram, rate_spread, spaced
 from maskov.schedules import Linear, Schedule
+from maskov.ui.report import build
+from maskov.ui.report.curves import energy_spread, histogram, rate_spread, spaced
 from small import random_table, tiny_bert
 
 

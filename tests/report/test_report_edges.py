@@ -9,12 +9,12 @@ import pytest
 
 import maskov
 from maskov.kernels import Gibbs, LowestConfidence
-from maskov.proposals import MaskedConditional
-from maskov.report import build, to_html, to_json, to_markdown
-from maskov.report.data import MOST_CHAINS, MOST_EPOCHS, MOST_SAMPLES
-from maskov.run import Run
-from maskov.run.store import MemoryStore
+from maskov.moves import MaskedConditional
+from maskov.runs import Run
+from maskov.runs.store import MemoryStore
 from maskov.schedules import Schedule
+from maskov.ui.report import build, to_html, to_json, to_markdown
+from maskov.ui.report.data import MOST_CHAINS, MOST_EPOCHS, MOST_SAMPLES
 from report_runs import small_run
 from small import random_table, tiny_bert
 

@@ -11,9 +11,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from maskov.report import build, to_html, to_json, to_markdown
-from maskov.report.numbers import with_error
-from maskov.report.plain import plain
+from maskov.ui.report import build, to_html, to_json, to_markdown
+from maskov.ui.report.json_data import plain
+from maskov.ui.report.numbers import with_error
 from report_runs import EVIL, evil_run, small_run
 
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 import maskov
 from maskov.cli import main
 from maskov.errors import RunError
-from maskov.report import build
-from maskov.report.pieces import pieces
-from maskov.report.terms import Scorer, score_samples
-from maskov.run import Run
+from maskov.runs import Run
 from maskov.schedules import Schedule
+from maskov.ui.report import build
+from maskov.ui.report.terms import Scorer, score_samples
+from maskov.ui.report.token_spans import pieces
 from small import tiny_bert
 from tiny_translation import SOURCES, conditional
 

@@ -22,8 +22,8 @@ from maskov import (
     sample,
 )
 from maskov.errors import Interrupted, ModelError
-from maskov.flow.static import StaticFlow
-from maskov.run import flight
+from maskov.execution.cuda_graphs import StaticFlow
+from maskov.runs import async_group as flight
 from small import tiny_bert
 
 MODEL = tiny_bert("red green blue white black", torch.float32)

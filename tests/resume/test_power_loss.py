@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from maskov import Metropolis, Norm, Run, Schedule, resume, sample
-from odd_crews import files
+from odd_workers import files
 from small import tiny_bert
 
 MODEL = tiny_bert("red green blue white", torch.float32)

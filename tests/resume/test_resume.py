@@ -16,7 +16,7 @@ import maskov
 from forked import Forked
 from maskov import Gibbs, Linear, Metropolis, Norm, Raw, RunError, Schedule, Sweep
 from maskov.errors import InputError, Interrupted
-from maskov.run.folder import RunFolder
+from maskov.runs.folder import RunFolder
 from small import tiny_bert
 
 KERNELS = {
@@ -25,7 +25,7 @@ KERNELS = {
     "gibbs": Gibbs(),
     "mask-predict": maskov.mask_predict(6),
 }
-MODEL = tiny_bert("red green blue white", dtype=maskov.engine.engine.torch.float32)
+MODEL = tiny_bert("red green blue white", dtype=maskov.execution.scorer.torch.float32)
 SETTINGS = {
     "schedule": Schedule(epochs=6, burn_in=1),
     "chains": 5,
@@ -203,7 +203,7 @@ def test_samples_that_were_cut_short_are_drawn_again(tmp_path):
 
 
 def test_a_run_goes_on_where_it_began(tmp_path, monkeypatch):
-    from maskov.run import rebuild
+    from maskov.runs import rebuild
 
     with pytest.raises(Interrupted):
         maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "run", stop=Breaker(20), **SETTINGS)
@@ -285,7 +285,7 @@ def test_a_changed_model_is_refused(tmp_path):
 
 
 def test_a_folder_in_use_is_refused(tmp_path):
-    from maskov.run.lock import locked
+    from maskov.runs.lock import locked
 
     maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "run", **SETTINGS)
     with locked(tmp_path / "run"), pytest.raises(RunError, match="in use"):

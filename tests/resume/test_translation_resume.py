@@ -13,7 +13,7 @@ import maskov
 from maskov import Method, RunError, translate
 from maskov.cli import main
 from maskov.errors import Interrupted
-from maskov.run.rebuild import load_model
+from maskov.runs.rebuild import load_model
 from maskov.translation.api import translations_of
 from tiny_translation import SOURCES, save
 

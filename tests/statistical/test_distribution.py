@@ -15,7 +15,6 @@ import torch
 from scipy import stats
 
 from maskov import Gibbs, MaskedConditional, Metropolis, Norm, Raw, Schedule, Sweep, sample
-from maskov.engine import Engine
 from maskov.exact import (
     all_states,
     distribution,
@@ -23,6 +22,7 @@ from maskov.exact import (
     sweep_matrix,
     transition_matrix,
 )
+from maskov.execution.scorer import Engine
 from small import random_table
 
 ALPHA = 1e-6

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskov import Metropolis, ModelError, Norm, Run, Schedule, sample
-from maskov.engine import Batcher, Engine
-from maskov.engine.batches import pack
 from maskov.errors import Interrupted
+from maskov.execution.batches import Batcher, pack
+from maskov.execution.scorer import Engine
 from small import random_state, tiny_bert
 
 

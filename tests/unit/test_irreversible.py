@@ -10,7 +10,7 @@ import pytest
 
 import maskov
 from maskov import Delayed, Gibbs, MaskedConditional, Metropolis, Norm, RunError, Schedule, Sweep
-from maskov.engine import Engine
+from maskov.execution.scorer import Engine
 from maskov.random import CounterDraws
 from small import epoch, random_state, tiny_bert
 

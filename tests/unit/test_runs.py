@@ -8,8 +8,8 @@ import torch
 
 import maskov
 from maskov import Gibbs, MaskedConditional, Metropolis, Norm, Raw, Schedule, Sweep
-from maskov.engine import Engine
 from maskov.errors import InputError
+from maskov.execution.scorer import Engine
 from maskov.types import Sequences
 from small import random_table, tiny_bert
 
@@ -77,7 +77,7 @@ def test_lengths_are_for_models_that_predict_them():
 
 
 def test_positions_of_large_runs_are_not_traced(monkeypatch, tmp_path):
-    monkeypatch.setattr("maskov.run.store._MOST_PLACES", 4 * 5 * 8 - 1)
+    monkeypatch.setattr("maskov.runs.store._MOST_PLACES", 4 * 5 * 8 - 1)
     for out in (None, tmp_path / "run"):
         run = maskov.sample(
             MODEL, Metropolis(Raw()), Schedule(epochs=4), chains=5, length=8, out=out
@@ -189,7 +189,7 @@ def test_the_signature_tells_runs_of_different_lengths_apart():
     [("/home/anna/models/mine", "mine"), ("org/name", "org/name"), ("wiki-small", "wiki-small")],
 )
 def test_the_signature_of_a_model_in_a_folder_says_nothing_of_the_machine(name, told):
-    from maskov.run.signature import signature
+    from maskov.runs.signature import signature
 
     manifest = maskov.sample(MODEL, Gibbs(), Schedule(epochs=1), chains=1, length=4).manifest
     manifest = {**manifest, "model": {**manifest["model"], "name": name}}

@@ -6,7 +6,7 @@ import pytest
 
 from maskov import Gibbs, Linear, MaskedConditional, Metropolis, Norm, Raw, Schedule, sample
 from maskov.errors import InputError
-from maskov.run.describe import (
+from maskov.runs.describe import (
     build_kernel,
     build_schedule,
     describe_kernel,

@@ -22,10 +22,10 @@ from maskov import (
     mask_predict,
     translate,
 )
-from maskov.translation import twin as writing
+from maskov.translation import autoregressive as writing
 from maskov.translation.api import energies_of, run_method, translations_of
 from maskov.translation.methods import METHODS
-from maskov.translation.pick import energy_per_token, least_risk, lowest
+from maskov.translation.selection import energy_per_token, least_risk, lowest
 from tiny_translation import SOURCES, conditional, plain_energies, plain_logits, twin
 
 MODEL = conditional()

@@ -11,10 +11,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from maskov.bench import Options
-from maskov.bench import run as run_benchmark
-from maskov.bench.files import check_free, write_json
-from maskov.bench.options import ROWS
+from maskov.benchmarks import Options
+from maskov.benchmarks import run as run_benchmark
+from maskov.benchmarks.files import check_free, write_json
+from maskov.benchmarks.options import ROWS
 from maskov.cli.output import print_json, say
 from maskov.cli.sampling import parse_length
 from maskov.models import DEFAULT_MODEL

@@ -18,7 +18,7 @@ from maskov.evaluation import compare, evaluate_run
 from maskov.evaluation import evaluate as evaluate_texts
 from maskov.models import choose_device
 from maskov.models.registry import default_judge
-from maskov.run import Run
+from maskov.runs import Run
 
 _ERROR = "_standard_error"
 _INTERVAL = "_interval"

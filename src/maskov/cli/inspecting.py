@@ -15,10 +15,10 @@ from maskov.cli.output import print_json, read_lines
 from maskov.energies import Autoregressive, parse_energy
 from maskov.errors import InputError
 from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, choose_device, load
-from maskov.report.plain import plain
-from maskov.run import Run
+from maskov.runs import Run
 from maskov.scoring import Score, score_autoregressive
 from maskov.scoring import score as score_texts
+from maskov.ui.report.json_data import plain
 from maskov.verify import verify as verify_kernels
 
 

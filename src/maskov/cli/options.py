@@ -13,8 +13,8 @@ from maskov.errors import InputError
 from maskov.kernels import Delayed, Gibbs, Kernel, Metropolis, Sweep, mask_predict
 from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, MaskedModel, load
 from maskov.models.registry import listed
-from maskov.proposals import MaskedConditional
-from maskov.run.describe import KERNELS
+from maskov.moves import MaskedConditional
+from maskov.runs.describe import KERNELS
 from maskov.schedules import Linear, Schedule
 
 _MODEL = "Model"

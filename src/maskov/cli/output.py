@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from maskov.errors import InputError
-from maskov.run import Run
+from maskov.runs import Run
 
 
 def read_lines(source: str, empty: bool = False) -> list[str]:

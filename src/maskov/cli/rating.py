@@ -14,8 +14,8 @@ from typer.core import TyperCommand
 
 from maskov.cli.output import print_json, say
 from maskov.errors import InputError
-from maskov.ratings import Mean, Ratings, Study, load, make
-from maskov.ratings.store import check_name
+from maskov.ui.ratings import Mean, Ratings, Study, load, make
+from maskov.ui.ratings.store import check_name
 
 rate = typer.Typer(
     no_args_is_help=True,
@@ -92,9 +92,9 @@ def serve(
 ) -> None:
     """Serve the rating page to those who have a link."""
     try:
-        from maskov.ratings.server import create_app
-        from maskov.web.serving import listen
-        from maskov.web.serving import serve as serve_app
+        from maskov.ui.ratings.server import create_app
+        from maskov.ui.web.serving import listen
+        from maskov.ui.web.serving import serve as serve_app
     except ImportError as error:
         raise InputError("the rating page needs FastAPI: pip install 'maskov[serve]'.") from error
     opened = Study.open(study)

@@ -10,9 +10,9 @@ import typer
 
 from maskov.cli.output import say
 from maskov.errors import InputError
-from maskov.report import build, to_html, to_json, to_markdown
-from maskov.run import Run
-from maskov.run.files import write_atomically
+from maskov.runs import Run
+from maskov.runs.files import write_atomically
+from maskov.ui.report import build, to_html, to_json, to_markdown
 
 _FORMATS = {"html": to_html, "md": to_markdown, "json": to_json}
 

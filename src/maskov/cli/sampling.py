@@ -17,11 +17,11 @@ from maskov.cli.terminal import progress_for
 from maskov.cli.workers import WorkerOptions
 from maskov.errors import InputError, Interrupted
 from maskov.models import MaskedModel
-from maskov.run import Run
-from maskov.run import resume as resume_run
-from maskov.run import sample as sample_run
-from maskov.run.folder import RunFolder
-from maskov.run.rebuild import load_model
+from maskov.runs import Run
+from maskov.runs import resume as resume_run
+from maskov.runs import sample as sample_run
+from maskov.runs.folder import RunFolder
+from maskov.runs.rebuild import load_model
 
 DEFAULT_LENGTH = 20
 

@@ -40,13 +40,13 @@ def serve(
 ) -> None:
     """Show runs in a browser: play chains step by step, start a small run and watch it."""
     try:
-        from maskov.views.live import LiveRuns
-        from maskov.views.player import Player
-        from maskov.views.server import create_app
-        from maskov.views.shelf import Shelf
-        from maskov.web.serving import listen
-        from maskov.web.serving import serve as serve_app
-        from maskov.web.shield import is_loopback
+        from maskov.ui.viewer.live import LiveRuns
+        from maskov.ui.viewer.player import Player
+        from maskov.ui.viewer.run_list import Shelf
+        from maskov.ui.viewer.server import create_app
+        from maskov.ui.web.security_headers import is_loopback
+        from maskov.ui.web.serving import listen
+        from maskov.ui.web.serving import serve as serve_app
     except ImportError as error:
         raise InputError("the pages need FastAPI: pip install 'maskov[serve]'.") from error
     if not is_loopback(host) and not remote:

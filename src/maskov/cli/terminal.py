@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from maskov.models.base import MaskedModel
-from maskov.run.pace import Pace, in_words
+from maskov.runs.eta import Pace, in_words
 from maskov.types import ChainState, Traces
 
 _FRAMES_PER_SECOND = 12

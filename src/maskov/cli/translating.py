@@ -17,12 +17,12 @@ from maskov.cli.terminal import progress_for
 from maskov.cli.workers import WorkerOptions
 from maskov.errors import InputError, Interrupted
 from maskov.models import choose_device, load
+from maskov.models.conditional.model import ConditionalModel
 from maskov.models.registry import folder_of, model_for
-from maskov.run.folder import RunFolder
+from maskov.runs.folder import RunFolder
 from maskov.translation.api import translate as translate_lines
+from maskov.translation.autoregressive import Twin
 from maskov.translation.methods import METHODS, Method
-from maskov.translation.model import ConditionalModel
-from maskov.translation.twin import Twin
 
 _MODEL = "Model"
 _METHOD = "Method"

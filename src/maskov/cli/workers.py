@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from maskov.cli.takes import option
-from maskov.crew import Workers
+from maskov.workers import Workers
 
 _WORKERS = "Workers"
 

@@ -17,7 +17,7 @@ from maskov.evaluation.copies import copied
 from maskov.evaluation.diversity import distinct, self_bleu, spread
 from maskov.evaluation.estimates import Estimate, mean
 from maskov.evaluation.perplexity import perplexity
-from maskov.run import Run
+from maskov.runs import Run
 
 _SHORT = 12
 _NO_SACREBLEU = "self-BLEU needs sacreBLEU: pip install 'maskov[evaluate]'"

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from maskov.engine import Engine
-from maskov.kernels.accept import accept
-from maskov.kernels.sweep import Positions
-from maskov.proposals import MaskedConditional, propose
+from maskov.execution.scorer import Engine
+from maskov.kernels.ratio import accept
+from maskov.moves import MaskedConditional, propose
+from maskov.moves.positions import Positions
 from maskov.random import Draws, Purpose
 from maskov.types import Bool, ChainState, Float, Int, Proposed, Sites, StepInfo, Tensor
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import torch
 
-from maskov.engine import Engine
+from maskov.execution.scorer import Engine
 from maskov.kernels.base import Evaluated, Kernel, with_tokens
-from maskov.kernels.sweep import LowestConfidence, Positions, Sweep
-from maskov.proposals import MaskedConditional
+from maskov.moves import MaskedConditional
+from maskov.moves.positions import LowestConfidence, Positions, Sweep
 from maskov.types import ChainState, Proposed, Tensor
 
 

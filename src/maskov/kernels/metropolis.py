@@ -10,7 +10,7 @@ A block of several positions is the same algorithm with a larger mask. What make
 - those passes are also the next single-site proposals, so proposing costs none.
 
 `step` is the plain algorithm, all chains in lock-step. Runs of single sites go through
-`maskov.flow`, which makes the same decisions with each chain at its own pace.
+`maskov.execution.asynchronous`, which makes the same decisions with each chain at its own pace.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 import torch
 
 from maskov.energies.base import Energy
-from maskov.engine import Engine
+from maskov.energies.stages import Delayed
 from maskov.errors import InputError
+from maskov.execution.scorer import Engine
 from maskov.kernels.base import Evaluated, Kernel, with_tokens
-from maskov.kernels.delayed import Delayed
-from maskov.kernels.sweep import Positions, Sweep
-from maskov.proposals import MaskedConditional
+from maskov.moves import MaskedConditional
+from maskov.moves.positions import Positions, Sweep
 from maskov.types import ChainState, Proposed, Sequences, Sites, Tensor
 
 

@@ -57,7 +57,7 @@ def device_name(device: torch.device) -> str:
 
 def conditional_folder(name: str) -> Path | None:
     """Return the folder of a translation model of this name, if it is one."""
-    from maskov.translation.checkpoint import is_translation
+    from maskov.models.conditional.checkpoint import is_translation
     from maskov.translation.fairseq import is_fairseq
 
     if name in _BUILT_IN:
@@ -70,7 +70,7 @@ def load_conditional(
     folder: Path, device: torch.device, dtype: torch.dtype, name: str
 ) -> MaskedModel:
     """Load a translation model, which is to be given its sources."""
-    from maskov.translation.model import ConditionalModel
+    from maskov.models.conditional.model import ConditionalModel
 
     return ConditionalModel.load(folder, device, dtype, name)
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from maskov.errors import InputError, MaskovError, ModelError
-from maskov.models.quiet import quiet
+from maskov.models.hf_logging import quiet
 
 # Far beyond what there is.
 _MOST_LAYERS = 2**10

@@ -11,12 +11,12 @@ from maskov.encoders import Encoder, Layout, Packed, Uniform
 from maskov.errors import ModelError
 from maskov.models.base import Queries
 from maskov.models.checkpoint import fingerprint, load_checkpoint
+from maskov.models.forbidden_tokens import forbidden_tokens
 from maskov.models.heads import split_head
+from maskov.models.hf_logging import quiet
 from maskov.models.packing import Frame, PackedPasses, pack
 from maskov.models.precision import coarse
-from maskov.models.quiet import quiet
 from maskov.models.tokenized import TokenizedModel
-from maskov.models.vocabulary import forbidden_tokens
 from maskov.types import Float, Int, Tensor
 
 # Families whose positions start after the padding index, which shortens what they can hold.

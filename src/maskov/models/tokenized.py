@@ -7,7 +7,7 @@ from typing import Any
 
 from maskov.errors import ModelError
 from maskov.models.base import MaskedModel
-from maskov.models.quiet import quiet
+from maskov.models.hf_logging import quiet
 
 
 class TokenizedModel(MaskedModel):

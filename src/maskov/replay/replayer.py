@@ -11,18 +11,21 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from maskov.engine import Engine
 from maskov.errors import InputError, RunError
-from maskov.flow import Buffers, Flow, Settled, low_terms
+from maskov.execution.async_state import low_terms
+from maskov.execution.async_tests import Settled
+from maskov.execution.asynchronous import Flow
+from maskov.execution.buffers import Buffers
+from maskov.execution.scorer import Engine
 from maskov.kernels import Delayed, Kernel, LowestConfidence, Metropolis
 from maskov.models.base import MaskedModel
 from maskov.random import CounterDraws
 from maskov.replay.record import Replay, Step
 from maskov.replay.steps import of_flight, of_step, with_energies
-from maskov.run import Run
-from maskov.run.describe import kernel_at
-from maskov.run.flight import delayed_in
-from maskov.run.rebuild import rebuild
+from maskov.runs import Run
+from maskov.runs.async_group import delayed_in
+from maskov.runs.describe import kernel_at
+from maskov.runs.rebuild import rebuild
 from maskov.starts import fill
 from maskov.types import ChainState
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import torch
 
-from maskov.engine import Engine
-from maskov.flow import UNTESTED, Settled
+from maskov.energies.stages import Stage
+from maskov.execution.async_tests import UNTESTED, Settled
+from maskov.execution.scorer import Engine
 from maskov.kernels import Metropolis
-from maskov.kernels.delayed import Stage
 from maskov.replay.record import Step, Test
 from maskov.types import ChainState, Sequences, StepInfo, Tensor
 

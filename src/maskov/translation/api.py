@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from maskov.energies import Norm, Raw
-from maskov.engine import Engine
 from maskov.errors import InputError
-from maskov.run import Run, Sample, sample
+from maskov.execution.scorer import Engine
+from maskov.models.conditional.model import ConditionalModel
+from maskov.runs import Run, Sample, sample
+from maskov.translation.autoregressive import Twin
 from maskov.translation.methods import Method
-from maskov.translation.model import ConditionalModel
-from maskov.translation.pick import least_risk, lowest
-from maskov.translation.twin import Twin
+from maskov.translation.selection import least_risk, lowest
 from maskov.types import Sequences
 
 

@@ -3,7 +3,7 @@
 These are the models of Ghazvininejad et al. 2019 (facebookresearch/Mask-Predict, architecture
 `bert_transformer_seq2seq`). A folder holds checkpoint*.pt, the dictionaries dict.*.txt, which
 must be equal, and for text that is not cut into subwords yet the codes that cut it. The text
-itself is expected as `maskov.translation.subwords` says.
+itself is expected as `maskov.models.conditional.bpe` says.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from typing import Any
 import torch
 
 from maskov.errors import ModelError
-from maskov.translation.network import Network, Shape
-from maskov.translation.subwords import (
+from maskov.models.conditional.bpe import (
     PAD,
     SPECIAL,
     Subwords,
@@ -25,6 +24,7 @@ from maskov.translation.subwords import (
     plain_tokenizer,
     read_dictionary,
 )
+from maskov.models.conditional.network import Network, Shape
 from maskov.types import Tensor
 
 ARCHITECTURE = "bert_transformer_seq2seq"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, fields
 from maskov.energies import parse_energy
 from maskov.errors import InputError
 from maskov.kernels import Gibbs, Kernel, Metropolis, Sweep, mask_predict
-from maskov.proposals import MaskedConditional
+from maskov.models.conditional.lengths import RULES
+from maskov.moves import MaskedConditional
 from maskov.schedules import Linear, Schedule
-from maskov.translation.lengths import RULES
-from maskov.translation.pick import PICKS
+from maskov.translation.selection import PICKS
 
 _CHAINS = {"epochs", "temperature", "chains", "lengths", "pick"}
 _TARGET = {"energy", "target_temperature", "anneal", "target_floor", "force_accept"}

@@ -7,8 +7,8 @@ import math
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from maskov.translation.marks import Marks
-from maskov.translation.network import Kept, Network, added
+from maskov.models.conditional.network import Kept, Network, added
+from maskov.models.conditional.special_tokens import Marks
 from maskov.types import Bool, Float, Int, Tensor
 
 # The host asks how many have ended only so often: every answer makes it wait for the device.

@@ -1,6 +1,0 @@
-"""Speed, side by side: the paper's algorithm in plain code, maskov, and other people's scorers."""
-
-from maskov.bench.options import Options
-from maskov.bench.side_by_side import run
-
-__all__ = ["Options", "run"]

@@ -1,5 +1,0 @@
-"""Who takes the turns of a run: this process, several on this machine, or a Ray cluster."""
-
-from maskov.crew.workers import ENGINES, Workers
-
-__all__ = ["ENGINES", "Workers"]

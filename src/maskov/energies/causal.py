@@ -1,0 +1,185 @@
+"""The energy of a left-to-right model: −log p(text), under any Hugging Face causal LM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from maskov.energies.base import Energy
+from maskov.errors import InputError, ModelError
+from maskov.execution.batches import Batcher, token_budget
+from maskov.models.base import MaskedModel
+from maskov.models.checkpoint import fingerprint, load_checkpoint
+from maskov.models.hf_logging import quiet
+from maskov.models.huggingface import HuggingFaceModel
+from maskov.models.registry import source_of
+from maskov.types import Float, Sequences, Tensor
+
+
+class Autoregressive(Energy):
+    """−log p of the text under a causal LM, which may have a tokenizer of its own.
+
+    With the masked model's vocabulary, its tokens are scored as they are. With another one the
+    sequence is decoded and tokenised again: still one energy for each sequence, as Metropolis
+    needs. The first token is scored after the model's start token.
+    """
+
+    needs_sites = False
+    needs_normaliser = False
+
+    def __init__(
+        self,
+        name: str,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        trust_remote_code: bool = False,
+        budget: int | None = None,
+    ) -> None:
+        if budget is not None and budget < 1:
+            raise InputError(f"a token budget must be at least 1, not {budget}.")
+        self.name = name
+        # A shipped model keeps its name in signatures, wherever it is installed.
+        self._source = source_of(name, "causal")
+        self._device = torch.device(device)
+        self._dtype = dtype
+        self._trust_remote_code = trust_remote_code
+        self._budget = budget
+
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any, int]:
+        """Load the network, its tokenizer and its start token when first asked."""
+        from transformers import AutoModelForCausalLM
+
+        network, tokenizer = load_checkpoint(
+            AutoModelForCausalLM,
+            "causal language model",
+            self._source,
+            self._dtype,
+            trust_remote_code=self._trust_remote_code,
+        )
+        network = network.to(self._device).eval().requires_grad_(False)
+        if not _looks_left_only(network):
+            raise ModelError(
+                f"'{self.name}' is no causal language model; give one that was trained left to "
+                "right."
+            )
+        starts = (tokenizer.bos_token_id, tokenizer.cls_token_id, tokenizer.eos_token_id)
+        start = next((int(token) for token in starts if token is not None), None)
+        if start is None:
+            raise ModelError(f"the tokenizer of '{self.name}' has no start token to begin from.")
+        return network, tokenizer, start
+
+    @cached_property
+    def _batcher(self) -> Batcher:
+        network, _, _ = self._loaded
+        # Logits of the whole vocabulary at every position are what fills the memory.
+        per_token = 4 * 3 * int(network.config.vocab_size) + 64 * int(network.config.hidden_size)
+        return Batcher(self._budget or token_budget(per_token, self._device))
+
+    def token_terms(self, ids: Sequence[Sequence[int]]) -> list[Float[Tensor, " length"]]:
+        """Return −log p of each token of sequences in this model's own vocabulary."""
+        network, _, start = self._loaded
+        limit = int(getattr(network.config, "max_position_embeddings", None) or 10**9)
+        longest = max(map(len, ids), default=0)
+        # The start token comes in at the front, and the last token is only asked for.
+        if longest > limit:
+            raise InputError(f"a text has {longest} tokens; '{self.name}' takes at most {limit}.")
+        lengths = torch.tensor([len(sequence) for sequence in ids])
+        terms = [torch.zeros(0, dtype=torch.float64)] * len(ids)
+
+        def work(rows: Tensor, width: int) -> None:
+            if not width:
+                return  # no tokens, nothing to ask
+            chosen = rows.tolist()
+            batch = torch.zeros((len(chosen), width + 1), dtype=torch.long)
+            batch[:, 0] = start
+            for line, index in enumerate(chosen):
+                batch[line, 1 : 1 + len(ids[index])] = torch.tensor(ids[index])
+            # Padding on the right is never seen from the left, so it needs no mask.
+            batch = batch.to(self._device)
+            scores = network(input_ids=batch[:, :-1]).logits
+            picked = scores.gather(2, batch[:, 1:, None]).squeeze(2)
+            negative = (scores.logsumexp(2) - picked).double().cpu()
+            for line, index in enumerate(chosen):
+                terms[index] = negative[line, : len(ids[index])]
+
+        self._batcher.each(lengths, work)
+        if any(bool(part.isnan().any()) for part in terms):
+            raise ModelError(
+                f"the model '{self.name}' gave not-a-number scores (NaN); its weights are damaged."
+            )
+        return terms
+
+    def control_ids(self) -> frozenset[int]:
+        """Return the special tokens, which no text may hold, but for the one of unknown words."""
+        _, tokenizer, _ = self._loaded
+        return frozenset(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+
+    def tokenise(self, text: str) -> list[int]:
+        """Turn a text into this model's own tokens."""
+        _, tokenizer, _ = self._loaded
+        with quiet():
+            return [int(i) for i in tokenizer(text, add_special_tokens=False)["input_ids"]]
+
+    def token_strings(self, ids: Sequence[int]) -> list[str]:
+        """Return the spelling of this model's own tokens."""
+        _, tokenizer, _ = self._loaded
+        return [str(token) for token in tokenizer.convert_ids_to_tokens(list(ids))]
+
+    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
+        """Return −log p of each sequence, read in this model's vocabulary."""
+        content = _content(sequences)
+        if not self._shares_vocabulary(model):
+            content = [self.tokenise(model.decode(sequence)) for sequence in content]
+        energies = torch.stack([terms.sum() for terms in self.token_terms(content)])
+        return energies.to(sequences.tokens.device)
+
+    def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
+        """Return the term of each position, where both models share their tokens."""
+        if not self._shares_vocabulary(model):
+            raise InputError(
+                f"'{self.name}' has another vocabulary than '{model.name}', so its terms belong "
+                "to other tokens; ask for `token_terms` instead."
+            )
+        terms = torch.zeros(sequences.tokens.shape, dtype=torch.float64)
+        for row, part in enumerate(self.token_terms(_content(sequences))):
+            terms[row, : len(part)] = part
+        return terms.to(sequences.tokens.device)
+
+    def models(self) -> dict[str, str]:
+        """Name the causal model and its fingerprint."""
+        network, tokenizer, _ = self._loaded
+        return {self.name: fingerprint(network, tokenizer)}
+
+    def _shares_vocabulary(self, model: MaskedModel) -> bool:
+        _, tokenizer, _ = self._loaded
+        if self._shared is None or self._shared[0] is not model:
+            same = (
+                isinstance(model, HuggingFaceModel)
+                and model.tokenizer.get_vocab() == tokenizer.get_vocab()
+            )
+            self._shared = (model, same)
+        return self._shared[1]
+
+    _shared: tuple[MaskedModel, bool] | None = None
+
+    def __str__(self) -> str:
+        return f"autoregressive({self.name})"
+
+
+def _looks_left_only(network: Any) -> bool:
+    """Check that a later token changes nothing before it; encoders load as causal LMs too."""
+    probe = torch.zeros((2, 3), dtype=torch.long, device=network.device)
+    probe[1, 2] = 1
+    with quiet():
+        scores = network(input_ids=probe).logits[:, :2]
+    return bool(torch.allclose(scores[0], scores[1], rtol=1e-3, atol=1e-4, equal_nan=True))
+
+
+def _content(sequences: Sequences) -> list[list[int]]:
+    """Return each sequence without its padding."""
+    rows, sizes = sequences.tokens.tolist(), sequences.lengths.tolist()
+    return [row[:size] for row, size in zip(rows, sizes, strict=True)]

@@ -1,0 +1,1 @@
+"""How work is carried out: batches of masked passes, the epoch loop, asynchronous chains."""

@@ -1,0 +1,146 @@
+"""What the tests of proposals come to, and telling it to whoever watches.
+
+Every number that an observer hears is worked out by what decides: `log_ratios` is the one place
+where flying chains compute their acceptance ratios.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from maskov.energies.stages import near
+from maskov.execution.async_state import Board
+from maskov.execution.buffers import ENERGIES
+from maskov.types import Bool, Float, Int, Tensor
+
+# The stage of a proposal that needed no test.
+UNTESTED = -1
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Steps that are done, one row each, for whoever watches.
+
+    `stage` is the last test that was taken, `UNTESTED` where the proposal was the token that stood
+    there; `log_acceptance` is that of all tests up to it. Each test has its `log_ratio` and its
+    `uniform`, not-a-number where it was not taken. The energies are those of the kernel's target;
+    that of the proposal is known where the last test was taken.
+    """
+
+    chain: Int[Tensor, " n"]
+    step: Int[Tensor, " n"]
+    place: Int[Tensor, " n"]
+    old: Int[Tensor, " n"]
+    new: Int[Tensor, " n"]
+    log_q_forward: Float[Tensor, " n"]
+    log_q_reverse: Float[Tensor, " n"]
+    log_acceptance: Float[Tensor, " n"]
+    stage: Int[Tensor, " n"]
+    accepted: Bool[Tensor, " n"]
+    energy_old: Float[Tensor, " n"]
+    energy_new: Float[Tensor, " n"]
+    log_ratio: Float[Tensor, "n stages"]
+    uniform: Float[Tensor, "n stages"]
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """The ratios of every lane's proposal, one for each stage, and the parts they are made of.
+
+    `exact` holds old minus new terms at the other positions, `site` that of the changed one.
+    """
+
+    log_ratio: Float[Tensor, "lanes stages"]
+    log_q: Float[Tensor, " lanes"]
+    exact: Float[Tensor, "lanes length"]
+    site: Float[Tensor, " lanes"]
+    temperature: Float[Tensor, " lanes"]
+
+
+class Watched(Board):
+    """A group of chains in flight whose tests can be worked out and watched."""
+
+    def __init__(
+        self, *arguments: Any, observer: Callable[[Settled], None] | None = None, **settings: Any
+    ) -> None:
+        super().__init__(*arguments, **settings)
+        self.observer = observer
+
+    def _ratios(self) -> Ratios:
+        """Return what every lane's tests compare with; where passes are missing, nothing of use."""
+        b, owner = self.buffers, self._owner
+        place = b.lane_place[:-1].clamp(min=0)
+        at = (owner, place)
+        lengths = b.lengths[owner]
+        temperature = self._temperatures[b.epoch.clamp(max=len(self._temperatures) - 1)][owner]
+        exact, low, site = self._differences(at)
+        log_q = b.log_reverse[at] - b.log_forward[at]
+        stages = []
+        for test in self.stages:
+            terms = low if test.low else exact
+            kept = near(place, lengths, self._width, test.nearest)
+            stages.append(log_q + (site + torch.where(kept, terms, 0.0).sum(1)) / temperature)
+        return Ratios(torch.stack(stages, dim=1), log_q, exact, site, temperature)
+
+    def _differences(self, at: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return old minus new terms of each lane: exact, in low precision, and at its own place.
+
+        The pass that masks the changed position is the same before and after the move.
+        """
+        b, energy, owner = self.buffers, self.kernel.energy, self._owner
+        new = energy.of_scores(b.lane_logit[:-1], b.lane_normaliser[:-1])
+        exact = energy.of_scores(b.logit, b.log_normaliser)[owner] - new
+        low = b.low_term[owner] - b.lane_low[:-1]
+        normaliser = b.log_normaliser[at]
+        site = energy.of_scores(b.logit[at], normaliser)
+        site = site - energy.of_scores(b.drawn_logit[at], normaliser)
+        return exact, low, site
+
+    def _tell_tested(self, settled: Tensor, taken: Tensor, lane: Tensor, place: Tensor) -> None:
+        """Tell of the proposals that were tested, one of each settled chain."""
+        if self.observer is None:
+            return
+        b, rows = self.buffers, settled.nonzero().flatten()
+        lane, at = lane[rows], (rows, place[rows])
+        stage, ratios = b.lane_stage[lane], self._ratios()
+        untaken = torch.arange(len(self.stages), device=rows.device) > stage[:, None]
+        old = self._target()[rows]
+        others = near(place[rows], b.lengths[rows], self._width, None)
+        fall = ratios.site[lane] + torch.where(others, ratios.exact[lane], 0.0).sum(1)
+        # A way back that is impossible was rejected without a pass.
+        passed = (stage == len(self.stages) - 1) & (b.log_reverse[at] > -torch.inf)
+        told = Settled(
+            b.chain[rows], b.step[rows] + b.rank[at], place[rows], b.tokens[at], b.drawn[at],
+            b.log_forward[at], b.log_reverse[at], b.lane_acceptance[lane], stage, taken[rows],
+            old, torch.where(passed, old - fall, torch.nan),
+            ratios.log_ratio[lane].masked_fill(untaken, torch.nan),
+            b.draw_accept[at].masked_fill(untaken, torch.nan),
+        )  # fmt: skip
+        self.observer(told)
+
+    def _tell_repeated(self, chosen: Tensor, before: Tensor) -> None:
+        """Tell of the chosen chains' next steps, those before a rank, which drew what stood there.
+
+        They are accepted as they stand.
+        """
+        if self.observer is None:
+            return
+        b = self.buffers
+        passed = b.free & (b.rank >= b.number[:, None]) & (b.rank < before[:, None])
+        rows, place = at = (passed & chosen[:, None]).nonzero(as_tuple=True)
+        nothing = torch.full((len(rows), len(self.stages)), torch.nan, device=rows.device).double()
+        energy = self._target()[rows]
+        told = Settled(
+            b.chain[rows], b.step[rows] + b.rank[at], place, b.tokens[at], b.drawn[at],
+            b.log_forward[at], b.log_reverse[at], torch.zeros_like(energy),
+            torch.full_like(rows, UNTESTED), torch.ones_like(rows, dtype=torch.bool),
+            energy, energy, nothing, nothing,
+        )  # fmt: skip
+        self.observer(told)
+
+    def _target(self) -> Float[Tensor, " chains"]:
+        return self.energies()[:, ENERGIES.index("energy_target")]

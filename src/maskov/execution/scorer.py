@@ -1,0 +1,248 @@
+"""Answers masked queries in full batches and counts what they cost.
+
+The cost of sampling is masked passes: one copy of one sequence through the model. Everything that
+needs passes comes through here, whichever chain and step it belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from maskov.errors import Interrupted, ModelError
+from maskov.execution.batches import PADDED_SHARE, Batcher, token_budget
+from maskov.models.base import MaskedModel, Queries
+from maskov.types import Bool, ChainState, Float, Int, Sequences, Sites, Tensor
+
+# Rows of the vocabulary held at once when the head runs outside a model pass (in scores).
+_HEAD_SCORES = 2**24
+# Bytes that the vectors of resident chains and of their proposals may take.
+_CPU_CHAINS, _GPU_CHAINS = 2**30, 2**33
+# Passes that a chain usually waits for in a round.
+_PASSES = 4
+# Fewer tokens than this leave a GPU idle.
+_BUSY_TOKENS, MOST_LANES = 2**13, 8
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the passes gave, one row a pass: the fields of `Sites` without their layout."""
+
+    hidden: Float[Tensor, "passes hidden"]
+    logit: Float[Tensor, " passes"]
+    log_normaliser: Float[Tensor, " passes"]
+
+
+class Engine:
+    """A model with a token budget, a pass counter and a watch for numbers that are none."""
+
+    def __init__(
+        self,
+        model: MaskedModel,
+        budget: int | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> None:
+        self.model = model
+        self.batcher = Batcher(
+            budget or token_budget(model.bytes_per_token, model.device), stop, _padded_share(model)
+        )
+        self._stop = stop
+        self._counted = [0]
+        self._low: dict[str, Engine] = {}
+        self._broken = torch.zeros((), dtype=torch.bool, device=model.device)
+
+    @property
+    def passes(self) -> int:
+        """The passes run so far, early tests in another precision included."""
+        return self._counted[0]
+
+    def count(self, passes: int) -> None:
+        """Add to the passes run so far."""
+        self._counted[0] += passes
+
+    def heed(self) -> None:
+        """Stop here, if that was asked for."""
+        if self._stop is not None and self._stop():
+            raise Interrupted("asked to stop")
+
+    @property
+    def head_rows(self) -> int:
+        """How many positions the head should serve at once."""
+        return max(1, _HEAD_SCORES // self.model.vocabulary_size)
+
+    def low(self, precision: str | None) -> Engine | None:
+        """Return an engine of the same model in another precision, for early tests."""
+        if precision is None:
+            return None
+        if precision not in self._low:
+            model = self.model.in_precision(getattr(torch, precision))
+            other = Engine(model, self.batcher.budget, self._stop)
+            # What one of them finds broken, or counts, is found and counted for both.
+            other._broken, other._counted = self._broken, self._counted
+            self._low[precision] = other
+        return self._low[precision]
+
+    def resident(self, length: int, lanes: int = 1) -> int:
+        """Return how many chains of a length make a group.
+
+        Those whose passes fill a model call, so that more would gain little, but never more than
+        the device can hold. It depends on the model and the device alone: groups decide which
+        passes share a batch, and so how sums are rounded.
+        """
+        kept = length * self.model.hidden_width * self.model.dtype.itemsize
+        share = _GPU_CHAINS if self.model.device.type == "cuda" else _CPU_CHAINS
+        filling = token_budget(self.model.bytes_per_token, self.model.device)
+        return max(1, min(share // ((1 + lanes) * kept), filling // (_PASSES * length)))
+
+    def lanes_for(self, state: ChainState) -> int:
+        """Return how many proposals of each chain to test at once.
+
+        A CPU is busy with one; a GPU that few chains would leave idle is given more.
+        """
+        if self.model.device.type != "cuda":
+            return 1
+        tokens = int((state.lengths * state.lengths).sum())
+        return max(1, min(MOST_LANES, _BUSY_TOKENS // max(tokens, 1)))
+
+    def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
+        """Answer queries that mask any number of positions each, in row-major order."""
+        counts = queries.masked.sum(1)
+        alone = bool((counts == 1).all())
+        starts = counts.cumsum(0) - counts
+        found: Tensor | None = None
+
+        def work(rows: Tensor, width: int) -> None:
+            nonlocal found
+            part = queries.rows(rows, width)
+            if alone:
+                place = part.masked.int().argmax(1)
+                answer = self.model.hidden_at(part.tokens, part.lengths, place, part.source)
+            else:
+                answer = self.model.hidden(part)
+            if found is None:
+                found = answer.new_empty((int(counts.sum()), answer.shape[1]))
+            within = part.masked.cumsum(1) - 1
+            target = (starts[rows][:, None] + within)[part.masked]
+            found[target] = answer
+            self.count(len(part))
+
+        self.batcher.each(queries.lengths, work)
+        if found is None:
+            raise ModelError("no position was masked: there is nothing to ask the model.")
+        self.watch(found)
+        return found
+
+    def answers(
+        self,
+        sequences: Sequences,
+        row: Int[Tensor, " passes"],
+        place: Int[Tensor, " passes"],
+        normaliser: bool,
+    ) -> Answers:
+        """Mask each (row, place) alone; return its vector and the score of the token there."""
+        model, count = self.model, row.shape[0]
+        tokens, lengths, source = sequences.tokens, sequences.lengths, sequences.source
+        logit = torch.zeros(count, dtype=torch.float64, device=tokens.device)
+        log_normaliser = torch.full_like(logit, torch.nan)
+        hidden: Tensor | None = None
+
+        def work(index: Tensor, width: int) -> None:
+            nonlocal hidden
+            rows, places = row[index], place[index]
+            read = None if source is None else source[rows]
+            answer = model.hidden_at(tokens[rows, :width], lengths[rows], places, read)
+            if hidden is None:
+                hidden = answer.new_empty((count, answer.shape[1]))
+            hidden[index] = answer
+            logit[index], log_normaliser[index] = self.scores(
+                answer, tokens[rows, places], normaliser
+            )
+            self.count(len(index))
+
+        self.batcher.each(lengths[row], work)
+        if hidden is None:
+            raise ModelError("no position was masked: there is nothing to ask the model.")
+        return Answers(hidden, logit, log_normaliser)
+
+    def scores(
+        self,
+        hidden: Float[Tensor, "passes hidden"],
+        current: Int[Tensor, " passes"],
+        normaliser: bool,
+        valid: Bool[Tensor, " passes"] | None = None,
+    ) -> tuple[Float[Tensor, " passes"], Float[Tensor, " passes"]]:
+        """Return the score of the token at each mask, and the log-sum-exp if it is asked for.
+
+        Only `valid` passes are watched; others may hold anything.
+        """
+        model = self.model
+        if normaliser:
+            logits, normalisers = [], []
+            parts = (torch.split(values, self.head_rows) for values in (hidden, current))
+            for part, token in zip(*parts, strict=True):
+                scores = model.logits(part)
+                logits.append(scores.gather(1, token[:, None]).squeeze(1).double())
+                normalisers.append(scores.logsumexp(1).double())
+            logit, log_normaliser = torch.cat(logits), torch.cat(normalisers)
+            self.watch(log_normaliser, valid)
+        else:
+            logit = model.logit_of(hidden, current).double()
+            log_normaliser = torch.full_like(logit, torch.nan)
+        self.watch(logit, valid)
+        return logit, log_normaliser
+
+    def sites(
+        self,
+        sequences: Sequences,
+        normaliser: bool = True,
+        needed: Bool[Tensor, "n length"] | None = None,
+    ) -> Sites:
+        """Return the sites of whole sequences: all of them, or those `needed` beside the known."""
+        tokens, known = sequences.tokens, None if needed is None else sequences.sites
+        if needed is None:
+            needed = sequences.inside
+        row, place = needed.nonzero(as_tuple=True)
+        if known is not None and not row.numel():
+            return known
+        answers = self.answers(sequences, row, place, normaliser)
+        if known is None:
+            known = Sites(
+                answers.hidden.new_zeros((*tokens.shape, answers.hidden.shape[1])),
+                answers.logit.new_zeros(tokens.shape),
+                answers.logit.new_zeros(tokens.shape),
+            )
+        where = (row, place)
+        return Sites(
+            known.hidden.index_put(where, answers.hidden),
+            known.logit.index_put(where, answers.logit),
+            known.log_normaliser.index_put(where, answers.log_normaliser),
+        )
+
+    def log_normaliser(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, " masked"]:
+        """Return the log-sum-exp of the full vocabulary, from vectors already at hand."""
+        parts = torch.split(hidden, self.head_rows)
+        found = torch.cat([self.model.logits(part).logsumexp(1).double() for part in parts])
+        self.watch(found)
+        return found
+
+    def watch(self, values: Tensor, valid: Bool[Tensor, " n"] | None = None) -> None:
+        """Remember whether any value is not a number, without waiting for the device."""
+        broken = values.isnan()
+        self._broken |= (broken if valid is None else broken & valid).any()
+
+    def check(self) -> None:
+        """Raise if the model has given anything that is not a number."""
+        if bool(self._broken):
+            raise ModelError(
+                f"the model '{self.model.name}' gave not-a-number scores (NaN); its weights are "
+                "damaged or its precision is too low. Nothing of this epoch was kept."
+            )
+
+
+def _padded_share(model: MaskedModel) -> float:
+    """Return how much of a batch may be filled up with longer sequences: all that costs nothing."""
+    if model.device.type == "cpu":
+        return 0.0
+    return 1.0 if model.packs else PADDED_SHARE

@@ -1,0 +1,202 @@
+"""A conditional masked LM: the target's masked conditionals, given a source.
+
+Once it has been `given` its sources it is a masked model like any other: a chain says by its number
+which source it belongs to, and energies, proposals, kernels, runs and the engine need to know no
+more. The encoder has then run already; a pass is one run of the decoder.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskov.errors import InputError, ModelError
+from maskov.models.base import Queries
+from maskov.models.checkpoint import hash_of
+from maskov.models.conditional import checkpoint
+from maskov.models.conditional.network import Network
+from maskov.models.conditional.sources import Sources
+from maskov.models.forbidden_tokens import forbidden_tokens
+from maskov.models.hf_logging import quiet
+from maskov.models.precision import coarse
+from maskov.models.tokenized import TokenizedModel
+from maskov.translation import fairseq
+from maskov.types import Float, Int, Tensor, inside
+
+
+class ConditionalModel(TokenizedModel):
+    """An encoder-decoder masked LM, its tokenizer and, once given, the sources it reads."""
+
+    def __init__(self, network: Network, tokenizer: Any, name: str) -> None:
+        if network.shape.causal:
+            raise ModelError(
+                f"'{name}' writes from left to right: it translates with --method ar, and has no "
+                "masked conditionals."
+            )
+        self.name = name
+        self.network = network.eval().requires_grad_(False)
+        self.tokenizer = tokenizer
+        self.mask_id = int(tokenizer.mask_token_id)
+        self.device = network.words.weight.device
+        self.dtype = network.words.weight.dtype
+        self.precision = str(self.dtype).removeprefix("torch.")
+        # The head stays as it is whatever the precision of the passes.
+        self._head = network.words.weight
+        self.forbidden = forbidden_tokens(tokenizer, network.shape.vocabulary).to(self.device)
+        self.min_length = 1
+        self.max_length = network.shape.longest - int(network.shape.target_end)
+        self.coarse_products = False
+        self.sources: Sources | None = None
+
+    @classmethod
+    def load(
+        cls, folder: Path, device: torch.device, dtype: torch.dtype, name: str
+    ) -> ConditionalModel:
+        """Read a model of ours, or a published Mask-Predict checkpoint."""
+        read = fairseq.load_fairseq if fairseq.is_fairseq(folder) else checkpoint.load
+        network, tokenizer = read(folder, device, dtype)
+        return cls(network, tokenizer, name)
+
+    # What is read.
+
+    def source_ids(self, text: str) -> list[int]:
+        """Tokenise a source, its end included."""
+        with quiet():
+            ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return [*(int(token) for token in ids), int(self.tokenizer.eos_token_id)]
+
+    def given(self, texts: Sequence[str], lines: Sequence[int] | None = None) -> ConditionalModel:
+        """Return this model with the sources it is to read, encoded.
+
+        `lines` are the numbers by which complaints name them, from 1 unless given.
+        """
+        if not texts:
+            raise InputError("there is nothing to translate.")
+        ids = []
+        for line, text in zip(lines or range(1, len(texts) + 1), texts, strict=True):
+            ids.append(read_source(self, text, f"line {line}"))
+        exact = self.exact if isinstance(self.exact, ConditionalModel) else self
+        return self._with(Sources.encode(exact.network, texts, ids))
+
+    def _with(self, sources: Sources) -> ConditionalModel:
+        changed = copy.copy(self)
+        changed.sources = sources
+        if isinstance(self.exact, ConditionalModel):
+            changed.exact = self.exact._with(sources)
+        return changed
+
+    # What is asked.
+
+    def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
+        """Run the decoder; keep its state at each masked position."""
+        tokens = queries.tokens.masked_fill(queries.masked, self.mask_id)
+        states = self._decode(tokens, queries.lengths, queries.source, None)
+        return states[:, : tokens.shape[1]][queries.masked]
+
+    def hidden_at(
+        self,
+        tokens: Int[Tensor, "passes length"],
+        lengths: Int[Tensor, " passes"],
+        place: Int[Tensor, " passes"],
+        source: Int[Tensor, " passes"] | None = None,
+    ) -> Float[Tensor, "passes hidden"]:
+        """Mask one place of each sequence; the last layer runs there alone."""
+        here = torch.arange(tokens.shape[1], device=tokens.device) == place[:, None]
+        masked = tokens.masked_fill(here, self.mask_id)
+        return self._decode(masked, lengths, source, place)[:, 0]
+
+    def _decode(
+        self, tokens: Tensor, lengths: Tensor, source: Tensor | None, at: Tensor | None
+    ) -> Float[Tensor, "passes _ hidden"]:
+        if self.sources is None or source is None:
+            raise InputError(
+                f"'{self.name}' translates: give it sources, with `maskov translate` or "
+                "`model.given(texts)`."
+            )
+        if self.network.shape.target_end:
+            place = torch.arange(tokens.shape[1] + 1, device=tokens.device)
+            tokens = torch.nn.functional.pad(tokens, (0, 1))
+            tokens = torch.where(place == lengths[:, None], self.tokenizer.eos_token_id, tokens)
+            lengths = lengths + 1
+        # Passes of one source share its keys and values.
+        distinct, which = torch.unique(source, return_inverse=True)
+        memory, within = self.sources.padded(distinct)
+        with coarse(self.coarse_products):
+            kept = self.network.remember(memory.to(self.network.words.weight.dtype))
+            read = [(key[which], value[which]) for key, value in kept]
+            # Attention is faster without a mask, where nothing is padded.
+            mask = None if bool(within.all()) else within[which][:, None, None]
+            full = bool((lengths == tokens.shape[1]).all())
+            padding = None if full else inside(lengths, tokens.shape[1])
+            states = self.network.decode(tokens, read, mask, padding, at)
+        return states.to(self._head.dtype)
+
+    def logits(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, "masked vocabulary"]:
+        """Return the score of every token."""
+        with coarse(self.coarse_products):
+            return torch.nn.functional.linear(hidden, self._head)
+
+    def logit_of(
+        self, hidden: Float[Tensor, "masked hidden"], tokens: Int[Tensor, " masked"]
+    ) -> Float[Tensor, " masked"]:
+        """Return the score of one token each."""
+        return (hidden * self._head[tokens]).sum(1)
+
+    def length_scores(self) -> Float[Tensor, "texts lengths"]:
+        """Return the log-probability of each target length, from 0 content tokens up."""
+        assert self.sources is not None
+        scores = self.sources.length_scores.double()
+        if self.network.shape.target_end:
+            scores = scores[:, 1:]
+        scores = scores[:, : self.max_length + 1].clone()
+        scores[:, 0] = -torch.inf
+        return scores.log_softmax(1)
+
+    # What it is.
+
+    def in_precision(self, dtype: torch.dtype, coarse_products: bool = False) -> ConditionalModel:
+        """Return this model with its decoder in another precision; head and sources stay exact."""
+        changed = copy.copy(self)
+        changed.exact = self
+        if dtype != self.dtype:
+            changed.network = copy.deepcopy(self.network).to(dtype)
+        changed.dtype = dtype
+        changed.precision = "tf32" if coarse_products else str(dtype).removeprefix("torch.")
+        changed.coarse_products = coarse_products or dtype.itemsize < 4
+        return changed
+
+    @property
+    def hidden_width(self) -> int:
+        """Width of the decoder's states."""
+        return self.network.shape.width
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Guess the activations of one layer, and the keys and values of the source."""
+        return 24 * self.network.shape.width * self.dtype.itemsize
+
+    def fingerprint(self) -> str:
+        """Hash every weight, as it was before any rounding, the sizes and the vocabulary."""
+        if isinstance(self.exact, ConditionalModel):
+            return self.exact.fingerprint()
+        return hash_of(self.network, self.tokenizer, asdict(self.network.shape))
+
+
+def read_source(model: ConditionalModel, text: str, what: str) -> list[int]:
+    """Tokenise a source and refuse what cannot be read; `what` names it in the complaint."""
+    if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+        raise InputError(f"{what} is not UTF-8 text.")
+    ids, most = model.source_ids(text), model.network.shape.longest
+    if len(ids) == 1:
+        raise InputError(f"{what} is empty; give at least one word.")
+    if len(ids) > most:
+        raise InputError(
+            f"{what} has {len(ids) - 1} tokens; '{model.name}' reads at most {most - 1}. Split it "
+            "into sentences."
+        )
+    return ids

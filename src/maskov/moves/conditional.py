@@ -1,0 +1,72 @@
+"""The masked conditional as a proposal: what the model would put at the masked positions.
+
+Order of what is applied, always: forbidden tokens out, temperature, top-k, top-p, then the
+defensive mixture q = (1 − ε)·q_truncated + ε·q_full. Temperature acts on the model's logits, the
+cuts on the tempered distribution; q_full is the conditional at temperature 1 over the allowed
+tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from maskov.errors import InputError
+from maskov.moves.truncation import tempered, top_k, top_p
+from maskov.types import Bool, Float, Tensor
+
+
+@dataclass(frozen=True)
+class MaskedConditional:
+    """The model's masked conditional, sharpened and cut as asked.
+
+    A truncated proposal without `epsilon` cannot propose every sequence: the chain still leaves
+    its target invariant, but may never reach parts of it.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    epsilon: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+            raise InputError(f"the proposal temperature must be 0 or more, not {self.temperature}.")
+        if self.top_k is not None and self.top_k < 1:
+            raise InputError(f"top-k must keep at least one token, not {self.top_k}.")
+        if not 0 < self.top_p <= 1:
+            raise InputError(f"top-p must lie above 0 and at most at 1, not {self.top_p}.")
+        if not 0 <= self.epsilon <= 1:
+            raise InputError(f"epsilon must lie between 0 and 1, not {self.epsilon}.")
+
+    @property
+    def reaches_everything(self) -> bool:
+        """Whether every allowed token can be proposed everywhere."""
+        whole = self.top_k is None and self.top_p == 1 and self.temperature > 0
+        return whole or self.epsilon > 0
+
+    def log_probabilities(
+        self, logits: Float[Tensor, "n vocabulary"], forbidden: Bool[Tensor, " vocabulary"]
+    ) -> Float[Tensor, "n vocabulary"]:
+        """Return the log-probability of proposing each token, in float64."""
+        full = logits.double().masked_fill(forbidden, -torch.inf)
+        scores = tempered(full, self.temperature)
+        if self.top_k is not None:
+            scores = top_k(scores, self.top_k)
+        log_q = top_p(scores, self.top_p).log_softmax(1)
+        if self.epsilon == 0:
+            return log_q
+        rest = math.log1p(-self.epsilon) if self.epsilon < 1 else -math.inf
+        return torch.logaddexp(log_q + rest, full.log_softmax(1) + math.log(self.epsilon))
+
+    def __str__(self) -> str:
+        parts = [f"temperature={self.temperature:g}"]
+        if self.top_k is not None:
+            parts.append(f"top_k={self.top_k}")
+        if self.top_p < 1:
+            parts.append(f"top_p={self.top_p:g}")
+        if self.epsilon > 0:
+            parts.append(f"epsilon={self.epsilon:g}")
+        return f"masked({', '.join(parts)})"

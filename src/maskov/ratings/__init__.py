@@ -1,7 +1,0 @@
-"""Human ratings: blind studies of texts, kept safely, with means, intervals and agreement."""
-
-from maskov.ratings.report import Condition, Mean, Ratings, load
-from maskov.ratings.store import Answer, Store
-from maskov.ratings.study import Study, make
-
-__all__ = ["Answer", "Condition", "Mean", "Ratings", "Store", "Study", "load", "make"]

@@ -1,0 +1,284 @@
+"""A run folder: where results outlive the process, whatever ends it.
+
+It holds
+
+    manifest.json     what was asked for, with the full signature
+    samples.jsonl     one sample a line
+    traces/*.npy      one array per quantity, epochs × chains; of small runs also the tokens and
+                      rejections at each position
+    checkpoints/      the newest state of each group of chains and the one before it
+    lock              held while a process works here
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maskov.errors import RunError
+from maskov.runs import checkpoint
+from maskov.runs import manifest as manifest_file
+from maskov.runs.checkpoint import Head, Saved
+from maskov.runs.files import explained, sync_file, sync_folder, write_atomically
+from maskov.runs.group import PLACES
+from maskov.runs.sample import Sample
+from maskov.runs.store import TRACES, Store, empty_traces
+from maskov.runs.validation import Mould
+from maskov.types import Traces
+
+_UNFINISHED = {"lock", "traces", "checkpoints", "samples.jsonl", "manifest.json.tmp"}
+# What a manifest must say for a run to be continued.
+_NEEDED_TO_GO_ON = {"asynchronous", "lanes", "resident", "shortest", "threads", "trace", "width"}
+# Counts that older runs do not have, and all that a run may lack.
+_LATER_COUNTS = ("irreversible",)
+_MAY_LACK = (*PLACES, *_LATER_COUNTS)
+
+
+class RunFolder(Store):
+    """Results on disk."""
+
+    def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
+        self.path = path
+        self.manifest = manifest
+        # Traces with rows that a loss of power would lose.
+        self._unsynced: set[Path] = set()
+
+    @classmethod
+    def check_free(cls, path: Path) -> None:
+        """Refuse a path that holds something already, before any work is done."""
+        with explained(path):
+            if not path.exists() or _is_leftover(path):
+                return
+            if (path / "manifest.json").is_file():
+                raise RunError(
+                    f"'{path}' already holds a run; go on with `maskov resume {path}` or give "
+                    "another --out."
+                )
+            raise RunError(f"'{path}' already holds something else; give another --out.")
+
+    @classmethod
+    def create(cls, path: Path, manifest: dict[str, Any]) -> RunFolder:
+        """Fill an empty folder; if that fails, it is empty again."""
+        cls.check_free(path)
+        try:
+            with explained(path):
+                (path / "traces").mkdir(parents=True, exist_ok=True)
+                (path / "checkpoints").mkdir(exist_ok=True)
+                for name, array in empty_traces(manifest):
+                    np.save(path / "traces" / f"{name}.npy", array)
+                    sync_file(path / "traces" / f"{name}.npy")
+                (path / "samples.jsonl").touch()
+                for folder in (path / "traces", path, path.parent):
+                    sync_folder(folder)
+                # Last: a folder is a run once it has its manifest.
+                cls(path, manifest)._write_manifest()
+        except RunError:
+            cls(path, manifest).discard()
+            raise
+        return cls(path, manifest)
+
+    def check_resumable(self) -> None:
+        """Refuse to continue a run that was begun under other rules, or is not what it seems."""
+        named = self.manifest["model"].keys() >= {"precision", "device", "fingerprint"}
+        whole = self.traced() >= set(_LATER_COUNTS)
+        if not (self.manifest.keys() >= _NEEDED_TO_GO_ON and named and whole):
+            raise RunError(
+                f"'{self.path}' was begun by an older maskov and cannot be continued by this one; "
+                "it can still be read, and a new run started."
+            )
+        for path in (self.path / "checkpoints", *self.path.rglob("*")):
+            # Whatever a link leads to is nobody's to write to.
+            if path.is_symlink():
+                raise RunError(
+                    f"'{path}' is a link that leads out of its run folder; put a file there."
+                )
+        self.traces()
+
+    def discard(self) -> None:
+        """Remove what `create` made, the manifest first, so that half of it is no run."""
+        for name in ("manifest.json", *sorted(_UNFINISHED - {"lock"})):
+            _remove(self.path / name)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """Open an existing run folder."""
+        return cls(path, manifest_file.read(path))
+
+    durable = True
+
+    def write_rows(self, first: int, epoch: int, values: Traces) -> None:
+        """Overwrite the places of these chains, so that writing them twice does no harm."""
+        before = epoch * int(self.manifest["chains"]) + first
+        with explained(self.path):
+            # Steps last: who reads along takes an epoch that has some for a whole one.
+            for name, rows in sorted(values.items(), key=lambda item: item[0] == "steps"):
+                path = self.path / "traces" / f"{name}.npy"
+                if name in PLACES and not path.exists():
+                    continue
+                content = np.ascontiguousarray(rows, dtype=TRACES[name]).tobytes()
+                each = len(content) // len(rows)
+                self._unsynced.add(path)
+                with open(path, "r+b") as file:
+                    # Counted from the end: the header's size is nobody's business.
+                    file.seek((before - self._cells) * each, os.SEEK_END)
+                    file.write(content)
+
+    def row(self, epoch: int) -> Traces:
+        """Read one row of each trace."""
+        found: Traces = {}
+        for name, kind in TRACES.items():
+            if name in PLACES:
+                continue
+            chains = int(self.manifest["chains"])
+            with open(self.path / "traces" / f"{name}.npy", "rb") as file:
+                file.seek((epoch * chains - self._cells) * np.dtype(kind).itemsize, os.SEEK_END)
+                found[name] = np.fromfile(file, dtype=kind, count=chains)
+        return found
+
+    def write_samples(self, samples: Iterable[Sample], after: int) -> int:
+        """Cut the file where finished epochs end and append."""
+        with explained(self.path):
+            (self.path / "samples.jsonl").touch()
+        with explained(self.path), open(self.path / "samples.jsonl", "r+b") as file:
+            file.truncate(after)
+            file.seek(after)
+            for sample in samples:
+                file.write(sample.to_json().encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+            return file.tell()
+
+    def save(self, group: int, saved: Saved) -> None:
+        """Write a checkpoint, once everything that it relies on is on the disk."""
+        with explained(self.path):
+            for path in sorted(self._unsynced):
+                sync_file(path)
+            self._unsynced.clear()
+            checkpoint.save(self.path / "checkpoints", group, saved)
+
+    def load(self, group: int, mould: Mould) -> tuple[Saved | None, list[Path]]:
+        """Read the newest whole checkpoint of a group; also return the damaged files.
+
+        Samples that are gone can only be drawn again: such a run starts from its beginning.
+        """
+        if self.cut_short:
+            return None, []
+        saved, damaged = checkpoint.load(self.path / "checkpoints", group, mould)
+        if saved is None or self._traced(mould.fresh.state.chain.tolist(), saved.progress.epoch):
+            return saved, damaged
+        return None, sorted(self.path.glob(f"checkpoints/{group:05d}-*"))
+
+    def _traced(self, chains: list[int], epochs: int) -> bool:
+        """Whether the traces have what a group came to in its first epochs, as it says."""
+        steps = np.load(self.path / "traces" / "steps.npy", mmap_mode="r")
+        return bool((steps[:epochs, chains[0] : chains[-1] + 1] > 0).all())
+
+    def head(self) -> Head:
+        """Read how far the run has come."""
+        return Head() if self.cut_short else checkpoint.head(self.path / "checkpoints")
+
+    @cached_property
+    def cut_short(self) -> bool:
+        """Whether the samples of epochs that are said to be over are not all there."""
+        head = checkpoint.head(self.path / "checkpoints")
+        schedule, thin = self.manifest["schedule"], self.manifest["thin"]
+        if not 0 <= head.closed <= schedule["epochs"] or head.samples_bytes < 0:
+            return True
+        kept = int(head.closed == schedule["epochs"])
+        if thin:
+            kept = max(head.closed - schedule["burn_in"], 0) // thin
+        return bool(self._lines(head.samples_bytes) != kept * self.manifest["chains"])
+
+    def _lines(self, size: int) -> int | None:
+        """Count the samples in the first bytes of their file; nothing if it is shorter."""
+        lines = 0
+        try:
+            with open(self.path / "samples.jsonl", "rb") as file:
+                while size and (part := file.read(min(size, 2**20))):
+                    size -= len(part)
+                    lines += part.count(b"\n")
+        except OSError:
+            pass
+        return None if size else lines
+
+    def note(self, name: str, value: dict[str, Any]) -> None:
+        """Add to the manifest something that the run has found out."""
+        self.manifest[name] = value
+        with explained(self.path):
+            self._write_manifest()
+
+    def _write_manifest(self) -> None:
+        text = json.dumps(self.manifest, indent=2, ensure_ascii=False)
+        write_atomically(self.path / "manifest.json", text.encode())
+
+    def samples(self) -> list[Sample]:
+        """Read the samples kept so far."""
+        try:
+            with open(self.path / "samples.jsonl", encoding="utf-8") as file:
+                return [Sample(**json.loads(line)) for line in file]
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            raise RunError(
+                f"the samples of '{self.path}' are damaged; `maskov resume` draws them again if "
+                "they are shorter than they were."
+            ) from error
+
+    def traces(self) -> Traces:
+        """Read the traces."""
+        folder = self.path / "traces"
+        shape = (int(self.manifest["schedule"]["epochs"]), int(self.manifest["chains"]))
+        found: Traces = {}
+        try:
+            for name, kind in TRACES.items():
+                if name in _MAY_LACK and not (folder / f"{name}.npy").exists():
+                    continue
+                # Mapped first: a header may promise more than there is, or than memory holds.
+                mapped = np.load(folder / f"{name}.npy", mmap_mode="r")
+                places = (self.manifest.get("width", mapped.shape[-1]),) * (name in PLACES)
+                if mapped.shape != (*shape, *places) or mapped.dtype != kind:
+                    raise ValueError(f"{name}.npy is not of this run")
+                found[name] = np.array(mapped)
+        except Exception as error:  # a damaged header fails in a dozen ways
+            first = str(error).partition("\n")[0]
+            raise RunError(f"the traces of '{self.path}' cannot be read: {first}") from error
+        return found
+
+    def traced(self) -> frozenset[str]:
+        """Return the names of the traces there are."""
+        folder = self.path / "traces"
+        return frozenset(name for name in TRACES if (folder / f"{name}.npy").exists())
+
+    @property
+    def _cells(self) -> int:
+        return int(self.manifest["schedule"]["epochs"]) * int(self.manifest["chains"])
+
+
+def _is_leftover(path: Path) -> bool:
+    """Tell an empty folder, or what a creation left that was cut off before its manifest.
+
+    Names alone do not prove that files are ours: nothing of a user's may look like a leftover.
+    """
+    if not path.is_dir() or not {file.name for file in path.iterdir()} <= _UNFINISHED:
+        return False
+    samples, traces, saved = (path / name for name in ("samples.jsonl", "traces", "checkpoints"))
+    if samples.exists() and (not samples.is_file() or samples.stat().st_size):
+        return False
+    if saved.exists() and (not saved.is_dir() or any(saved.iterdir())):
+        return False
+    ours = {f"{name}.npy" for name in TRACES}
+    return not traces.exists() or (
+        traces.is_dir() and {file.name for file in traces.iterdir()} <= ours
+    )
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

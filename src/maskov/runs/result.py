@@ -1,0 +1,73 @@
+"""What a run came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from maskov.diagnostics import Diagnosis, Summary, diagnose, summarise, to_arviz
+from maskov.errors import RunError
+from maskov.runs.folder import RunFolder
+from maskov.runs.sample import Sample
+from maskov.runs.store import Store
+from maskov.types import Traces
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its samples, its traces and how they came about."""
+
+    manifest: dict[str, Any]
+    store: Store
+    damaged: list[Path] = field(default_factory=list)
+
+    @property
+    def samples(self) -> list[Sample]:
+        """The samples, in the order they were kept."""
+        return self.store.samples()
+
+    @property
+    def traces(self) -> Traces:
+        """Energies and counts, one array of epochs × chains each.
+
+        `irreversible` counts steps whose way back a truncated proposal rules out; runs of older
+        versions lack it. Small runs have `tokens` and `rejected` too, epochs × chains × positions.
+        """
+        return self.store.traces()
+
+    @property
+    def signature(self) -> str:
+        """One line that says how the numbers came about."""
+        return str(self.manifest["signature"])
+
+    @property
+    def finished(self) -> bool:
+        """Whether every epoch was run and every sample kept."""
+        if not isinstance(self.store, RunFolder):
+            return True
+        return self.store.head().closed >= int(self.manifest["schedule"]["epochs"])
+
+    def summary(self) -> Summary:
+        """Rates, costs and mean energies."""
+        return summarise(self.manifest, self.traces)
+
+    def diagnose(self) -> Diagnosis:
+        """R-hat, effective sizes, autocorrelations, rates by position, and a verdict."""
+        return diagnose(self.manifest, self.traces, self._lengths)
+
+    def to_arviz(self, warmup: bool = False) -> Any:
+        """Return the traces as the DataTree that ArviZ works on, burn-in only if asked for."""
+        return to_arviz(self.manifest, self.traces, self._lengths, warmup=warmup)
+
+    def _lengths(self) -> dict[int, int]:
+        try:
+            return {one.chain: len(one.ids) for one in self.samples}
+        except RunError:  # damaged samples do not keep anybody from the traces
+            return {}
+
+    @classmethod
+    def open(cls, path: str | Path) -> Run:
+        """Read a run folder, finished or not."""
+        folder = RunFolder.open(Path(path))
+        return cls(folder.manifest, folder)

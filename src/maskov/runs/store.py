@@ -1,0 +1,138 @@
+"""What a run writes its results to, and the one that keeps them in memory."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from maskov.execution.buffers import COUNTS, ENERGIES
+from maskov.runs.checkpoint import Head, Saved
+from maskov.runs.group import PLACES
+from maskov.runs.sample import Sample
+from maskov.runs.validation import Mould
+from maskov.types import Traces
+
+# Energies at the end of each epoch, and what was counted within it.
+TRACES: dict[str, type[np.generic]] = {
+    **dict.fromkeys(ENERGIES, np.float64),
+    **dict.fromkeys(COUNTS, np.int64),
+    "tokens": np.int32,
+    "rejected": np.bool_,
+}
+# Epochs × chains × positions up to which what happens at each position is traced.
+_MOST_PLACES = 2**24
+
+
+class Store(ABC):
+    """What the loop writes to."""
+
+    # Whether what is saved can be loaded again.
+    durable: bool
+
+    @abstractmethod
+    def write_rows(self, first: int, epoch: int, values: Traces) -> None:
+        """Keep what the chains from `first` on came to in an epoch; twice does no harm."""
+
+    @abstractmethod
+    def row(self, epoch: int) -> Traces:
+        """Return what all chains came to in an epoch, but for what belongs to positions."""
+
+    @abstractmethod
+    def write_samples(self, samples: Iterable[Sample], after: int) -> int:
+        """Put samples after the first `after` bytes; return where they end."""
+
+    @abstractmethod
+    def save(self, group: int, saved: Saved) -> None:
+        """Keep the state of a group of chains."""
+
+    @abstractmethod
+    def load(self, group: int, mould: Mould) -> tuple[Saved | None, list[Path]]:
+        """Return the newest state of a group that is whole, and the damaged files."""
+
+    @abstractmethod
+    def head(self) -> Head:
+        """Return how far the run has come."""
+
+    @abstractmethod
+    def note(self, name: str, value: dict[str, Any]) -> None:
+        """Add to the manifest something that the run has found out."""
+
+    @abstractmethod
+    def samples(self) -> list[Sample]:
+        """Return the samples kept so far."""
+
+    @abstractmethod
+    def traces(self) -> Traces:
+        """Return the traces, epochs × chains."""
+
+    @abstractmethod
+    def traced(self) -> frozenset[str]:
+        """Return the names of the traces there are."""
+
+
+def empty_traces(manifest: dict[str, Any]) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    """Yield the traces of a run that has not begun; those of positions only if it is small."""
+    shape = (int(manifest["schedule"]["epochs"]), int(manifest["chains"]))
+    width = int(manifest["width"])
+    for name, kind in TRACES.items():
+        if name not in PLACES:
+            yield name, np.full(shape, np.nan if kind is np.float64 else 0, dtype=kind)
+        elif shape[0] * shape[1] * width <= _MOST_PLACES:
+            yield name, np.zeros((*shape, width), dtype=kind)
+
+
+class MemoryStore(Store):
+    """Results that end with the process."""
+
+    def __init__(self, manifest: dict[str, Any]) -> None:
+        self.manifest = manifest
+        self._traces = dict(empty_traces(manifest))
+        self._samples: list[Sample] = []
+
+    durable = False
+
+    def write_rows(self, first: int, epoch: int, values: Traces) -> None:
+        """Put the rows in their place."""
+        for name, trace in self._traces.items():
+            trace[epoch, first : first + len(values[name])] = values[name]
+
+    def row(self, epoch: int) -> Traces:
+        """Return one row of each trace."""
+        return {name: trace[epoch] for name, trace in self._traces.items() if name not in PLACES}
+
+    def write_samples(self, samples: Iterable[Sample], after: int) -> int:
+        """Keep samples; positions count samples here."""
+        self._samples[after:] = samples
+        return len(self._samples)
+
+    def save(self, group: int, saved: Saved) -> None:
+        """Keep nothing: there is no later process to go on from it."""
+
+    def load(self, group: int, mould: Mould) -> tuple[Saved | None, list[Path]]:
+        """Return nothing: what is not in memory has not begun."""
+        return None, []
+
+    def head(self) -> Head:
+        """Return that nothing was done yet."""
+        return Head()
+
+    def note(self, name: str, value: dict[str, Any]) -> None:
+        """Add to the manifest something that the run has found out."""
+        self.manifest[name] = value
+
+    def samples(self) -> list[Sample]:
+        """Return the samples kept so far."""
+        return list(self._samples)
+
+    def traces(self) -> Traces:
+        """Return the traces."""
+        return self._traces
+
+    def traced(self) -> frozenset[str]:
+        """Return the names of the traces there are."""
+        return frozenset(self._traces)

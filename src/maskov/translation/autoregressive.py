@@ -1,0 +1,97 @@
+"""The autoregressive twin: an ordinary translation model of the same size, for comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskov.errors import InputError, ModelError
+from maskov.execution.batches import Batcher
+from maskov.models.checkpoint import hash_of
+from maskov.models.conditional import checkpoint
+from maskov.models.conditional.network import Network
+from maskov.models.conditional.special_tokens import Marks
+from maskov.models.forbidden_tokens import forbidden_tokens
+from maskov.models.hf_logging import quiet
+from maskov.translation.search import search
+from maskov.types import Tensor, inside
+
+# Source tokens, times the beam, that are searched at once.
+_CPU_TOKENS, _GPU_TOKENS = 2**11, 2**17
+# Sources, with the position that the network puts in front, are padded to a multiple of this.
+_CPU_UNIT, _GPU_UNIT = 1, 8
+
+
+class Twin:
+    """A model that writes from left to right, and its tokenizer."""
+
+    def __init__(self, network: Network, tokenizer: Any, name: str) -> None:
+        if not network.shape.causal:
+            raise ModelError(f"'{name}' is a masked model; --method ar needs a causal one.")
+        self.name, self.network, self.tokenizer = name, network, tokenizer
+        self.device = network.words.weight.device
+        self.marks = Marks.of(tokenizer)
+        self.forbidden = forbidden_tokens(tokenizer, network.shape.vocabulary).to(self.device)
+
+    @classmethod
+    def load(cls, folder: Path, device: torch.device, name: str) -> Twin:
+        """Read a twin."""
+        network, tokenizer = checkpoint.load(folder, device, torch.float32)
+        return cls(network, tokenizer, name)
+
+    def fingerprint(self) -> str:
+        """Hash every weight, the sizes and the vocabulary."""
+        return hash_of(self.network, self.tokenizer, asdict(self.network.shape))
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        beam: int = 5,
+        length_power: float = 1.0,
+        lines: Sequence[int] | None = None,
+    ) -> list[list[int]]:
+        """Return the tokens of the best translation found of each text.
+
+        `lines` are the numbers by which complaints name them, from 1 unless given.
+        """
+        if beam < 1:
+            raise InputError(f"a beam holds at least one hypothesis, not {beam}.")
+        with quiet():
+            coded = self.tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+        ids = [[*line, self.marks.end] for line in coded]
+        most = self.network.shape.longest
+        for line, tokens in zip(lines or range(1, len(ids) + 1), ids, strict=True):
+            if len(tokens) > most:
+                raise InputError(
+                    f"line {line} has {len(tokens) - 1} tokens; '{self.name}' reads at most "
+                    f"{most - 1}. Split it into sentences."
+                )
+        return self.write(ids, beam, length_power)
+
+    def write(
+        self, ids: Sequence[Sequence[int]], beam: int, length_power: float = 1.0
+    ) -> list[list[int]]:
+        """Return the tokens of the best translation found of each source, its end included."""
+        sizes = torch.tensor([len(line) for line in ids], device=self.device)
+        found: list[list[int]] = [[] for _ in ids]
+        on_gpu = self.device.type == "cuda"
+        unit = _GPU_UNIT if on_gpu else _CPU_UNIT
+
+        def work(rows: Tensor, width: int) -> None:
+            width = min(-(-(width + 1) // unit) * unit - 1, self.network.shape.longest)
+            lines = [ids[row] for row in rows.tolist()]
+            padded = [[*line, *[self.marks.pad] * (width - len(line))] for line in lines]
+            best, _ = search(
+                self.network, torch.tensor(padded, device=self.device),
+                inside(sizes[rows], width), self.marks, self.forbidden, beam, length_power,
+            )  # fmt: skip
+            for row, tokens in zip(rows.tolist(), best, strict=True):
+                found[row] = tokens
+
+        budget = _GPU_TOKENS if on_gpu else _CPU_TOKENS
+        Batcher(max(1, budget // beam), padded_share=1.0).each(sizes, work)
+        return found

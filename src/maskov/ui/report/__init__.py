@@ -1,0 +1,8 @@
+"""Reports: runs as one file that can be sent to a colleague."""
+
+from maskov.ui.report.data import Report, RunReport, build
+from maskov.ui.report.html import to_html
+from maskov.ui.report.json_data import to_json
+from maskov.ui.report.markdown import to_markdown
+
+__all__ = ["Report", "RunReport", "build", "to_html", "to_json", "to_markdown"]

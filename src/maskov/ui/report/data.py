@@ -1,0 +1,286 @@
+"""What a report holds: plain data from runs, the same for the page, Markdown and JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import maskov
+from maskov.errors import InputError
+from maskov.runs import Run, Sample
+from maskov.runs.folder import RunFolder
+from maskov.types import Traces
+from maskov.ui.report.curves import (
+    Histogram,
+    Spread,
+    chain_rate_error,
+    energy_spread,
+    histogram,
+    listed,
+    rate_spread,
+    spaced,
+)
+from maskov.ui.report.findings import Findings, findings
+from maskov.ui.report.metadata import facts, temperatures
+from maskov.ui.report.terms import Scorer, Terms
+from maskov.ui.report.token_spans import pieces
+
+# What a page can show and a browser draw without delay; averages are over everything.
+MOST_CHAINS = 40
+MOST_EPOCHS = 500
+MOST_SAMPLES = 1000
+# Samples whose tokens are shaded: each costs as many passes as it has tokens.
+MOST_SHADED = 200
+
+ENERGIES = ("raw", "norm")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of a run and its standard error over chains, where there is one."""
+
+    name: str
+    value: float | None
+    standard_error: float | None = None
+
+
+@dataclass(frozen=True)
+class EnergyTrace:
+    """An energy by epoch: over all chains, and of the chains that are shown."""
+
+    spread: Spread
+    chains: list[list[float | None]]
+
+
+@dataclass(frozen=True)
+class ShownSample:
+    """A sample as it is shown; `pieces` cut its text by tokens where both agree."""
+
+    chain: int
+    epoch: int
+    text: str
+    tokens: list[str]
+    pieces: list[str] | None
+    energy_raw: float
+    energy_norm: float
+    source: str | None
+    terms: Terms | None
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """A run: what it was, what it did, what came of it.
+
+    Curves go along `epochs`, counted from 1; `shown_chains` are those with lines of their own.
+    `remarks` say what was left out to keep the report small.
+    """
+
+    label: str
+    findings: Findings
+    signature: str
+    notes: list[str]
+    facts: dict[str, str]
+    finished: bool
+    chains: int
+    epochs_done: int
+    burn_in: int
+    numbers: list[Number]
+    epochs: list[int]
+    shown_chains: list[int]
+    energies: dict[str, EnergyTrace]
+    temperature: list[float] | None
+    accepted: Spread
+    novel: Spread
+    samples: list[ShownSample]
+    samples_in_all: int
+    shaded: bool
+    remarks: list[str]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Some runs side by side; histograms have common edges, a list of shares each."""
+
+    title: str
+    version: str
+    runs: list[RunReport]
+    histograms: dict[str, Histogram | None]
+    cautions: list[str]
+
+
+def build(
+    runs: Sequence[Run],
+    *,
+    title: str | None = None,
+    samples: int | None = None,
+    terms: bool = False,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+) -> Report:
+    """Collect what a report says of some runs.
+
+    Up to `samples` of each are shown. With `terms` the models are loaded again, on `device` or
+    where they were, to say what every token contributes; code that comes with them is run only
+    if it is trusted here.
+    """
+    if not runs:
+        raise InputError("a report needs at least one run.")
+    if samples is not None and samples < 0:
+        raise InputError(f"--samples must be 0 or more, not {samples}.")
+    most = samples if samples is not None else MOST_SHADED if terms else MOST_SAMPLES
+    labels = _labels(runs)
+    scorer = Scorer(device, trust_remote_code) if terms else None
+    found, kept = [], []
+    for run, label in zip(runs, labels, strict=True):
+        traces = run.traces
+        found.append(_run_report(run, traces, label, most, scorer))
+        kept.append(_after_burn_in(run, traces))
+    return Report(
+        title=title or " · ".join(labels),
+        version=maskov.__version__,
+        runs=found,
+        histograms={
+            name: histogram([values[f"energy_{name}"] for values in kept]) for name in ENERGIES
+        },
+        cautions=_cautions(runs),
+    )
+
+
+def _run_report(
+    run: Run, traces: Traces, label: str, most: int, scorer: Scorer | None
+) -> RunReport:
+    summary = run.summary()
+    done, chains = summary.epochs_done, summary.chains
+    epochs, shown_chains = spaced(done, MOST_EPOCHS), spaced(chains, MOST_CHAINS)
+    at = np.array(epochs, dtype=np.int64)
+    temperature = temperatures(run.manifest, done)
+    every = run.samples
+    chosen = [every[place] for place in spaced(len(every), most)] if most else []
+    scored = [None] * len(chosen) if scorer is None else scorer.terms_of(run, chosen)
+    counted = {name: traces[name][at] for name in ("accepted", "novel", "steps")}
+    return RunReport(
+        label=label,
+        findings=findings(run),
+        signature=run.signature,
+        notes=summary.notes,
+        facts=facts(run.manifest),
+        finished=done >= summary.epochs,
+        chains=chains,
+        epochs_done=done,
+        burn_in=summary.burn_in,
+        numbers=_numbers(run, traces),
+        epochs=[epoch + 1 for epoch in epochs],
+        shown_chains=shown_chains,
+        energies={
+            name: EnergyTrace(
+                energy_spread(traces[f"energy_{name}"][at]),
+                [listed(traces[f"energy_{name}"][at, chain]) for chain in shown_chains],
+            )
+            for name in ENERGIES
+        },
+        temperature=None if temperature is None else [temperature[epoch] for epoch in epochs],
+        accepted=rate_spread(counted["accepted"], counted["steps"]),
+        novel=rate_spread(counted["novel"], counted["steps"]),
+        samples=[_shown(run.manifest, one, part) for one, part in zip(chosen, scored, strict=True)],
+        samples_in_all=len(every),
+        shaded=scorer is not None and bool(chosen),
+        remarks=_remarks(done, len(epochs), chains, len(shown_chains), len(every), len(chosen)),
+    )
+
+
+def _after_burn_in(run: Run, traces: Traces) -> Traces:
+    summary = run.summary()
+    return {name: values[summary.burn_in : summary.epochs_done] for name, values in traces.items()}
+
+
+def _numbers(run: Run, traces: Traces) -> list[Number]:
+    """Return what runs are compared by, over the epochs after burn-in."""
+    summary, kept = run.summary(), _after_burn_in(run, traces)
+    return [
+        Number("E_raw", summary.energy_raw_mean, summary.energy_raw_standard_error),
+        Number("E_norm", summary.energy_norm_mean, summary.energy_norm_standard_error),
+        Number(
+            "accepted", summary.acceptance_rate, chain_rate_error(kept["accepted"], kept["steps"])
+        ),
+        Number("novel", summary.novel_rate, chain_rate_error(kept["novel"], kept["steps"])),
+        Number("passes per step", summary.passes_per_step),
+    ]
+
+
+def _shown(manifest: dict[str, Any], sample: Sample, terms: Terms | None) -> ShownSample:
+    sources = manifest["origin"].get("sources")
+    return ShownSample(
+        sample.chain,
+        sample.epoch + 1,
+        sample.text,
+        sample.tokens,
+        pieces(sample.text, sample.tokens),
+        sample.energy_raw,
+        sample.energy_norm,
+        None if sources is None else sources[sample.template],
+        terms,
+    )
+
+
+def _labels(runs: Sequence[Run]) -> list[str]:
+    """Name runs by their folders: as much of the path as tells them apart, else numbered."""
+    paths = [_path(run) for run in runs]
+    for parts in (1, 2, 3):
+        names = ["/".join(path.parts[-parts:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    names = [path.name for path in paths]
+    repeated, seen = Counter(names), Counter[str]()
+    labels = []
+    for name in names:
+        seen[name] += 1
+        labels.append(f"{name} ({seen[name]})" if repeated[name] > 1 else name)
+    return labels
+
+
+def _path(run: Run) -> Path:
+    if isinstance(run.store, RunFolder):
+        return run.store.path.resolve()
+    kernel = run.manifest["kernel"]
+    return Path("-".join(filter(None, (kernel["name"], kernel.get("energy")))).replace("/", "-"))
+
+
+def _cautions(runs: Sequence[Run]) -> list[str]:
+    """Say what keeps the runs of a report from being compared."""
+    found = []
+    if len({run.manifest["model"]["fingerprint"] for run in runs}) > 1:
+        found.append(
+            "the models differ: E_raw is defined up to a shift of the logits and cannot be "
+            "compared between them"
+        )
+    origins = [{**run.manifest["origin"], "start": None} for run in runs]
+    if any(origin != origins[0] for origin in origins):
+        found.append(
+            "the runs differ in lengths or starting texts: energies grow with the length, compare "
+            "them per token"
+        )
+    if len({run.manifest["leaves_invariant"] for run in runs}) > 1:
+        found.append("some of the runs leave no target invariant; their energies belong to none")
+    return found
+
+
+def _remarks(
+    done: int, epochs: int, chains: int, lines: int, samples: int, listed_: int
+) -> list[str]:
+    """Say what is not shown; averages, bands and tables are over everything all the same."""
+    found = []
+    if lines < chains:
+        found.append(
+            f"lines are drawn for {lines} of {chains:,} chains, evenly chosen; medians, bands and "
+            "tables are over all"
+        )
+    if epochs < done:
+        found.append(f"curves show {epochs} of {done:,} epochs, evenly spaced")
+    if listed_ < samples:
+        found.append(f"{listed_:,} of {samples:,} samples are listed, evenly chosen")
+    return found

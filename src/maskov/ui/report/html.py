@@ -1,0 +1,213 @@
+"""A report as one HTML file: styles, scripts and data inside, nothing fetched from anywhere.
+
+Text goes through `html.escape`, data through JSON in which no tag can end, and the page allows its
+own scripts and styles only, by their hashes: whatever a sample says, it is shown and never run.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+
+from maskov.ui.report.data import Number, Report, RunReport
+from maskov.ui.report.json_data import PAGE_DIGITS, plain
+from maskov.ui.report.numbers import UNKNOWN, mixing_row, with_error
+
+_SCRIPTS = ("scales.js", "charts.js", "figures.js", "samples.js", "theme.js", "page.js")
+_STYLES = ("report.css", "charts.css", "samples.css", "print.css")
+_MIXING = ("", "R-hat", "ESS bulk", "ESS tail", "mean", "MCSE", "forgotten in")
+_SHADING = "maskov report RUN --terms"
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page and the policy that it states itself, for whoever serves it to state as well."""
+
+    html: str
+    policy: str
+
+
+def to_html(report: Report) -> str:
+    """Return the page."""
+    return to_page(report).html
+
+
+def to_page(report: Report) -> Page:
+    """Return the page with its policy."""
+    # One scope for all scripts: what they define is nobody else's.
+    script = "(() => {\n" + _read(_SCRIPTS) + "})();\n"
+    style = _read(_STYLES)
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    title = escape(f"{report.title} – maskov report")
+    text = f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>{title}</title>
+<link rel="icon" href="data:,">
+<style>{style}</style>
+</head>
+<body>
+<a class="skip" href="#main">Skip to the report</a>
+{_bar(report)}
+<main id="main" tabindex="-1">
+{_header(report)}
+{_comparison(report)}
+{"".join(_run(run, index, len(report.runs)) for index, run in enumerate(report.runs))}
+{_samples(report)}
+</main>
+<footer><p>Made by maskov {escape(report.version)}. This page is complete in itself: it asks for
+nothing from anywhere.</p></footer>
+<script type="application/json" id="report-data">{_data(report)}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+    return Page(text, policy)
+
+
+def _bar(report: Report) -> str:
+    links = [("#comparison", "Comparison")] if len(report.runs) > 1 else []
+    for index, run in enumerate(report.runs):
+        links.append((f"#run-{index}", run.label if len(report.runs) > 1 else "Run"))
+    links.append(("#samples", "Samples"))
+    items = "".join(f'<li><a href="{link}">{escape(name)}</a></li>' for link, name in links)
+    return f"""<div class="bar"><div class="inner">
+<span class="brand" aria-hidden="true">maskov</span>
+<nav aria-label="Parts of the report"><ul>{items}</ul></nav>
+<button type="button" id="theme" hidden>Dark</button>
+</div></div>"""
+
+
+def _header(report: Report) -> str:
+    count = len(report.runs)
+    kind = "Report of a run" if count == 1 else f"Report of {count} runs"
+    return f"""<header class="top"><p class="kind">{kind}</p>
+<h1>{escape(report.title)}</h1>
+<noscript><p class="caution">Charts and samples are drawn by a script inside this page; allow it to
+see them.</p></noscript></header>"""
+
+
+def _comparison(report: Report) -> str:
+    if len(report.runs) < 2:
+        return ""
+    names = [number.name for number in report.runs[0].numbers]
+    rows = [
+        [
+            f'<span class="key s{index % 7}" aria-hidden="true"></span>{escape(run.label)}',
+            f'<span class="pill {run.findings.tone}">{escape(run.findings.verdict)}</span>',
+            *(escape(shown_number(number)) for number in run.numbers),
+        ]
+        for index, run in enumerate(report.runs)
+    ]
+    table = _table(["run", "verdict", *names], rows, "Main numbers, ± standard error over chains")
+    return f"""<section id="comparison" class="part" aria-labelledby="comparison-title">
+<h2 id="comparison-title">Side by side</h2>
+{table}{_list(report.cautions, "cautions")}
+<div class="charts" data-charts="comparison"></div></section>"""
+
+
+def _run(run: RunReport, index: int, count: int) -> str:
+    found = run.findings
+    title = "" if count == 1 else f"<h2 id='run-{index}-title'>{escape(run.label)}</h2>"
+    labelled = "aria-label='Run'" if count == 1 else f"aria-labelledby='run-{index}-title'"
+    level = "h2" if count == 1 else "h3"
+    yes = "yes" if found.invariant else "no"
+    cards = "".join(_card(number) for number in run.numbers)
+    done = "" if run.finished else '<span class="pill bad">not finished</span>'
+    rows = [[escape(one.name), *map(escape, mixing_row(one))] for one in found.mixing]
+    facts = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
+        for name, value in run.facts.items()
+    )
+    return f"""<section id="run-{index}" class="part" {labelled}>{title}
+<div class="verdict {found.tone}"><p><span class="pill {found.tone}">{escape(found.verdict)}</span>{
+        done
+    } <span>{escape(found.reason)}</span></p>
+<p class="small">leaves its target invariant: <strong>{yes}</strong></p></div>
+<dl class="cards">{cards}</dl>
+{_list((*run.notes, *found.notes, *run.remarks), "notes")}
+<{level}>Traces and mixing</{level}>
+<div class="charts" data-charts="run" data-run="{index}"></div>
+<{level}>Agreement of the chains</{level}>
+{_table(_MIXING, rows, "Convergence after burn-in")}
+<{level}>How it was made</{level}>
+<dl class="facts">{facts}</dl>
+<div class="signature"><p class="label" id="signature-{index}-label">Signature</p>
+<code id="signature-{index}">{escape(run.signature)}</code>
+<button type="button" class="copy" data-copy="signature-{index}"
+ aria-describedby="signature-{index}-label" hidden>Copy</button></div>
+</section>"""
+
+
+def _samples(report: Report) -> str:
+    shading = (
+        ""
+        if any(run.shaded for run in report.runs)
+        else f'<p class="small">Tokens are not shaded: <code>{_SHADING}</code> scores each of '
+        "them with the run’s model.</p>"
+    )
+    return f"""<section id="samples" class="part" aria-labelledby="samples-title">
+<h2 id="samples-title">Samples</h2>{shading}<div id="sample-browser"></div></section>"""
+
+
+def _card(number: Number) -> str:
+    value, _, error = shown_number(number).partition(" ± ")
+    beside = f' <span class="error">± {escape(error)}</span>' if error else ""
+    return f"<div><dt>{escape(number.name)}</dt><dd>{escape(value)}{beside}</dd></div>"
+
+
+def shown_number(number: Number) -> str:
+    """Return value ± standard error, or a dash where there is none."""
+    return UNKNOWN if number.value is None else with_error(number.value, number.standard_error)
+
+
+def _list(items: Iterable[str], kind: str) -> str:
+    lines = "".join(f"<li>{escape(item)}</li>" for item in items)
+    return f'<ul class="{kind}">{lines}</ul>' if lines else ""
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
+    """Return a table of cells that are escaped already, in a box that scrolls by itself."""
+    if not rows:
+        return ""
+    tops = "".join(f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in head)
+    body = "".join(
+        f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in rest)}</tr>'
+        for first, *rest in rows
+    )
+    return (
+        f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(caption)}"><table>'
+        f"<caption>{escape(caption)}</caption><thead><tr>{tops}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _data(report: Report) -> str:
+    """Return the data as JSON in which nothing can end the element that holds it."""
+    text = json.dumps(
+        plain(report, PAGE_DIGITS), ensure_ascii=False, allow_nan=False, separators=(",", ":")
+    )
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def _read(names: Sequence[str]) -> str:
+    static = files("maskov.ui.report") / "static"
+    return "\n".join((static / name).read_text(encoding="utf-8") for name in names)
+
+
+def _hash(content: str) -> str:
+    return f"sha256-{b64encode(sha256(content.encode()).digest()).decode()}"

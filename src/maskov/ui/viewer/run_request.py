@@ -1,0 +1,71 @@
+"""What a page may ask for: a small run, every number of it within bounds."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from maskov.energies import parse_energy
+from maskov.kernels import Gibbs, Kernel, Metropolis, mask_predict
+from maskov.models import DEFAULT_MODEL
+from maskov.models.registry import listed
+from maskov.moves import MaskedConditional
+from maskov.schedules import Schedule
+
+MOST_CHAINS, MOST_EPOCHS, MOST_TOKENS = 16, 200, 64
+METHODS = {
+    "mh": "Metropolis–Hastings: exact",
+    "gibbs": "degenerate Gibbs: accepts everything, has no target",
+    "mask-predict": "mask-predict: greedy, has no target",
+}
+
+
+class WantedRun(BaseModel):
+    """A run as the page asks for it; a number is a number, and nothing else may come along."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    model: str = Field(max_length=100)
+    method: Literal["mh", "gibbs", "mask-predict"] = "mh"
+    energy: Literal["raw", "norm"] = "raw"
+    chains: int = Field(default=6, ge=1, le=MOST_CHAINS)
+    length: int = Field(default=16, ge=1, le=MOST_TOKENS)
+    epochs: int = Field(default=30, ge=1, le=MOST_EPOCHS)
+    temperature: float = Field(default=1.0, ge=0.1, le=5.0)
+    seed: int = Field(default=0, ge=0, le=2**32 - 1)
+
+    def kernel(self) -> Kernel:
+        """Return the kernel of the method."""
+        if self.method == "mask-predict":
+            return mask_predict(self.epochs)
+        proposal = MaskedConditional(self.temperature)
+        if self.method == "gibbs":
+            return Gibbs(proposal)
+        return Metropolis(parse_energy(self.energy), proposal)
+
+    def schedule(self) -> Schedule:
+        """Return the schedule."""
+        return Schedule(epochs=self.epochs)
+
+
+def known_models() -> dict[str, str]:
+    """Return the models that a page may run, by name, with what they are."""
+    return {model.name: model.summary for model in listed() if model.kind == "masked"}
+
+
+def choices() -> dict[str, Any]:
+    """Return what a form needs: the choices, the bounds and what stands there at first."""
+    bounds: dict[str, dict[str, Any]] = {}
+    for name, field in WantedRun.model_fields.items():
+        limits = {type(part).__name__.lower(): part for part in field.metadata}
+        bounds[name] = {
+            "value": None if field.is_required() else field.default,
+            "least": getattr(limits.get("ge"), "ge", None),
+            "most": getattr(limits.get("le"), "le", None),
+        }
+    bounds["model"]["value"] = DEFAULT_MODEL
+    energies = ["raw", "norm"]
+    return {
+        "models": known_models(), "methods": METHODS, "energies": energies, "bounds": bounds,
+    }  # fmt: skip

@@ -1,0 +1,187 @@
+"""The pages and what they ask for.
+
+No path of a request reaches the file system: static files are read at the start, and runs have ids
+that the server alone can turn into folders. Beyond loopback every path begins with a token, and
+without it there is nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from pydantic import BaseModel, ConfigDict
+
+from maskov.errors import InputError, MaskovError
+from maskov.ui.viewer.details import SORTS, Listing, Wanted, overview, report_page, samples
+from maskov.ui.viewer.live import LiveRuns
+from maskov.ui.viewer.player import Player
+from maskov.ui.viewer.run_list import Opened, Shelf
+from maskov.ui.viewer.run_request import WantedRun, choices, known_models
+from maskov.ui.web.files import StaticFiles
+from maskov.ui.web.requests import read
+from maskov.ui.web.security_headers import Shield
+
+LONGEST_BODY = 4 * 1024
+_PAGES = {"": "runs.html", "run": "run.html", "live": "live.html"}
+_OWN = (
+    "views.css", "player.css", "common.js", "runs.js", "run.js", "player.js", "decision.js",
+    "samples.js", "live.js", "icon.svg",
+)  # fmt: skip
+# The look and the charts are those of a report.
+_SHARED = ("report.css", "charts.css", "scales.js", "charts.js", "theme.js")
+_STOPPING_SECONDS = 10.0
+
+
+class Nothing(BaseModel):
+    """A request that says nothing beyond itself."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def create_app(
+    shelf: Shelf,
+    player: Player,
+    live: LiveRuns | None,
+    *,
+    loopback: bool = True,
+    token: str | None = None,
+) -> FastAPI:
+    """Make the application; without `live` nothing can be started, with `token` it is needed."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        if live is not None:
+            await run_in_threadpool(live.close, _STOPPING_SECONDS)
+
+    app = FastAPI(
+        lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
+    )
+    app.add_middleware(Shield, loopback=loopback)
+    router = APIRouter(
+        prefix="" if token is None else "/t/{token}", dependencies=[Depends(_gate(token))]
+    )
+    _add_files(router)
+    _add_runs(router, shelf, player)
+    _add_live(router, live)
+    app.include_router(router)
+
+    @app.exception_handler(MaskovError)
+    async def refused(request: Request, error: Exception) -> JSONResponse:
+        return JSONResponse({"detail": str(error)}, status_code=422)
+
+    @app.exception_handler(RequestValidationError)
+    async def not_understood(request: Request, error: Exception) -> JSONResponse:
+        # What was wrong, and never what was given.
+        return JSONResponse({"detail": "the question was not understood"}, status_code=422)
+
+    @app.exception_handler(405)
+    async def nothing(request: Request, error: Exception) -> JSONResponse:
+        # That a path knows another method is nobody's business who lacks the token.
+        return JSONResponse({"detail": "Not Found"}, status_code=404)
+
+    return app
+
+
+def _gate(token: str | None) -> Any:
+    def check(request: Request) -> None:
+        given = request.path_params.get("token", "")
+        if token is not None and not secrets.compare_digest(given.encode(), token.encode()):
+            raise HTTPException(404)
+
+    return check
+
+
+def _add_files(router: APIRouter) -> None:
+    own = StaticFiles("maskov.ui.viewer", (*_OWN, *_PAGES.values()))
+    shared = StaticFiles("maskov.ui.report", _SHARED)
+    for path, page in _PAGES.items():
+        router.add_api_route(f"/{path}", partial(own.response, page), response_model=None)
+    for files, names in ((own, _OWN), (shared, _SHARED)):
+        for name in names:
+            router.add_api_route(f"/{name}", partial(files.response, name), response_model=None)
+
+
+def _add_runs(router: APIRouter, shelf: Shelf, player: Player) -> None:
+    def opened(run_id: str) -> Opened:
+        found = shelf.open(run_id)
+        if found is None:
+            raise HTTPException(404, "there is no such run")
+        return found
+
+    @router.get("/report")
+    def report(run_id: Annotated[str, Query(alias="id", max_length=100)]) -> HTMLResponse:
+        page = report_page(opened(run_id))
+        policy = f"{page.policy}; frame-ancestors 'none'"
+        return HTMLResponse(page.html, headers={"Content-Security-Policy": policy})
+
+    listing = Listing(shelf)
+
+    @router.get("/api/runs")
+    def runs() -> list[dict[str, Any]]:
+        return listing.lines()
+
+    @router.get("/api/runs/{run_id}")
+    def run(run_id: str) -> dict[str, Any]:
+        found = opened(run_id)
+        return overview(found, player.why_not(found))
+
+    @router.get("/api/runs/{run_id}/samples")
+    def run_samples(
+        run_id: str,
+        search: Annotated[str, Query(max_length=200)] = "",
+        chain: Annotated[int | None, Query(ge=0, le=2**31)] = None,
+        lowest: Annotated[float | None, Query(allow_inf_nan=False)] = None,
+        highest: Annotated[float | None, Query(allow_inf_nan=False)] = None,
+        sort: Annotated[str, Query(pattern=f"^({'|'.join(SORTS)})$")] = SORTS[0],
+        descending: bool = False,
+        offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
+        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    ) -> dict[str, Any]:
+        wanted = Wanted(search, chain, lowest, highest, sort, descending, offset, limit)
+        return samples(opened(run_id).run, wanted)
+
+    @router.get("/api/runs/{run_id}/chains/{chain}")
+    def chain_of(run_id: str, chain: int) -> dict[str, Any]:
+        return player.chain(opened(run_id), chain)
+
+    @router.get("/api/runs/{run_id}/chains/{chain}/epochs/{epoch}")
+    def epoch_of(run_id: str, chain: int, epoch: int) -> dict[str, Any]:
+        return player.epoch(opened(run_id), chain, epoch)
+
+
+def _add_live(router: APIRouter, live: LiveRuns | None) -> None:
+    @router.get("/api/choices")
+    def offered() -> dict[str, Any]:
+        return {"may_start": live is not None, **choices()}
+
+    @router.get("/api/live")
+    def seen(after: Annotated[int, Query(ge=-1, le=2**62)] = -1) -> dict[str, Any]:
+        current = None if live is None else live.current
+        return {"version": -1, "status": "none"} if current is None else current.seen(after)
+
+    @router.post("/api/live")
+    async def start(request: Request) -> dict[str, Any]:
+        wanted = await read(request, WantedRun, LONGEST_BODY)
+        if live is None:
+            raise HTTPException(403, "this server starts no runs")
+        if wanted.model not in known_models():
+            raise InputError("this server knows no such model.")
+        started = await run_in_threadpool(live.start, wanted)
+        return started.seen()
+
+    @router.post("/api/live/stop")
+    async def stop(request: Request) -> Response:
+        await read(request, Nothing, LONGEST_BODY)
+        if live is None or live.current is None:
+            raise HTTPException(404, "nothing was started")
+        await run_in_threadpool(live.current.stop)
+        return Response(status_code=204)

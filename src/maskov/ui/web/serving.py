@@ -1,0 +1,39 @@
+"""Listening: a socket of our own, so that a port in use is one sentence, and uvicorn upon it."""
+
+from __future__ import annotations
+
+import socket
+
+import uvicorn
+from fastapi import FastAPI
+
+from maskov.errors import InputError
+from maskov.ui.web.security_headers import is_loopback
+
+
+def listen(host: str, port: int) -> tuple[socket.socket, str, bool]:
+    """Open the port; return the socket, the address for browsers and whether it is loopback."""
+    try:
+        family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        opened = socket.create_server(where[:2], family=family)
+    except (OSError, UnicodeError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise InputError(f"cannot listen on '{host}', port {port}: {reason}.") from error
+    name = f"[{host}]" if ":" in host else host
+    return opened, f"http://{name}:{opened.getsockname()[1]}", is_loopback(host)
+
+
+def serve(app: FastAPI, opened: socket.socket) -> None:
+    """Serve until Ctrl-C or SIGTERM."""
+    config = uvicorn.Config(
+        app,
+        # Addresses hold tokens, which belong in no log.
+        access_log=False,
+        log_level="warning",
+        proxy_headers=False,
+        server_header=False,
+        ws="none",
+        lifespan="on",
+        timeout_graceful_shutdown=5,
+    )
+    uvicorn.Server(config).run(sockets=[opened])

@@ -1,0 +1,148 @@
+"""A Ray cluster: every turn is a task that any node can take, and take again.
+
+The model goes to the cluster's store once, is built once by each of its processes, and is found
+there by the turns that follow. A task that was lost with its process or node is submitted anew.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from maskov.errors import InputError, Interrupted, RunError
+from maskov.runs.loop import Loop
+from maskov.runs.task import Taken, Turn
+from maskov.workers.base import MOST_DEATHS, Crew, Job
+from maskov.workers.options import Workers
+from maskov.workers.serialization import put_turn, take_result
+
+_LOOK = 0.1
+# The loops that this process of the cluster has built; one is enough, since runs do not mix.
+_built: dict[str, Loop] = {}
+
+
+def take(name: str, job: Job, device: str, content: bytes) -> bytes:
+    """Take a turn, on a node of the cluster; `name` tells runs apart."""
+    from maskov.workers.serialization import put_result, take_turn
+
+    if name not in _built:
+        _built.clear()
+        _built[name] = job.loop(torch.device(device))
+    return put_result(_built[name].take(take_turn(content)))
+
+
+class Cluster(Crew):
+    """Tasks on a cluster, as many at once as it has room for or as were asked for."""
+
+    def __init__(
+        self,
+        job: Job,
+        workers: Workers,
+        device: torch.device,
+        stop: Callable[[], bool] | None = None,
+    ) -> None:
+        self._ray = _ray()
+        self._stop = stop
+        self._passes = 0
+        self._ours = not self._ray.is_initialized()
+        if self._ours:
+            self._connect(workers)
+        gpus = workers.gpus or float(device.type == "cuda")
+        cpus = job.manifest["threads"] if device.type == "cpu" else 1
+        self._most = workers.count or self._room(cpus, gpus)
+        # A GPU is lent to a task as the only one it can see.
+        self._device = "cuda" if gpus else str(device)
+        self._name = uuid.uuid4().hex
+        self._job = self._ray.put(job)
+        self._task = self._ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=MOST_DEATHS)(take)
+        self._at_work: dict[Any, Turn] = {}
+        self._deaths: dict[int, int] = {}
+
+    def _connect(self, workers: Workers) -> None:
+        quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
+        try:
+            if workers.address is None:
+                cores = {"num_cpus": workers.count} if workers.count else {}
+                self._ray.init("local", include_dashboard=False, **cores, **quiet)
+            else:
+                self._ray.init(workers.address, **quiet)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            first = str(error).strip().splitlines()[0]
+            raise InputError(f"cannot reach the Ray cluster: {first}") from error
+
+    def _room(self, cpus: int, gpus: float) -> int:
+        """Return how many tasks the cluster can run at once."""
+        there = self._ray.cluster_resources()
+        fit = there.get("CPU", 0) / cpus
+        if gpus:
+            fit = min(fit, there.get("GPU", 0) / gpus)
+        if fit < 1:
+            raise InputError(
+                f"the Ray cluster has no node for a worker of {cpus} cores and {gpus:g} GPUs."
+            )
+        return int(fit)
+
+    @property
+    def free(self) -> int:
+        """Places for further tasks."""
+        return self._most - len(self._at_work)
+
+    @property
+    def passes(self) -> int:
+        """The passes of all turns that have ended."""
+        return self._passes
+
+    def give(self, turn: Turn) -> None:
+        """Submit a task."""
+        found = self._task.remote(self._name, self._job, self._device, put_turn(turn))
+        self._at_work[found] = turn
+
+    def take(self) -> Taken:
+        """Wait for the first task that is done; submit anew what was lost."""
+        while True:
+            if self._stop is not None and self._stop():
+                raise Interrupted("asked to stop")
+            done, _ = self._ray.wait(list(self._at_work), timeout=_LOOK)
+            for found in done:
+                taken = self._answer(found)
+                if taken is not None:
+                    return taken
+
+    def _answer(self, found: Any) -> Taken | None:
+        turn = self._at_work.pop(found)
+        try:
+            taken = take_result(self._ray.get(found))
+        except self._ray.exceptions.RayTaskError:
+            raise  # a fault in our own code, which would come again
+        except self._ray.exceptions.RayError as error:
+            self._deaths[turn.group] = self._deaths.get(turn.group, 0) + 1
+            if self._deaths[turn.group] >= MOST_DEATHS:
+                raise RunError(
+                    f"group {turn.group} was lost again and again ({type(error).__name__}); see "
+                    "to the cluster's nodes and go on with `maskov resume`."
+                ) from error
+            self.give(turn)
+            return None
+        self._deaths.pop(turn.group, None)
+        self._passes += taken.passes
+        return taken
+
+    def close(self) -> None:
+        """Drop what is still under way; leave a cluster as it was found."""
+        for found in self._at_work:
+            self._ray.cancel(found, force=True)
+        self._at_work = {}
+        if self._ours:
+            self._ray.shutdown()
+
+
+def _ray() -> Any:
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError as error:
+        raise InputError("--engine ray needs Ray: pip install 'maskov[ray]'.") from error
+    return ray

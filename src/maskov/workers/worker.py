@@ -1,0 +1,48 @@
+"""A worker: hears of the job once, then takes one turn after another until the line is cut.
+
+Run by `maskov.workers.processes` as `python -m maskov.workers.worker LINE DEVICE`.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+from multiprocessing.connection import Connection
+
+import torch
+
+from maskov.workers.base import Job
+from maskov.workers.serialization import put_result, take_turn
+
+
+def main(line: Connection, device: torch.device) -> None:
+    """Work until the driver is gone."""
+    # A terminal or a scheduler signals all processes at once; the driver then says what to do.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    asked = False
+
+    def stop() -> bool:
+        nonlocal asked
+        if not asked and line.poll():
+            asked = line.recv_bytes() == b"stop"
+        return asked
+
+    try:
+        job: Job = pickle.loads(line.recv_bytes())
+        loop = job.loop(device, stop)
+        while True:
+            content = line.recv_bytes()
+            if content == b"stop":  # it came after the last turn had ended
+                continue
+            asked = False
+            line.send_bytes(put_result(loop.take(take_turn(content))))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        # The driver is gone; nobody will ask for what was begun.
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main(Connection(int(sys.argv[1])), torch.device(sys.argv[2]))

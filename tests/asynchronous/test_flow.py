@@ -1,0 +1,232 @@
+"""Chains that go at their own pace do what chains in lock-step do, decision by decision."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from maskov import (
+    Delayed,
+    Linear,
+    MaskedConditional,
+    Metropolis,
+    Norm,
+    Raw,
+    Schedule,
+    Sweep,
+    sample,
+)
+from maskov.energies.stages import near
+from maskov.errors import InputError
+from maskov.execution.async_tests import UNTESTED
+from maskov.execution.asynchronous import Flow
+from maskov.execution.buffers import Buffers
+from maskov.execution.pilot import CHOICES, choose, expectations
+from maskov.execution.scorer import Engine
+from maskov.random import CounterDraws
+from maskov.types import Sequences
+from small import random_state, tiny_bert
+
+MODEL = tiny_bert("red green blue white black")
+COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes", "irreversible")
+WAYS = {
+    "one lane": {},
+    "three lanes": {"lanes": 3},
+    "in groups": {"resident": 5},
+    "in groups, two lanes": {"resident": 6, "lanes": 2},
+    "small batches": {"budget": 40},
+}
+
+
+@pytest.mark.parametrize("energy", [Raw(), Norm(), Raw() + 0.5 * Norm()], ids=str)
+@pytest.mark.parametrize("way", WAYS)
+def test_the_same_chains_as_in_lock_step(way, energy):
+    kernel = Metropolis(energy, MaskedConditional(temperature=1.4), delayed=Delayed(0))
+    schedule = Schedule(epochs=6, target_temperature=Linear(1.5, rate=0.2, floor=0.8))
+    settings = {"schedule": schedule, "chains": 16, "length": (2, 12), "seed": 2, "thin": 1}
+    plain = sample(MODEL, kernel, asynchronous=False, **settings)
+    flown = sample(MODEL, kernel, **settings, **WAYS[way])
+    assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
+    assert 0 < plain.traces["novel"].sum() < plain.traces["proposed_novel"].sum()
+    for name in (*COUNTS, "tokens", "rejected"):
+        same = (plain.traces[name] == flown.traces[name]).all()
+        # Further lanes test proposals that are never reached: more passes, nothing else.
+        assert same or (name == "passes" and "lanes" in WAYS[way])
+    for name in ("energy_raw", "energy_norm", "energy_target"):
+        assert np.abs(plain.traces[name] - flown.traces[name]).max() < 1e-10
+
+
+def test_templates_change_only_their_blanks():
+    kernel = Metropolis(Norm(), delayed=Delayed(0))
+    settings = {"schedule": Schedule(epochs=5), "chains": 4, "seed": 1}
+    templates = ["red [MASK] blue [MASK] [MASK] red", "[MASK] green"]
+    plain = sample(MODEL, kernel, templates=templates, asynchronous=False, **settings)
+    flown = sample(MODEL, kernel, templates=templates, lanes=2, **settings)
+    assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
+    assert all(one.tokens[0] == "red" and one.tokens[2] == "blue" for one in flown.samples[:4])
+    assert (flown.traces["steps"][:, 4:] == 1).all()
+
+
+def test_the_kernel_changes_from_epoch_to_epoch():
+    """Forced epochs, then blocks in lock-step, then single sites in flight."""
+    schedule = Schedule(epochs=9, forced_epochs=2, block=Linear(3.0, rate=1.0, floor=1.0))
+    settings = {"schedule": schedule, "chains": 6, "length": 7, "seed": 3}
+    kernel = Metropolis(Raw(), delayed=Delayed(0))
+    plain = sample(MODEL, kernel, asynchronous=False, **settings)
+    flown = sample(MODEL, kernel, **settings)
+    assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
+    assert np.isnan(flown.traces["energy_target"][:2]).all()
+
+
+def test_a_way_back_that_is_impossible_costs_no_pass():
+    """Texts that the truncated proposal would never have written."""
+    kernel = Metropolis(Raw(), MaskedConditional(top_k=2), delayed=Delayed(0))
+    texts = ["red green blue white black", "black black white green red", "blue red blue red"]
+    settings = {"schedule": Schedule(epochs=6), "chains": 12, "texts": texts, "seed": 5}
+    plain = sample(MODEL, kernel, asynchronous=False, **settings)
+    flown = sample(MODEL, kernel, **settings)
+    assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
+    assert flown.traces["passes"].sum() < plain.traces["passes"].sum()
+
+
+def _flight(kernel, delayed, lanes=1, observer=None, count=12, length=9):
+    engine = Engine(MODEL)
+    state = kernel.init(random_state(MODEL, count, length), engine)
+    buffers = Buffers.of(state, 0, lanes, len(delayed.stages), ring=4, choices=0)
+    temperatures = torch.ones(4, dtype=torch.float64)
+    flow = Flow(
+        kernel, delayed.stages, engine, None, CounterDraws(7), buffers, temperatures,
+        observer=observer,
+    )  # fmt: skip
+    flow.limit.fill_(4)
+    while flow.slowest() < 4:
+        flow.advance()
+    return flow
+
+
+def test_passes_are_those_of_the_tests_that_were_taken():
+    seen = []
+    kernel, delayed = Metropolis(Raw()), Delayed(3)
+    flow = _flight(kernel, delayed, observer=seen.append)
+    expected = torch.zeros(12, dtype=torch.long)
+    stages = torch.cat([one.stage for one in seen])
+    costs = {UNTESTED: 0, 0: 3, 1: 8}
+    for one in seen:
+        cost = torch.tensor([costs[stage] for stage in one.stage.tolist()], dtype=torch.long)
+        expected.index_add_(0, one.chain, cost)
+        assert not one.accepted[one.stage == 0].any()
+        assert torch.equal(one.stage == UNTESTED, one.old == one.new)
+    assert set(costs) == set(stages.tolist())
+    assert len(stages) == 12 * 9 * 4  # every step is told of
+    assert torch.equal(flow.buffers.ring_counts[..., COUNTS.index("passes")].sum(0), expected)
+
+
+def test_lanes_do_not_change_what_delayed_acceptance_decides():
+    kernel, delayed = Metropolis(Norm()), Delayed(2)
+    stories = []
+    for lanes in (1, 2, 5):
+        seen = []
+        _flight(kernel, delayed, lanes, seen.append)
+        rows = [
+            row
+            for one in seen
+            for row in torch.column_stack([*vars(one).values()]).nan_to_num(-1e9).tolist()
+        ]
+        stories.append(sorted(tuple(round(x, 9) for x in row) for row in rows))
+    assert stories[0] == stories[1] == stories[2]
+    assert len(stories[0]) > 50
+
+
+def test_what_is_kept_is_what_the_model_says_of_the_tokens():
+    """After many moves the cached passes are still those of the current sequences."""
+    kernel = Metropolis(Norm())
+    flow = _flight(kernel, Delayed(2), lanes=3)
+    b = flow.buffers
+    fresh = Engine(MODEL).sites(Sequences(b.tokens, b.lengths))
+    assert b.ring_counts[..., COUNTS.index("novel")].sum() > 20
+    for mine, right in ((b.hidden, fresh.hidden), (b.logit, fresh.logit)):
+        assert (mine - right).abs().max() < 1e-10
+
+
+def test_the_nearest_positions():
+    place, lengths = torch.tensor([0, 2, 4, 1]), torch.tensor([5, 5, 5, 2])
+    chosen = near(place, lengths, 6, 3).int().tolist()
+    assert chosen[0] == [0, 1, 1, 1, 0, 0]
+    assert chosen[1] == [1, 1, 0, 1, 0, 0]  # in a tie the left one
+    assert chosen[2] == [0, 1, 1, 1, 0, 0]
+    assert chosen[3] == [1, 0, 0, 0, 0, 0]
+    everyone = near(place, lengths, 6, None)
+    assert everyone.sum(1).tolist() == [4, 4, 4, 1]
+    for count in range(1, 5):
+        sizes = near(place, lengths, 6, count).sum(1)
+        assert sizes.tolist() == [min(count, n - 1) for n in (5, 5, 5, 2)]
+
+
+def test_the_pilot_expects_what_happens():
+    """Its table agrees with what delayed acceptance really costs and accepts, within noise."""
+    kernel = Metropolis(Raw())
+    settings = {"schedule": Schedule(epochs=30), "chains": 40, "length": 10, "seed": 4}
+    piloted = sample(MODEL, kernel, **settings)
+    chosen = piloted.manifest["pilot"]
+    assert chosen["nearest"] in CHOICES[1:]  # else there would be nothing to compare
+    rates = {}
+    for nearest in (0, chosen["nearest"] or 4):
+        run = sample(MODEL, Metropolis(Raw(), delayed=Delayed(nearest)), **settings)
+        rates[nearest] = run.traces["novel"][5:].sum() / run.traces["passes"][5:].sum()
+    gain = rates[chosen["nearest"]] / rates[0]
+    assert gain == pytest.approx(chosen["moves_per_pass"], rel=0.35)
+
+
+def test_the_pilot_takes_the_best_and_ignores_a_near_tie():
+    table = torch.tensor([[10.0, 100.0]] * len(CHOICES), dtype=torch.float64)
+    assert choose(table) == (0, 1.0)
+    table[3] = torch.tensor([10.9, 100.0])
+    assert choose(table)[0] == 0
+    table[3] = torch.tensor([20.0, 100.0])
+    assert choose(table) == (CHOICES[3], 2.0)
+    assert choose(torch.zeros_like(table)) == (0, 1.0)
+
+
+def test_the_pilot_survives_moves_of_probability_zero():
+    never = torch.tensor([[0.0, -torch.inf, 0.0]], dtype=torch.float64)
+    zero = torch.zeros(1, dtype=torch.float64)
+    table = expectations(
+        torch.tensor([True]), zero, zero, never, torch.tensor([0]), torch.tensor([3]), 3, zero + 1
+    )
+    assert table.isfinite().all()
+    assert table[:, 0].tolist() == [0.0] * len(CHOICES)
+    assert choose(table) == (0, 1.0)
+    assert near(torch.tensor([1]), torch.tensor([4]), 4, 10**30).sum() == 3
+
+
+def test_the_pilot_by_hand():
+    """Two proposals of three positions, worked out on paper."""
+    terms = torch.tensor([[0.0, -1.0, -2.0], [3.0, 0.0, -4.0]], dtype=torch.float64)
+    zero = torch.zeros(2, dtype=torch.float64)
+    table = expectations(
+        torch.tensor([True, True]), zero, zero, terms, torch.tensor([0, 1]),
+        torch.tensor([3, 3]), 3, torch.ones(2, dtype=torch.float64),
+    )  # fmt: skip
+    one = CHOICES.index(1)
+    assert table[0].tolist() == pytest.approx([np.exp(-3) + np.exp(-1), 4.0])
+    # The nearest of the first is −1, then −2 is left; of the second +3, then −4.
+    assert table[one, 0] == pytest.approx(np.exp(-1) * np.exp(-2) + np.exp(-4))
+    assert table[one, 1] == pytest.approx(1 + np.exp(-1) + 1 + 1)
+
+
+def test_delayed_acceptance_is_refused_where_it_cannot_be():
+    for positions in (Sweep(block=2), Sweep("replacement")):
+        with pytest.raises(InputError, match="single sites"):
+            Metropolis(Raw(), positions=positions, delayed=Delayed(2))
+    single = tiny_bert(dtype=torch.float32)
+    with pytest.raises(InputError, match="like the last"):
+        sample(single, Metropolis(Raw(), delayed=Delayed(2, "float32")), length=4)
+    with pytest.raises(InputError, match="prefetched"):
+        sample(MODEL, Metropolis(Raw()), length=4, lanes=2, asynchronous=False)
+    with pytest.raises(InputError, match="asynchronous"):
+        sample(MODEL, Metropolis(Raw(), delayed=Delayed(2)), length=4, asynchronous=False)
+    with pytest.raises(InputError, match="0 or more"):
+        Delayed(-1)
+    with pytest.raises(InputError, match="unknown precision"):
+        Delayed(0, "int8")

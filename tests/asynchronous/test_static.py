@@ -1,0 +1,126 @@
+"""Rounds of fixed shapes, as a GPU runs them, do what all others do; here without recording."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from maskov import Delayed, MaskedConditional, Metropolis, Norm, Raw, Schedule, resume, sample
+from maskov.errors import Interrupted
+from maskov.execution.cuda_graphs import StaticFlow
+from maskov.execution.selection import choose_first
+from maskov.runs import async_group as flight
+from small import tiny_bert
+
+MODEL = tiny_bert("red green blue white black")
+
+
+@pytest.fixture
+def fixed_shapes(monkeypatch):
+    monkeypatch.setattr(flight, "flow_for", lambda engine: StaticFlow)
+    monkeypatch.setattr("maskov.execution.cuda_graphs._SMALLEST", 64)
+
+
+@pytest.mark.parametrize("energy", [Raw(), Norm()], ids=str)
+@pytest.mark.parametrize("way", [{}, {"lanes": 3}, {"resident": 5}, {"budget": 128}], ids=str)
+def test_the_same_chains_as_in_lock_step(energy, way, fixed_shapes):
+    kernel = Metropolis(energy, MaskedConditional(temperature=1.4), delayed=Delayed(0))
+    settings = {
+        "schedule": Schedule(epochs=5),
+        "chains": 12,
+        "length": (2, 12),
+        "seed": 2,
+        "thin": 1,
+    }
+    plain = sample(MODEL, kernel, asynchronous=False, **settings)
+    flown = sample(MODEL, kernel, **settings, **way)
+    assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
+    assert plain.traces["novel"].sum() > 0
+    for name in (
+        "accepted",
+        "novel",
+        "proposed_novel",
+        "steps",
+        "irreversible",
+        "tokens",
+        "rejected",
+    ):
+        assert (plain.traces[name] == flown.traces[name]).all()
+    if "lanes" not in way:
+        assert (plain.traces["passes"] == flown.traces["passes"]).all()
+
+
+def test_steps_without_a_way_back_are_counted_as_elsewhere(fixed_shapes):
+    kernel = Metropolis(Norm(), MaskedConditional(top_p=0.7), delayed=Delayed(0))
+    settings = {"schedule": Schedule(epochs=4), "chains": 12, "length": (3, 9), "seed": 6}
+    plain = sample(MODEL, kernel, asynchronous=False, **settings)
+    flown = sample(MODEL, kernel, **settings)
+    assert plain.traces["irreversible"].sum() > 0
+    assert (plain.traces["irreversible"] == flown.traces["irreversible"]).all()
+
+
+@pytest.mark.parametrize(
+    "delayed", [Delayed(2), Delayed(2, "float32"), Delayed(0, "float32")], ids=str
+)
+def test_delayed_acceptance_decides_as_it_does_elsewhere(delayed, monkeypatch):
+    kernel = Metropolis(Raw(), delayed=delayed)
+    settings = {"schedule": Schedule(epochs=5), "chains": 9, "length": (3, 11), "seed": 4}
+    here = sample(MODEL, kernel, **settings)
+    monkeypatch.setattr(flight, "flow_for", lambda engine: StaticFlow)
+    monkeypatch.setattr("maskov.execution.cuda_graphs._SMALLEST", 64)
+    there = sample(MODEL, kernel, **settings)
+    assert [one.ids for one in here.samples] == [one.ids for one in there.samples]
+    assert (here.traces["passes"] == there.traces["passes"]).all()
+
+
+def test_the_pilot_chooses_alike(monkeypatch):
+    settings = {"schedule": Schedule(epochs=8), "chains": 20, "length": 9, "seed": 1}
+    here = sample(MODEL, Metropolis(Raw()), **settings)
+    monkeypatch.setattr(flight, "flow_for", lambda engine: StaticFlow)
+    there = sample(MODEL, Metropolis(Raw()), **settings)
+    assert here.manifest["pilot"] == there.manifest["pilot"]
+    assert [one.ids for one in here.samples] == [one.ids for one in there.samples]
+
+
+def test_a_run_goes_on_after_any_round(tmp_path, fixed_shapes, monkeypatch):
+    """In float32, where another batch would round differently: the same bytes."""
+    model = tiny_bert("red green blue white black", dtype=torch.float32)
+    settings = {"schedule": Schedule(epochs=6), "chains": 9, "length": (3, 11), "seed": 4}
+    whole = sample(model, out=tmp_path / "whole", **settings)
+    rounds = []
+
+    class Stopping(StaticFlow):
+        def advance(self):
+            rounds.append(1)
+            if len(rounds) % 6 == 0:
+                raise Interrupted("asked to stop")
+            super().advance()
+
+    monkeypatch.setattr(flight, "flow_for", lambda engine: Stopping)
+    with pytest.raises(Interrupted):
+        sample(model, out=tmp_path / "cut", **settings)
+    stops = 1
+    while True:
+        try:
+            run = resume(tmp_path / "cut", model)
+            break
+        except Interrupted:
+            stops += 1
+    assert stops >= 3
+    assert [one.to_json() for one in run.samples] == [one.to_json() for one in whole.samples]
+    for name, trace in whole.traces.items():
+        assert trace.tobytes() == run.traces[name].tobytes()
+
+
+def test_choosing_under_a_budget():
+    wanted = torch.tensor([True, False, True, True, True, False, True])
+    cost = torch.tensor([3, 100, 3, 5, 1, 1, 1])
+    chosen = choose_first(wanted, cost, budget=11, places=5)
+    assert chosen.index[chosen.valid].tolist() == [0, 2, 3]
+    assert chosen.taken.tolist() == [True, False, True, True, False, False, False]
+    assert chosen.place[chosen.taken].tolist() == [0, 1, 2]
+    few = choose_first(wanted, cost, budget=100, places=2)
+    assert few.index.tolist() == [0, 2]
+    none = choose_first(torch.zeros(7, dtype=torch.bool), cost, budget=100, places=2)
+    assert not none.valid.any()
+    assert not none.taken.any()

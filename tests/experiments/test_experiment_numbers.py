@@ -1,0 +1,169 @@
+"""The numbers behind results: estimates, BLEU, the counter-example, the hunt for low energies."""
+
+from __future__ import annotations
+
+import experiments.lows
+import numpy as np
+import pytest
+from experiments.bleu import corpus_bleu, paired_difference, sentence_counts, signature
+from experiments.chains import spacing
+from experiments.estimates import averages, by_replicate, correlation, curves, estimate
+from experiments.laws import Laws
+from experiments.lows import LowEnergies
+from experiments.work import do
+from sacrebleu.metrics.bleu import BLEU
+
+from experiments import paper
+
+HYPOTHESES = ["the cat sat on the mat .", "a dog", "", "he went to the old house by the sea ."]
+REFERENCES = ["the cat sat on a mat .", "a dog ran away", "no", "she went to an old house there ."]
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_bleu_is_sacrebleus_own(count):
+    texts, references = HYPOTHESES[:count], REFERENCES[:count]
+    score = BLEU(force=True).corpus_score(texts, [references])
+    assert corpus_bleu(texts, references) == pytest.approx(score.score, abs=1e-9)
+    assert "tok:13a" in signature()
+
+
+def test_an_estimate_has_the_error_of_its_replicates():
+    values = [1.0, 2.0, 4.0, 5.0]
+    error = np.std(values, ddof=1) / 2
+    assert estimate(values) == {"value": 3.0, "standard_error": pytest.approx(error), "n": 4}
+    assert estimate([2.0]) == {"value": 2.0, "standard_error": None, "n": 1}
+
+
+def _traces(epochs=4, chains=6):
+    generator = np.random.default_rng(0)
+    steps = generator.integers(4, 8, (epochs, chains))
+    made = {name: generator.integers(0, 4, (epochs, chains)) for name in
+            ("accepted", "novel", "proposed_novel", "irreversible")}  # fmt: skip
+    raw = generator.normal(size=(epochs, chains))
+    return {"steps": steps, "energy_raw": raw, "energy_norm": 2 * raw + 1, **made}
+
+
+def test_chains_of_one_source_belong_to_different_replicates():
+    traces = _traces()
+    found = by_replicate(traces, 3)
+    # Sources stand one after the other: chains 0 and 3 are the first replicate.
+    assert (found["novel"][:, 0] == traces["novel"][:, 0] + traces["novel"][:, 3]).all()
+    assert np.allclose(found["energy_raw"][:, 2], traces["energy_raw"][:, [2, 5]].mean(1))
+    rates = averages(found, burn_in=1)
+    part = found["accepted"][1:].sum(0) / found["steps"][1:].sum(0)
+    assert rates["acceptance"]["value"] == pytest.approx(part.mean())
+    assert rates["acceptance"]["n"] == 3
+
+
+def test_epochs_without_energies_are_left_out_of_averages_and_null_in_curves():
+    traces = by_replicate(_traces(), 6)
+    traces["energy_raw"][1] = np.nan
+    kept = traces["energy_raw"][[2, 3]].mean(0)
+    assert averages(traces, 1)["energy_raw"]["value"] == pytest.approx(kept.mean())
+    shown = curves(traces)["energy_raw"]["value"]
+    assert shown[1] is None
+    assert shown[0] == pytest.approx(traces["energy_raw"][0].mean())
+
+
+def test_energies_that_go_together_correlate_around_each_chains_mean():
+    traces = _traces()
+    # A chain's own level must not count.
+    traces["energy_norm"] = traces["energy_norm"] - 100 * np.arange(6)
+    assert correlation(traces, 3, 0)["value"] == pytest.approx(1.0)
+    traces["energy_norm"] = -traces["energy_norm"]
+    assert correlation(traces, 3, 0)["value"] == pytest.approx(-1.0)
+    traces["energy_raw"] = np.zeros_like(traces["energy_raw"])
+    assert correlation(traces, 3, 0) is None
+    assert correlation(traces, 3, 3) is None
+
+
+@pytest.mark.parametrize(
+    ("kept", "points", "step"), [(26, 13, 2), (33, 13, 3), (2, 5, 1), (7, 3, 7)]
+)
+def test_scored_epochs_end_with_the_last(kept, points, step):
+    assert spacing(kept, points) == step
+    assert kept % step == 0
+
+
+def test_the_counter_example_is_the_papers(workshop):
+    cell = do(Laws(), workshop)
+    values = {name: one["value"] for name, one in cell["values"].items()}
+    assert values["ratio_first"] == pytest.approx(paper.COUNTEREXAMPLE["first over second"])
+    assert values["ratio_second"] == pytest.approx(paper.COUNTEREXAMPLE["second over first"])
+    assert values["odds_first"] == pytest.approx(9801)
+    assert values["odds_second"] == pytest.approx(1)
+    assert values["mh_invariance_error"] < 1e-12
+    # By hand: swept left to right x_2 is drawn last and does not look, so all four are alike;
+    # swept right to left x_1 follows x_2.
+    assert list(cell["laws"]["deg, left to right"].values()) == pytest.approx([0.25] * 4)
+    follows = {"aa": 0.495, "ab": 0.005, "ba": 0.005, "bb": 0.495}
+    assert cell["laws"]["deg, right to left"] == pytest.approx(follows)
+    assert cell["targets"]["norm"] == pytest.approx(follows)
+    assert values["variation_norm, left to right"] == pytest.approx(0.49)
+    assert values["variation_norm, random position"] > 0.1
+
+
+def test_the_hunt_finds_the_lowest_repetitions(workshop, tmp_path, monkeypatch):
+    import maskov
+
+    texts = tmp_path / "held-out.txt"
+    texts.write_text("the cat sat on the mat .\na dog ran to the house .\n")
+    monkeypatch.setattr(experiments.lows, "HELD_OUT", texts)
+    cell = do(LowEnergies(tokens=8, texts=2, chains=3, epochs=4, length=5), workshop)
+    model = workshop.masked()
+    first = (~model.forbidden).nonzero().flatten()[:8].tolist()
+    words = [*(model.decode([token]) for token in first), "."]
+    scores = {
+        word: maskov.score(model, [" ".join([word] * 5)], maskov.Norm())[0].energy / 5
+        for word in words
+    }
+    lowest = min(scores, key=scores.get)
+    found = min(cell["repeated"], key=lambda row: row["energy_norm"])
+    assert found["text"].split()[0].startswith(lowest[0])
+    assert found["energy_norm"] == pytest.approx(scores[lowest], abs=1e-4)
+    assert cell["values"]["period_norm"]["value"] == pytest.approx(scores["."], abs=1e-4)
+    natural = maskov.score(model, ["the cat sat on the mat ."], maskov.Norm())[0].energy / 7
+    assert cell["natural"][0]["energy_norm"] == pytest.approx(natural, abs=1e-4)
+    assert len(cell["annealed"]["raw"]) == 3
+
+
+def test_numbers_that_the_paper_prints_twice_agree():
+    assert paper.TABLE1["norm"]["bleu"][1.0] == paper.TABLE3["norm"]["bleu"][1.0] == 24.74
+    assert paper.TABLE1["deg"]["novel"][1.0] == paper.ACCEPTANCE["translation"]["deg"]["novel"]
+    assert paper.TABLE4["translation"]["deg"]["bleu"] == paper.TABLE1["deg"]["bleu"][1.0]
+
+
+def test_bleu_of_summed_counts_is_that_of_sacrebleu():
+    from experiments.bleu import _bleu
+
+    corpora = [
+        ["the cat sat on the mat today", "a dog", "no word in common here"],
+        ["the cat lay", "a dog barked at me and you", "quite other things"],
+    ]
+    references = ["the cat sat on a mat", "a dog barked at me", "nothing"]
+    # The second has no match of four words.
+    for texts in corpora:
+        counts = np.array(sentence_counts([texts], references)).sum(0)
+        assert float(_bleu(counts)) == pytest.approx(corpus_bleu(texts, references))
+    both = np.array(sentence_counts(corpora, references))
+    apart = [np.array(sentence_counts([texts], references)) for texts in corpora]
+    assert (both == apart[0] + apart[1]).all()
+
+
+def test_a_paired_difference_forgets_how_hard_sentences_are():
+    random = np.random.default_rng(1)
+    hard = random.integers(1, 20, 200)
+    total = np.full((200, 4), 20)
+    ends = np.full((200, 2), 20)
+
+    def rows(matched):
+        return np.concatenate([np.repeat(matched[:, None], 4, 1), total, ends], 1).tolist()
+
+    gap, error = paired_difference(rows(hard), rows(hard + 1))
+    assert gap == pytest.approx(5.0)
+    # One more match everywhere: sure, although sentences differ much among themselves.
+    assert error < 1e-9
+    gap, error = paired_difference(rows(hard), rows(random.permutation(hard)))
+    # A difference of means has the error of two samples.
+    assert error == pytest.approx(5 * hard.std() * (2 / 200) ** 0.5, rel=0.15)
+    assert abs(gap) < 1e-9

@@ -1,0 +1,98 @@
+"""`maskov serve` as a user calls it: addresses, tokens, folders, and what is refused."""
+
+from __future__ import annotations
+
+import re
+import socket
+import sys
+
+import pytest
+
+from maskov.cli import main
+from view_runs import make_run
+
+
+@pytest.fixture
+def call(capfd, monkeypatch, tmp_path):
+    """Run a command in an empty folder; return its exit code, output and errors."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(["serve", *map(str, words)])
+        out, err = capfd.readouterr()
+        assert "Traceback" not in err
+        return ended.value.code, out, err
+
+    return run
+
+
+@pytest.fixture
+def refused(call):
+    def run(*words):
+        code, out, err = call(*words)
+        assert code == 2
+        assert out == ""
+        assert len(err.strip().splitlines()) == 1
+        return err
+
+    return run
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """Keep what would be served instead of serving it."""
+    from maskov.ui.web import serving
+
+    kept = []
+
+    def keep(app, opened):
+        kept.append(app)
+        opened.close()
+
+    monkeypatch.setattr(serving, "serve", keep)
+    return kept
+
+
+def test_a_run_a_folder_of_runs_or_none_is_served_on_loopback(call, served, tmp_path):
+    make_run(tmp_path / "runs" / "one", chains=1)
+    make_run(tmp_path / "other", chains=1)
+    for words, count in (([], 1), (["other"], 2), (["runs", "other"], 2)):
+        code, out, err = call(*words, "--port", 0)
+        assert code == 0
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\n", out)
+        assert f"{count} run" in err
+        assert "warning" not in err
+    assert [app.user_middleware[0].kwargs for app in served] == [{"loopback": True}] * 3
+
+
+def test_another_address_needs_to_be_meant_and_has_a_token(call, refused, served):
+    assert "add --remote" in refused("--host", "0.0.0.0", "--port", 0)
+    assert not served
+    links = set()
+    for _ in range(2):
+        code, out, err = call("--host", "0.0.0.0", "--port", 0, "--remote")
+        assert code == 0
+        assert "warning: '0.0.0.0' can be reached from other machines" in err
+        link = re.fullmatch(r"http://0\.0\.0\.0:\d+/t/([\w-]{32})/\n", out)
+        links.add(link[1])
+        assert link[1] not in err
+    assert len(links) == 2
+    assert [app.user_middleware[0].kwargs for app in served] == [{"loopback": False}] * 2
+
+
+def test_what_is_wrong_is_one_sentence(refused, tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert "is no folder" in refused("nowhere")
+    assert "holds no run" in refused("empty")
+    assert "is not available" in refused("--device", "abacus")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert "in use" in refused("--port", taken.getsockname()[1])
+
+
+def test_without_the_extra_one_is_told_what_to_install(refused, monkeypatch):
+    for name in [name for name in sys.modules if re.match(r"maskov\.ui\.(viewer|web)\.", name)]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    assert "pip install 'maskov[serve]'" in refused()

@@ -1,0 +1,425 @@
+"""What the pages are told, who may ask, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from maskov import Run
+from maskov.ui.viewer import live as live_module
+from maskov.ui.viewer.live import LiveRuns
+from maskov.ui.viewer.player import Player
+from maskov.ui.viewer.run_list import Shelf, id_of
+from maskov.ui.viewer.run_request import MOST_CHAINS, MOST_EPOCHS
+from maskov.ui.viewer.server import LONGEST_BODY, create_app
+from maskov.ui.web.security_headers import HEADERS
+from report_runs import EVIL
+from tiny_translation import SOURCES
+from view_runs import make_run, make_runs
+
+SMALL = {"model": "untrained", "chains": 2, "length": 6, "epochs": 4, "seed": 1}
+BASE = "http://127.0.0.1:8764"
+STATIC = (
+    "views.css", "player.css", "common.js", "runs.js", "run.js", "player.js", "decision.js",
+    "samples.js", "live.js", "icon.svg", "report.css", "charts.css", "scales.js", "charts.js",
+    "theme.js",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return make_runs(tmp_path_factory.mktemp("served"))
+
+
+@pytest.fixture
+def served(runs, tmp_path):
+    """Make an application of those runs, new ones in a folder of their own."""
+    opened = []
+
+    def serve(places=None, start=True, **settings):
+        shelf = Shelf([runs] if places is None else places, tmp_path / "made")
+        live = LiveRuns(shelf.home, "cpu") if start else None
+        app = create_app(shelf, Player("cpu"), live, **settings)
+        client = TestClient(app, base_url=BASE)
+        client.__enter__()
+        opened.append(client)
+        return client
+
+    yield serve
+    for client in opened:
+        client.__exit__(None, None, None)
+
+
+@pytest.fixture
+def client(served):
+    return served()
+
+
+def ids(client):
+    return {line["name"]: line["id"] for line in client.get("/api/runs").json()}
+
+
+def post(client, path, body, kind="application/json"):
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return client.post(path, content=content, headers={"Content-Type": kind})
+
+
+def ended(client, seconds=60):
+    """Wait for the live run to end; return the last that was seen of it."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        seen = client.get("/api/live").json()
+        if not seen["running"]:
+            return seen
+        time.sleep(0.05)
+    raise AssertionError("the run did not end")
+
+
+# What is told.
+
+
+def test_runs_are_listed_and_one_that_cannot_be_read_says_why(client):
+    lines = {line["name"]: line for line in client.get("/api/runs").json()}
+    assert set(lines) == {"mh", "gibbs", "untraced", "broken", "translated"}
+    assert "no readable manifest" in lines["broken"]["error"]
+    assert lines["mh"]["epochs_done"] == lines["mh"]["epochs"] == 6
+    assert lines["mh"]["leaves_invariant"]
+    assert not lines["gibbs"]["leaves_invariant"]
+    assert lines["mh"]["energy"] == "raw"
+
+
+def test_the_overview_is_what_diagnose_and_summary_say(client, runs):
+    run = Run.open(runs / "mh")
+    told = client.get(f"/api/runs/{ids(client)['mh']}").json()
+    assert told["signature"] == run.signature
+    assert told["findings"]["verdict"] == run.diagnose().verdict.state
+    assert told["findings"]["reason"] == run.diagnose().verdict.reason
+    assert told["why_not_played"] is None
+    assert told["facts"]["kernel"] == "mh"
+    assert told["numbers"]["accepted"].startswith(f"{run.summary().acceptance_rate:.2f}"[:3])
+    assert len(told["energies"]["raw"]["chains"]) == 3
+
+
+def test_a_chain_is_told_as_it_was_recorded(client, runs):
+    traces = Run.open(runs / "mh").traces
+    told = client.get(f"/api/runs/{ids(client)['mh']}/chains/2").json()
+    assert told["tokens"] == traces["tokens"][:, 2].tolist()
+    assert told["energy_raw"] == pytest.approx(traces["energy_raw"][:, 2].tolist())
+    assert set(map(int, told["words"])) == set(np.unique(traces["tokens"][:, 2]).tolist())
+    assert told["free"] == [True] * 8
+    assert told["source"] is None
+
+
+def test_the_steps_of_an_epoch_add_up_and_end_where_the_record_does(client, runs):
+    traces = Run.open(runs / "mh").traces
+    decided = 0
+    for epoch in range(6):
+        told = client.get(f"/api/runs/{ids(client)['mh']}/chains/1/epochs/{epoch}").json()
+        assert told["agrees"]
+        assert told["after"] == traces["tokens"][epoch, 1].tolist()
+        for step in told["steps"]:
+            assert all(str(token) in told["words"] for token in step["new"] + step["old"])
+            if step["repeated"]:
+                continue
+            decided += 1
+            fall = (step["energy_old"] - step["energy_new"]) / told["temperature"]
+            ratio = fall + step["log_q_reverse"] - step["log_q_forward"]
+            assert step["log_ratio"] == pytest.approx(ratio, abs=1e-5)
+            for test in step["tests"]:
+                assert test["passed"] == (math.log(test["uniform"]) < test["log_threshold"])
+            assert step["accepted"] == all(test["passed"] for test in step["tests"])
+    assert decided > 5
+
+
+def test_a_translation_is_told_with_its_source(client):
+    run = ids(client)["translated"]
+    told = client.get(f"/api/runs/{run}/chains/1").json()
+    assert told["source"] == SOURCES[1]
+    epochs = [client.get(f"/api/runs/{run}/chains/1/epochs/{n}").json() for n in range(4)]
+    assert all(one["agrees"] for one in epochs)
+    # Two epochs that accept everything come first.
+    assert [one["energy"] for one in epochs] == [None, None, "raw", "raw"]
+    found = client.get(f"/api/runs/{run}/samples").json()["samples"]
+    assert {one["source"] for one in found} <= set(SOURCES)
+
+
+def test_a_run_without_traces_of_tokens_says_why_it_cannot_be_played(client):
+    run = ids(client)["untraced"]
+    told = client.get(f"/api/runs/{run}").json()
+    assert "tokens were not traced" in told["why_not_played"]
+    refused = client.get(f"/api/runs/{run}/chains/0")
+    assert refused.status_code == 422
+    assert "tokens were not traced" in refused.json()["detail"]
+    assert client.get(f"/api/runs/{run}/samples").json()["in_all"] == 18
+
+
+def test_code_that_comes_with_a_model_is_not_run_unasked(served, tmp_path):
+    make_run(tmp_path / "theirs")
+    file = tmp_path / "theirs" / "manifest.json"
+    manifest = json.loads(file.read_text())
+    manifest["model"]["source"] = {"name": str(tmp_path), "trust_remote_code": True}
+    file.write_text(json.dumps(manifest))
+    client = served([tmp_path / "theirs"])
+    run = ids(client)["theirs"]
+    assert "--trust-remote-code" in client.get(f"/api/runs/{run}").json()["why_not_played"]
+    assert "--trust-remote-code" in client.get(f"/api/runs/{run}/chains/0").json()["detail"]
+
+
+def test_samples_are_searched_filtered_sorted_and_cut(client, runs):
+    every = Run.open(runs / "mh").samples
+    path = f"/api/runs/{ids(client)['mh']}/samples"
+
+    def found(**wanted):
+        answer = client.get(path, params=wanted).json()
+        return answer["found"], answer["samples"]
+
+    count, shown = found(limit=200)
+    assert count == len(every) == 18
+    energies = [one["energy_raw"] for one in shown]
+    assert energies == sorted(one.energy_raw for one in every)
+    _, shown = found(sort="norm_per_token", descending=True, limit=200)
+    assert [one["energy_norm"] for one in shown] == sorted(
+        (one.energy_norm for one in every), reverse=True
+    )
+    count, shown = found(chain=1, sort="epoch")
+    assert [(one["chain"], one["epoch"]) for one in shown] == [(1, epoch) for epoch in range(6)]
+    word = every[0].text.split()[0]
+    count, shown = found(search=word.upper(), limit=200)
+    assert count == sum(word.lower() in one.text.lower() for one in every)
+    middle = sorted(energies)[9]
+    count, _ = found(lowest=middle)
+    assert count == sum(energy >= middle for energy in energies)
+    assert found(highest=middle)[0] == sum(energy <= middle for energy in energies)
+    _, first = found(limit=5)
+    _, second = found(limit=5, offset=5)
+    assert [one["energy_raw"] for one in first + second] == energies[:10]
+
+
+def test_the_report_of_a_run_is_served_with_a_policy_of_its_own(client):
+    response = client.get("/report", params={"id": ids(client)["mh"]})
+    policy = response.headers["content-security-policy"]
+    assert response.status_code == 200
+    assert "script-src 'sha256-" in policy
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert client.get("/report", params={"id": "nobody"}).status_code == 404
+
+
+# Who may ask, and for what.
+
+
+def test_pages_ask_for_nothing_but_what_is_served_and_run_no_markup(client):
+    for page in ("/", "/run", "/live"):
+        text = client.get(page).text
+        for address in re.findall(r'(?:src|href)="([^"#]+)"', text):
+            assert address.split("#")[0] in (*STATIC, "./", "live"), address
+        assert not re.search(r"<script>|<style>| style=| on\w+=", text)
+    for name in STATIC:
+        response = client.get(f"/{name}")
+        assert response.status_code == 200
+        if name.endswith(".js"):
+            wrong = r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function"
+            assert not re.search(wrong, response.text)
+        if not name.endswith(".svg"):
+            assert "//" not in re.sub(r"(^|\s)//.*", "", response.text, flags=re.MULTILINE)
+
+
+def test_every_response_carries_the_headers(client):
+    paths = ("/", "/api/runs", "/nothing", "/api/runs/x", "/views.css", "/api/live?after=x")
+    for path in paths:
+        headers = client.get(path).headers
+        for name, value in HEADERS.items():
+            assert headers[name] == value
+    assert "unsafe" not in HEADERS["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "10.0.0.1:8764", ""])
+def test_on_loopback_only_this_machine_is_answered(client, host):
+    assert client.get("/api/runs", headers={"Host": host}).status_code == 400
+
+
+def test_elsewhere_there_is_nothing_without_the_token(served):
+    token = "a-token-of-some-length"
+    client = served(loopback=False, token=token)
+    paths = ["", "run", "live", "views.css", "api/runs", "api/choices", "api/live", "report?id=x"]
+    wrongs = ("", "x", token[:-1], f"{token}x", token.upper(), "ä")
+    for wrong in ("", "t/", *(f"t/{one}/" for one in wrongs)):
+        for path in paths:
+            assert client.get(f"/{wrong}{path}").status_code == 404
+        for body in (SMALL, b"{"):
+            assert post(client, f"/{wrong}api/live", body).status_code == 404
+    assert client.get(f"/t/{token}/").status_code == 200
+    assert client.get(f"/t/{token}/api/runs").status_code == 200
+    assert client.get(f"/t/{token}/api/live").json()["status"] == "none"
+
+
+@pytest.mark.parametrize(
+    "run_id", ["....", "%2e%2e", "..%2f..%2fetc%2fpasswd", "%00", "mh", "x" * 5000, "runs%2fmh"]
+)
+def test_no_path_of_a_request_reaches_the_files(client, run_id, runs):
+    for path in ("", "/samples", "/chains/0", "/chains/0/epochs/0"):
+        assert client.get(f"/api/runs/{run_id}{path}").status_code in (404, 422)
+    assert client.get(f"/{run_id}").status_code == 404
+    assert str(runs) not in client.get("/api/runs").text.replace(str(runs / "broken"), "")
+
+
+def test_ids_say_nothing_of_paths_and_stay(runs, client):
+    known = ids(client)
+    assert known["mh"] == id_of(runs / "mh") == id_of(runs / "gibbs" / ".." / "mh")
+    assert re.fullmatch(r"[0-9a-f]{12}", known["mh"])
+    assert len(set(known.values())) == 5
+
+
+@pytest.mark.parametrize("path", [
+    "chains/3", "chains/-1", "chains/x", "chains/0/epochs/6", "chains/0/epochs/-1",
+    "chains/0/epochs/1e3", f"chains/{10**30}", "samples?sort=text", "samples?limit=0",
+    "samples?limit=1000", "samples?offset=-1", "samples?chain=-1", "samples?lowest=nan",
+    "samples?highest=inf", "samples?search=" + "x" * 201, "samples?descending=perhaps",
+])  # fmt: skip
+def test_what_is_out_of_bounds_is_refused(client, path):
+    response = client.get(f"/api/runs/{ids(client)['mh']}/{path}")
+    assert response.status_code == 422
+    assert len(response.text) < 200
+
+
+# Starting a run.
+
+
+def test_a_run_is_started_watched_and_afterwards_a_run_like_any_other(client, tmp_path):
+    started = post(client, "/api/live", SMALL)
+    assert started.status_code == 200
+    versions, words = set(), set()
+    while True:
+        seen = client.get("/api/live").json()
+        versions.add(seen["version"])
+        words.update(" ".join(chain["words"]) for chain in seen["chains"])
+        if not seen["running"]:
+            break
+    assert seen["status"] == "finished"
+    assert seen["epoch"] == 4
+    assert len(seen["energy_raw"]) == len(seen["energy_norm"]) == 4
+    assert client.get(f"/api/live?after={seen['version']}").json() == {"version": seen["version"]}
+    run = Run.open(tmp_path / "made" / seen["name"])
+    assert run.finished
+    assert run.manifest["seed"] == 1
+    assert ids(client)[seen["name"]] == seen["id"]
+    last = {one.chain: one.tokens for one in run.samples if one.epoch == 3}
+    assert {chain["chain"]: chain["words"] for chain in seen["chains"]} == last
+    told = client.get(f"/api/runs/{seen['id']}/chains/1/epochs/3").json()
+    assert told["agrees"]
+
+
+@pytest.mark.parametrize("method", ["gibbs", "mask-predict"])
+def test_other_methods_are_started_too(client, method):
+    assert post(client, "/api/live", SMALL | {"method": method}).status_code == 200
+    seen = ended(client)
+    assert seen["status"] == "finished"
+    assert client.get(f"/api/runs/{seen['id']}").json()["facts"]["kernel"] == method
+    assert client.get(f"/api/runs/{seen['id']}/chains/0/epochs/2").json()["agrees"]
+
+
+def test_a_run_is_stopped_saved_and_only_one_goes_at_a_time(client, tmp_path):
+    long = SMALL | {"epochs": MOST_EPOCHS, "chains": MOST_CHAINS, "length": 24}
+    assert post(client, "/api/live", long).status_code == 200
+    assert "under way" in post(client, "/api/live", SMALL).json()["detail"]
+    until = time.monotonic() + 60
+    while client.get("/api/live").json()["epoch"] < 1 and time.monotonic() < until:
+        time.sleep(0.05)
+    assert post(client, "/api/live/stop", {}).status_code == 204
+    seen = ended(client)
+    assert seen["status"] == "stopped"
+    run = Run.open(tmp_path / "made" / seen["name"])
+    assert not run.finished
+    assert 1 <= run.summary().epochs_done < MOST_EPOCHS
+    assert post(client, "/api/live", SMALL).status_code == 200
+    assert ended(client)["status"] == "finished"
+
+
+def test_what_ends_the_server_ends_its_run_saved(tmp_path):
+    shelf = Shelf([], tmp_path / "made")
+    app = create_app(shelf, Player("cpu"), LiveRuns(shelf.home, "cpu"))
+    with TestClient(app, base_url=BASE) as client:
+        post(client, "/api/live", SMALL | {"epochs": MOST_EPOCHS, "chains": 8, "length": 24})
+        until = time.monotonic() + 60
+        while client.get("/api/live").json()["epoch"] < 1 and time.monotonic() < until:
+            time.sleep(0.05)
+        name = client.get("/api/live").json()["name"]
+    run = Run.open(tmp_path / "made" / name)
+    assert list((tmp_path / "made" / name / "checkpoints").iterdir())
+    assert run.summary().epochs_done >= 1
+
+
+@pytest.mark.parametrize("change", [
+    {"model": "nobody"}, {"model": "../../etc"}, {"model": "wiki-judge"}, {"model": "x" * 101},
+    {"method": "exact"}, {"energy": "autoregressive"}, {"chains": 0}, {"chains": MOST_CHAINS + 1},
+    {"chains": "2"}, {"chains": 2.0}, {"chains": True}, {"length": 0}, {"length": 65},
+    {"epochs": MOST_EPOCHS + 1}, {"epochs": 10**30}, {"temperature": 0}, {"temperature": 1e9},
+    {"temperature": None}, {"seed": -1}, {"seed": 2**32}, {"out": "/tmp/x"}, {"device": "cuda"},
+])  # fmt: skip
+def test_what_is_no_small_run_is_refused_and_nothing_is_begun(client, change, tmp_path):
+    response = post(client, "/api/live", SMALL | change)
+    assert response.status_code == 422
+    assert len(response.text) < 200
+    assert client.get("/api/live").json()["status"] == "none"
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 3000])
+def test_what_is_no_object_starts_nothing(client, body):
+    assert post(client, "/api/live", body).status_code == 422
+
+
+def test_only_small_json_is_read(client):
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
+        assert post(client, "/api/live", SMALL, kind).status_code == 415
+        assert post(client, "/api/live/stop", {}, kind).status_code == 415
+    assert post(client, "/api/live", b" " * (LONGEST_BODY + 1)).status_code == 413
+    assert client.get("/api/live").json()["status"] == "none"
+
+
+def test_a_server_that_only_reads_starts_nothing(served):
+    client = served(start=False)
+    assert not client.get("/api/choices").json()["may_start"]
+    assert post(client, "/api/live", SMALL).status_code == 403
+    assert post(client, "/api/live/stop", {}).status_code == 404
+    assert client.get("/api/live").json()["status"] == "none"
+
+
+def test_runs_are_not_started_without_end(client, monkeypatch):
+    monkeypatch.setattr(live_module, "MOST_STARTED", 1)
+    post(client, "/api/live", SMALL | {"epochs": 1})
+    ended(client)
+    assert "all it will" in post(client, "/api/live", SMALL).json()["detail"]
+
+
+def test_a_run_that_cannot_be_says_why(client, tmp_path):
+    post(client, "/api/live", SMALL | {"model": "counterexample"})
+    seen = ended(client)
+    assert seen["status"] == "failed"
+    assert "takes exactly 2 tokens" in seen["message"]
+    assert not seen["saved"]
+
+
+def test_the_form_offers_what_the_server_takes(client):
+    offered = client.get("/api/choices").json()
+    assert set(offered["models"]) == {"wiki-small", "untrained", "counterexample"}
+    assert offered["bounds"]["chains"] == {"value": 6, "least": 1, "most": MOST_CHAINS}
+    assert offered["bounds"]["model"]["value"] == "wiki-small"
+
+
+def test_markup_in_a_run_is_told_as_text(served, tmp_path):
+    make_run(tmp_path / "evil")
+    file = tmp_path / "evil" / "manifest.json"
+    manifest = json.loads(file.read_text())
+    file.write_text(json.dumps({**manifest, "signature": EVIL, "notes": [EVIL]}))
+    client = served([tmp_path / "evil"])
+    response = client.get(f"/api/runs/{ids(client)['evil']}")
+    assert response.headers["content-type"] == "application/json"
+    assert response.json()["signature"] == EVIL

@@ -1,0 +1,190 @@
+"""Processes that are killed, slow, or too many: the same bytes, or one sentence."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import maskov
+from maskov import Delayed, Metropolis, Raw, RunError, Schedule, Workers
+from maskov.errors import Interrupted
+from maskov.workers import processes
+from maskov.workers.processes import Processes
+from odd_workers import files
+from small import tiny_bert
+
+MODEL = tiny_bert("red green blue white black")
+SETTINGS = {
+    "schedule": Schedule(epochs=8, burn_in=1),
+    "chains": 8,
+    "length": (3, 9),
+    "seed": 2,
+    "thin": 2,
+    "resident": 2,
+}
+COMMAND = [sys.executable, "-m", "maskov"]
+QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+
+@pytest.fixture
+def crews(monkeypatch) -> list[Processes]:
+    """Return the crews that are made from now on."""
+    made: list[Processes] = []
+    begin = Processes.__init__
+
+    def noted(self, *arguments):
+        made.append(self)
+        begin(self, *arguments)
+
+    monkeypatch.setattr(Processes, "__init__", noted)
+    return made
+
+
+class Watcher:
+    """Listens to a run, and does something when it has first heard of chains that moved."""
+
+    def __init__(self, act) -> None:
+        self.act = act
+        self.acted = False
+        self.epochs: list[int] = []
+        self.notes: list[str] = []
+
+    def begun(self, model):
+        pass
+
+    def noted(self, text):
+        self.notes.append(text)
+
+    def moved(self, state, epoch, passes):
+        if not self.acted:
+            self.acted = True
+            self.act()
+
+    def epoch_ended(self, epoch, values, passes):
+        assert passes > 0
+        self.epochs.append(epoch)
+
+
+def test_a_killed_worker_is_replaced_and_its_turn_taken_again(tmp_path, crews):
+    """Also: what the driver says of progress is complete and in order."""
+    maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "here", **SETTINGS)
+    before: list[int] = []
+
+    def kill() -> None:
+        before.extend(crews[0].pids)
+        os.kill(before[0], signal.SIGKILL)
+
+    watcher = Watcher(kill)
+    maskov.sample(
+        MODEL, Metropolis(Raw()), out=tmp_path / "there", workers=Workers(2), listener=watcher,
+        **SETTINGS,
+    )  # fmt: skip
+    assert watcher.acted
+    assert watcher.epochs == list(range(8))
+    assert files(tmp_path / "there") == files(tmp_path / "here")
+    for pid in before:  # and nobody is left behind
+        assert not Path(f"/proc/{pid}").exists()
+
+
+def test_workers_that_die_again_and_again_are_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes.sys, "executable", "/bin/false")
+    with pytest.raises(RunError, match=r"died .* fewer --workers"):
+        maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path, workers=Workers(1), **SETTINGS)
+
+
+def test_more_workers_than_groups_is_said(monkeypatch):
+    from maskov.runs import api
+
+    class EnoughError(Exception):
+        """As far as this test goes."""
+
+    def nobody(*_):
+        raise EnoughError
+
+    monkeypatch.setattr(api, "crew_for", nobody)
+    watcher = Watcher(lambda: None)
+    with pytest.raises(EnoughError):
+        maskov.sample(MODEL, workers=Workers(9), listener=watcher, **SETTINGS)
+    assert "smaller --resident" in watcher.notes[0]
+
+
+@pytest.mark.slow
+def test_one_process_and_four_give_the_same_bytes(tmp_path):
+    """By the command, with the shipped model: one process with one thread, 1 worker and 4."""
+    ask = "sample --epochs 4 --chains 8 --length 6:10 --thin 2 --seed 9 --quiet --resident 2"
+    for name, more in (("here", "--threads 1"), ("one", "--workers 1"), ("four", "--workers 4")):
+        words = f"{ask} {more} --out {tmp_path / name}".split()
+        subprocess.run([*COMMAND, *words], check=True, **QUIET)
+    assert files(tmp_path / "here") == files(tmp_path / "one") == files(tmp_path / "four")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_all_processes_saves_and_the_run_goes_on(number, tmp_path):
+    """As a scheduler or a terminal sends it: to the whole group of processes at once."""
+    ask = "sample --model untrained --chains 6 --length 6:9 --resident 2 --seed 3 --thin 50"
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    subprocess.run(
+        [*COMMAND, *f"{ask} --epochs 150 --threads 1 --out {whole}".split()], check=True, **QUIET
+    )
+    process = subprocess.Popen(
+        [*COMMAND, *f"{ask} --epochs 150 --workers 2 --out {cut}".split()],
+        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    traces = cut / "traces" / "steps.npy"
+    while time.monotonic() < deadline and not (traces.exists() and any(traces.read_bytes()[500:])):
+        time.sleep(0.05)
+    os.killpg(process.pid, number)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 128 + number
+    assert f"maskov resume {cut}" in said.decode()
+    assert b"Traceback" not in said
+    assert not maskov.Run.open(cut).finished
+    subprocess.run([*COMMAND, *f"resume {cut} --workers 1".split()], check=True, **QUIET)
+    assert files(cut) == files(whole)
+
+
+@pytest.mark.slow
+def test_a_slow_worker_holds_nobody_up_but_itself(tmp_path, crews):
+    """Stopped for a while (SIGSTOP), it comes back and goes on; the others go on without it."""
+    kernel = Metropolis(Raw(), delayed=Delayed(0))
+    maskov.sample(MODEL, kernel, out=tmp_path / "here", **SETTINGS)
+    turns: list[int] = []
+
+    class Sleepy(Watcher):
+        """Stops a worker once the four groups have begun, wakes it after another turn of others."""
+
+        def moved(self, state, epoch, passes):
+            turns.append(epoch)
+            if len(turns) == 5:
+                os.kill(crews[0].pids[1], signal.SIGSTOP)
+            if len(turns) == 6:
+                os.kill(crews[0].pids[1], signal.SIGCONT)
+
+    maskov.sample(
+        MODEL, kernel, out=tmp_path / "there", workers=Workers(2), listener=Sleepy(None),
+        **SETTINGS,
+    )  # fmt: skip
+    assert len(turns) >= 6
+    assert files(tmp_path / "there") == files(tmp_path / "here")
+
+
+@pytest.mark.slow
+def test_asked_to_stop_workers_say_how_far_they_came(tmp_path):
+    maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "whole", **SETTINGS)
+    watcher = Watcher(lambda: None)
+    with pytest.raises(Interrupted):
+        maskov.sample(
+            MODEL, Metropolis(Raw()), out=tmp_path / "cut", workers=Workers(2), listener=watcher,
+            stop=lambda: watcher.acted, **SETTINGS,
+        )  # fmt: skip
+    assert len(list((tmp_path / "cut" / "checkpoints").glob("*.checkpoint"))) >= 1
+    maskov.resume(tmp_path / "cut", MODEL, workers=Workers(1))
+    assert files(tmp_path / "cut") == files(tmp_path / "whole")
