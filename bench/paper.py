@@ -70,7 +70,7 @@ def main() -> None:
     check_free(given.out)
     model = load_model(given.model, given.device, given.precision)
     kernel = maskov.Metropolis(
-        parse_energy(given.energy), delayed=maskov.Delayed(given.delayed, given.first_stage)
+        parse_energy(given.energy), delayed=maskov.DelayedAcceptance(given.delayed, given.first_stage)
     )
     told, begun = Told(), time.perf_counter()
     run = maskov.sample(

@@ -14,14 +14,14 @@ import time
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from maskov import Delayed, MaskedConditional, Metropolis
+from maskov import DelayedAcceptance, MaskedConditional, Metropolis
 from maskov.benchmarks.models import load_model
 from maskov.cli.sampling import parse_length
 from maskov.energies import parse_energy
 from maskov.execution.buffers import Buffers
 from maskov.execution.cuda_graphs import StaticFlow
-from maskov.execution.scorer import Engine
-from maskov.random import CounterDraws
+from maskov.models.scorer import Scorer
+from maskov.random import CounterRng
 from maskov.starts import Layout, draw_lengths, fill
 
 _WARM = 40
@@ -43,9 +43,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=25, help="kernels to list")
     given = parser.parse_args()
     model = load_model(given.model, "cuda", given.precision)
-    engine, draws = Engine(model), CounterDraws(0)
+    engine, draws = Scorer(model), CounterRng(0)
     lengths = draw_lengths(model, *parse_length(given.length), given.chains, 0)
-    kernel = Metropolis(parse_energy(given.energy), delayed=Delayed(given.nearest))
+    kernel = Metropolis(parse_energy(given.energy), delayed=DelayedAcceptance(given.nearest))
     layout = Layout.blank(model, lengths)
     state = layout.state(model, range(given.chains), max(lengths)).to(model.device)
     state = kernel.init(fill(state, "greedy", MaskedConditional(), engine, draws), engine)

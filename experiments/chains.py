@@ -11,11 +11,21 @@ from experiments import bleu
 from experiments.estimates import PARTS, averages, by_replicate, correlation, curves, estimate
 from experiments.work import Found, Work
 from experiments.workshop import Workshop, pair_of
-from maskov import Delayed, Gibbs, Kernel, Linear, MaskedConditional, Metropolis, Schedule, Sweep
+from maskov import (
+    DelayedAcceptance,
+    Gibbs,
+    Kernel,
+    LinearSchedule,
+    MaskedConditional,
+    Metropolis,
+    Schedule,
+    Sweep,
+)
 from maskov.energies import parse_energy
 from maskov.errors import InputError
 from maskov.evaluation.perplexity import perplexity
 from maskov.models.conditional.model import ConditionalModel
+from maskov.moves import Site
 
 # Texts that a cell keeps, to be read and rated.
 _KEPT = 500
@@ -50,18 +60,18 @@ class Chains(Work):
         proposal = MaskedConditional(self.temperature, None, self.top_p, self.epsilon)
         positions = Sweep(block=self.block)
         if self.sampler == "deg":
-            return Gibbs(proposal, positions)
+            return Gibbs(Site(proposal, positions))
         if self.sampler == "autoregressive":
-            return Metropolis(workshop.judge(), proposal, positions, delayed=Delayed(0))
-        return Metropolis(parse_energy(self.sampler), proposal, positions, delayed=Delayed(0))
+            return Metropolis(workshop.judge(), Site(proposal, positions), delayed=DelayedAcceptance(0))
+        return Metropolis(parse_energy(self.sampler), Site(proposal, positions), delayed=DelayedAcceptance(0))
 
     def schedule(self) -> Schedule:
         """Return the schedule; an annealed target stops at 0.01."""
         return Schedule(
             self.epochs,
             self.burn_in,
-            Linear(1.0, self.anneal, 0.01) if self.anneal else None,
-            Linear(float(self.block), self.shrink, 1.0) if self.shrink else None,
+            LinearSchedule(1.0, self.anneal, 0.01) if self.anneal else None,
+            LinearSchedule(float(self.block), self.shrink, 1.0) if self.shrink else None,
             self.forced,
         )
 
@@ -103,10 +113,10 @@ def described(run: maskov.Run, each: int, burn_in: int) -> Found:
         values["energy_norm_best"] = dict(zip(PARTS, best, strict=True)) | {"n": each}
     return {
         "signature": run.signature,
-        "seed": run.manifest["seed"],
-        "leaves_invariant": run.manifest["leaves_invariant"],
-        "notes": run.manifest["notes"],
-        "energy_shift": run.manifest.get("energy_shift"),
+        "seed": run.manifest.config.seed,
+        "leaves_invariant": run.manifest.leaves_invariant,
+        "notes": list(run.manifest.notes),
+        "energy_shift": check_of(run),
         "replicates": each,
         "values": values,
         "epochs": shown,

@@ -20,8 +20,9 @@ from maskov.exact import (
     sweep_matrix,
     transition_matrix,
 )
-from maskov.execution.scorer import Engine
 from maskov.kernels import Kernel
+from maskov.models.scorer import Scorer
+from maskov.moves import Site
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Laws(Work):
     def run(self, workshop: Workshop, folder: Path) -> Found:
         """Enumerate."""
         model = counterexample()
-        engine, states = Engine(model), all_states(model, model.max_length)
+        engine, states = Scorer(model), all_states(model, model.max_length)
         names = [model.decode(state).replace(" ", "") for state in states.tolist()]
         # p(x_1 | x_2) and p(x_2 | x_1) as tables [x_1, x_2], from the model's own scores.
         first, second = model.scores.exp()
@@ -52,8 +53,8 @@ class Laws(Work):
 
         laws, errors = {}, {}
         for order in ORDERS:
-            kernels = {"deg": Gibbs(positions=Sweep("left-to-right"))} | {
-                str(energy): Metropolis(energy, positions=Sweep("left-to-right"))
+            kernels = {"deg": Gibbs(Site(positions=Sweep("left-to-right")))} | {
+                str(energy): Metropolis(energy, Site(positions=Sweep("left-to-right")))
                 for energy in (Raw(), Norm())
             }
             for name, kernel in kernels.items():

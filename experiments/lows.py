@@ -14,9 +14,9 @@ import maskov
 from experiments.estimates import estimate
 from experiments.work import Found, Work
 from experiments.workshop import Workshop
-from maskov import Linear, Metropolis, Schedule
+from maskov import LinearSchedule, Metropolis, Schedule
 from maskov.energies import Norm, Raw, parse_energy
-from maskov.execution.scorer import Engine
+from maskov.models.scorer import Scorer
 from maskov.types import Sequences
 
 HELD_OUT = Path(__file__).parents[1] / "results" / "english" / "held-out-20.txt"
@@ -107,7 +107,7 @@ class LowEnergies(Work):
         self, model: maskov.MaskedModel, judge: maskov.Autoregressive, name: str, workshop: Workshop
     ) -> list[dict[str, Any]]:
         """Cool chains down and return the lowest that they end at."""
-        schedule = Schedule(self.epochs, target_temperature=Linear(1.0, 1.0 / self.epochs, 0.02))
+        schedule = Schedule(self.epochs, target_temperature=LinearSchedule(1.0, 1.0 / self.epochs, 0.02))
         run = maskov.sample(
             model, Metropolis(parse_energy(name)), schedule, chains=self.chains,
             length=self.length, seed=self.seed, stop=workshop.stop,
@@ -121,7 +121,7 @@ class LowEnergies(Work):
 
 def _energies(model: maskov.MaskedModel, ids: Sequence[Sequence[int]]) -> np.ndarray:
     """Return E_raw and E_norm of each sequence of tokens."""
-    engine, parts = Engine(model), []
+    engine, parts = Scorer(model), []
     for begin in range(0, len(ids), _AT_ONCE):
         part = ids[begin : begin + _AT_ONCE]
         lengths = torch.tensor([len(line) for line in part], device=model.device)

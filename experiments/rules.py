@@ -121,7 +121,7 @@ class MaskPredictIsBlockGibbs(Work):
             "signature": run.signature,
             "seed": None,
             "leaves_invariant": False,
-            "notes": run.manifest["notes"],
+            "notes": list(run.manifest.notes),
             "values": {
                 "equal": {"value": same / len(ours), "standard_error": None, "n": len(ours)}
             },

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 import maskov
-from maskov.execution.scorer import Engine
+from maskov.models.scorer import Scorer
 from maskov.types import Sequences
 from recipes.corpus import LONGEST, SHORTEST
 from recipes.vocabulary import read_sentences
@@ -24,7 +24,7 @@ from recipes.vocabulary import read_sentences
 
 def masked_quality(model: maskov.MaskedModel, sentences: Sequence[str]) -> dict[str, float]:
     """Return log-loss, log-loss per word and top-1 accuracy with one mask at a time."""
-    engine = Engine(model)
+    engine = Scorer(model)
     kept = [
         (text, ids)
         for text, ids in ((text, model.encode(text)) for text in sentences)

@@ -6,11 +6,13 @@ import torch
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from maskov.exact import fresh_state
-from maskov.execution.scorer import Engine
+from maskov.execution.loop import ended
+from maskov.execution.loop import epoch as run_epoch
 from maskov.kernels import Kernel
 from maskov.models import HuggingFaceModel, TabularModel
-from maskov.random import CounterDraws
-from maskov.types import ChainState, StepInfo
+from maskov.models.scorer import Scorer
+from maskov.random import CounterRng
+from maskov.types import Chains, StepInfo
 
 
 def random_table(
@@ -44,25 +46,21 @@ def tiny_bert(words: str = "red green blue", dtype=torch.float64, **changes) -> 
     return HuggingFaceModel(network.to(dtype), tokenizer, "tiny-bert")
 
 
-def epoch(kernel: Kernel, state: ChainState, engine: Engine, draws: CounterDraws):
-    """Yield the state and what happened after each step of one epoch."""
-    state = kernel.positions.begin(state, draws)
-    steps = kernel.positions.steps(state)
-    for number in range(int(steps.max())):
-        rows = (steps > number).nonzero().flatten()
-        masked = kernel.positions.masked(state, rows, number, draws)
-        before = state
-        state, info = kernel.step(state, rows, masked, engine, draws)
-        yield before, state, info
+def epoch(kernel: Kernel, state: Chains, engine: Scorer, draws: CounterRng):
+    """Yield the chains before and after each step of one epoch, and what happened."""
+    before = kernel.begin(ended(state), draws)
+    for after, info in run_epoch(kernel, before, engine, draws):
+        yield before, after, info
+        before = after
 
 
-def random_state(model, count: int, length: int, seed: int = 0) -> ChainState:
+def random_state(model, count: int, length: int, seed: int = 0) -> Chains:
     """Return chains at random allowed sequences of one length."""
     generator = torch.Generator().manual_seed(seed)
     allowed = (~model.forbidden).nonzero().flatten()
     tokens = allowed[torch.randint(len(allowed), (count, length), generator=generator)]
     state = fresh_state(tokens)
-    return ChainState(**{**state.__dict__, "chain": torch.arange(count)})
+    return Chains(**{**state.__dict__, "chain": torch.arange(count)})
 
 
 def happened(info: StepInfo) -> list[tuple]:

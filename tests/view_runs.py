@@ -6,7 +6,18 @@ import multiprocessing
 import shutil
 from pathlib import Path
 
-from maskov import Delayed, Gibbs, Method, Metropolis, Raw, Run, Schedule, load, sample, translate
+from maskov import (
+    DelayedAcceptance,
+    Gibbs,
+    Method,
+    Metropolis,
+    Raw,
+    Run,
+    Schedule,
+    load,
+    sample,
+    translate,
+)
 from maskov.models.base import MaskedModel
 from report_runs import EVIL
 from tiny_translation import SOURCES, save
@@ -16,7 +27,9 @@ def make_run(path: Path, model: MaskedModel | None = None, kernel=None, **settin
     """Make a run folder by a model that any process can load by its name."""
     model = model or load("untrained", "cpu")
     given = {"schedule": Schedule(epochs=6), "chains": 3, "length": 8, "thin": 1} | settings
-    return sample(model, kernel or Metropolis(Raw(), delayed=Delayed(2)), out=path, **given)
+    return sample(
+        model, kernel or Metropolis(Raw(), delayed=DelayedAcceptance(2)), out=path, **given
+    )
 
 
 def make_runs(folder: Path) -> Path:

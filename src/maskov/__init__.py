@@ -4,48 +4,66 @@ A masked language model defines an energy, and its conditionals propose moves th
 Metropolis-Hastings test accepts or rejects (Goyal, Dyer & Berg-Kirkpatrick, ICLR 2022).
 """
 
-__version__ = "0.1.0"
-
 from maskov.diagnostics import Summary
 from maskov.energies import Autoregressive, Energy, Norm, Raw, parse_energy
 from maskov.errors import InputError, MaskovError, ModelError, RunError
-from maskov.execution.scorer import Engine
-from maskov.kernels import Delayed, Gibbs, Kernel, Metropolis, Sweep, mask_predict
+from maskov.kernels import (
+    Cycle,
+    DelayedAcceptance,
+    Gibbs,
+    Kernel,
+    Metropolis,
+    Mixture,
+    mask_predict,
+)
 from maskov.models import HuggingFaceModel, MaskedModel, TabularModel, counterexample, load
 from maskov.models.conditional.model import ConditionalModel
-from maskov.moves import MaskedConditional
-from maskov.runs import Run, Sample, resume, sample
-from maskov.schedules import Linear, Schedule
+from maskov.models.scorer import Scorer
+from maskov.moves import LowestConfidence, MaskedConditional, Move, Site, Sweep
+from maskov.random import Rng
+from maskov.runs import Run, Sample
+from maskov.sampling import resume, sample
+from maskov.schedules import LinearSchedule, Schedule
 from maskov.scoring import Score, score, score_autoregressive
 from maskov.translation.api import Translation, translate
 from maskov.translation.autoregressive import Twin
 from maskov.translation.methods import Method
+from maskov.types import Chains, Proposal
+from maskov.version import __version__
 from maskov.workers import Workers
 
 __all__ = [
     "Autoregressive",
+    "Chains",
     "ConditionalModel",
-    "Delayed",
+    "Cycle",
+    "DelayedAcceptance",
     "Energy",
-    "Engine",
     "Gibbs",
     "HuggingFaceModel",
     "InputError",
     "Kernel",
-    "Linear",
+    "LinearSchedule",
+    "LowestConfidence",
     "MaskedConditional",
     "MaskedModel",
     "MaskovError",
     "Method",
     "Metropolis",
+    "Mixture",
     "ModelError",
+    "Move",
     "Norm",
+    "Proposal",
     "Raw",
+    "Rng",
     "Run",
     "RunError",
     "Sample",
     "Schedule",
     "Score",
+    "Scorer",
+    "Site",
     "Summary",
     "Sweep",
     "TabularModel",

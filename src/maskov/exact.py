@@ -11,16 +11,19 @@ from dataclasses import dataclass, replace
 import torch
 
 from maskov.energies.base import Energy
+from maskov.energies.stages import DelayedAcceptance, TestPlan
 from maskov.errors import InputError
 from maskov.execution.async_state import low_terms
-from maskov.execution.async_tests import Settled
-from maskov.execution.asynchronous import Flow
+from maskov.execution.async_tests import StepRecord
+from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import Buffers
-from maskov.execution.scorer import Engine
-from maskov.kernels import Delayed, Kernel, Metropolis, Sweep
+from maskov.kernels import Gibbs, Kernel, Metropolis
+from maskov.kernels.base import counted
 from maskov.models.base import MaskedModel, Queries
-from maskov.random import CounterDraws, Draws, Purpose
-from maskov.types import Bool, ChainState, Float, Int, Sequences, StepInfo, Tensor
+from maskov.models.scorer import Scorer
+from maskov.moves import Site, Sweep
+from maskov.random import CounterRng, Purpose, Rng
+from maskov.types import Bool, Chains, Float, Int, Sequences, StepInfo, Tensor
 
 _MOST_STATES = 200_000
 
@@ -45,30 +48,23 @@ def distribution(
     """Return p(x) ∝ exp(−E(x)/T) over the given states."""
     lengths = torch.full((len(states),), states.shape[1], device=states.device)
     given = Sequences(states, lengths, source=torch.zeros_like(lengths))
-    sites = Engine(model).sites(given) if energy.needs_sites else None
+    sites = Scorer(model).sites(given) if energy.needs_sites else None
     return (-energy(model, replace(given, sites=sites)) / temperature).softmax(0)
 
 
 def fresh_state(
     tokens: Int[Tensor, "n length"], free: Bool[Tensor, "n length"] | None = None
-) -> ChainState:
+) -> Chains:
     """Return a state whose chains stand at the given sequences, all of one length."""
     count, length = tokens.shape
-    return ChainState(
-        chain=torch.zeros(count, dtype=torch.long, device=tokens.device),
-        source=torch.zeros(count, dtype=torch.long, device=tokens.device),
-        tokens=tokens,
-        lengths=torch.full((count,), length, device=tokens.device),
-        free=torch.ones_like(tokens, dtype=torch.bool) if free is None else free,
-        step=torch.zeros(count, dtype=torch.long, device=tokens.device),
-        rank=torch.zeros_like(tokens),
-        confidence=torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device),
-    )
+    zero = torch.zeros(count, dtype=torch.long, device=tokens.device)
+    free = torch.ones_like(tokens, dtype=torch.bool) if free is None else free
+    return Chains.at(tokens, torch.full_like(zero, length), free, chain=zero, source=zero)
 
 
 @dataclass(frozen=True)
-class ForcedDraws:
-    """Draws that make a step propose chosen tokens and accept or reject at a chosen number.
+class ForcedRng(Rng):
+    """Rng that make a step propose chosen tokens and accept or reject at a chosen number.
 
     `token_draw[i, t]` is the number used for the token of chain `i` at position `t`; chains are
     told apart by their index.
@@ -94,24 +90,24 @@ class ForcedDraws:
 
 def every_move(
     kernel: Kernel,
-    engine: Engine,
+    scorer: Scorer,
     states: Int[Tensor, "states length"],
     masked: Bool[Tensor, " length"],
     accept_draw: float = 0.0,
-) -> tuple[Int[Tensor, " moves"], ChainState, StepInfo]:
+) -> tuple[Int[Tensor, " moves"], Chains, StepInfo]:
     """Run one step from every state with every proposal that is possible.
 
     Returns which state each move starts from, the state it ends in and what happened.
     """
-    model = engine.model
+    model = scorer.model
     allowed = (~model.forbidden).nonzero().flatten()
     place = masked.nonzero().flatten()
     choice = torch.cartesian_prod(*[allowed] * len(place)).reshape(-1, len(place))
     lengths = torch.full((len(states),), states.shape[1])
     source = torch.zeros_like(lengths)
     queries = Queries(states, lengths, masked.expand(len(states), -1), source)
-    log_q = kernel.proposal.log_probabilities(
-        model.logits(engine.hidden(queries)), model.forbidden
+    log_q = kernel.conditional.log_probabilities(
+        model.logits(scorer.hidden(queries)), model.forbidden
     ).reshape(len(states), len(place), -1)
     probability = log_q.exp()
     # The middle of a token's stretch of the unit interval makes the real code draw that token.
@@ -123,10 +119,12 @@ def every_move(
     draw[:, place] = middle[source[:, None], slot[wanted], choice[wanted]]
 
     start = replace(fresh_state(states[source]), chain=torch.arange(len(source)))
-    start = kernel.init(start, engine)
-    draws: Draws = ForcedDraws(draw, torch.full((len(source),), accept_draw, dtype=torch.float64))
+    # The positions that come first are those to be masked, whatever the order and the block.
+    rank = torch.where(masked, 0, 2**30).expand(len(source), -1)
+    start = replace(_ordered(kernel).init(start, scorer), rank=rank)
+    rng = ForcedRng(draw, torch.full((len(source),), accept_draw, dtype=torch.float64))
     rows = torch.arange(len(source))
-    after, info = kernel.step(start, rows, masked.expand(len(source), -1), engine, draws)
+    after, info = _ordered(kernel).step(start, rows, scorer, rng)
     intended = states[source].clone()
     intended[:, place] = choice[wanted]
     if not torch.equal(info.proposal.tokens, intended):
@@ -134,74 +132,84 @@ def every_move(
     return source, after, info
 
 
-def every_flowing_move(
+def _ordered(kernel: Kernel) -> Kernel:
+    """Return a kernel of the site move that takes its positions from the chains' ranks."""
+    move = getattr(kernel, "move", None)
+    if isinstance(move, Site) and isinstance(move.positions, Sweep):
+        move = replace(move, positions=replace(move.positions, order="left-to-right"))
+        return replace(kernel, move=move)  # type: ignore[type-var]
+    return kernel
+
+
+def every_asynchronous_move(
     kernel: Metropolis,
-    engine: Engine,
+    scorer: Scorer,
     states: Int[Tensor, "states length"],
     place: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Fly one step from every state with every proposal that is possible at one place.
+    """Run one asynchronous step from every state with every proposal that is possible at one place.
 
     Returns which state each move starts from, the proposed sequences, log q of proposing them and
     the log of the probability of acceptance, all tests together.
     """
-    plain = replace(kernel, delayed=Delayed(0))
+    plain = replace(kernel, delayed=DelayedAcceptance(0))
     masked = torch.arange(states.shape[1]) == place
-    source, _, step = every_move(plain, engine, states, masked)
+    source, _, step = every_move(plain, scorer, states, masked)
     starts = fresh_state(states[source], masked.expand(len(source), -1))
-    starts = plain.init(replace(starts, chain=torch.arange(len(source))), engine)
-    stages = kernel.delayed.stages
-    low = engine.low(kernel.delayed.precision)
-    buffers = Buffers.of(starts, 0, 1, len(stages), ring=1, choices=0)
+    starts = plain.init(replace(starts, chain=torch.arange(len(source))), scorer)
+    plan = TestPlan(kernel.energy, kernel.delayed)
+    low = scorer.low(kernel.delayed.precision)
+    buffers = Buffers.of(starts, plan, 0, 1, ring=1, choices=0)
     if low is not None:
         buffers.low_term.copy_(low_terms(low, kernel.energy, starts))
     # The real numbers of a step, with zero in every test so that each of them is taken and passed.
-    drawn = _middles(plain, engine, starts, step.proposal.tokens, place)
-    draws = ForcedDraws(drawn, torch.zeros(len(source), dtype=torch.float64))
+    drawn = _middles(plain, scorer, starts, step.proposal.tokens, place)
+    rng = ForcedRng(drawn, torch.zeros(len(source), dtype=torch.float64))
     acceptance = torch.zeros(len(source), dtype=torch.float64)
 
-    def note(settled: Settled) -> None:
-        acceptance[settled.chain] = settled.log_acceptance
+    def note(record: StepRecord) -> None:
+        acceptance[record.chain] = record.log_acceptance
 
-    swept = replace(kernel, positions=Sweep("left-to-right"))
+    swept = _ordered(kernel)
+    assert isinstance(swept, Metropolis)
     temperature = torch.tensor([kernel.target_temperature], dtype=torch.float64)
-    flow = Flow(swept, stages, engine, low, draws, buffers, temperature, observer=note)
-    flow.limit.fill_(1)
-    while flow.slowest() < 1:
-        flow.advance()
+    sampler = AsyncSampler(swept, plan, scorer, low, rng, buffers, temperature, observer=note)
+    sampler.limit.fill_(1)
+    while sampler.slowest() < 1:
+        sampler.advance()
     return source, step.proposal.tokens, step.proposal.log_q_forward, acceptance
 
 
 def _middles(
-    kernel: Kernel, engine: Engine, state: ChainState, wanted: Tensor, place: int
+    kernel: Kernel, scorer: Scorer, chains: Chains, wanted: Tensor, place: int
 ) -> Float[Tensor, "n length"]:
     """Return the uniform numbers that make the code draw the wanted tokens at one place."""
-    assert state.sites is not None
-    logits = engine.model.logits(state.sites.hidden[:, place])
-    probability = kernel.proposal.log_probabilities(logits, engine.model.forbidden).exp()
+    assert chains.sites is not None
+    logits = scorer.model.logits(chains.sites.hidden[:, place])
+    probability = kernel.conditional.log_probabilities(logits, scorer.model.forbidden).exp()
     middle = probability.cumsum(1) - probability / 2
-    draw = torch.zeros(state.tokens.shape, dtype=torch.float64)
+    draw = torch.zeros(chains.tokens.shape, dtype=torch.float64)
     draw[:, place] = middle.gather(1, wanted[:, place, None]).squeeze(1)
     return draw
 
 
 def transition_matrix(
     kernel: Kernel,
-    engine: Engine,
+    scorer: Scorer,
     states: Int[Tensor, "states length"],
     masked: Bool[Tensor, " length"],
-    flowing: bool = False,
+    asynchronous: bool = False,
 ) -> Float[Tensor, "states states"]:
-    """Return P(x → x') of one step that masks the given positions.
+    """Return P(x → x') of one step of the site move that masks the given positions.
 
-    The step is the kernel's own or, if `flowing`, that of chains which go at their own pace.
+    The step is the kernel's own or that of asynchronous chains.
     """
-    if flowing:
+    if asynchronous:
         assert isinstance(kernel, Metropolis)
         place = int(masked.nonzero().item())
-        source, proposed, log_q, acceptance = every_flowing_move(kernel, engine, states, place)
+        source, proposed, log_q, acceptance = every_asynchronous_move(kernel, scorer, states, place)
     else:
-        source, _, info = every_move(kernel, engine, states, masked)
+        source, _, info = every_move(kernel, scorer, states, masked)
         proposed, log_q = info.proposal.tokens, info.proposal.log_q_forward
         acceptance = info.log_acceptance
     index = {tuple(state): i for i, state in enumerate(states.tolist())}
@@ -216,17 +224,18 @@ def transition_matrix(
 
 
 def sweep_matrix(
-    kernel: Kernel, engine: Engine, states: Int[Tensor, "states length"], seed: int = 0
+    kernel: Metropolis | Gibbs, scorer: Scorer, states: Int[Tensor, "states length"], seed: int = 0
 ) -> Float[Tensor, "states states"]:
-    """Return P of a whole epoch in the order that the kernel's positions give for `seed`."""
-    draws = CounterDraws(seed)
-    one = kernel.positions.begin(fresh_state(states[:1]), draws)
+    """Return P of a whole epoch of the site move, in the order that it has for `seed`."""
+    assert isinstance(kernel.move, Site)
+    positions, rng = kernel.move.positions, CounterRng(seed)
+    one = positions.begin(fresh_state(states[:1]), rng)
     row = torch.zeros(1, dtype=torch.long)
     matrix = torch.eye(len(states), dtype=torch.float64)
-    for number in range(int(kernel.positions.steps(one)[0])):
-        masked = kernel.positions.masked(one, row, number, draws)[0]
-        matrix = matrix @ transition_matrix(kernel, engine, states, masked)
-        one = replace(one, step=one.step + 1)
+    for _ in range(int(positions.steps(one)[0])):
+        masked = positions.masked(one, row, rng)[0]
+        matrix = matrix @ transition_matrix(kernel, scorer, states, masked)
+        one = counted(one, row)
     return matrix
 
 

@@ -8,16 +8,17 @@ arithmetic is on integers, so that a CPU and a GPU agree to the bit.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 
 from maskov.errors import InputError
-from maskov.types import Float, Int, Tensor
+from maskov.types import Bool, Float, Int, Tensor
 
 _LOW = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -33,12 +34,18 @@ class Purpose(IntEnum):
     POSITION = 3
     TOKEN = 4
     ACCEPT = 5
+    KERNEL = 6
 
 
-@runtime_checkable
-class Draws(Protocol):
-    """A source of uniform numbers in [0, 1), one for each (chain, step, purpose, index)."""
+class Rng(ABC):
+    """A source of random numbers, one for each (chain, step, purpose, index).
 
+    A move draws whatever its probabilities account for with `categorical`, and a kernel decides
+    with `accept`, so that `maskov.testing` can enumerate every outcome. What is drawn with
+    `uniform` alone must not depend on the tokens.
+    """
+
+    @abstractmethod
     def uniform(
         self,
         chain: Int[Tensor, " n"],
@@ -46,12 +53,33 @@ class Draws(Protocol):
         purpose: Purpose,
         index: Int[Tensor, " n"] | None = None,
     ) -> Float[Tensor, " n"]:
-        """Return one number for each row."""
-        ...
+        """Return one number in [0, 1) for each row."""
+
+    def categorical(
+        self,
+        probabilities: Float[Tensor, "n outcomes"],
+        chain: Int[Tensor, " n"],
+        step: Int[Tensor, " n"],
+        purpose: Purpose,
+        index: Int[Tensor, " n"] | None = None,
+    ) -> Int[Tensor, " n"]:
+        """Draw one outcome a row."""
+        return categorical(probabilities, self.uniform(chain, step, purpose, index))
+
+    def accept(
+        self,
+        log_ratio: Float[Tensor, " n"],
+        chain: Int[Tensor, " n"],
+        step: Int[Tensor, " n"],
+        stage: int = 0,
+    ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"]]:
+        """Decide each row's test number `stage`; return the decisions and the numbers used."""
+        uniform = self.uniform(chain, step, Purpose.ACCEPT, torch.full_like(chain, stage))
+        return accept(log_ratio, uniform), uniform
 
 
 @dataclass(frozen=True)
-class CounterDraws:
+class CounterRng(Rng):
     """The generator every run uses: Philox keyed by the seed."""
 
     seed: int
@@ -124,3 +152,11 @@ def categorical(
     # Rows that are not numbers have no order to search; any token will do until they are noticed.
     most = probabilities.shape[1] - 1
     return torch.minimum(drawn, last).squeeze(1).clamp(max=most)
+
+
+def accept(log_ratio: Float[Tensor, " n"], uniform: Float[Tensor, " n"]) -> Bool[Tensor, " n"]:
+    """Accept with probability min(1, exp(log_ratio)); not-a-number is never accepted.
+
+    This is the one accept/reject decision in the package.
+    """
+    return uniform.log() < log_ratio

@@ -9,7 +9,7 @@ from maskov.errors import InputError
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearSchedule:
     """A value that falls by `rate` an epoch until it reaches `floor`."""
 
     start: float
@@ -52,8 +52,8 @@ class Schedule:
 
     epochs: int = 20
     burn_in: int = 0
-    target_temperature: Linear | None = None
-    block: Linear | None = None
+    target_temperature: LinearSchedule | None = None
+    block: LinearSchedule | None = None
     forced_epochs: int = 0
 
     def __post_init__(self) -> None:

@@ -10,8 +10,8 @@ import torch
 
 from maskov.energies import Autoregressive, Energy, Raw
 from maskov.errors import InputError
-from maskov.execution.scorer import Engine
 from maskov.models.base import MaskedModel
+from maskov.models.scorer import Scorer
 from maskov.starts import read_text
 from maskov.types import Sequences
 
@@ -42,7 +42,7 @@ def score(
     """Return the energy of each text under a masked model; the order is kept."""
     energy = energy or Raw()
     lines = [read_text(model, text, f"line {n}", unknown=True) for n, text in enumerate(texts, 1)]
-    engine = Engine(model, budget)
+    engine = Scorer(model, budget)
     scores: list[Score] = []
     for begin in range(0, len(lines), _GROUP):
         group = lines[begin : begin + _GROUP]

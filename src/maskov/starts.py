@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 import torch
 
 from maskov.errors import InputError
-from maskov.execution.scorer import Engine
-from maskov.kernels import Gibbs, Positions, Sweep
+from maskov.execution.loop import whole_epoch
+from maskov.kernels import Gibbs
 from maskov.models.base import MaskedModel
-from maskov.moves import MaskedConditional
-from maskov.random import CounterDraws, Draws, Purpose
-from maskov.types import ChainState, Int, Tensor
+from maskov.models.scorer import Scorer
+from maskov.moves import MaskedConditional, Site, Sweep
+from maskov.random import CounterRng, Purpose, Rng
+from maskov.types import Chains, Int, Tensor
 
 STARTS = ("masked", "greedy")
 
@@ -76,7 +77,7 @@ class Layout:
         lines = [line for line, row in enumerate(lengths) for _ in row]
         return replace(blank, template=lines)
 
-    def state(self, model: MaskedModel, rows: range, width: int) -> ChainState:
+    def chains(self, model: MaskedModel, rows: range, width: int) -> Chains:
         """Return some chains at their layout, before any step, padded to a width."""
         lengths = torch.tensor([len(self.tokens[row]) for row in rows])
         shape = (len(rows), width)
@@ -85,15 +86,12 @@ class Layout:
         for place, row in enumerate(rows):
             tokens[place, : len(self.tokens[row])] = torch.tensor(self.tokens[row])
             free[place, : len(self.free[row])] = torch.tensor(self.free[row])
-        return ChainState(
+        return Chains.at(
+            tokens,
+            lengths,
+            free,
             chain=torch.arange(rows.start, rows.stop),
             source=torch.tensor(self.template[rows.start : rows.stop]),
-            tokens=tokens,
-            lengths=lengths,
-            free=free,
-            step=torch.zeros(shape[0], dtype=torch.long),
-            rank=torch.zeros(shape, dtype=torch.long),
-            confidence=torch.zeros(shape, dtype=torch.float64),
         )
 
 
@@ -135,34 +133,23 @@ def draw_lengths(
         asked = f"{shortest}" if shortest == longest else f"{shortest}:{longest}"
         raise InputError(f"length {asked} is out of range: '{model.name}' takes {_between(model)}.")
     chain = torch.arange(chains)
-    uniform = CounterDraws(seed).uniform(chain, torch.zeros_like(chain), Purpose.LENGTH)
+    uniform = CounterRng(seed).uniform(chain, torch.zeros_like(chain), Purpose.LENGTH)
     drawn: Int[Tensor, " chains"] = shortest + (uniform * (longest - shortest + 1)).long()
     return [int(length) for length in drawn]
 
 
 def fill(
-    state: ChainState, start: str, proposal: MaskedConditional, engine: Engine, draws: Draws
-) -> ChainState:
+    chains: Chains, start: str, conditional: MaskedConditional, scorer: Scorer, rng: Rng
+) -> Chains:
     """Fill every blank, by one random sweep (`masked`) or one greedy pass (`greedy`)."""
     if start not in STARTS:
         raise InputError(f"unknown start '{start}'; use one of {', '.join(STARTS)}.")
     if start == "greedy":
-        every: Positions = Sweep("left-to-right", block=state.tokens.shape[1])
-        kernel = Gibbs(MaskedConditional(temperature=0), every)
+        everywhere = Sweep("left-to-right", block=chains.tokens.shape[1])
+        kernel = Gibbs(Site(MaskedConditional(temperature=0), everywhere))
     else:
-        kernel = Gibbs(proposal, Sweep("random"))
-    return sweep(state, kernel, engine, draws)
-
-
-def sweep(state: ChainState, kernel: Gibbs, engine: Engine, draws: Draws) -> ChainState:
-    """Run one whole epoch of a kernel."""
-    state = kernel.positions.begin(kernel.init(state, engine), draws)
-    steps = kernel.positions.steps(state)
-    for number in range(int(steps.max())):
-        rows = (steps > number).nonzero().flatten()
-        masked = kernel.positions.masked(state, rows, number, draws)
-        state, _ = kernel.step(state, rows, masked, engine, draws)
-    return state
+        kernel = Gibbs(Site(conditional, Sweep("random")))
+    return whole_epoch(kernel, chains, scorer, rng)
 
 
 def _between(model: MaskedModel) -> str:

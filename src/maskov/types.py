@@ -8,7 +8,7 @@ positions of a batch of queries), `hidden` (width of what a model keeps per mask
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
@@ -30,10 +30,10 @@ else:
 
 __all__ = [
     "Bool",
-    "ChainState",
+    "Chains",
     "Float",
     "Int",
-    "Proposed",
+    "Proposal",
     "Sequences",
     "Sites",
     "StepInfo",
@@ -89,6 +89,15 @@ class Sequences:
         """True at the positions of a sequence, false at padding."""
         return inside(self.lengths, self.tokens.shape[1])
 
+    def rows(self, index: Int[Tensor, " n"]) -> Sequences:
+        """Return the chosen sequences."""
+        return Sequences(
+            self.tokens[index],
+            self.lengths[index],
+            None if self.sites is None else self.sites.rows(index),
+            None if self.source is None else self.source[index],
+        )
+
 
 def inside(lengths: Int[Tensor, " n"], width: int) -> Bool[Tensor, "n length"]:
     """Return true at the positions of each sequence, false at padding."""
@@ -96,15 +105,17 @@ def inside(lengths: Int[Tensor, " n"], width: int) -> Bool[Tensor, "n length"]:
 
 
 @dataclass(frozen=True)
-class ChainState:
+class Chains:
     """A batch of chains: everything the next step needs, and nothing else.
 
-    `source` is the line of the user's input that a chain belongs to, which a conditional model
-    reads. `free` marks the positions that may change (templates freeze the others), `step` counts
-    the steps of each chain and keys its random numbers, `rank` is the place of each position in the
-    order of the current epoch. `sites` and `energy` describe the current tokens and are absent
-    while they are unknown, as after a move that needed no energy. `confidence` is the
-    probability with which each token was last predicted; only mask-predict reads it.
+    What may differ between chains has an entry for each: its length, the positions that are `free`
+    to change (templates freeze the others), and `beta`, which multiplies the inverse temperature
+    of the kernel's target. `source` is the line of the user's input that a chain belongs to, which
+    a conditional model reads. `step` counts the steps of a chain and keys its random numbers;
+    `number` counts those of the current epoch, and `rank` is the place of each position in the
+    epoch's order. `sites` and `energies`, by name, describe the current tokens and are absent while
+    they are unknown, as after a move that needed no energy. `confidence` is the probability with
+    which each token was last predicted; only mask-predict reads it.
     """
 
     chain: Int[Tensor, " chains"]
@@ -112,11 +123,36 @@ class ChainState:
     tokens: Int[Tensor, "chains length"]
     lengths: Int[Tensor, " chains"]
     free: Bool[Tensor, "chains length"]
+    beta: Float[Tensor, " chains"]
     step: Int[Tensor, " chains"]
+    number: Int[Tensor, " chains"]
     rank: Int[Tensor, "chains length"]
     confidence: Float[Tensor, "chains length"]
     sites: Sites | None = None
-    energy: Float[Tensor, " chains"] | None = None
+    energies: dict[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def at(
+        cls,
+        tokens: Int[Tensor, "chains length"],
+        lengths: Int[Tensor, " chains"],
+        free: Bool[Tensor, "chains length"],
+        chain: Int[Tensor, " chains"],
+        source: Int[Tensor, " chains"],
+    ) -> Chains:
+        """Return chains that stand at the given sequences, before any step."""
+        return cls(
+            chain=chain,
+            source=source,
+            tokens=tokens,
+            lengths=lengths,
+            free=free,
+            beta=torch.ones(len(chain), dtype=torch.float64, device=chain.device),
+            step=torch.zeros_like(chain),
+            number=torch.zeros_like(chain),
+            rank=torch.zeros_like(tokens),
+            confidence=torch.zeros(tokens.shape, dtype=torch.float64, device=chain.device),
+        )
 
     @property
     def inside(self) -> Bool[Tensor, "chains length"]:
@@ -124,52 +160,66 @@ class ChainState:
         return inside(self.lengths, self.tokens.shape[1])
 
     @property
+    def energy(self) -> Float[Tensor, " chains"] | None:
+        """The energy of the kernel's target, the last of `energies`, if it is known."""
+        return next(reversed(self.energies.values()), None)
+
+    @property
     def sequences(self) -> Sequences:
         """The current tokens and what is known of them."""
         return Sequences(self.tokens, self.lengths, self.sites, self.source)
 
-    def rows(self, index: Int[Tensor, " n"]) -> ChainState:
+    def rows(self, index: Int[Tensor, " n"]) -> Chains:
         """Return the chosen chains, with nothing known of their tokens."""
-        names = ("chain", "source", "tokens", "lengths", "free", "step", "rank", "confidence")
-        return ChainState(**{name: getattr(self, name)[index] for name in names})
+        chosen: dict[str, Any] = {name: value[index] for name, value in self.tensors().items()}
+        return Chains(**chosen)
 
-    def to(self, device: torch.device) -> ChainState:
+    def tensors(self) -> dict[str, Tensor]:
+        """Return every tensor but those that describe the current tokens, by name."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
+    def to(self, device: torch.device) -> Chains:
         """Return these chains on a device."""
         if self.tokens.device == device:
             return self
-        moved: dict[str, Any] = {
-            name: value.to(device)
-            for name, value in vars(self).items()
-            if isinstance(value, Tensor)
-        }
+        moved: dict[str, Any] = {name: value.to(device) for name, value in self.tensors().items()}
         if self.sites is not None:
             parts = {name: value.to(device) for name, value in vars(self.sites).items()}
             moved["sites"] = Sites(**parts)
-        return replace(self, **moved)
+        energies = {name: value.to(device) for name, value in self.energies.items()}
+        return replace(self, **moved, energies=energies)
 
-    def forget(self) -> ChainState:
-        """Return this state without what was known of its tokens."""
-        return replace(self, sites=None, energy=None)
+    def forget(self) -> Chains:
+        """Return these chains without what was known of their tokens."""
+        return replace(self, sites=None, energies={})
 
 
 @dataclass(frozen=True)
-class Proposed:
+class Proposal:
     """A proposal of each of some chains, with both directions' exact log-probabilities.
 
-    `rows` says which chains of the state propose, `masked` which positions were masked together,
-    `tokens` the whole proposed sequences. The context is the same in both directions, so factors
-    at unchanged positions cancel; a truncated proposal can make `log_q_reverse` −inf, which is a
-    rejection.
+    `rows` says which chains propose, `masked` which of their positions the move looked away from,
+    `tokens` the whole proposed sequences and `changed` where they differ. A truncated proposal can
+    make `log_q_reverse` −inf, which is a rejection. `passes` is what proposing cost. `known` marks
+    masked passes of the proposed sequence that the chain has already: where a single token
+    changed, the pass that masks it is the same before and after.
     """
 
     rows: Int[Tensor, " n"]
     masked: Bool[Tensor, "n length"]
     tokens: Int[Tensor, "n length"]
+    lengths: Int[Tensor, " n"]
     changed: Bool[Tensor, "n length"]
+    known: Bool[Tensor, "n length"]
     confidence: Float[Tensor, "n length"]
     log_q_forward: Float[Tensor, " n"]
     log_q_reverse: Float[Tensor, " n"]
     passes: Int[Tensor, " n"]
+
+    @property
+    def novel(self) -> Bool[Tensor, " n"]:
+        """True where the proposal differs from the current sequence."""
+        return self.changed.any(1)
 
 
 @dataclass(frozen=True)
@@ -177,27 +227,25 @@ class StepInfo:
     """What happened in one step, chain by chain; rates and plots are computed from this.
 
     `proposal` is what was proposed, whether or not it was accepted. The energies are those of
-    the kernel's target, not-a-number for kernels that have none. The proposal was accepted if the
-    log of `uniform` was below `log_ratio`, which is 0 where there was nothing to decide.
+    the kernel's target, not-a-number for kernels that have none and for proposals that an early
+    test rejected. A test passes if the log of its `uniform` is below its `log_ratio` less that of
+    the test before it; both are not-a-number where a test was not taken. `log_acceptance` is the
+    log of the probability of passing all tests that were taken.
     """
 
-    proposal: Proposed
+    proposal: Proposal
     energy_old: Float[Tensor, " n"]
     energy_new: Float[Tensor, " n"]
-    log_ratio: Float[Tensor, " n"]
-    uniform: Float[Tensor, " n"]
+    log_ratio: Float[Tensor, "n stages"]
+    uniform: Float[Tensor, "n stages"]
+    log_acceptance: Float[Tensor, " n"]
     accepted: Bool[Tensor, " n"]
     passes: Int[Tensor, " n"]
 
     @property
-    def log_acceptance(self) -> Float[Tensor, " n"]:
-        """The log of the probability with which the proposal was accepted."""
-        return self.log_ratio.clamp(max=0.0)
-
-    @property
     def proposed_novel(self) -> Bool[Tensor, " n"]:
         """True where the proposal differs from the current sequence."""
-        return self.proposal.changed.any(1)
+        return self.proposal.novel
 
     @property
     def novel(self) -> Bool[Tensor, " n"]:

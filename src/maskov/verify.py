@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 
 from maskov.energies import Norm, Raw
 from maskov.exact import all_states, distribution, invariance_error, stationary, sweep_matrix
-from maskov.execution.scorer import Engine
-from maskov.kernels import Gibbs, Kernel, Metropolis, Sweep
+from maskov.kernels import Gibbs, Metropolis
 from maskov.models import counterexample
+from maskov.models.scorer import Scorer
+from maskov.moves import Site, Sweep
 
 
 @dataclass(frozen=True)
@@ -30,17 +31,17 @@ class Finding:
 def verify() -> list[Finding]:
     """Build the transition matrix of a left-to-right sweep of each kernel, from its real code."""
     model = counterexample()
-    engine = Engine(model)
+    engine = Scorer(model)
     states = all_states(model, model.max_length)
     names = [model.decode(state).replace(" ", "") for state in states.tolist()]
     findings = []
     for energy in (Raw(), Norm()):
         target = distribution(model, energy, states)
-        kernels: dict[str, Kernel] = {
-            "mh": Metropolis(energy, positions=Sweep("left-to-right")),
-            "mh, block of 2": Metropolis(energy, positions=Sweep("left-to-right", 2)),
-            "degenerate gibbs": Gibbs(positions=Sweep("left-to-right")),
-            "degenerate gibbs, block of 2": Gibbs(positions=Sweep("left-to-right", 2)),
+        kernels: dict[str, Metropolis | Gibbs] = {
+            "mh": Metropolis(energy, Site(positions=Sweep("left-to-right"))),
+            "mh, block of 2": Metropolis(energy, Site(positions=Sweep("left-to-right", 2))),
+            "degenerate gibbs": Gibbs(Site(positions=Sweep("left-to-right"))),
+            "degenerate gibbs, block of 2": Gibbs(Site(positions=Sweep("left-to-right", 2))),
         }
         for name, kernel in kernels.items():
             matrix = sweep_matrix(kernel, engine, states)

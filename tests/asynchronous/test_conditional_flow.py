@@ -7,24 +7,36 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from maskov import Delayed, Linear, MaskedConditional, Metropolis, Norm, Raw, Schedule, sample
+from maskov import (
+    DelayedAcceptance,
+    LinearSchedule,
+    MaskedConditional,
+    Metropolis,
+    Norm,
+    Raw,
+    Schedule,
+    sample,
+)
+from maskov.moves import Site
 from tiny_translation import SOURCES, conditional
 
 MODEL = conditional()
 GIVEN = MODEL.given(SOURCES)
 COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes", "irreversible")
-SCHEDULE = Schedule(epochs=4, target_temperature=Linear(1.5, rate=0.2, floor=0.8))
+SCHEDULE = Schedule(epochs=4, target_temperature=LinearSchedule(1.5, rate=0.2, floor=0.8))
 SETTINGS = {"schedule": SCHEDULE, "chains": 2, "lengths": "drawn", "seed": 2, "thin": 1}
 WAYS = {
     "one lane": {},
-    "three lanes": {"lanes": 3},
+    "three lanes": {"prefetch": 3},
     "in groups": {"resident": 5},
-    "small batches": {"budget": 24},
+    "small batches": {"token_budget": 24},
 }
 
 
 def _kernel(energy, nearest: int = 0):
-    return Metropolis(energy, MaskedConditional(temperature=1.4), delayed=Delayed(nearest))
+    return Metropolis(
+        energy, Site(MaskedConditional(temperature=1.4)), delayed=DelayedAcceptance(nearest)
+    )
 
 
 def _chains(run) -> list[tuple]:
@@ -44,7 +56,7 @@ def test_the_same_chains_as_in_lock_step(way, energy):
     for name in (*COUNTS, "tokens", "rejected"):
         same = (plain.traces[name] == flown.traces[name]).all()
         # Further lanes test proposals that are never reached: more passes, nothing else.
-        assert same or (name == "passes" and "lanes" in WAYS[way])
+        assert same or (name == "passes" and "prefetch" in WAYS[way])
     for name in ("energy_raw", "energy_norm", "energy_target"):
         assert np.abs(plain.traces[name] - flown.traces[name]).max() < 1e-9
 
@@ -58,7 +70,7 @@ def test_a_chain_does_not_know_who_else_is_translated(nearest):
     assert len(wanted) == 2 * SCHEDULE.epochs
     companies = (
         ([SOURCES[1], *SOURCES], {}),
-        ([SOURCES[1], SOURCES[2]], {"budget": 16}),
+        ([SOURCES[1], SOURCES[2]], {"token_budget": 16}),
         ([SOURCES[1], SOURCES[1], "white"], {"resident": 4}),
     )
     for texts, way in companies:
@@ -79,6 +91,6 @@ def test_numbers_belong_to_chains_not_to_sources():
 def test_the_token_budget_decides_nothing():
     kernel = _kernel(Raw(), 2)
     settings = SETTINGS | {"lengths": "top", "schedule": replace(SCHEDULE, forced_epochs=1)}
-    assert _chains(sample(GIVEN, kernel, **settings, budget=24)) == _chains(
+    assert _chains(sample(GIVEN, kernel, **settings, token_budget=24)) == _chains(
         sample(GIVEN, kernel, **settings)
     )

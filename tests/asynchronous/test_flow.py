@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
 
 from maskov import (
-    Delayed,
-    Linear,
+    DelayedAcceptance,
+    LinearSchedule,
     MaskedConditional,
     Metropolis,
     Norm,
@@ -17,14 +19,16 @@ from maskov import (
     Sweep,
     sample,
 )
-from maskov.energies.stages import near
+from maskov.energies import TextEnergy
+from maskov.energies.stages import TestPlan, near
 from maskov.errors import InputError
 from maskov.execution.async_tests import UNTESTED
-from maskov.execution.asynchronous import Flow
+from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import Buffers
 from maskov.execution.pilot import CHOICES, choose, expectations
-from maskov.execution.scorer import Engine
-from maskov.random import CounterDraws
+from maskov.models.scorer import Scorer
+from maskov.moves import Site
+from maskov.random import CounterRng
 from maskov.types import Sequences
 from small import random_state, tiny_bert
 
@@ -32,18 +36,20 @@ MODEL = tiny_bert("red green blue white black")
 COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes", "irreversible")
 WAYS = {
     "one lane": {},
-    "three lanes": {"lanes": 3},
+    "three lanes": {"prefetch": 3},
     "in groups": {"resident": 5},
-    "in groups, two lanes": {"resident": 6, "lanes": 2},
-    "small batches": {"budget": 40},
+    "in groups, two lanes": {"resident": 6, "prefetch": 2},
+    "small batches": {"token_budget": 40},
 }
 
 
 @pytest.mark.parametrize("energy", [Raw(), Norm(), Raw() + 0.5 * Norm()], ids=str)
 @pytest.mark.parametrize("way", WAYS)
 def test_the_same_chains_as_in_lock_step(way, energy):
-    kernel = Metropolis(energy, MaskedConditional(temperature=1.4), delayed=Delayed(0))
-    schedule = Schedule(epochs=6, target_temperature=Linear(1.5, rate=0.2, floor=0.8))
+    kernel = Metropolis(
+        energy, Site(MaskedConditional(temperature=1.4)), delayed=DelayedAcceptance(0)
+    )
+    schedule = Schedule(epochs=6, target_temperature=LinearSchedule(1.5, rate=0.2, floor=0.8))
     settings = {"schedule": schedule, "chains": 16, "length": (2, 12), "seed": 2, "thin": 1}
     plain = sample(MODEL, kernel, asynchronous=False, **settings)
     flown = sample(MODEL, kernel, **settings, **WAYS[way])
@@ -52,17 +58,17 @@ def test_the_same_chains_as_in_lock_step(way, energy):
     for name in (*COUNTS, "tokens", "rejected"):
         same = (plain.traces[name] == flown.traces[name]).all()
         # Further lanes test proposals that are never reached: more passes, nothing else.
-        assert same or (name == "passes" and "lanes" in WAYS[way])
+        assert same or (name == "passes" and "prefetch" in WAYS[way])
     for name in ("energy_raw", "energy_norm", "energy_target"):
         assert np.abs(plain.traces[name] - flown.traces[name]).max() < 1e-10
 
 
 def test_templates_change_only_their_blanks():
-    kernel = Metropolis(Norm(), delayed=Delayed(0))
+    kernel = Metropolis(Norm(), delayed=DelayedAcceptance(0))
     settings = {"schedule": Schedule(epochs=5), "chains": 4, "seed": 1}
     templates = ["red [MASK] blue [MASK] [MASK] red", "[MASK] green"]
     plain = sample(MODEL, kernel, templates=templates, asynchronous=False, **settings)
-    flown = sample(MODEL, kernel, templates=templates, lanes=2, **settings)
+    flown = sample(MODEL, kernel, templates=templates, prefetch=2, **settings)
     assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
     assert all(one.tokens[0] == "red" and one.tokens[2] == "blue" for one in flown.samples[:4])
     assert (flown.traces["steps"][:, 4:] == 1).all()
@@ -70,9 +76,9 @@ def test_templates_change_only_their_blanks():
 
 def test_the_kernel_changes_from_epoch_to_epoch():
     """Forced epochs, then blocks in lock-step, then single sites in flight."""
-    schedule = Schedule(epochs=9, forced_epochs=2, block=Linear(3.0, rate=1.0, floor=1.0))
+    schedule = Schedule(epochs=9, forced_epochs=2, block=LinearSchedule(3.0, rate=1.0, floor=1.0))
     settings = {"schedule": schedule, "chains": 6, "length": 7, "seed": 3}
-    kernel = Metropolis(Raw(), delayed=Delayed(0))
+    kernel = Metropolis(Raw(), delayed=DelayedAcceptance(0))
     plain = sample(MODEL, kernel, asynchronous=False, **settings)
     flown = sample(MODEL, kernel, **settings)
     assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
@@ -81,7 +87,7 @@ def test_the_kernel_changes_from_epoch_to_epoch():
 
 def test_a_way_back_that_is_impossible_costs_no_pass():
     """Texts that the truncated proposal would never have written."""
-    kernel = Metropolis(Raw(), MaskedConditional(top_k=2), delayed=Delayed(0))
+    kernel = Metropolis(Raw(), Site(MaskedConditional(top_k=2)), delayed=DelayedAcceptance(0))
     texts = ["red green blue white black", "black black white green red", "blue red blue red"]
     settings = {"schedule": Schedule(epochs=6), "chains": 12, "texts": texts, "seed": 5}
     plain = sample(MODEL, kernel, asynchronous=False, **settings)
@@ -90,13 +96,56 @@ def test_a_way_back_that_is_impossible_costs_no_pass():
     assert flown.traces["passes"].sum() < plain.traces["passes"].sum()
 
 
-def _flight(kernel, delayed, lanes=1, observer=None, count=12, length=9):
-    engine = Engine(MODEL)
+@pytest.mark.parametrize("nearest", [1, 2, 5])
+@pytest.mark.parametrize("energy", [Raw(), Norm()], ids=str)
+def test_early_tests_decide_alike_in_lock_step(nearest, energy):
+    kernel = Metropolis(energy, delayed=DelayedAcceptance(nearest))
+    settings = {"schedule": Schedule(epochs=4), "chains": 10, "length": (3, 9), "seed": 5}
+    plain = sample(MODEL, kernel, asynchronous=False, **settings)
+    flown = sample(MODEL, kernel, **settings)
+    once = sample(MODEL, Metropolis(energy, delayed=DelayedAcceptance(0)), **settings)
+    assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
+    for name in (*COUNTS, "tokens", "rejected"):
+        assert (plain.traces[name] == flown.traces[name]).all(), name
+    assert flown.traces["passes"].sum() < once.traces["passes"].sum()
+
+
+@dataclass(frozen=True)
+class CountsRed:
+    """An energy of texts: so much for each red."""
+
+    price: float = 0.5
+
+    def __call__(self, texts):
+        return [self.price * text.split().count("red") for text in texts]
+
+
+@pytest.mark.parametrize("delayed", [DelayedAcceptance(0), DelayedAcceptance(2)], ids=str)
+def test_other_parts_of_a_sum_are_tested_first_alike_in_both(delayed):
+    energy = Norm() + 2 * TextEnergy(CountsRed()) + 0.5 * Raw()
+    kernel = Metropolis(energy, delayed=delayed)
+    settings = {"schedule": Schedule(epochs=4), "chains": 10, "length": (3, 9), "seed": 5}
+    plain = sample(MODEL, kernel, asynchronous=False, **settings)
+    for way in ({}, {"prefetch": 3}, {"resident": 4}):
+        flown = sample(MODEL, kernel, **settings, **way)
+        assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
+        for name in (*COUNTS, "tokens", "rejected"):
+            if name != "passes" or "prefetch" not in way:
+                assert (plain.traces[name] == flown.traces[name]).all(), name
+        difference = plain.traces["energy_target"] - flown.traces["energy_target"]
+        assert np.abs(difference).max() < 1e-9
+    # A proposal that the text rejects costs no masked pass.
+    longest = plain.traces["proposed_novel"] * 8
+    assert plain.traces["passes"].sum() < longest.sum()
+
+
+def _flight(kernel, delayed, slots=1, observer=None, count=12, length=9):
+    engine, plan = Scorer(MODEL), TestPlan(kernel.energy, delayed)
     state = kernel.init(random_state(MODEL, count, length), engine)
-    buffers = Buffers.of(state, 0, lanes, len(delayed.stages), ring=4, choices=0)
+    buffers = Buffers.of(state, plan, 0, slots, ring=4, choices=0)
     temperatures = torch.ones(4, dtype=torch.float64)
-    flow = Flow(
-        kernel, delayed.stages, engine, None, CounterDraws(7), buffers, temperatures,
+    flow = AsyncSampler(
+        kernel, plan, engine, None, CounterRng(7), buffers, temperatures,
         observer=observer,
     )  # fmt: skip
     flow.limit.fill_(4)
@@ -107,7 +156,7 @@ def _flight(kernel, delayed, lanes=1, observer=None, count=12, length=9):
 
 def test_passes_are_those_of_the_tests_that_were_taken():
     seen = []
-    kernel, delayed = Metropolis(Raw()), Delayed(3)
+    kernel, delayed = Metropolis(Raw()), DelayedAcceptance(3)
     flow = _flight(kernel, delayed, observer=seen.append)
     expected = torch.zeros(12, dtype=torch.long)
     stages = torch.cat([one.stage for one in seen])
@@ -123,11 +172,11 @@ def test_passes_are_those_of_the_tests_that_were_taken():
 
 
 def test_lanes_do_not_change_what_delayed_acceptance_decides():
-    kernel, delayed = Metropolis(Norm()), Delayed(2)
+    kernel, delayed = Metropolis(Norm()), DelayedAcceptance(2)
     stories = []
-    for lanes in (1, 2, 5):
+    for slots in (1, 2, 5):
         seen = []
-        _flight(kernel, delayed, lanes, seen.append)
+        _flight(kernel, delayed, slots, seen.append)
         rows = [
             row
             for one in seen
@@ -141,9 +190,9 @@ def test_lanes_do_not_change_what_delayed_acceptance_decides():
 def test_what_is_kept_is_what_the_model_says_of_the_tokens():
     """After many moves the cached passes are still those of the current sequences."""
     kernel = Metropolis(Norm())
-    flow = _flight(kernel, Delayed(2), lanes=3)
+    flow = _flight(kernel, DelayedAcceptance(2), slots=3)
     b = flow.buffers
-    fresh = Engine(MODEL).sites(Sequences(b.tokens, b.lengths))
+    fresh = Scorer(MODEL).sites(Sequences(b.tokens, b.lengths))
     assert b.ring_counts[..., COUNTS.index("novel")].sum() > 20
     for mine, right in ((b.hidden, fresh.hidden), (b.logit, fresh.logit)):
         assert (mine - right).abs().max() < 1e-10
@@ -168,14 +217,14 @@ def test_the_pilot_expects_what_happens():
     kernel = Metropolis(Raw())
     settings = {"schedule": Schedule(epochs=30), "chains": 40, "length": 10, "seed": 4}
     piloted = sample(MODEL, kernel, **settings)
-    chosen = piloted.manifest["pilot"]
-    assert chosen["nearest"] in CHOICES[1:]  # else there would be nothing to compare
+    chosen = piloted.manifest.pilot
+    assert chosen.nearest in CHOICES[1:]  # else there would be nothing to compare
     rates = {}
-    for nearest in (0, chosen["nearest"] or 4):
-        run = sample(MODEL, Metropolis(Raw(), delayed=Delayed(nearest)), **settings)
+    for nearest in (0, chosen.nearest or 4):
+        run = sample(MODEL, Metropolis(Raw(), delayed=DelayedAcceptance(nearest)), **settings)
         rates[nearest] = run.traces["novel"][5:].sum() / run.traces["passes"][5:].sum()
-    gain = rates[chosen["nearest"]] / rates[0]
-    assert gain == pytest.approx(chosen["moves_per_pass"], rel=0.35)
+    gain = rates[chosen.nearest] / rates[0]
+    assert gain == pytest.approx(chosen.moves_per_pass, rel=0.35)
 
 
 def test_the_pilot_takes_the_best_and_ignores_a_near_tie():
@@ -192,7 +241,7 @@ def test_the_pilot_survives_moves_of_probability_zero():
     never = torch.tensor([[0.0, -torch.inf, 0.0]], dtype=torch.float64)
     zero = torch.zeros(1, dtype=torch.float64)
     table = expectations(
-        torch.tensor([True]), zero, zero, never, torch.tensor([0]), torch.tensor([3]), 3, zero + 1
+        torch.tensor([True]), zero, never, torch.tensor([0]), torch.tensor([3]), 3, zero + 1, False
     )
     assert table.isfinite().all()
     assert table[:, 0].tolist() == [0.0] * len(CHOICES)
@@ -205,8 +254,8 @@ def test_the_pilot_by_hand():
     terms = torch.tensor([[0.0, -1.0, -2.0], [3.0, 0.0, -4.0]], dtype=torch.float64)
     zero = torch.zeros(2, dtype=torch.float64)
     table = expectations(
-        torch.tensor([True, True]), zero, zero, terms, torch.tensor([0, 1]),
-        torch.tensor([3, 3]), 3, torch.ones(2, dtype=torch.float64),
+        torch.tensor([True, True]), zero, terms, torch.tensor([0, 1]),
+        torch.tensor([3, 3]), 3, torch.ones(2, dtype=torch.float64), False,
     )  # fmt: skip
     one = CHOICES.index(1)
     assert table[0].tolist() == pytest.approx([np.exp(-3) + np.exp(-1), 4.0])
@@ -217,16 +266,17 @@ def test_the_pilot_by_hand():
 
 def test_delayed_acceptance_is_refused_where_it_cannot_be():
     for positions in (Sweep(block=2), Sweep("replacement")):
-        with pytest.raises(InputError, match="single sites"):
-            Metropolis(Raw(), positions=positions, delayed=Delayed(2))
+        kernel = Metropolis(
+            Raw(), Site(positions=positions), delayed=DelayedAcceptance(2, "bfloat16")
+        )
+        with pytest.raises(InputError, match="asynchronous"):
+            sample(MODEL, kernel, length=4)
     single = tiny_bert(dtype=torch.float32)
     with pytest.raises(InputError, match="like the last"):
-        sample(single, Metropolis(Raw(), delayed=Delayed(2, "float32")), length=4)
+        sample(single, Metropolis(Raw(), delayed=DelayedAcceptance(2, "float32")), length=4)
     with pytest.raises(InputError, match="prefetched"):
-        sample(MODEL, Metropolis(Raw()), length=4, lanes=2, asynchronous=False)
-    with pytest.raises(InputError, match="asynchronous"):
-        sample(MODEL, Metropolis(Raw(), delayed=Delayed(2)), length=4, asynchronous=False)
+        sample(MODEL, Metropolis(Raw()), length=4, prefetch=2, asynchronous=False)
     with pytest.raises(InputError, match="0 or more"):
-        Delayed(-1)
+        DelayedAcceptance(-1)
     with pytest.raises(InputError, match="unknown precision"):
-        Delayed(0, "int8")
+        DelayedAcceptance(0, "int8")

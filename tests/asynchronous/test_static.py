@@ -5,10 +5,20 @@ from __future__ import annotations
 import pytest
 import torch
 
-from maskov import Delayed, MaskedConditional, Metropolis, Norm, Raw, Schedule, resume, sample
+from maskov import (
+    DelayedAcceptance,
+    MaskedConditional,
+    Metropolis,
+    Norm,
+    Raw,
+    Schedule,
+    resume,
+    sample,
+)
 from maskov.errors import Interrupted
-from maskov.execution.cuda_graphs import StaticFlow
+from maskov.execution.cuda_graphs import RecordedSampler
 from maskov.execution.selection import choose_first
+from maskov.moves import Site
 from maskov.runs import async_group as flight
 from small import tiny_bert
 
@@ -17,14 +27,18 @@ MODEL = tiny_bert("red green blue white black")
 
 @pytest.fixture
 def fixed_shapes(monkeypatch):
-    monkeypatch.setattr(flight, "flow_for", lambda engine: StaticFlow)
+    monkeypatch.setattr(flight, "sampler_for", lambda *_: RecordedSampler)
     monkeypatch.setattr("maskov.execution.cuda_graphs._SMALLEST", 64)
 
 
 @pytest.mark.parametrize("energy", [Raw(), Norm()], ids=str)
-@pytest.mark.parametrize("way", [{}, {"lanes": 3}, {"resident": 5}, {"budget": 128}], ids=str)
+@pytest.mark.parametrize(
+    "way", [{}, {"prefetch": 3}, {"resident": 5}, {"token_budget": 128}], ids=str
+)
 def test_the_same_chains_as_in_lock_step(energy, way, fixed_shapes):
-    kernel = Metropolis(energy, MaskedConditional(temperature=1.4), delayed=Delayed(0))
+    kernel = Metropolis(
+        energy, Site(MaskedConditional(temperature=1.4)), delayed=DelayedAcceptance(0)
+    )
     settings = {
         "schedule": Schedule(epochs=5),
         "chains": 12,
@@ -46,12 +60,12 @@ def test_the_same_chains_as_in_lock_step(energy, way, fixed_shapes):
         "rejected",
     ):
         assert (plain.traces[name] == flown.traces[name]).all()
-    if "lanes" not in way:
+    if "prefetch" not in way:
         assert (plain.traces["passes"] == flown.traces["passes"]).all()
 
 
 def test_steps_without_a_way_back_are_counted_as_elsewhere(fixed_shapes):
-    kernel = Metropolis(Norm(), MaskedConditional(top_p=0.7), delayed=Delayed(0))
+    kernel = Metropolis(Norm(), Site(MaskedConditional(top_p=0.7)), delayed=DelayedAcceptance(0))
     settings = {"schedule": Schedule(epochs=4), "chains": 12, "length": (3, 9), "seed": 6}
     plain = sample(MODEL, kernel, asynchronous=False, **settings)
     flown = sample(MODEL, kernel, **settings)
@@ -60,13 +74,15 @@ def test_steps_without_a_way_back_are_counted_as_elsewhere(fixed_shapes):
 
 
 @pytest.mark.parametrize(
-    "delayed", [Delayed(2), Delayed(2, "float32"), Delayed(0, "float32")], ids=str
+    "delayed",
+    [DelayedAcceptance(2), DelayedAcceptance(2, "float32"), DelayedAcceptance(0, "float32")],
+    ids=str,
 )
 def test_delayed_acceptance_decides_as_it_does_elsewhere(delayed, monkeypatch):
     kernel = Metropolis(Raw(), delayed=delayed)
     settings = {"schedule": Schedule(epochs=5), "chains": 9, "length": (3, 11), "seed": 4}
     here = sample(MODEL, kernel, **settings)
-    monkeypatch.setattr(flight, "flow_for", lambda engine: StaticFlow)
+    monkeypatch.setattr(flight, "sampler_for", lambda *_: RecordedSampler)
     monkeypatch.setattr("maskov.execution.cuda_graphs._SMALLEST", 64)
     there = sample(MODEL, kernel, **settings)
     assert [one.ids for one in here.samples] == [one.ids for one in there.samples]
@@ -76,9 +92,9 @@ def test_delayed_acceptance_decides_as_it_does_elsewhere(delayed, monkeypatch):
 def test_the_pilot_chooses_alike(monkeypatch):
     settings = {"schedule": Schedule(epochs=8), "chains": 20, "length": 9, "seed": 1}
     here = sample(MODEL, Metropolis(Raw()), **settings)
-    monkeypatch.setattr(flight, "flow_for", lambda engine: StaticFlow)
+    monkeypatch.setattr(flight, "sampler_for", lambda *_: RecordedSampler)
     there = sample(MODEL, Metropolis(Raw()), **settings)
-    assert here.manifest["pilot"] == there.manifest["pilot"]
+    assert here.manifest.pilot == there.manifest.pilot
     assert [one.ids for one in here.samples] == [one.ids for one in there.samples]
 
 
@@ -89,14 +105,14 @@ def test_a_run_goes_on_after_any_round(tmp_path, fixed_shapes, monkeypatch):
     whole = sample(model, out=tmp_path / "whole", **settings)
     rounds = []
 
-    class Stopping(StaticFlow):
+    class Stopping(RecordedSampler):
         def advance(self):
             rounds.append(1)
             if len(rounds) % 6 == 0:
                 raise Interrupted("asked to stop")
             super().advance()
 
-    monkeypatch.setattr(flight, "flow_for", lambda engine: Stopping)
+    monkeypatch.setattr(flight, "sampler_for", lambda *_: Stopping)
     with pytest.raises(Interrupted):
         sample(model, out=tmp_path / "cut", **settings)
     stops = 1

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from maskov import Delayed, MaskedConditional, Metropolis, Norm, Raw, Sweep
+from maskov import DelayedAcceptance, MaskedConditional, Metropolis, Norm, Raw, Sweep
+from maskov.energies.stages import TestPlan
 from maskov.execution.async_state import low_terms
 from maskov.execution.async_tests import UNTESTED
-from maskov.execution.asynchronous import Flow
+from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import Buffers
-from maskov.execution.scorer import Engine
-from maskov.random import CounterDraws
+from maskov.models.scorer import Scorer
+from maskov.moves import Site
+from maskov.random import CounterRng
 from small import epoch, random_state, tiny_bert
 
 MODEL = tiny_bert("red green blue white black", dtype=torch.float32)
@@ -19,19 +21,21 @@ TEMPERATURE = 0.7
 COUNT, LENGTH = 6, 8
 
 
-def heard(delayed: Delayed, proposal: MaskedConditional, lanes: int = 1):
+def heard(delayed: DelayedAcceptance, proposal: MaskedConditional, slots: int = 1):
     """Fly one epoch and return the steps by (chain, step) as an observer hears of them."""
-    kernel = Metropolis(Norm(), proposal, Sweep(), TEMPERATURE, delayed)
-    engine = Engine(MODEL)
+    kernel = Metropolis(
+        Norm(), Site(proposal, Sweep()), target_temperature=TEMPERATURE, delayed=delayed
+    )
+    engine = Scorer(MODEL)
     state = kernel.init(random_state(MODEL, COUNT, LENGTH), engine)
-    stages, low = delayed.stages, engine.low(delayed.precision)
-    buffers = Buffers.of(state, 0, lanes, len(stages), ring=1, choices=0)
+    plan, low = TestPlan(kernel.energy, delayed), engine.low(delayed.precision)
+    buffers = Buffers.of(state, plan, 0, slots, ring=1, choices=0)
     if low is not None:
         buffers.low_term.copy_(low_terms(low, kernel.energy, state))
     told = []
     temperatures = torch.tensor([TEMPERATURE], dtype=torch.float64)
-    flow = Flow(
-        kernel, stages, engine, low, CounterDraws(3), buffers, temperatures, observer=told.append
+    flow = AsyncSampler(
+        kernel, plan, engine, low, CounterRng(3), buffers, temperatures, observer=told.append
     )
     flow.limit.fill_(1)
     while flow.slowest() < 1:
@@ -46,11 +50,15 @@ def heard(delayed: Delayed, proposal: MaskedConditional, lanes: int = 1):
     return kernel, steps
 
 
-@pytest.mark.parametrize("lanes", [1, 3])
-@pytest.mark.parametrize("delayed", [Delayed(0), Delayed(2), Delayed(2, "bfloat16")], ids=str)
-def test_the_arithmetic_of_every_test_adds_up(delayed, lanes):
-    _, steps = heard(delayed, MaskedConditional(top_k=3), lanes)
-    stages = len(delayed.stages)
+@pytest.mark.parametrize("slots", [1, 3])
+@pytest.mark.parametrize(
+    "delayed",
+    [DelayedAcceptance(0), DelayedAcceptance(2), DelayedAcceptance(2, "bfloat16")],
+    ids=str,
+)
+def test_the_arithmetic_of_every_test_adds_up(delayed, slots):
+    _, steps = heard(delayed, MaskedConditional(top_k=3), slots)
+    stages = len(TestPlan(Norm(), delayed).stages)
     seen = set()
     for one in steps.values():
         seen.add(last := int(one["stage"]))
@@ -75,11 +83,11 @@ def test_the_arithmetic_of_every_test_adds_up(delayed, lanes):
 
 
 def test_flying_chains_tell_what_the_kernel_itself_tells():
-    kernel, steps = heard(Delayed(0), MaskedConditional())
-    engine = Engine(MODEL)
+    kernel, steps = heard(DelayedAcceptance(0), MaskedConditional())
+    engine = Scorer(MODEL)
     state = kernel.init(random_state(MODEL, COUNT, LENGTH), engine)
     decided = 0
-    for before, _, info in epoch(kernel, state, engine, CounterDraws(3)):
+    for before, _, info in epoch(kernel, state, engine, CounterRng(3)):
         for row in range(COUNT):
             one = steps[int(before.chain[row]), int(before.step[row])]
             place = int(one["place"])
@@ -96,7 +104,7 @@ def test_flying_chains_tell_what_the_kernel_itself_tells():
             if int(one["stage"]) != UNTESTED:
                 decided += 1
                 assert info.uniform[row] == one["uniform"][0]
-                pairs.append((info.log_ratio, one["log_ratio"][0]))
+                pairs.append((info.log_ratio[:, 0], one["log_ratio"][0]))
             for ours, theirs in pairs:
                 assert float(ours[row]) == pytest.approx(float(theirs), rel=1e-5, abs=1e-4)
     assert decided > COUNT
@@ -104,13 +112,15 @@ def test_flying_chains_tell_what_the_kernel_itself_tells():
 
 def test_a_target_of_another_energy_is_told_in_its_own():
     kernel = Metropolis(Raw() + 0.5 * Norm())
-    engine = Engine(MODEL)
+    engine = Scorer(MODEL)
     state = kernel.init(random_state(MODEL, 2, 4), engine)
     told = []
-    buffers = Buffers.of(state, 0, 1, 1, ring=1, choices=0)
+    plan = TestPlan(kernel.energy, DelayedAcceptance(0))
+    buffers = Buffers.of(state, plan, 0, 1, ring=1, choices=0)
     one = torch.ones(1, dtype=torch.float64)
-    stages = Delayed(0).stages
-    flow = Flow(kernel, stages, engine, None, CounterDraws(0), buffers, one, observer=told.append)
+    flow = AsyncSampler(
+        kernel, plan, engine, None, CounterRng(0), buffers, one, observer=told.append
+    )
     flow.limit.fill_(1)
     while flow.slowest() < 1:
         flow.advance()

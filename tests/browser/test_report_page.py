@@ -18,7 +18,7 @@ from pages import (
 from playwright.sync_api import expect
 
 import maskov
-from maskov.schedules import Linear, Schedule
+from maskov.schedules import LinearSchedule, Schedule
 from maskov.ui.report import build, to_html
 from report_runs import evil_run, small_run
 
@@ -31,7 +31,7 @@ FIRST = ".chart >> nth=0"
 def files(tmp_path_factory):
     """Write a page of one annealed and shaded run, and one that compares three."""
     folder = tmp_path_factory.mktemp("pages")
-    annealed = Schedule(24, 4, target_temperature=Linear(1.0, rate=0.02, floor=0.8))
+    annealed = Schedule(24, 4, target_temperature=LinearSchedule(1.0, rate=0.02, floor=0.8))
     run = maskov.sample(maskov.load("untrained"), schedule=annealed, chains=6, length=6, thin=2)
     pages = {
         "one": build([run], terms=True),

@@ -192,7 +192,7 @@ def test_a_run_folder_is_kept_and_can_be_resumed(call, tmp_path):
     assert code == 0
     run = Run.open(tmp_path / "run")
     assert run.finished
-    assert run.manifest["origin"]["sources"] == SOURCES
+    assert list(run.manifest.inputs.sources) == SOURCES
     assert run.manifest["model"]["source"] == {"name": "tiny-translation"}
     before = (tmp_path / "run" / "samples.jsonl").read_bytes()
     code, again, _ = call("resume", "run", "--json", "-q")

@@ -7,22 +7,23 @@ import pytest
 import torch
 
 import maskov
-from maskov import Delayed, Gibbs, Metropolis, Raw, Schedule, Sweep
-from maskov.execution.scorer import Engine
-from maskov.random import CounterDraws
+from maskov import DelayedAcceptance, Gibbs, Metropolis, Raw, Schedule, Sweep
+from maskov.models.scorer import Scorer
+from maskov.moves import Site
+from maskov.random import CounterRng
 from maskov.starts import Layout, fill
 from small import epoch, random_table, tiny_bert
 
 MODEL = tiny_bert("red green blue white")
 TEXTS = ["red green blue", "white white", "blue red green red white"]
 TEMPLATES = ["red [MASK] blue [MASK]", "[MASK] white [MASK] [MASK] green"]
-METROPOLIS = Metropolis(Raw(), delayed=Delayed(0))
-IN_ORDER = Metropolis(Raw(), positions=Sweep("left-to-right"), delayed=Delayed(0))
+METROPOLIS = Metropolis(Raw(), delayed=DelayedAcceptance(0))
+IN_ORDER = Metropolis(Raw(), Site(positions=Sweep("left-to-right")), delayed=DelayedAcceptance(0))
 
 
 def counted(kernel, layout, seed: int, epochs: int, first: int) -> np.ndarray:
     """Return visits, acceptances and changes by chain and position, from epoch `first` on."""
-    engine, draws = Engine(MODEL), CounterDraws(seed)
+    engine, draws = Scorer(MODEL), CounterRng(seed)
     state = layout.state(MODEL, range(len(layout.tokens)), max(map(len, layout.tokens)))
     if (state.tokens == MODEL.mask_id)[state.inside].any():
         state = fill(state, "masked", kernel.proposal, engine, draws)
@@ -82,10 +83,10 @@ def test_rates_add_up_to_those_of_the_whole_run():
 @pytest.mark.parametrize(
     ("kernel", "schedule"),
     [
-        (Metropolis(Raw(), positions=Sweep(block=2)), Schedule(epochs=4)),
-        (Metropolis(Raw(), positions=Sweep("replacement")), Schedule(epochs=4)),
+        (Metropolis(Raw(), Site(positions=Sweep(block=2))), Schedule(epochs=4)),
+        (Metropolis(Raw(), Site(positions=Sweep("replacement"))), Schedule(epochs=4)),
         (maskov.mask_predict(4), Schedule(epochs=4)),
-        (Gibbs(), Schedule(epochs=4, block=maskov.Linear(3, rate=1, floor=1))),
+        (Gibbs(), Schedule(epochs=4, block=maskov.LinearSchedule(3, rate=1, floor=1))),
     ],
 )
 def test_where_visits_are_not_known_no_rate_is_made_up(kernel, schedule):
@@ -97,14 +98,14 @@ def test_where_visits_are_not_known_no_rate_is_made_up(kernel, schedule):
 
 
 def test_a_shrinking_block_counts_once_it_is_one():
-    schedule = Schedule(epochs=6, burn_in=2, block=maskov.Linear(3, rate=1, floor=1))
+    schedule = Schedule(epochs=6, burn_in=2, block=maskov.LinearSchedule(3, rate=1, floor=1))
     found = maskov.sample(MODEL, Gibbs(), schedule, chains=3, length=4).diagnose()
     assert found.tokens.positions[0].visits == [3 * 4] * 4
     assert found.notes == []
 
 
 def test_free_words_that_never_moved_cannot_be_told_from_frozen_ones():
-    cold = Metropolis(Raw(), target_temperature=1e-6, delayed=Delayed(0))
+    cold = Metropolis(Raw(), target_temperature=1e-6, delayed=DelayedAcceptance(0))
     run = maskov.sample(MODEL, cold, Schedule(epochs=8), templates=TEMPLATES[:1], chains=1)
     run.traces["tokens"][:] = run.traces["tokens"][-1]
     run.traces["rejected"][:] = False

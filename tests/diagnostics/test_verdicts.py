@@ -18,6 +18,7 @@ from maskov.diagnostics import diagnose
 from maskov.diagnostics.chains import chain_groups
 from maskov.diagnostics.thresholds import times_longer
 from maskov.diagnostics.verdict import judge
+from maskov.moves import Site
 from small import random_table, tiny_bert
 
 MODEL = tiny_bert("red green blue white", dtype=torch.float32)
@@ -291,7 +292,7 @@ def test_a_small_table_converges_and_says_so():
     [
         (Gibbs(), "kept"),
         (Metropolis(Raw()), "every"),
-        (Metropolis(Raw(), positions=Sweep(block=2)), "every"),
+        (Metropolis(Raw(), Site(positions=Sweep(block=2))), "every"),
         (maskov.mask_predict(25), "every"),
         (maskov.mask_predict(25), "kept"),
     ],

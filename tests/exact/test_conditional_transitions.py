@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from maskov import Delayed, Gibbs, MaskedConditional, Metropolis, Norm, Raw, Sweep
+from maskov import DelayedAcceptance, Gibbs, MaskedConditional, Metropolis, Norm, Raw, Sweep
 from maskov.exact import (
     all_states,
     balance_error,
@@ -16,7 +16,8 @@ from maskov.exact import (
     sweep_matrix,
     transition_matrix,
 )
-from maskov.execution.scorer import Engine
+from maskov.models.scorer import Scorer
+from maskov.moves import Site
 from tiny_translation import conditional, plain_energies
 
 TOLERANCE = 1e-10
@@ -57,11 +58,14 @@ def test_single_sites_leave_the_target_invariant(source, energy, flowing):
     model = GIVEN[source]
     for temperature, proposal in ((1.0, MaskedConditional(0.8)), (0.6, MaskedConditional())):
         kernel = Metropolis(
-            ENERGIES[energy], proposal, target_temperature=temperature, delayed=Delayed(0)
+            ENERGIES[energy],
+            Site(proposal),
+            target_temperature=temperature,
+            delayed=DelayedAcceptance(0),
         )
         target = distribution(model, ENERGIES[energy], STATES, temperature)
         for place in range(LENGTH):
-            matrix = transition_matrix(kernel, Engine(model), STATES, _alone(place), flowing)
+            matrix = transition_matrix(kernel, Scorer(model), STATES, _alone(place), flowing)
             assert (matrix.sum(1) - 1).abs().max() < TOLERANCE
             assert matrix.min() > -TOLERANCE
             assert balance_error(matrix, target) < TOLERANCE
@@ -70,7 +74,7 @@ def test_single_sites_leave_the_target_invariant(source, energy, flowing):
 
 def test_the_target_of_another_source_is_not_left_invariant():
     """What the tests above can see: a chain that reads another source than it should."""
-    engine = Engine(GIVEN[SOURCES[0]])
+    engine = Scorer(GIVEN[SOURCES[0]])
     other = distribution(GIVEN[SOURCES[1]], Raw(), STATES)
     for flowing in (False, True):
         matrix = transition_matrix(Metropolis(Raw()), engine, STATES, _alone(1), flowing)
@@ -84,9 +88,13 @@ def test_delayed_acceptance_leaves_the_target_invariant(source, energy):
     target = distribution(model, ENERGIES[energy], STATES)
     accepts = []
     for nearest in (0, 1):
-        kernel = Metropolis(ENERGIES[energy], MaskedConditional(0.8), delayed=Delayed(nearest))
+        kernel = Metropolis(
+            ENERGIES[energy], Site(MaskedConditional(0.8)), delayed=DelayedAcceptance(nearest)
+        )
         for place in range(LENGTH):
-            matrix = transition_matrix(kernel, Engine(model), STATES, _alone(place), flowing=True)
+            matrix = transition_matrix(
+                kernel, Scorer(model), STATES, _alone(place), asynchronous=True
+            )
             assert balance_error(matrix, target) < TOLERANCE
             assert invariance_error(matrix, target) < TOLERANCE
             accepts.append(1 - matrix.diagonal().mean())
@@ -97,10 +105,10 @@ def test_a_first_test_in_low_precision_leaves_the_target_invariant():
     """One sequence a batch, so that low precision rounds alike wherever a sequence turns up."""
     model = GIVEN[SOURCES[1]]
     states = all_states(model, 2)
-    kernel = Metropolis(Raw(), delayed=Delayed(0, "bfloat16"))
+    kernel = Metropolis(Raw(), delayed=DelayedAcceptance(0, "bfloat16"))
     target = distribution(model, Raw(), states)
-    engine = Engine(model, budget=1)
-    matrix = transition_matrix(kernel, engine, states, torch.arange(2) == 1, flowing=True)
+    engine = Scorer(model, budget=1)
+    matrix = transition_matrix(kernel, engine, states, torch.arange(2) == 1, asynchronous=True)
     assert balance_error(matrix, target) < TOLERANCE
 
 
@@ -108,19 +116,19 @@ def test_a_first_test_in_low_precision_leaves_the_target_invariant():
 @pytest.mark.parametrize("source", SOURCES)
 def test_blocks_leave_the_target_invariant(source, energy):
     model = GIVEN[source]
-    kernel = Metropolis(ENERGIES[energy], MaskedConditional(0.8), Sweep(block=2))
+    kernel = Metropolis(ENERGIES[energy], Site(MaskedConditional(0.8), Sweep(block=2)))
     target = distribution(model, ENERGIES[energy], STATES)
     for places in itertools.combinations(range(LENGTH), 2):
         masked = torch.tensor([place in places for place in range(LENGTH)])
-        matrix = transition_matrix(kernel, Engine(model), STATES, masked)
+        matrix = transition_matrix(kernel, Scorer(model), STATES, masked)
         assert balance_error(matrix, target) < TOLERANCE
-    assert invariance_error(sweep_matrix(kernel, Engine(model), STATES), target) < TOLERANCE
+    assert invariance_error(sweep_matrix(kernel, Scorer(model), STATES), target) < TOLERANCE
 
 
 @pytest.mark.parametrize("block", [1, 2])
 @pytest.mark.parametrize("source", SOURCES)
 def test_degenerate_gibbs_leaves_neither_target_invariant(source, block):
     model = GIVEN[source]
-    matrix = sweep_matrix(Gibbs(positions=Sweep(block=block)), Engine(model), STATES)
+    matrix = sweep_matrix(Gibbs(Site(positions=Sweep(block=block))), Scorer(model), STATES)
     for energy in ENERGIES.values():
         assert invariance_error(matrix, distribution(model, energy, STATES)) > 1e-3

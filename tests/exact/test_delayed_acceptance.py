@@ -1,11 +1,11 @@
-"""Delayed acceptance against its claimed targets, by whole transition matrices of the real code."""
+"""DelayedAcceptance acceptance against its claimed targets, by whole transition matrices of the real code."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from maskov import Delayed, MaskedConditional, Metropolis, Norm, Raw, counterexample
+from maskov import DelayedAcceptance, MaskedConditional, Metropolis, Norm, Raw, counterexample
 from maskov.exact import (
     all_states,
     balance_error,
@@ -13,7 +13,8 @@ from maskov.exact import (
     invariance_error,
     transition_matrix,
 )
-from maskov.execution.scorer import Engine
+from maskov.models.scorer import Scorer
+from maskov.moves import Site
 from small import random_table, tiny_bert
 
 TOLERANCE = 1e-10
@@ -24,13 +25,13 @@ MODELS = {
     "transformer": tiny_bert(),
 }
 TESTS = {
-    "at once": Delayed(0),
-    "nearest 1": Delayed(1),
-    "nearest 2": Delayed(2),
-    "more than there are": Delayed(9),
-    "low precision": Delayed(0, "bfloat16"),
-    "nearest 1 in low precision": Delayed(1, "bfloat16"),
-    "nearest 2 in float16": Delayed(2, "float16"),
+    "at once": DelayedAcceptance(0),
+    "nearest 1": DelayedAcceptance(1),
+    "nearest 2": DelayedAcceptance(2),
+    "more than there are": DelayedAcceptance(9),
+    "low precision": DelayedAcceptance(0, "bfloat16"),
+    "nearest 1 in low precision": DelayedAcceptance(1, "bfloat16"),
+    "nearest 2 in float16": DelayedAcceptance(2, "float16"),
 }
 PROPOSALS = {
     "plain": MaskedConditional(),
@@ -44,7 +45,7 @@ ENERGIES = {"raw": Raw(), "norm": Norm(), "sum": 0.3 * Raw() + 1.2 * Norm()}
 def _matrices(kernel, engine, states):
     for place in range(states.shape[1]):
         masked = torch.arange(states.shape[1]) == place
-        yield transition_matrix(kernel, engine, states, masked, flowing=True)
+        yield transition_matrix(kernel, engine, states, masked, asynchronous=True)
 
 
 @pytest.mark.parametrize("tests", TESTS)
@@ -54,7 +55,7 @@ def test_every_way_of_testing_is_in_detailed_balance(name, energy, tests):
     model = MODELS[name]
     states = all_states(model, min(4 if name == "table" else 3, model.max_length))
     engine, settings = (
-        Engine(model),
+        Scorer(model),
         list(zip(PROPOSALS.values(), (1.0, 0.4, 2.5, 1.0), strict=True)),
     )
     # Two of the four, in turn: every proposal meets every way of testing and every model.
@@ -63,11 +64,11 @@ def test_every_way_of_testing_is_in_detailed_balance(name, energy, tests):
     if name == "transformer" and TESTS[tests].precision:
         # One sequence a batch, so that low precision rounds alike wherever a sequence turns up; in
         # a run its rounding is noise that the chain carries along with its state (docs/engine.md).
-        engine, settings = Engine(model, budget=1), settings[:1]
+        engine, settings = Scorer(model, budget=1), settings[:1]
         states = all_states(model, 2)
     for proposal, temperature in settings:
         kernel = Metropolis(
-            ENERGIES[energy], proposal, target_temperature=temperature, delayed=TESTS[tests]
+            ENERGIES[energy], Site(proposal), target_temperature=temperature, delayed=TESTS[tests]
         )
         target = distribution(model, ENERGIES[energy], states, temperature)
         for matrix in _matrices(kernel, engine, states):
@@ -80,12 +81,12 @@ def test_every_way_of_testing_is_in_detailed_balance(name, energy, tests):
 @pytest.mark.parametrize("energy", ENERGIES)
 def test_one_test_is_the_plain_algorithm_and_two_accept_less_often(energy):
     model = MODELS["table"]
-    engine, states = Engine(model), all_states(model, 4)
+    engine, states = Scorer(model), all_states(model, 4)
     masked = torch.arange(4) == 1
     plain = transition_matrix(Metropolis(ENERGIES[energy]), engine, states, masked)
     for tests, delayed in TESTS.items():
         kernel = Metropolis(ENERGIES[energy], delayed=delayed)
-        matrix = transition_matrix(kernel, engine, states, masked, flowing=True)
+        matrix = transition_matrix(kernel, engine, states, masked, asynchronous=True)
         moves = ~torch.eye(len(states), dtype=torch.bool)
         assert (matrix[moves] <= plain[moves] + TOLERANCE).all()  # Peskun's order
         same = bool((matrix - plain).abs().max() < TOLERANCE)
@@ -97,14 +98,14 @@ def test_a_wrong_second_test_is_noticed(monkeypatch):
     from maskov.execution import asynchronous as module
 
     model = MODELS["table"]
-    engine, states = Engine(model), all_states(model, 4)
-    kernel = Metropolis(Raw(), delayed=Delayed(1))
+    engine, states = Scorer(model), all_states(model, 4)
+    kernel = Metropolis(Raw(), delayed=DelayedAcceptance(1))
     target = distribution(model, Raw(), states)
-    original = module.Flow._decide
+    original = module.AsyncSampler._decide
 
     def forgetful(self):
-        self.buffers.lane_ratio.zero_()
+        self.buffers.slot_ratio.zero_()
         original(self)
 
-    monkeypatch.setattr(module.Flow, "_decide", forgetful)
+    monkeypatch.setattr(module.AsyncSampler, "_decide", forgetful)
     assert max(balance_error(m, target) for m in _matrices(kernel, engine, states)) > 1e-4

@@ -6,7 +6,7 @@ import torch
 
 from maskov import Metropolis, Norm, Raw, sample
 from maskov.exact import all_states, balance_error, distribution, transition_matrix
-from maskov.execution.scorer import Engine
+from maskov.models.scorer import Scorer
 from maskov.schedules import Schedule
 from small import random_table, tiny_bert
 
@@ -14,7 +14,7 @@ from small import random_table, tiny_bert
 def test_the_target_of_a_template_is_the_conditional_of_the_joint():
     """π restricted to the sequences that fit the template, renormalised, is left invariant."""
     model = random_table()
-    engine, states = Engine(model), all_states(model, 3)
+    engine, states = Scorer(model), all_states(model, 3)
     fits = states[states[:, 1] == 2]
     for energy in (Raw(), Norm()):
         joint = distribution(model, energy, states)

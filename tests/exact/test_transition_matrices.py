@@ -17,7 +17,8 @@ from maskov.exact import (
     sweep_matrix,
     transition_matrix,
 )
-from maskov.execution.scorer import Engine
+from maskov.models.scorer import Scorer
+from maskov.moves import Site
 from small import random_table, tiny_bert
 
 TOLERANCE = 1e-10
@@ -54,13 +55,13 @@ def _masks(length: int, block: int) -> list[torch.Tensor]:
 @pytest.mark.parametrize("energy", ENERGIES)
 @pytest.mark.parametrize("name", MODELS)
 def test_metropolis_is_in_detailed_balance(name, energy, proposal):
-    model, engine = MODELS[name], Engine(MODELS[name])
+    model, engine = MODELS[name], Scorer(MODELS[name])
     states = all_states(model, _length(model))
     for temperature in (0.4, 1.0, 2.5):
         target = distribution(model, ENERGIES[energy], states, temperature)
         for block in range(1, states.shape[1] + 1):
             kernel = Metropolis(
-                ENERGIES[energy], PROPOSALS[proposal], target_temperature=temperature
+                ENERGIES[energy], Site(PROPOSALS[proposal]), target_temperature=temperature
             )
             for masked in _masks(states.shape[1], block):
                 matrix = transition_matrix(kernel, engine, states, masked)
@@ -73,14 +74,13 @@ def test_metropolis_is_in_detailed_balance(name, energy, proposal):
 @pytest.mark.parametrize("block", [1, 2, 3])
 @pytest.mark.parametrize("name", ["table", "table with a forbidden token", "transformer"])
 def test_a_whole_sweep_of_metropolis_leaves_its_target_invariant(name, block, order):
-    model, engine = MODELS[name], Engine(MODELS[name])
+    model, engine = MODELS[name], Scorer(MODELS[name])
     states = all_states(model, _length(model))
     for energy, temperature in itertools.product((Raw(), Norm()), (0.5, 1.0)):
         target = distribution(model, energy, states, temperature)
         kernel = Metropolis(
             energy,
-            MaskedConditional(top_p=0.9, epsilon=0.01),
-            Sweep(order, block),
+            Site(MaskedConditional(top_p=0.9, epsilon=0.01), Sweep(order, block)),
             target_temperature=temperature,
         )
         assert kernel.leaves_invariant
@@ -91,9 +91,9 @@ def test_a_whole_sweep_of_metropolis_leaves_its_target_invariant(name, block, or
 @pytest.mark.parametrize("name", ["table", "transformer"])
 @pytest.mark.parametrize("block", [1, 2])
 def test_degenerate_gibbs_leaves_neither_target_invariant_and_says_so(name, block):
-    model, engine = MODELS[name], Engine(MODELS[name])
+    model, engine = MODELS[name], Scorer(MODELS[name])
     states = all_states(model, _length(model))
-    kernel = Gibbs(positions=Sweep("random", block))
+    kernel = Gibbs(Site(positions=Sweep("random", block)))
     assert not kernel.leaves_invariant
     matrix = sweep_matrix(kernel, engine, states)
     for energy in (Raw(), Norm()):
@@ -103,17 +103,17 @@ def test_degenerate_gibbs_leaves_neither_target_invariant_and_says_so(name, bloc
 def test_the_counterexample_in_numbers(capsys):
     """Odds ratios 9801 and 1 fit no joint; Gibbs then goes wherever its order leads it."""
     model = MODELS["counterexample"]
-    engine, states = Engine(model), all_states(model, 2)
+    engine, states = Scorer(model), all_states(model, 2)
     odds = model.scores[:, 0, 0] + model.scores[:, 1, 1]
     odds = (odds - model.scores[:, 0, 1] - model.scores[:, 1, 0]).exp()
     assert odds.tolist() == pytest.approx([9801, 1])
     target = distribution(model, Norm(), states)
     assert target.tolist() == pytest.approx([0.495, 0.005, 0.005, 0.495])
 
-    forward = sweep_matrix(Gibbs(positions=Sweep("left-to-right")), engine, states)
+    forward = sweep_matrix(Gibbs(Site(positions=Sweep("left-to-right"))), engine, states)
     assert stationary(forward).tolist() == pytest.approx([0.25] * 4)
     error = invariance_error(forward, target)
-    exact = sweep_matrix(Metropolis(Norm(), positions=Sweep("left-to-right")), engine, states)
+    exact = sweep_matrix(Metropolis(Norm(), Site(positions=Sweep("left-to-right"))), engine, states)
     with capsys.disabled():
         print(
             f"\ncounter-example, max |πP − π|: degenerate Gibbs {error:.4f}, "
@@ -126,9 +126,11 @@ def test_the_counterexample_in_numbers(capsys):
 def test_a_truncated_proposal_can_be_stuck_and_epsilon_frees_it():
     """Detailed balance holds either way; reaching every state does not."""
     model = MODELS["table"]
-    engine, states = Engine(model), all_states(model, 3)
-    stuck = sweep_matrix(Metropolis(Raw(), MaskedConditional(top_k=1)), engine, states)
-    free = sweep_matrix(Metropolis(Raw(), MaskedConditional(top_k=1, epsilon=0.1)), engine, states)
+    engine, states = Scorer(model), all_states(model, 3)
+    stuck = sweep_matrix(Metropolis(Raw(), Site(MaskedConditional(top_k=1))), engine, states)
+    free = sweep_matrix(
+        Metropolis(Raw(), Site(MaskedConditional(top_k=1, epsilon=0.1))), engine, states
+    )
     target = distribution(model, Raw(), states)
     assert invariance_error(stuck, target) < TOLERANCE
     assert (torch.linalg.matrix_power(stuck, 200) == 0).any()

@@ -16,8 +16,9 @@ from maskov.exact import (
     fresh_state,
     transition_matrix,
 )
-from maskov.execution.scorer import Engine
-from maskov.random import CounterDraws
+from maskov.models.scorer import Scorer
+from maskov.moves import Site
+from maskov.random import CounterRng
 from maskov.types import Sequences
 from small import random_table
 
@@ -28,38 +29,35 @@ MASKS = [torch.tensor([True, False, False]), torch.tensor([True, False, True])]
 class ForgetsProposal(Metropolis):
     """Accepts by the energies alone, as if the proposal were symmetric."""
 
-    def evaluate(self, state, proposed, engine):
-        right = super().evaluate(state, proposed, engine)
-        return replace(right, log_ratio=right.energy_old - right.energy_new)
+    def log_ratio(self, chains, proposal, fall):
+        return fall
 
 
 @dataclass(frozen=True)
 class IgnoresTruncation(Metropolis):
     """Draws from the truncated conditional, but corrects by the full one."""
 
-    def evaluate(self, state, proposed, engine):
-        right = super().evaluate(state, proposed, engine)
-        sites = engine.sites(state.sequences)
-        full = MaskedConditional().log_probabilities(
-            sites.hidden[proposed.masked], engine.model.forbidden
-        )
-        old, new = state.tokens[proposed.masked], proposed.tokens[proposed.masked]
+    def log_ratio(self, chains, proposal, fall):
+        masked = proposal.masked
+        # The vectors of a table are its scores, and no token of it is forbidden.
+        full = chains.sites.hidden[masked].log_softmax(1)
+        old, new = chains.tokens[masked], proposal.tokens[masked]
         reverse, forward = (full.gather(1, tokens[:, None]).squeeze(1) for tokens in (old, new))
-        return replace(right, log_ratio=right.energy_old - right.energy_new + reverse - forward)
+        return fall + reverse - forward
 
 
 @dataclass(frozen=True)
 class KeepsRejected(Metropolis):
     """Returns the proposal from the reject branch, as a published sampler does."""
 
-    def moved(self, state, proposed, evaluated, accepted):
-        return super().moved(state, proposed, evaluated, torch.ones_like(accepted))
+    def _moved(self, chains, proposal, comparison, accepted):
+        return super()._moved(chains, proposal, comparison, torch.ones_like(accepted))
 
 
 @pytest.mark.parametrize("masked", MASKS)
 def test_dropping_the_proposal_ratio_breaks_balance(masked):
     model = random_table()
-    engine, states = Engine(model), all_states(model, 3)
+    engine, states = Scorer(model), all_states(model, 3)
     target = distribution(model, Raw(), states)
     assert (
         balance_error(transition_matrix(Metropolis(Raw()), engine, states, masked), target) < 1e-10
@@ -70,11 +68,11 @@ def test_dropping_the_proposal_ratio_breaks_balance(masked):
 
 def test_correcting_a_truncated_proposal_by_full_probabilities_breaks_balance():
     model = random_table()
-    engine, states = Engine(model), all_states(model, 3)
+    engine, states = Scorer(model), all_states(model, 3)
     target = distribution(model, Raw(), states)
     cut = MaskedConditional(top_p=0.7)
-    right = transition_matrix(Metropolis(Raw(), cut), engine, states, MASKS[0])
-    wrong = transition_matrix(IgnoresTruncation(Raw(), cut), engine, states, MASKS[0])
+    right = transition_matrix(Metropolis(Raw(), Site(cut)), engine, states, MASKS[0])
+    wrong = transition_matrix(IgnoresTruncation(Raw(), Site(cut)), engine, states, MASKS[0])
     assert balance_error(right, target) < 1e-10
     assert balance_error(wrong, target) > 1e-3
 
@@ -83,7 +81,7 @@ def test_correcting_a_truncated_proposal_by_full_probabilities_breaks_balance():
 def test_a_rejected_proposal_is_not_kept(masked):
     """At a draw of almost 1 only certain moves are accepted; all others must stay put."""
     model = random_table()
-    engine, states = Engine(model), all_states(model, 3)
+    engine, states = Scorer(model), all_states(model, 3)
 
     def wrongly_moved(kernel) -> int:
         source, after, info = every_move(kernel, engine, states, masked, accept_draw=1 - 2**-53)
@@ -99,7 +97,7 @@ def test_a_rejected_proposal_is_not_kept(masked):
 def test_acceptance_turns_exactly_at_its_probability(masked):
     """The reported probability is where the decision of the real code changes."""
     model = random_table()
-    engine, states = Engine(model), all_states(model, 3)
+    engine, states = Scorer(model), all_states(model, 3)
     kernel = Metropolis(Raw())
     for draw in (0.0, 0.05, 0.3, 0.7, 0.95):
         source, after, info = every_move(kernel, engine, states, masked, accept_draw=draw)
@@ -112,7 +110,7 @@ def test_acceptance_turns_exactly_at_its_probability(masked):
 
 def test_info_holds_the_proposal_also_when_it_was_rejected():
     model = random_table()
-    engine, states = Engine(model), all_states(model, 3)
+    engine, states = Scorer(model), all_states(model, 3)
     source, _, info = every_move(Metropolis(Raw()), engine, states, MASKS[0], 1 - 2**-53)
     rejected = ~info.accepted
     assert (info.proposal.tokens[rejected] != states[source][rejected]).any(1).all()
@@ -121,16 +119,14 @@ def test_info_holds_the_proposal_also_when_it_was_rejected():
 def test_mask_predict_leaves_no_target_invariant_and_says_so():
     """It maps every sequence to one other: no distribution with many states survives that."""
     model = random_table()
-    engine, states = Engine(model), all_states(model, 3)
+    engine, states = Scorer(model), all_states(model, 3)
     kernel = mask_predict(3)
     assert not kernel.leaves_invariant
     sites = engine.sites(Sequences(states, torch.full((len(states),), 3)))
     sure = (sites.logit - sites.log_normaliser).exp()
-    state = kernel.positions.begin(replace(fresh_state(states), confidence=sure), CounterDraws(0))
+    state = kernel.begin(replace(fresh_state(states), confidence=sure), CounterRng(0))
     rows = torch.arange(len(states))
-    kernel = replace(kernel, positions=replace(kernel.positions, iteration=2))
-    masked = kernel.positions.masked(state, rows, 0, CounterDraws(0))
-    after, _ = kernel.step(state, rows, masked, engine, CounterDraws(0))
+    after, _ = kernel.at(2, None, None).step(state, rows, engine, CounterRng(0))
     target = distribution(model, Raw(), states)
     index = {tuple(tokens): i for i, tokens in enumerate(states.tolist())}
     moved = torch.zeros_like(target)
@@ -142,9 +138,13 @@ def test_mask_predict_leaves_no_target_invariant_and_says_so():
 def test_a_current_token_outside_the_kept_set_makes_the_reverse_impossible():
     """The move back has probability zero, so the move is rejected whatever the energies say."""
     model = random_table()
-    engine, states = Engine(model), all_states(model, 3)
+    engine, states = Scorer(model), all_states(model, 3)
     source, after, info = every_move(
-        Metropolis(Raw(), MaskedConditional(top_k=1)), engine, states, MASKS[0], accept_draw=0.0
+        Metropolis(Raw(), Site(MaskedConditional(top_k=1))),
+        engine,
+        states,
+        MASKS[0],
+        accept_draw=0.0,
     )
     outside = info.proposal.log_q_reverse == -torch.inf
     assert outside.any()

@@ -112,7 +112,7 @@ def test_replicates_of_translations_are_corpora(workshop, again):
 
 
 def test_every_test_of_a_chain_is_taken_in_full(workshop):
-    # Delayed acceptance accepts less often than the algorithm whose rates are reported.
+    # DelayedAcceptance acceptance accepts less often than the algorithm whose rates are reported.
     assert TEXT.kernel(workshop).delayed.nearest == 0
     assert LINES.kernel(workshop).delayed.nearest == 0
 

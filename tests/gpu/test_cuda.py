@@ -7,9 +7,10 @@ import torch
 
 import maskov
 from maskov import Metropolis, Norm, Raw, Schedule, Sweep
-from maskov.execution.scorer import Engine
 from maskov.models import untrained
-from maskov.random import CounterDraws, Purpose
+from maskov.models.scorer import Scorer
+from maskov.moves import Site
+from maskov.random import CounterRng, Purpose
 from maskov.types import Sequences
 from small import tiny_bert
 
@@ -25,15 +26,15 @@ def _on(device: str, dtype=torch.float64):
 
 def test_random_numbers_are_the_same_to_the_bit():
     chain, step = torch.arange(10_000), torch.arange(10_000) * 7
-    here = CounterDraws(5).uniform(chain, step, Purpose.TOKEN, chain)
-    there = CounterDraws(5).uniform(chain.cuda(), step.cuda(), Purpose.TOKEN, chain.cuda())
+    here = CounterRng(5).uniform(chain, step, Purpose.TOKEN, chain)
+    there = CounterRng(5).uniform(chain.cuda(), step.cuda(), Purpose.TOKEN, chain.cuda())
     assert torch.equal(here, there.cpu())
 
 
 @pytest.mark.parametrize("energy", [Raw(), Norm()])
 @pytest.mark.parametrize("block", [1, 2])
 def test_chains_make_the_same_decisions(energy, block):
-    kernel = Metropolis(energy, positions=Sweep(block=block))
+    kernel = Metropolis(energy, Site(positions=Sweep(block=block)))
     settings = {"schedule": Schedule(epochs=5), "chains": 16, "length": (4, 12), "seed": 2}
     here = maskov.sample(_on("cpu"), kernel, **settings)
     there = maskov.sample(_on("cuda"), kernel, **settings)
@@ -67,7 +68,7 @@ def test_a_run_is_stopped_and_resumed_on_the_gpu(tmp_path):
 
 def test_lack_of_memory_halves_the_batch():
     model = untrained("cuda")
-    engine = Engine(model, budget=2**40)
+    engine = Scorer(model, budget=2**40)
     length, count = model.max_length, 100_000
     tokens = torch.full((1, length), 300, device="cuda").expand(count, -1)
     row = torch.arange(count, device="cuda")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import maskov
-from maskov import Delayed, Metropolis, Norm, Raw, Schedule, resume, sample
+from maskov import DelayedAcceptance, Metropolis, Norm, Raw, Schedule, resume, sample
 from maskov.errors import Interrupted
 from maskov.models import untrained
 from maskov.runs.async_group import flow_for
@@ -22,9 +22,11 @@ def _model(device="cuda", dtype=torch.float64):
 
 
 @pytest.mark.parametrize("energy", [Raw(), Norm()], ids=str)
-@pytest.mark.parametrize("way", [{}, {"lanes": 3}, {"resident": 7}, {"budget": 256}], ids=str)
+@pytest.mark.parametrize(
+    "way", [{}, {"prefetch": 3}, {"resident": 7}, {"token_budget": 256}], ids=str
+)
 def test_the_same_chains_as_in_lock_step(energy, way):
-    kernel = Metropolis(energy, delayed=Delayed(0))
+    kernel = Metropolis(energy, delayed=DelayedAcceptance(0))
     settings = {"schedule": Schedule(epochs=6), "chains": 20, "length": (2, 14), "thin": 2}
     plain = sample(_model(), kernel, asynchronous=False, **settings)
     flown = sample(_model(), kernel, **settings, **way)
@@ -34,13 +36,15 @@ def test_the_same_chains_as_in_lock_step(energy, way):
     assert np.abs(plain.traces["energy_norm"] - flown.traces["energy_norm"]).max() < 1e-8
 
 
-@pytest.mark.parametrize("delayed", [Delayed(), Delayed(2), Delayed(3, "float32")], ids=str)
+@pytest.mark.parametrize(
+    "delayed", [DelayedAcceptance(), DelayedAcceptance(2), DelayedAcceptance(3, "float32")], ids=str
+)
 def test_delayed_acceptance_as_on_the_cpu(delayed):
     kernel = Metropolis(Raw(), delayed=delayed)
-    settings = {"schedule": Schedule(epochs=8), "chains": 20, "length": (3, 14), "lanes": 1}
+    settings = {"schedule": Schedule(epochs=8), "chains": 20, "length": (3, 14), "prefetch": 1}
     here, there = sample(_model("cpu"), kernel, **settings), sample(_model(), kernel, **settings)
     assert [one.ids for one in here.samples] == [one.ids for one in there.samples]
-    assert here.manifest.get("pilot") == there.manifest.get("pilot")
+    assert here.manifest.pilot == there.manifest.pilot
     assert (here.traces["passes"] == there.traces["passes"]).all()
 
 
@@ -50,7 +54,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(tmp_path, precision):
     if precision == "bfloat16":
         model = model.in_precision(torch.bfloat16)
         model.precision = precision
-    assert flow_for(maskov.execution.scorer.Engine(model)).__name__ == "StaticFlow"
+    assert flow_for(maskov.models.scorer.Scorer(model)).__name__ == "StaticFlow"
     settings = {"schedule": Schedule(epochs=8), "chains": 30, "length": (4, 20), "seed": 3}
     whole = sample(model, out=tmp_path / "whole", **settings)
     asked = []
@@ -86,7 +90,7 @@ def test_a_low_precision_first_stage_keeps_the_distribution():
     """Mean energies of exact chains and of chains with bfloat16 tests in front of the exact one."""
     model = untrained("cuda")
     means = []
-    for delayed in (Delayed(0), Delayed(2, "bfloat16")):
+    for delayed in (DelayedAcceptance(0), DelayedAcceptance(2, "bfloat16")):
         run = sample(
             model, Metropolis(Norm(), delayed=delayed), Schedule(epochs=60, burn_in=20),
             chains=512, length=6, seed=len(means),

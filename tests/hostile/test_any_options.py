@@ -10,8 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import maskov
-from maskov import Delayed, Linear, MaskedConditional, MaskovError, Metropolis, Raw, Schedule, Sweep
+from maskov import (
+    DelayedAcceptance,
+    LinearSchedule,
+    MaskedConditional,
+    MaskovError,
+    Metropolis,
+    Raw,
+    Schedule,
+    Sweep,
+)
 from maskov.cli import main
+from maskov.moves import Site
 from maskov.translation.methods import METHODS, Method
 from maskov.workers import Workers
 from mutations import examples, or_refused
@@ -98,25 +108,29 @@ def test_any_numbers_in_python(data):
     proposal = _or_refused(
         lambda: MaskedConditional(draw(REAL), draw(st.none() | WHOLE), draw(REAL), draw(REAL))
     )
-    linear = _or_refused(lambda: Linear(draw(REAL), draw(REAL), draw(REAL)))
+    linear = _or_refused(lambda: LinearSchedule(draw(REAL), draw(REAL), draw(REAL)))
     positions = _or_refused(
         lambda: Sweep(draw(st.sampled_from(["random", "left-to-right", "x"])), draw(WHOLE))
     )
-    delayed = _or_refused(lambda: Delayed(draw(st.none() | WHOLE)))
+    delayed = _or_refused(lambda: DelayedAcceptance(draw(st.none() | WHOLE)))
     schedule = _or_refused(
         lambda: Schedule(draw(WHOLE), draw(WHOLE), linear, None, forced_epochs=draw(WHOLE))
     )
     workers = _or_refused(lambda: Workers(threads=draw(st.none() | st.integers(-1, 1))))
     if None in (proposal, positions, delayed, schedule, workers):
         return
-    kernel = _or_refused(lambda: Metropolis(Raw(), proposal, positions, draw(REAL), delayed))
+    kernel = _or_refused(
+        lambda: Metropolis(
+            Raw(), Site(proposal, positions), target_temperature=draw(REAL), delayed=delayed
+        )
+    )
     if kernel is None:
         return
     run = _or_refused(
         lambda: maskov.sample(
             MODEL, kernel, schedule, chains=draw(WHOLE), length=(draw(WHOLE), draw(WHOLE)),
             seed=draw(WHOLE), thin=draw(WHOLE), budget=draw(st.none() | st.integers(1, 4)),
-            resident=draw(st.none() | WHOLE), lanes=draw(WHOLE), workers=workers,
+            resident=draw(st.none() | WHOLE), prefetch=draw(WHOLE), workers=workers,
         )
     )  # fmt: skip
     if run is not None:

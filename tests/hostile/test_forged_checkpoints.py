@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load, save
 
 from maskov import (
-    Delayed,
+    DelayedAcceptance,
     Gibbs,
     MaskovError,
     Metropolis,
@@ -27,6 +27,7 @@ from maskov import (
     sample,
 )
 from maskov.errors import Interrupted, RunError
+from maskov.moves import Site
 from maskov.runs.checkpoint_header import MAGIC, START, read_header, seal
 from maskov.runs.coordinator import Driver
 from maskov.runs.folder import RunFolder
@@ -38,8 +39,8 @@ from small import tiny_bert
 MODEL = tiny_bert("red green blue white", torch.float32)
 KERNELS = {
     "pilot": Metropolis(Norm()),
-    "early tests": Metropolis(Raw(), delayed=Delayed(1)),
-    "blocks": Metropolis(Norm(), positions=Sweep("random", 2)),
+    "early tests": Metropolis(Raw(), delayed=DelayedAcceptance(1)),
+    "blocks": Metropolis(Norm(), Site(positions=Sweep("random", 2))),
     "gibbs": Gibbs(),
     "mask-predict": mask_predict(6),
 }

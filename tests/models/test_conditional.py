@@ -9,10 +9,10 @@ import torch
 from scipy import stats
 
 from maskov import InputError, Method, ModelError, Norm, Raw, translate
-from maskov.execution.scorer import Engine
 from maskov.models import Queries
 from maskov.models.conditional.lengths import choose_lengths
 from maskov.models.conditional.model import ConditionalModel
+from maskov.models.scorer import Scorer
 from maskov.types import Sequences
 from tiny_translation import (
     LONGEST,
@@ -51,7 +51,7 @@ def passes(count: int = 24, seed: int = 0):
 
 def energies(model, tokens, lengths, source):
     whole = Sequences(tokens, lengths, source=source)
-    known = Sequences(tokens, lengths, Engine(model).sites(whole), source)
+    known = Sequences(tokens, lengths, Scorer(model).sites(whole), source)
     return torch.stack([Raw()(model, known), Norm()(model, known)])
 
 
@@ -241,7 +241,7 @@ def test_a_coarse_run_says_how_far_energies_move():
     from maskov.translation.api import run_method
 
     run = run_method(coarse.given(SOURCES), Method("mh", epochs=2))
-    shift = run.manifest["energy_shift"]
+    shift = vars(run.manifest.precision_check)
     assert 0 < shift["norm_mean"] <= shift["norm_most"]
     assert "precision:bfloat16" in run.signature
 

@@ -49,7 +49,7 @@ def test_the_shift_in_energy_is_measured_and_said():
     run = sample(
         model, Metropolis(Norm()), Schedule(epochs=2), chains=3, length=6, listener=Listener()
     )
-    shift = run.manifest["energy_shift"]
+    shift = vars(run.manifest.precision_check)
     assert shift["precision"] == "bfloat16"
     assert 0 < shift["norm_mean"] <= shift["norm_most"] < 1
     assert "bfloat16 shifts E_raw" in heard[0]

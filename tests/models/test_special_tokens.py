@@ -73,7 +73,7 @@ def test_nothing_else_is_forbidden(model, family):
     "kernel",
     [
         maskov.Gibbs(),
-        maskov.Gibbs(maskov.MaskedConditional(top_k=2, epsilon=0.5)),
+        maskov.Gibbs(maskov.Site(maskov.MaskedConditional(top_k=2, epsilon=0.5))),
         maskov.Metropolis(maskov.Norm()),
         maskov.mask_predict(2),
     ],

@@ -7,8 +7,9 @@ import torch
 
 from maskov import Metropolis, Norm, Raw, Sweep
 from maskov.benchmarks.algorithm1 import energy, step
-from maskov.execution.scorer import Engine
-from maskov.random import CounterDraws, Purpose
+from maskov.models.scorer import Scorer
+from maskov.moves import Site
+from maskov.random import CounterRng, Purpose
 from small import epoch, random_state, tiny_bert
 
 
@@ -16,9 +17,9 @@ from small import epoch, random_state, tiny_bert
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 def test_same_decisions_step_by_step_under_the_same_numbers(kind, temperature):
     model = tiny_bert("red green blue white black")
-    engine, draws = Engine(model), CounterDraws(11)
+    engine, draws = Scorer(model), CounterRng(11)
     kernel = Metropolis(
-        Raw() if kind == "raw" else Norm(), positions=Sweep(), target_temperature=temperature
+        Raw() if kind == "raw" else Norm(), Site(positions=Sweep()), target_temperature=temperature
     )
     state = kernel.init(random_state(model, count=3, length=6), engine)
     before, after = model.tokenizer.cls_token_id, model.tokenizer.sep_token_id
@@ -53,8 +54,8 @@ def test_same_decisions_step_by_step_under_the_same_numbers(kind, temperature):
 def test_a_block_uses_one_context_for_both_directions():
     """Forward and reverse both come from the sequence without the whole block."""
     model = tiny_bert("red green blue white black")
-    engine, draws = Engine(model), CounterDraws(3)
-    kernel = Metropolis(Norm(), positions=Sweep(block=3))
+    engine, draws = Scorer(model), CounterRng(3)
+    kernel = Metropolis(Norm(), Site(positions=Sweep(block=3)))
     state = kernel.init(random_state(model, count=4, length=7), engine)
     cls, sep = model.tokenizer.cls_token_id, model.tokenizer.sep_token_id
     for old, _, info in epoch(kernel, state, engine, draws):

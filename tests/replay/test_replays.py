@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from maskov import (
-    Delayed,
+    DelayedAcceptance,
     Gibbs,
-    Linear,
+    LinearSchedule,
     MaskedConditional,
     Metropolis,
     Norm,
@@ -21,6 +21,7 @@ from maskov import (
     sample,
 )
 from maskov.errors import InputError, RunError
+from maskov.moves import Site
 from maskov.replay import Replayer
 from maskov.runs import Run
 from maskov.runs.store import MemoryStore
@@ -30,14 +31,14 @@ MODEL = tiny_bert("red green blue white black")
 COARSE = tiny_bert("red green blue white black", dtype=torch.float32)
 
 KERNELS = {
-    "one test": (Metropolis(Raw(), delayed=Delayed(0)), {}),
+    "one test": (Metropolis(Raw(), delayed=DelayedAcceptance(0)), {}),
     "piloted": (Metropolis(Norm()), {}),
-    "early tests": (Metropolis(Raw() + 0.5 * Norm(), delayed=Delayed(2)), {}),
+    "early tests": (Metropolis(Raw() + 0.5 * Norm(), delayed=DelayedAcceptance(2)), {}),
     "in lock-step": (Metropolis(Raw()), {"asynchronous": False}),
-    "truncated": (Metropolis(Raw(), MaskedConditional(top_k=2)), {}),
-    "left to right": (Metropolis(Norm(), positions=Sweep("left-to-right")), {}),
-    "blocks": (Metropolis(Raw(), positions=Sweep(block=3)), {}),
-    "with replacement": (Metropolis(Raw(), positions=Sweep("replacement")), {}),
+    "truncated": (Metropolis(Raw(), Site(MaskedConditional(top_k=2))), {}),
+    "left to right": (Metropolis(Norm(), Site(positions=Sweep("left-to-right"))), {}),
+    "blocks": (Metropolis(Raw(), Site(positions=Sweep(block=3))), {}),
+    "with replacement": (Metropolis(Raw(), Site(positions=Sweep("replacement"))), {}),
     "gibbs": (Gibbs(), {}),
     "mask-predict": (mask_predict(5), {}),
     "greedy start": (Metropolis(Raw()), {"start": "greedy"}),
@@ -47,7 +48,10 @@ KERNELS = {
     "groups": (Metropolis(Norm()), {"resident": 1}),
 }  # fmt: skip
 ANNEALED = Schedule(
-    epochs=6, target_temperature=Linear(1.0, 0.1, 0.2), block=Linear(3.0, 1.0, 1.0), forced_epochs=1
+    epochs=6,
+    target_temperature=LinearSchedule(1.0, 0.1, 0.2),
+    block=LinearSchedule(3.0, 1.0, 1.0),
+    forced_epochs=1,
 )
 
 
@@ -62,7 +66,7 @@ def check(run, model=MODEL):
     """Replay every epoch of every chain and hold it to the record."""
     replayer = Replayer(run, model)
     tokens, kinds = run.traces["tokens"], set()
-    for chain in range(run.manifest["chains"]):
+    for chain in range(run.manifest.chains):
         for epoch in range(replayer.epochs):
             replay = replayer.epoch(chain, epoch)
             width = len(replay.after)
@@ -146,7 +150,7 @@ def test_annealing_blocks_and_forced_epochs_are_replayed_as_they_were():
 
 
 def test_a_low_precision_first_stage_is_replayed():
-    kernel = Metropolis(Norm(), delayed=Delayed(2, "bfloat16"))
+    kernel = Metropolis(Norm(), delayed=DelayedAcceptance(2, "bfloat16"))
     run = sample(COARSE, kernel, Schedule(epochs=4), chains=2, length=6, seed=2)
     check_coarse = Replayer(run, COARSE)
     for epoch in range(4):
@@ -156,7 +160,7 @@ def test_a_low_precision_first_stage_is_replayed():
 
 
 def test_texts_that_the_proposal_would_not_write_have_no_way_back():
-    kernel = Metropolis(Raw(), MaskedConditional(top_k=1, epsilon=0.0))
+    kernel = Metropolis(Raw(), Site(MaskedConditional(top_k=1, epsilon=0.0)))
     texts = ["black black white green red", "blue red blue red"]
     kinds = check(recorded(kernel, texts=texts))
     assert "impossible way back" in kinds

@@ -9,7 +9,7 @@ import maskov
 from maskov.energies import Norm, Raw
 from maskov.errors import InputError
 from maskov.kernels import Gibbs, Metropolis
-from maskov.schedules import Linear, Schedule
+from maskov.schedules import LinearSchedule, Schedule
 from maskov.ui.report import build
 from maskov.ui.report.curves import energy_spread, histogram, rate_spread, spaced
 from small import random_table, tiny_bert
@@ -94,8 +94,8 @@ def test_samples_are_all_there_with_epochs_counted_from_one(run):
 
 def test_a_moving_temperature_is_told_and_a_fixed_one_is_not(run):
     assert build([run]).runs[0].temperature is None
-    schedule = Schedule(epochs=4, target_temperature=Linear(1.0, rate=0.3, floor=0.5))
-    still = Schedule(epochs=4, target_temperature=Linear(0.7))
+    schedule = Schedule(epochs=4, target_temperature=LinearSchedule(1.0, rate=0.3, floor=0.5))
+    still = Schedule(epochs=4, target_temperature=LinearSchedule(0.7))
     steady = maskov.sample(random_table(), schedule=still, chains=2, length=3)
     assert build([steady]).runs[0].temperature is None
     annealed = maskov.sample(random_table(), schedule=schedule, chains=2, length=3)

@@ -9,7 +9,7 @@ import pytest
 
 import maskov
 from maskov.kernels import Gibbs, LowestConfidence
-from maskov.moves import MaskedConditional
+from maskov.moves import MaskedConditional, Site
 from maskov.runs import Run
 from maskov.runs.store import MemoryStore
 from maskov.schedules import Schedule
@@ -65,7 +65,7 @@ def test_energies_that_were_traced_where_kept_only():
 
 
 def test_mask_predict_and_runs_without_traces_of_positions():
-    kernel = Gibbs(MaskedConditional(), LowestConfidence(3))
+    kernel = Gibbs(Site(MaskedConditional(), LowestConfidence(3)))
     run = maskov.sample(tiny_bert(), kernel, Schedule(epochs=3), chains=2, length=4)
     assert every_format(run)["runs"][0]["findings"]["positions"] is None
     plain = small_run(chains=2, epochs=25)

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from maskov import (
-    Delayed,
+    DelayedAcceptance,
     Gibbs,
-    Linear,
+    LinearSchedule,
     MaskedConditional,
     Metropolis,
     Norm,
@@ -23,6 +23,7 @@ from maskov import (
 )
 from maskov.errors import Interrupted, ModelError
 from maskov.execution.cuda_graphs import StaticFlow
+from maskov.moves import Site
 from maskov.runs import async_group as flight
 from small import tiny_bert
 
@@ -30,15 +31,15 @@ MODEL = tiny_bert("red green blue white black", torch.float32)
 SETTINGS = {"schedule": Schedule(epochs=6), "chains": 7, "length": (3, 9), "seed": 2, "thin": 2}
 WAYS = {
     "pilot": (Metropolis(Norm()), {}),
-    "three lanes": (Metropolis(Raw(), delayed=Delayed(2)), {"lanes": 3}),
-    "in portions": (Metropolis(Norm(), MaskedConditional(top_p=0.6)), {"resident": 3}),
+    "three lanes": (Metropolis(Raw(), delayed=DelayedAcceptance(2)), {"prefetch": 3}),
+    "in portions": (Metropolis(Norm(), Site(MaskedConditional(top_p=0.6))), {"resident": 3}),
     "low precision first": (
-        Metropolis(Raw(), delayed=Delayed(1, "bfloat16")),
-        {"resident": 4, "lanes": 2},
+        Metropolis(Raw(), delayed=DelayedAcceptance(1, "bfloat16")),
+        {"resident": 4, "prefetch": 2},
     ),
     "lock-step in portions": (Metropolis(Norm()), {"resident": 3, "asynchronous": False}),
     "gibbs in portions": (Gibbs(), {"resident": 2}),
-    "blocks in portions": (Metropolis(Raw(), positions=Sweep(block=2)), {"resident": 3}),
+    "blocks in portions": (Metropolis(Raw(), Site(positions=Sweep(block=2))), {"resident": 3}),
 }
 
 
@@ -112,9 +113,9 @@ def test_lock_step_says_that_it_tests_at_once():
     """The same signature means the same chains."""
     plain = sample(MODEL, Metropolis(Raw()), asynchronous=False, **SETTINGS)
     flown = sample(MODEL, Metropolis(Raw()), **SETTINGS)
-    once = sample(MODEL, Metropolis(Raw(), delayed=Delayed(0)), **SETTINGS)
+    once = sample(MODEL, Metropolis(Raw(), delayed=DelayedAcceptance(0)), **SETTINGS)
     assert plain.signature == once.signature != flown.signature
-    blocks = Schedule(epochs=8, block=Linear(2.0, 1.0, 1.0))
+    blocks = Schedule(epochs=8, block=LinearSchedule(2.0, 1.0, 1.0))
     moving = sample(MODEL, Metropolis(Raw()), blocks, chains=3, length=6)
     assert "delayed:auto" in moving.signature
 

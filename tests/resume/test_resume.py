@@ -14,18 +14,19 @@ import pytest
 
 import maskov
 from forked import Forked
-from maskov import Gibbs, Linear, Metropolis, Norm, Raw, RunError, Schedule, Sweep
+from maskov import Gibbs, LinearSchedule, Metropolis, Norm, Raw, RunError, Schedule, Sweep
 from maskov.errors import InputError, Interrupted
+from maskov.moves import Site
 from maskov.runs.folder import RunFolder
 from small import tiny_bert
 
 KERNELS = {
     "mh": Metropolis(Raw()),
-    "mh norm, blocks": Metropolis(Norm(), positions=Sweep("random", 2)),
+    "mh norm, blocks": Metropolis(Norm(), Site(positions=Sweep("random", 2))),
     "gibbs": Gibbs(),
     "mask-predict": maskov.mask_predict(6),
 }
-MODEL = tiny_bert("red green blue white", dtype=maskov.execution.scorer.torch.float32)
+MODEL = tiny_bert("red green blue white", dtype=maskov.models.scorer.torch.float32)
 SETTINGS = {
     "schedule": Schedule(epochs=6, burn_in=1),
     "chains": 5,
@@ -71,7 +72,9 @@ def test_stopped_anywhere_and_resumed_is_the_same_to_the_byte(name, tmp_path):
 
 def test_a_schedule_that_moves_survives_a_stop(tmp_path):
     settings = SETTINGS | {
-        "schedule": Schedule(6, 1, Linear(1.0, 0.2, 0.3), Linear(3.0, 0.5, 1.0), forced_epochs=2)
+        "schedule": Schedule(
+            6, 1, LinearSchedule(1.0, 0.2, 0.3), LinearSchedule(3.0, 0.5, 1.0), forced_epochs=2
+        )
     }
     kernel = Metropolis(Raw())
     maskov.sample(MODEL, kernel, out=tmp_path / "whole", **settings)
@@ -223,7 +226,7 @@ class OtherProposal(maskov.MaskedConditional):
     """A proposal that is not ours."""
 
 
-@pytest.mark.parametrize("kernel", [Other(Raw()), Metropolis(Raw(), OtherProposal())])
+@pytest.mark.parametrize("kernel", [Other(Raw()), Metropolis(Raw(), Site(OtherProposal()))])
 def test_what_could_not_be_built_again_is_not_stored(kernel, tmp_path):
     with pytest.raises(InputError, match="built-in"):
         maskov.sample(MODEL, kernel, out=tmp_path / "run", **SETTINGS)
@@ -234,7 +237,7 @@ def test_what_could_not_be_built_again_is_not_stored(kernel, tmp_path):
 def test_mask_predict_that_samples_survives_a_stop(tmp_path):
     from maskov.kernels import LowestConfidence
 
-    kernel = Gibbs(maskov.MaskedConditional(), LowestConfidence(6))
+    kernel = Gibbs(Site(maskov.MaskedConditional(), LowestConfidence(6)))
     maskov.sample(MODEL, kernel, out=tmp_path / "whole", **SETTINGS)
     with pytest.raises(Interrupted):
         maskov.sample(MODEL, kernel, out=tmp_path / "cut", stop=Breaker(2), **SETTINGS)
@@ -323,9 +326,9 @@ def test_a_disk_that_fills_up_is_one_sentence_and_the_run_can_go_on(tmp_path, mo
 def test_the_manifest_holds_the_full_signature(tmp_path):
     run = maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "run", **SETTINGS)
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
-    assert manifest["model"]["fingerprint"] == MODEL.fingerprint()
-    assert manifest["kernel"]["energy"] == "raw"
-    assert manifest["seed"] == 4
+    assert manifest["config"]["model"]["fingerprint"] == MODEL.fingerprint()
+    assert manifest["config"]["kernel"]["energy"] == manifest["energy"] == "raw"
+    assert manifest["config"]["seed"] == 4
     assert manifest["versions"]["maskov"] == maskov.__version__
     assert "energy:raw" in run.signature
     assert "seed:4" in run.signature

@@ -22,7 +22,8 @@ from maskov.exact import (
     sweep_matrix,
     transition_matrix,
 )
-from maskov.execution.scorer import Engine
+from maskov.models.scorer import Scorer
+from maskov.moves import Site
 from small import random_table
 
 ALPHA = 1e-6
@@ -54,7 +55,7 @@ def distance_left(kernel, model, states: torch.Tensor, target: torch.Tensor) -> 
 
     A step at a random single position stands in for the kernel's own order and block.
     """
-    engine = Engine(model)
+    engine = Scorer(model)
     single = [transition_matrix(kernel, engine, states, row) for row in torch.eye(3) > 0]
     power = torch.linalg.matrix_power(sum(single) / 3, STEPS_AN_EPOCH * EPOCHS)
     return float((power - target).abs().sum(1).max() / 2)
@@ -71,7 +72,7 @@ def distance_left(kernel, model, states: torch.Tensor, target: torch.Tensor) -> 
 )
 def test_metropolis_samples_its_target(energy, proposal, positions, temperature):
     model = random_table(scale=0.8)
-    kernel = Metropolis(energy, proposal, positions, temperature)
+    kernel = Metropolis(energy, Site(proposal, positions), target_temperature=temperature)
     states = all_states(model, 3)
     target = distribution(model, energy, states, temperature)
     assert distance_left(kernel, model, states, target) < 1e-4
@@ -83,7 +84,7 @@ def test_degenerate_gibbs_is_told_from_both_targets():
     model = random_table(scale=0.8)
     run = sample(model, Gibbs(), Schedule(epochs=EPOCHS), chains=CHAINS, length=3, seed=1)
     states = all_states(model, 3)
-    sweeps = [sweep_matrix(Gibbs(), Engine(model), states, seed) for seed in range(60)]
+    sweeps = [sweep_matrix(Gibbs(), Scorer(model), states, seed) for seed in range(60)]
     law = stationary(sum(sweeps) / len(sweeps))
     for energy in (Raw(), Norm()):
         target = distribution(model, energy, states)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from maskov import Metropolis, ModelError, Norm, Run, Schedule, sample
 from maskov.errors import Interrupted
-from maskov.execution.batches import Batcher, pack
-from maskov.execution.scorer import Engine
+from maskov.models.batches import Batcher, pack
+from maskov.models.scorer import Scorer
 from small import random_state, tiny_bert
 
 
@@ -53,8 +53,8 @@ def test_equal_lengths_share_batches_and_full_groups_are_not_padded():
 def test_a_batch_that_does_not_fit_is_halved_and_the_answers_stay_the_same():
     model = tiny_bert("red green blue")
     state = random_state(model, 6, 8)
-    expected = Engine(model, budget=10_000).sites(state.sequences)
-    engine = Engine(model, budget=10_000)
+    expected = Scorer(model, budget=10_000).sites(state.sequences)
+    engine = Scorer(model, budget=10_000)
     hidden, sizes = model.hidden_at, []
 
     def limited(tokens, lengths, place, source):
@@ -104,8 +104,8 @@ def test_chains_are_the_same_in_any_batch():
     """Random numbers are keyed by chain and step, so budgets and company change nothing."""
     model = tiny_bert("red green blue white")
     settings = {"schedule": Schedule(epochs=4), "length": (4, 9), "seed": 3}
-    whole = sample(model, Metropolis(Norm()), chains=6, budget=4096, **settings)
-    parts = sample(model, Metropolis(Norm()), chains=6, budget=16, **settings)
+    whole = sample(model, Metropolis(Norm()), chains=6, token_budget=4096, **settings)
+    parts = sample(model, Metropolis(Norm()), chains=6, token_budget=16, **settings)
     fewer = sample(model, Metropolis(Norm()), chains=2, **settings)
     assert [one.ids for one in whole.samples] == [one.ids for one in parts.samples]
     assert [one.ids for one in whole.samples][:2] == [one.ids for one in fewer.samples]

@@ -9,9 +9,19 @@ import numpy as np
 import pytest
 
 import maskov
-from maskov import Delayed, Gibbs, MaskedConditional, Metropolis, Norm, RunError, Schedule, Sweep
-from maskov.execution.scorer import Engine
-from maskov.random import CounterDraws
+from maskov import (
+    DelayedAcceptance,
+    Gibbs,
+    MaskedConditional,
+    Metropolis,
+    Norm,
+    RunError,
+    Schedule,
+    Sweep,
+)
+from maskov.models.scorer import Scorer
+from maskov.moves import Site
+from maskov.random import CounterRng
 from small import epoch, random_state, tiny_bert
 
 MODEL = tiny_bert("red green blue white black")
@@ -19,7 +29,7 @@ CUT = MaskedConditional(top_p=0.7)
 
 
 def test_a_step_is_irreversible_where_the_current_token_is_outside_the_nucleus():
-    kernel, draws, engine = Metropolis(Norm(), CUT), CounterDraws(3), Engine(MODEL)
+    kernel, draws, engine = Metropolis(Norm(), Site(CUT)), CounterRng(3), Scorer(MODEL)
     seen = 0
     state = kernel.init(random_state(MODEL, 12, 5), engine)
     for before, _, info in epoch(kernel, state, engine, draws):
@@ -40,7 +50,7 @@ def test_traces_count_them_and_an_epsilon_leaves_none(block):
     counts = {}
     for epsilon in (0.0, 0.1):
         proposal = MaskedConditional(top_p=0.6, epsilon=epsilon)
-        kernel = Metropolis(Norm(), proposal, Sweep(block=block))
+        kernel = Metropolis(Norm(), Site(proposal, Sweep(block=block)))
         traces = maskov.sample(MODEL, kernel, **settings).traces
         counts[epsilon] = int(traces["irreversible"].sum())
         assert (traces["irreversible"] <= traces["steps"] - traces["accepted"]).all()
@@ -49,7 +59,7 @@ def test_traces_count_them_and_an_epsilon_leaves_none(block):
 
 
 def test_chains_in_flight_count_as_those_in_lock_step_do():
-    kernel = Metropolis(Norm(), CUT, delayed=Delayed(0))
+    kernel = Metropolis(Norm(), Site(CUT), delayed=DelayedAcceptance(0))
     settings = {"schedule": Schedule(epochs=5), "chains": 12, "length": (3, 8), "seed": 2}
     flown = maskov.sample(MODEL, kernel, **settings).traces["irreversible"]
     plain = maskov.sample(MODEL, kernel, asynchronous=False, **settings).traces["irreversible"]

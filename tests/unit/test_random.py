@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskov.errors import InputError
-from maskov.random import CounterDraws, Purpose, categorical, philox
+from maskov.random import CounterRng, Purpose, categorical, philox
 
 
 def _words(*values):
@@ -37,7 +37,7 @@ def test_philox_gives_the_published_answers(counter, key, expected):
 
 
 def test_a_number_does_not_depend_on_its_batch_or_order():
-    draws = CounterDraws(7)
+    draws = CounterRng(7)
     chain, step, index = torch.meshgrid(*[torch.arange(5)] * 3, indexing="ij")
     where = [axis.flatten() for axis in (chain, step, index)]
     together = draws.uniform(where[0], where[1], Purpose.TOKEN, where[2])
@@ -57,7 +57,7 @@ def test_every_part_of_the_key_matters():
 
     def number(seed, chain, step, purpose, index) -> float:
         one = [torch.tensor([value]) for value in (chain, step, index)]
-        return float(CounterDraws(seed).uniform(one[0], one[1], purpose, one[2]))
+        return float(CounterRng(seed).uniform(one[0], one[1], purpose, one[2]))
 
     numbers = {number(**base)} | {number(**base | {key: new}) for key, new in changes.items()}
     assert len(numbers) == 6
@@ -67,7 +67,7 @@ def test_numbers_are_uniform_and_neighbours_uncorrelated():
     """Failure rate below 1e-6 for a perfect generator: five standard errors twice."""
     count = 100_000
     chain = torch.arange(count)
-    u = CounterDraws(0).uniform(chain, torch.zeros_like(chain), Purpose.ACCEPT)
+    u = CounterRng(0).uniform(chain, torch.zeros_like(chain), Purpose.ACCEPT)
     assert float(u.min()) >= 0
     assert float(u.max()) < 1
     assert abs(float(u.mean()) - 0.5) < 5 * (1 / 12 / count) ** 0.5
@@ -79,7 +79,7 @@ def test_numbers_are_uniform_and_neighbours_uncorrelated():
 @pytest.mark.parametrize("seed", [-1, 2**64])
 def test_a_seed_out_of_range_is_refused(seed):
     with pytest.raises(InputError, match="seed"):
-        CounterDraws(seed)
+        CounterRng(seed)
 
 
 def test_each_token_has_a_stretch_as_long_as_its_probability():

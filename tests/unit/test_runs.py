@@ -9,7 +9,8 @@ import torch
 import maskov
 from maskov import Gibbs, MaskedConditional, Metropolis, Norm, Raw, Schedule, Sweep
 from maskov.errors import InputError
-from maskov.execution.scorer import Engine
+from maskov.models.scorer import Scorer
+from maskov.moves import Site
 from maskov.types import Sequences
 from small import random_table, tiny_bert
 
@@ -24,14 +25,14 @@ def test_scoring_the_stored_ids_gives_the_stored_energies(kernel, tmp_path):
     assert len(run.samples) == 30
     for one in maskov.Run.open(tmp_path / "run").samples:
         tokens, length = torch.tensor([one.ids]), torch.tensor([len(one.ids)])
-        given = Sequences(tokens, length, Engine(MODEL).sites(Sequences(tokens, length)))
+        given = Sequences(tokens, length, Scorer(MODEL).sites(Sequences(tokens, length)))
         assert one.energy_raw == pytest.approx(float(Raw()(MODEL, given)), abs=1e-4)
         assert one.energy_norm == pytest.approx(float(Norm()(MODEL, given)), abs=1e-4)
         assert one.tokens == MODEL.token_strings(one.ids)
 
 
 def test_traces_hold_both_energies_and_consistent_counts():
-    kernel = Metropolis(Norm(), delayed=maskov.Delayed(0))
+    kernel = Metropolis(Norm(), delayed=maskov.DelayedAcceptance(0))
     run = maskov.sample(MODEL, kernel, Schedule(epochs=4), chains=5, length=(4, 8))
     traces = run.traces
     lengths = np.array([len(one.ids) for one in run.samples])
@@ -114,7 +115,7 @@ def test_lengths_are_drawn_from_the_whole_range():
 
 def test_a_greedy_start_is_one_pass_of_most_probable_tokens():
     run = maskov.sample(
-        MODEL, Gibbs(MaskedConditional(temperature=0), Sweep(block=5)), Schedule(epochs=1),
+        MODEL, Gibbs(Site(MaskedConditional(temperature=0), Sweep(block=5))), Schedule(epochs=1),
         chains=1, length=5, start="greedy",
     )  # fmt: skip
     # All masked at once and filled greedily, twice, changes nothing the second time.
@@ -143,7 +144,7 @@ def test_chains_start_at_given_texts():
         {"thin": 9, "schedule": Schedule(epochs=3)},
         {"start": "nowhere"},
         {"seed": -1},
-        {"kernel": Metropolis(Raw(), positions=Sweep(block=21))},
+        {"kernel": Metropolis(Raw(), Site(positions=Sweep(block=21)))},
         {"texts": ["red"], "templates": ["red [MASK]"]},
         {"texts": []},
         {"texts": ["red [MASK]"]},

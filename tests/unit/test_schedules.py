@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
-from maskov import Gibbs, Linear, MaskedConditional, Metropolis, Norm, Raw, Schedule, sample
-from maskov.errors import InputError
 from maskov.runs.describe import (
     build_kernel,
     build_schedule,
@@ -14,11 +11,15 @@ from maskov.runs.describe import (
     kernel_at,
     leaves_invariant,
 )
+
+from maskov import Gibbs, LinearSchedule, MaskedConditional, Metropolis, Norm, Raw, Schedule, sample
+from maskov.errors import InputError
+from maskov.moves import Site
 from small import random_table, tiny_bert
 
 
 def test_a_linear_value_falls_to_its_floor_and_stays():
-    value = Linear(1.0, 0.3, 0.25)
+    value = LinearSchedule(1.0, 0.3, 0.25)
     assert [round(value.at(epoch), 10) for epoch in range(5)] == [1.0, 0.7, 0.4, 0.25, 0.25]
     assert value.settled_at() == pytest.approx(2.5)
 
@@ -26,8 +27,8 @@ def test_a_linear_value_falls_to_its_floor_and_stays():
 def test_the_kernel_of_each_epoch_follows_the_schedule():
     schedule = Schedule(
         epochs=6,
-        target_temperature=Linear(1.0, 0.25, 0.5),
-        block=Linear(4.0, 1.5, 1.0),
+        target_temperature=LinearSchedule(1.0, 0.25, 0.5),
+        block=LinearSchedule(4.0, 1.5, 1.0),
         forced_epochs=2,
     )
     kernels = [kernel_at(Metropolis(Raw()), schedule, epoch) for epoch in range(6)]
@@ -50,12 +51,12 @@ def test_forced_epochs_accept_everything_and_are_followed_by_real_decisions():
     ("schedule", "fixed"),
     [
         (Schedule(epochs=5), True),
-        (Schedule(epochs=5, target_temperature=Linear(1.0, 0.1, 0.5)), False),
-        (Schedule(epochs=9, burn_in=6, target_temperature=Linear(1.0, 0.1, 0.5)), True),
+        (Schedule(epochs=5, target_temperature=LinearSchedule(1.0, 0.1, 0.5)), False),
+        (Schedule(epochs=9, burn_in=6, target_temperature=LinearSchedule(1.0, 0.1, 0.5)), True),
         (Schedule(epochs=5, forced_epochs=1), False),
         (Schedule(epochs=5, forced_epochs=1, burn_in=1), True),
         # A block size that moves is chosen without looking at the chain: the target stays.
-        (Schedule(epochs=5, block=Linear(3.0, 1.0, 1.0)), True),
+        (Schedule(epochs=5, block=LinearSchedule(3.0, 1.0, 1.0)), True),
     ],
 )
 def test_a_run_says_whether_its_kept_epochs_have_one_target(schedule, fixed):
@@ -67,18 +68,18 @@ def test_a_run_says_whether_its_kept_epochs_have_one_target(schedule, fixed):
 
 
 def test_a_truncated_proposal_is_noted():
-    _, notes = leaves_invariant(Metropolis(Raw(), MaskedConditional(top_p=0.9)), Schedule())
+    _, notes = leaves_invariant(Metropolis(Raw(), Site(MaskedConditional(top_p=0.9))), Schedule())
     assert "truncated" in notes[0]
     _, notes = leaves_invariant(
-        Metropolis(Raw(), MaskedConditional(top_p=0.9, epsilon=0.01)), Schedule()
+        Metropolis(Raw(), Site(MaskedConditional(top_p=0.9, epsilon=0.01))), Schedule()
     )
     assert notes == []
 
 
 def test_kernels_and_schedules_survive_being_written_down():
-    kernel = Metropolis(0.5 * Raw() + Norm(), MaskedConditional(0.8, 5, 0.9, 0.01))
+    kernel = Metropolis(0.5 * Raw() + Norm(), Site(MaskedConditional(0.8, 5, 0.9, 0.01)))
     assert build_kernel(describe_kernel(kernel)) == kernel
-    schedule = Schedule(10, 2, Linear(1.0, 0.1, 0.2), Linear(3.0, 1.0, 1.0), 1)
+    schedule = Schedule(10, 2, LinearSchedule(1.0, 0.1, 0.2), LinearSchedule(3.0, 1.0, 1.0), 1)
     assert build_schedule(describe_schedule(schedule)) == schedule
 
 
@@ -100,7 +101,7 @@ def test_a_kernel_made_elsewhere_is_run_as_it_is():
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_schedule_needs_finite_numbers(bad):
     with pytest.raises(InputError, match="finite"):
-        Linear(1.0, bad, 0.1)
+        LinearSchedule(1.0, bad, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +110,8 @@ def test_a_schedule_needs_finite_numbers(bad):
         {"epochs": 0},
         {"epochs": 3, "burn_in": 3},
         {"epochs": 3, "forced_epochs": 4},
-        {"epochs": 30, "target_temperature": Linear(1.0, 0.1)},
-        {"epochs": 3, "block": Linear(0.5, 0.0, 0.0)},
+        {"epochs": 30, "target_temperature": LinearSchedule(1.0, 0.1)},
+        {"epochs": 3, "block": LinearSchedule(0.5, 0.0, 0.0)},
     ],
 )
 def test_schedules_that_cannot_be_run_are_refused(bad):
@@ -124,10 +125,10 @@ def test_mask_predict_masks_all_then_ever_fewer_of_the_least_sure():
     import torch
 
     from maskov import mask_predict
-    from maskov.random import CounterDraws
+    from maskov.random import CounterRng
     from small import random_state
 
-    model, kernel, draws = random_table(), mask_predict(4), CounterDraws(0)
+    model, kernel, draws = random_table(), mask_predict(4), CounterRng(0)
     state = random_state(model, 1, 8)
     sure = torch.tensor([[0.9, 0.1, 0.8, 0.2, 0.7, 0.3, 0.6, 0.4]], dtype=torch.float64)
     rows = torch.tensor([0])
@@ -143,7 +144,7 @@ def test_block_gibbs_at_temperature_zero_on_all_positions_is_the_first_iteration
     from maskov import Sweep, mask_predict
 
     model = tiny_bert("red green blue white")
-    greedy = Gibbs(MaskedConditional(temperature=0), Sweep(block=6))
+    greedy = Gibbs(Site(MaskedConditional(temperature=0), Sweep(block=6)))
     one = sample(model, greedy, Schedule(epochs=1), length=6, chains=2)
     other = sample(model, mask_predict(1), Schedule(epochs=1), length=6, chains=2)
     assert [s.ids for s in one.samples] == [s.ids for s in other.samples]

@@ -10,7 +10,7 @@ from sacrebleu.metrics.chrf import CHRF
 from maskov import (
     Gibbs,
     InputError,
-    Linear,
+    LinearSchedule,
     MaskedConditional,
     Method,
     Metropolis,
@@ -22,6 +22,7 @@ from maskov import (
     mask_predict,
     translate,
 )
+from maskov.moves import Site
 from maskov.translation import autoregressive as writing
 from maskov.translation.api import energies_of, run_method, translations_of
 from maskov.translation.methods import METHODS
@@ -76,8 +77,8 @@ def test_an_option_that_a_method_takes_changes_it(name, option):
     assert parts(Method(name, **{option: VALUES[option]})) != parts(Method(name))
 
 
-def _fall(start: float, rate: float, floor: float) -> Linear:
-    return Linear(start, rate, floor)
+def _fall(start: float, rate: float, floor: float) -> LinearSchedule:
+    return LinearSchedule(start, rate, floor)
 
 
 COLD = MaskedConditional(temperature=0.8)
@@ -85,19 +86,19 @@ PAPER = _fall(1.0, 0.02, 0.01)
 PARTS = {
     "greedy": (mask_predict(1), Schedule(1), "best"),
     "mask-predict": (mask_predict(10), Schedule(10), "top"),
-    "gibbs": (Gibbs(COLD), Schedule(33), "best"),
+    "gibbs": (Gibbs(Site(COLD)), Schedule(33), "best"),
     "block-gibbs": (
-        Gibbs(COLD, Sweep(block=4)),
+        Gibbs(Site(COLD, Sweep(block=4))),
         Schedule(33, block=_fall(4.0, 0.2, 1.0)),
         "best",
     ),
     "mh": (
-        Metropolis(Raw(), COLD),
+        Metropolis(Raw(), Site(COLD)),
         Schedule(33, target_temperature=PAPER, forced_epochs=8),
         "best",
     ),
     "block-mh": (
-        Metropolis(Raw(), COLD, Sweep(block=4)),
+        Metropolis(Raw(), Site(COLD, Sweep(block=4))),
         Schedule(33, target_temperature=PAPER, block=_fall(4.0, 0.2, 1.0), forced_epochs=8),
         "best",
     ),
@@ -117,7 +118,7 @@ def test_the_parts_follow_the_options():
         "block-mh", energy="norm", epochs=9, temperature=1.0, target_temperature=2.0, anneal=0.5,
         target_floor=0.5, force_accept=0, block=6, block_anneal=1.0, chains=5, lengths="top",
     )  # fmt: skip
-    assert method.kernel() == Metropolis(Norm(), MaskedConditional(1.0), Sweep(block=6))
+    assert method.kernel() == Metropolis(Norm(), Site(MaskedConditional(1.0), Sweep(block=6)))
     assert method.schedule() == Schedule(
         9, target_temperature=_fall(2.0, 0.5, 0.5), block=_fall(6.0, 1.0, 1.0)
     )

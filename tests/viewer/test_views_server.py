@@ -308,7 +308,7 @@ def test_a_run_is_started_watched_and_afterwards_a_run_like_any_other(client, tm
     assert client.get(f"/api/live?after={seen['version']}").json() == {"version": seen["version"]}
     run = Run.open(tmp_path / "made" / seen["name"])
     assert run.finished
-    assert run.manifest["seed"] == 1
+    assert run.manifest.config.seed == 1
     assert ids(client)[seen["name"]] == seen["id"]
     last = {one.chain: one.tokens for one in run.samples if one.epoch == 3}
     assert {chain["chain"]: chain["words"] for chain in seen["chains"]} == last

@@ -9,7 +9,7 @@ import torch
 
 import maskov
 from maskov.errors import InputError
-from maskov.execution.scorer import Engine
+from maskov.models.scorer import Scorer
 from maskov.models.serialization import Parcel
 from maskov.types import Sequences
 from small import random_table, tiny_bert
@@ -34,7 +34,7 @@ def test_a_masked_model_answers_with_the_same_bits(precision):
         model.precision, model.name, model.caution,
     )  # fmt: skip
     sequences = Sequences(TOKENS, torch.tensor([4, 4]))
-    one, other = (Engine(each).sites(sequences) for each in (model, there))
+    one, other = (Scorer(each).sites(sequences) for each in (model, there))
     assert torch.equal(one.hidden, other.hidden)
     assert torch.equal(one.log_normaliser, other.log_normaliser)
 

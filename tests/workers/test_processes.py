@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import maskov
-from maskov import Delayed, Metropolis, Raw, RunError, Schedule, Workers
+from maskov import DelayedAcceptance, Metropolis, Raw, RunError, Schedule, Workers
 from maskov.errors import Interrupted
 from maskov.workers import processes
 from maskov.workers.processes import Processes
@@ -154,7 +154,7 @@ def test_a_signal_to_all_processes_saves_and_the_run_goes_on(number, tmp_path):
 @pytest.mark.slow
 def test_a_slow_worker_holds_nobody_up_but_itself(tmp_path, crews):
     """Stopped for a while (SIGSTOP), it comes back and goes on; the others go on without it."""
-    kernel = Metropolis(Raw(), delayed=Delayed(0))
+    kernel = Metropolis(Raw(), delayed=DelayedAcceptance(0))
     maskov.sample(MODEL, kernel, out=tmp_path / "here", **SETTINGS)
     turns: list[int] = []
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from maskov import (
-    Delayed,
+    DelayedAcceptance,
     Gibbs,
-    Linear,
+    LinearSchedule,
     Method,
     Metropolis,
     Norm,
@@ -24,6 +24,7 @@ from maskov import (
 )
 from maskov.cli import main
 from maskov.errors import InputError, Interrupted
+from maskov.moves import Site
 from maskov.runs.coordinator import cut
 from odd_workers import files, oddly
 from small import tiny_bert
@@ -40,8 +41,8 @@ SETTINGS = {
 }
 KERNELS = {
     "pilot": Metropolis(Norm()),
-    "low precision first": Metropolis(Raw(), delayed=Delayed(1, "bfloat16")),
-    "blocks": Metropolis(Raw(), positions=Sweep(block=2)),
+    "low precision first": Metropolis(Raw(), delayed=DelayedAcceptance(1, "bfloat16")),
+    "blocks": Metropolis(Raw(), Site(positions=Sweep(block=2))),
     "gibbs": Gibbs(),
     "mask-predict": mask_predict(6),
 }
@@ -59,7 +60,9 @@ def test_any_order_and_any_loss_give_the_same_bytes(name, tmp_path, monkeypatch)
 
 def test_a_schedule_that_moves_survives_an_odd_crew(tmp_path, monkeypatch):
     """Forced epochs, blocks that shrink to one site, then flights with a pilot in their midst."""
-    moving = Schedule(9, 1, Linear(1.0, 0.1, 0.3), Linear(3.0, 1.0, 1.0), forced_epochs=1)
+    moving = Schedule(
+        9, 1, LinearSchedule(1.0, 0.1, 0.3), LinearSchedule(3.0, 1.0, 1.0), forced_epochs=1
+    )
     settings = SETTINGS | {"schedule": moving}
     sample(MODEL, KERNELS["pilot"], out=tmp_path / "here", **settings)
     oddly(monkeypatch, count=2, seed=5)
@@ -112,7 +115,7 @@ def test_groups_are_of_one_size_but_for_the_last():
 
 def test_groups_depend_on_the_model_and_not_on_the_number_of_chains():
     few, many = (sample(MODEL, Gibbs(), Schedule(epochs=1), chains=c, length=5) for c in (2, 60))
-    assert few.manifest["resident"] == many.manifest["resident"]
+    assert few.manifest.config.execution.resident == many.manifest.config.execution.resident
 
 
 @pytest.mark.parametrize(
@@ -137,7 +140,7 @@ def test_threads_belong_to_a_run_from_its_beginning(tmp_path, monkeypatch):
     asked, before = [], torch.get_num_threads()
     monkeypatch.setattr(torch, "set_num_threads", asked.append)
     run = sample(MODEL, Gibbs(), out=tmp_path / "run", workers=Workers(threads=7), **SETTINGS)
-    assert run.manifest["threads"] == 7
+    assert run.manifest.config.execution.threads == 7
     assert asked == [7, before]
     with pytest.raises(InputError, match="threads it began with"):
         resume(tmp_path / "run", MODEL, workers=Workers(threads=1))

@@ -10,7 +10,7 @@ from maskov.benchmarks.models import PRECISIONS
 from maskov.benchmarks.variants import VARIANTS
 from maskov.errors import InputError
 from maskov.models import DEFAULT_MODEL
-from maskov.random import CounterDraws
+from maskov.random import CounterRng
 
 ENERGIES = ("raw", "norm")
 # One letter for each plain row, one for all of maskov's, and one word for the scorers.
@@ -52,7 +52,7 @@ class Options:
             raise InputError(f"--rows names no row; use {', '.join(self.known_rows())}.")
         for row in self.rows:
             _check_choice("row", row, self.known_rows())
-        CounterDraws(self.seed)
+        CounterRng(self.seed)
 
     @staticmethod
     def known_rows() -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from maskov.benchmarks.flops import flops_per_pass
 from maskov.benchmarks.options import Options
 from maskov.errors import InputError
 from maskov.models import HuggingFaceModel
-from maskov.random import CounterDraws, Purpose
+from maskov.random import CounterRng, Purpose
 
 
 class Counted:
@@ -40,7 +40,7 @@ class Chain:
     step: int
     order: list[int] = field(default_factory=list)
 
-    def next_place(self, draws: CounterDraws) -> int:
+    def next_place(self, draws: CounterRng) -> int:
         """Return the next position of a random sweep, drawing a new order when one is over."""
         if not self.order:
             places = torch.arange(len(self.framed) - 2)
@@ -49,7 +49,7 @@ class Chain:
             self.order = keys.argsort(stable=True).tolist()
         return self.order.pop(0)
 
-    def uniform(self, draws: CounterDraws, purpose: Purpose, index: int) -> float:
+    def uniform(self, draws: CounterRng, purpose: Purpose, index: int) -> float:
         """Return the number of this step for one purpose."""
         chain, step, place = torch.tensor([[self.number], [self.step], [index]])
         return float(draws.uniform(chain, step, purpose, place))
@@ -63,7 +63,7 @@ def measure_plain(
     `together` sends all masked copies of a sequence through the network in one batch.
     """
     before, after = frame_of(model)
-    network, draws = Counted(model.network), CounterDraws(options.seed)
+    network, draws = Counted(model.network), CounterRng(options.seed)
     # Steps that maskov's own chains have made to get here: the fill, and every epoch.
     chains = [
         Chain(number, [*before, *ids, *after], (options.epochs + 1) * len(ids))
@@ -100,7 +100,7 @@ def _move(
     chain: Chain,
     model: HuggingFaceModel,
     energy: str,
-    draws: CounterDraws,
+    draws: CounterRng,
     together: bool,
 ) -> bool:
     """Make one step of one chain; say whether it took a new token."""

@@ -21,7 +21,8 @@ from maskov.benchmarks.plain import frame_of
 from maskov.benchmarks.variants import Variant
 from maskov.energies import parse_energy
 from maskov.models import HuggingFaceModel
-from maskov.runs import Run, sample
+from maskov.runs import Run
+from maskov.sampling import sample
 from maskov.schedules import Schedule
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from maskov.energies import Energy
-from maskov.energies.stages import Delayed
+from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError
 from maskov.kernels import Metropolis
 
@@ -36,7 +36,7 @@ class Variant:
         return Metropolis(energy, **self.kernel)
 
 
-_ONE_TEST = {"delayed": Delayed(nearest=0)}
+_ONE_TEST = {"delayed": DelayedAcceptance(nearest=0)}
 
 VARIANTS: tuple[Variant, ...] = (
     Variant("maskov", "maskov.sample with its default settings", same_law=False),
@@ -44,7 +44,7 @@ VARIANTS: tuple[Variant, ...] = (
         "low-first",
         "early tests in bfloat16, the last one in full",
         same_law=False,
-        kernel={"delayed": Delayed(precision="bfloat16")},
+        kernel={"delayed": DelayedAcceptance(precision="bfloat16")},
     ),
     Variant("one-test", "without delayed acceptance", same_law=True, kernel=_ONE_TEST),
     Variant(

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 from maskov.cli.takes import option
 from maskov.cli.workers import WorkerOptions
+from maskov.config import ModelSource
 from maskov.energies import Autoregressive, parse_energy
 from maskov.errors import InputError
-from maskov.kernels import Delayed, Gibbs, Kernel, Metropolis, Sweep, mask_predict
+from maskov.kernels import DelayedAcceptance, Gibbs, Kernel, mask_predict
+from maskov.kernels.registry import KERNELS, as_kernel, metropolis, parse_moves
 from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, MaskedModel, load
 from maskov.models.registry import listed
-from maskov.moves import MaskedConditional
-from maskov.runs.describe import KERNELS
-from maskov.schedules import Linear, Schedule
+from maskov.moves import MaskedConditional, Site, Sweep
+from maskov.parts import is_import_path, load_part, parse_call
+from maskov.schedules import LinearSchedule, Schedule
 
 _MODEL = "Model"
 _KERNEL = "Kernel"
 _SCHEDULE = "Schedule"
 _RUN = "Run"
+# Options of the site move, which a kernel or move of the user's own does not have.
+_SITE_OPTIONS = ("order", "block", "temperature", "top_p", "top_k", "epsilon", "block_anneal")
 
 
 @dataclass(frozen=True)
@@ -46,9 +50,21 @@ class SamplingOptions(WorkerOptions):
     ] = False
 
     energy: Annotated[
-        str, option("--energy", "raw, norm, autoregressive, or a sum: raw+0.5*norm", _KERNEL, "-e")
+        str,
+        option(
+            "--energy",
+            "raw, norm, autoregressive, module:Class(...), or a sum: raw+0.5*norm",
+            _KERNEL,
+            "-e",
+        ),
     ] = "raw"
-    kernel: Annotated[str, option("--kernel", "mh, gibbs or mask-predict", _KERNEL, "-k")] = "mh"
+    kernel: Annotated[
+        str, option("--kernel", "mh, gibbs, mask-predict, or module:Class", _KERNEL, "-k")
+    ] = "mh"
+    moves: Annotated[
+        str,
+        option("--moves", "site, module:Class, or a weighted list: site:2,module:Class:1", _KERNEL),
+    ] = "site"
     order: Annotated[
         str, option("--order", "random sweep, left-to-right, or replacement", _KERNEL)
     ] = "random"
@@ -131,13 +147,13 @@ class SamplingOptions(WorkerOptions):
     json: Annotated[bool, option("--json", "JSON lines on standard output", _RUN)] = False
     quiet: Annotated[bool, option("--quiet", "no progress", _RUN, "-q")] = False
 
-    def source(self) -> dict[str, Any]:
+    def source(self) -> ModelSource:
         """Return how to load the model again."""
-        return {
-            "name": findable(self.model),
-            "tokenizer": None if self.tokenizer is None else findable(self.tokenizer),
-            "trust_remote_code": self.trust_remote_code,
-        }
+        return ModelSource(
+            findable(self.model),
+            None if self.tokenizer is None else findable(self.tokenizer),
+            self.trust_remote_code,
+        )
 
     def load_model(self) -> MaskedModel:
         """Load the masked model, called as the user calls it."""
@@ -165,24 +181,34 @@ class SamplingOptions(WorkerOptions):
         return Schedule(
             epochs=self.epochs,
             burn_in=self.burn_in,
-            target_temperature=Linear(
+            target_temperature=LinearSchedule(
                 self.target_temperature,
                 self.anneal,
                 floor if self.target_floor is None else self.target_floor,
             ),
-            block=Linear(float(self.block), self.block_anneal, float(self.block_floor or 1)),
+            block=LinearSchedule(
+                float(self.block), self.block_anneal, float(self.block_floor or 1)
+            ),
             forced_epochs=self.force_accept,
         )
 
     def build_kernel(self, device: Any) -> Kernel:
         """Return the kernel, or refuse options that contradict it."""
-        if self.kernel not in KERNELS:
-            raise InputError(f"unknown kernel '{self.kernel}'; use one of {', '.join(KERNELS)}.")
+        own = is_import_path(self.kernel)
+        if not own and self.kernel not in KERNELS:
+            raise InputError(
+                f"unknown kernel '{self.kernel}'; use one of {', '.join(KERNELS)}, or one of your "
+                "own such as my_module:MyKernel."
+            )
         if self.token_budget is not None and self.token_budget < 1:
             raise InputError(f"--token-budget must be at least 1, not {self.token_budget}.")
         proposal = MaskedConditional(self.temperature, self.top_k, self.top_p, self.epsilon)
         self.build_delayed()  # refused even if unused
         parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE)  # refused even if unused
+        if self.moves != "site" and self.kernel != "mh":
+            raise InputError("--moves are those of --kernel mh: drop one of them.")
+        if own:
+            return self._own_kernel()
         if self.kernel != "mh":
             targeted = (self.target_temperature, self.anneal, self.force_accept)
             if targeted != (1.0, 0.0, 0):
@@ -206,20 +232,31 @@ class SamplingOptions(WorkerOptions):
             return mask_predict(self.epochs)
         positions = Sweep(self.order, self.block)
         if self.kernel == "gibbs":
-            return Gibbs(proposal, positions)
+            return Gibbs(Site(proposal, positions))
 
         def causal(name: str) -> Autoregressive:
             found = findable(name)
             return Autoregressive(found, device, trust_remote_code=self.trust_remote_code)
 
         energy = parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE, causal)
-        return Metropolis(energy, proposal, positions, delayed=self.build_delayed())
+        moves, weights = parse_moves(self.moves, Site(proposal, positions))
+        return metropolis(energy, moves, weights, delayed=self.build_delayed())
 
-    def build_delayed(self) -> Delayed:
+    def _own_kernel(self) -> Kernel:
+        """Return a kernel of the user's own, which has options of its own."""
+        defaults = {field.name: field.default for field in fields(self)}
+        for name in (*_SITE_OPTIONS, "energy", "delayed", "first_stage"):
+            if getattr(self, name) != defaults[name]:
+                option_name = "--" + name.replace("_", "-")
+                raise InputError(f"a kernel of your own has its own options: drop {option_name}.")
+        name, arguments, options = parse_call(self.kernel)
+        return as_kernel(load_part(name, arguments, options, trust=True))
+
+    def build_delayed(self) -> DelayedAcceptance:
         """Return the early tests of delayed acceptance."""
         nearest = {"auto": None, "off": 0}.get(self.delayed, self.delayed)
         try:
-            return Delayed(None if nearest is None else int(nearest), self.first_stage)
+            return DelayedAcceptance(None if nearest is None else int(nearest), self.first_stage)
         except ValueError:
             raise InputError(
                 f"--delayed takes a number of positions, off or auto, not '{self.delayed}'."

@@ -18,10 +18,10 @@ from maskov.cli.workers import WorkerOptions
 from maskov.errors import InputError, Interrupted
 from maskov.models import MaskedModel
 from maskov.runs import Run
-from maskov.runs import resume as resume_run
-from maskov.runs import sample as sample_run
 from maskov.runs.folder import RunFolder
 from maskov.runs.rebuild import load_model
+from maskov.sampling import resume as resume_run
+from maskov.sampling import sample as sample_run
 
 DEFAULT_LENGTH = 20
 
@@ -79,6 +79,9 @@ def resume(
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="run code that comes with the model")
     ] = False,
+    trust_parts: Annotated[
+        bool, typer.Option("--trust-parts", help="import parts that are not maskov's")
+    ] = False,
     checkpoint_every: Annotated[float, typer.Option(help="seconds between checkpoints")] = 60.0,
     json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
@@ -90,10 +93,10 @@ def resume(
     def go_on(**watch: Any) -> Run:
         return resume_run(
             run, model, device, checkpoint_every, workers=workers,
-            trust_remote_code=trust_remote_code, **watch,
+            trust_remote_code=trust_remote_code, trust_parts=trust_parts, **watch,
         )  # fmt: skip
 
-    epochs = manifest["schedule"]["epochs"]
+    epochs = manifest.schedule.epochs
     model = None
     if not Run.open(run).finished:
         RunFolder.open(run).check_resumable()
@@ -138,9 +141,9 @@ def _run(options: SamplingOptions, origin: Callable[[MaskedModel], dict[str, Any
             seed=options.seed,
             thin=options.thin,
             out=options.out,
-            budget=options.token_budget,
+            token_budget=options.token_budget,
             resident=options.resident,
-            lanes=options.prefetch,
+            prefetch=options.prefetch,
             asynchronous=not options.lock_step,
             checkpoint_seconds=options.checkpoint_every,
             source=options.source(),

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from maskov.models.base import MaskedModel
 from maskov.runs.eta import Pace, in_words
-from maskov.types import ChainState, Traces
+from maskov.types import Chains, Traces
 
 _FRAMES_PER_SECOND = 12
 _SHOWN_CHAINS = 8
@@ -39,7 +39,7 @@ class PlainProgress:
         """Say it."""
         print(f"note: {text}", file=sys.stderr, flush=True)
 
-    def moved(self, state: ChainState, epoch: int, passes: int) -> None:
+    def moved(self, state: Chains, epoch: int, passes: int) -> None:
         """Say nothing between epochs."""
 
     def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
@@ -79,7 +79,7 @@ class LiveView:
         """Say it above the chains."""
         self._live.console.print(f"note: {text}", style="yellow", highlight=False)
 
-    def moved(self, state: ChainState, epoch: int, passes: int) -> None:
+    def moved(self, state: Chains, epoch: int, passes: int) -> None:
         """Redraw, unless the last frame is too young."""
         now = time.monotonic()
         if now - self._drawn < 1 / _FRAMES_PER_SECOND:
@@ -95,7 +95,7 @@ class LiveView:
         """Remember the rates for the line below the chains."""
         self._footer = _rates(values)
 
-    def _table(self, state: ChainState) -> Table:
+    def _table(self, state: Chains) -> Table:
         table = Table(box=None, show_header=False, padding=(0, 1))
         table.add_column(justify="right", style="dim")
         table.add_column(justify="right", style="cyan")

@@ -157,7 +157,7 @@ def translate(
         settings = {
             "seed": options.seed,
             "out": options.out,
-            "budget": options.token_budget,
+            "token_budget": options.token_budget,
             "resident": options.resident,
             "workers": workers,
             "source": {"name": findable(name)},

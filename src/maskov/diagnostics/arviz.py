@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from maskov.config import Manifest
 from maskov.diagnostics.chains import Sampled, chain_lengths, chain_templates, kept_epochs
 from maskov.errors import InputError
 from maskov.types import Traces
@@ -16,7 +17,7 @@ PADDING = -1
 
 
 def to_arviz(
-    manifest: dict[str, Any], traces: Traces, sampled: Sampled = dict, *, warmup: bool = False
+    manifest: Manifest, traces: Traces, sampled: Sampled = dict, *, warmup: bool = False
 ) -> Any:
     """Return the epochs after burn-in, and with `warmup` those of it, as a DataTree.
 
@@ -42,12 +43,12 @@ def to_arviz(
     if lengths is not None:
         data["constant_data"]["length"] = lengths
     about = {
-        "signature": manifest["signature"],
+        "signature": manifest.signature,
         "inference_library": "maskov",
-        "inference_library_version": manifest["versions"].get("maskov", ""),
+        "inference_library_version": manifest.versions.get("maskov", ""),
         # Not every file format has booleans.
-        "leaves_invariant": int(manifest["leaves_invariant"]),
-        "burn_in": int(manifest["schedule"]["burn_in"]),
+        "leaves_invariant": int(manifest.leaves_invariant),
+        "burn_in": manifest.schedule.burn_in,
     }
     return from_dict(
         data,

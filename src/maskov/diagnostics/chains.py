@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from maskov.schedules import Linear, Schedule
+from maskov.config import Manifest
 from maskov.types import Traces
 
 # The length of each chain as its samples have it; asked for only where nothing cheaper knows.
@@ -30,18 +29,18 @@ class Group:
     chains: npt.NDArray[np.int64]
 
 
-def kept_epochs(manifest: dict[str, Any], traces: Traces) -> slice:
+def kept_epochs(manifest: Manifest, traces: Traces) -> slice:
     """Return the epochs after burn-in that are done."""
     done = int((traces["steps"] > 0).all(1).sum())
-    return slice(min(int(manifest["schedule"]["burn_in"]), done), done)
+    return slice(min(manifest.schedule.burn_in, done), done)
 
 
-def chain_groups(manifest: dict[str, Any], traces: Traces, sampled: Sampled) -> list[Group]:
+def chain_groups(manifest: Manifest, traces: Traces, sampled: Sampled) -> list[Group]:
     """Return the chains in groups of one target each.
 
     Where lengths differ and cannot be known yet, no two chains are taken to be alike.
     """
-    chains = np.arange(int(manifest["chains"]))
+    chains = np.arange(manifest.chains)
     lines = chain_templates(manifest)
     lengths = chain_lengths(manifest, traces, sampled)
     # Chains of one template have its length, whatever it is.
@@ -53,24 +52,24 @@ def chain_groups(manifest: dict[str, Any], traces: Traces, sampled: Sampled) -> 
     return groups
 
 
-def chain_templates(manifest: dict[str, Any]) -> npt.NDArray[np.int64]:
+def chain_templates(manifest: Manifest) -> npt.NDArray[np.int64]:
     """Return the line of the user's input that decides each chain's target, 0 where none does."""
-    chains = np.arange(int(manifest["chains"]))
-    if _has_templates(manifest) or "sources" in manifest["origin"]:
-        return chains // int(manifest["chains_each"])
+    chains = np.arange(manifest.chains)
+    if _has_templates(manifest) or manifest.inputs.sources is not None:
+        return chains // manifest.config.chains
     return np.zeros_like(chains)
 
 
 def chain_lengths(
-    manifest: dict[str, Any], traces: Traces, sampled: Sampled
+    manifest: Manifest, traces: Traces, sampled: Sampled
 ) -> npt.NDArray[np.int64] | None:
     """Return the length of each chain, or nothing where it cannot be known."""
-    chains, origin = int(manifest["chains"]), manifest["origin"]
-    shortest, longest = origin.get("length", (0, 1))
+    chains, inputs = manifest.chains, manifest.inputs
+    shortest, longest = inputs.length or (0, 1)
     if shortest == longest:
         return np.full(chains, shortest)
-    if "chosen" in origin:  # translations; runs of older versions do not say
-        return np.array([length for row in origin["chosen"] for length in row])
+    if inputs.chosen is not None:
+        return np.array([length for row in inputs.chosen for length in row])
     # Every position is free, so that a sweep of single sites has as many steps as positions.
     if visits_once(manifest, 0) and not _has_templates(manifest) and traces["steps"][0].all():
         return np.array(traces["steps"][0])
@@ -80,16 +79,15 @@ def chain_lengths(
     return np.array([found[chain] for chain in range(chains)])
 
 
-def visits_once(manifest: dict[str, Any], epoch: int) -> bool:
+def visits_once(manifest: Manifest, epoch: int) -> bool:
     """Whether that epoch and all later ones visit each free position once, by itself."""
-    kernel, block = manifest["kernel"], manifest["schedule"]["block"]
-    if kernel.get("order", "replacement") == "replacement":  # or not one of our sweeps at all
+    if manifest.order in (None, "replacement"):
         return False
-    if block is None:
-        return int(kernel["block"]) == 1
+    if manifest.schedule.block is None:
+        return manifest.block == 1
     # Blocks only shrink.
-    return Schedule(epochs=epoch + 1, block=Linear(**block)).block_at(epoch) == 1
+    return manifest.schedule.block_at(epoch) == 1
 
 
-def _has_templates(manifest: dict[str, Any]) -> bool:
-    return "templates" in manifest["origin"]
+def _has_templates(manifest: Manifest) -> bool:
+    return manifest.inputs.templates is not None

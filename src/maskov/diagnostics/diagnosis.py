@@ -7,6 +7,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+from maskov.config import Manifest
 from maskov.diagnostics.chains import Group, Sampled, chain_groups, kept_epochs, visits_once
 from maskov.diagnostics.convergence import NEEDS_ARVIZ, arviz_stats
 from maskov.diagnostics.energies import EnergyFigures, energy_figures
@@ -48,12 +49,12 @@ class Diagnosis:
         return asdict(self)
 
 
-def diagnose(manifest: dict[str, Any], traces: Traces, sampled: Sampled = dict) -> Diagnosis:
+def diagnose(manifest: Manifest, traces: Traces, sampled: Sampled = dict) -> Diagnosis:
     """Diagnose the epochs after burn-in; `sampled` gives the length of each chain with samples."""
     kept = kept_epochs(manifest, traces)
     groups = chain_groups(manifest, traces, sampled)
     names = {"E_raw": "energy_raw", "E_norm": "energy_norm"}
-    if manifest["kernel"].get("energy", "raw") not in ("raw", "norm"):
+    if (manifest.energy or "raw") not in ("raw", "norm"):
         names["E_target"] = "energy_target"
     energies = {shown: energy_figures(traces[name][kept], groups) for shown, name in names.items()}
     tokens = _tokens(manifest, traces, groups) if "tokens" in traces else None
@@ -68,7 +69,7 @@ def diagnose(manifest: dict[str, Any], traces: Traces, sampled: Sampled = dict) 
     )
 
 
-def _tokens(manifest: dict[str, Any], traces: Traces, groups: list[Group]) -> TokenFigures:
+def _tokens(manifest: Manifest, traces: Traces, groups: list[Group]) -> TokenFigures:
     kept = kept_epochs(manifest, traces)
     known = memories(traces["tokens"][kept], groups)
     positions = position_figures(manifest, traces, groups, known)
@@ -78,7 +79,7 @@ def _tokens(manifest: dict[str, Any], traces: Traces, groups: list[Group]) -> To
 
 
 def _notes(
-    manifest: dict[str, Any],
+    manifest: Manifest,
     traces: Traces,
     groups: list[Group],
     energies: dict[str, EnergyFigures],
@@ -89,13 +90,13 @@ def _notes(
     if arviz_stats() is None:
         notes.append(NEEDS_ARVIZ)
     alone = sum(len(group.chains) == 1 for group in groups)
-    if alone and manifest["chains"] > 1:
+    if alone and manifest.chains > 1:
         notes.append(
             f"{alone} of {len(groups)} groups of chains with the same length and template have a "
             "single chain: their R-hat compares its halves, and their tokens look forgotten sooner "
             "than they are"
         )
-    if any(group.length is None for group in groups) and "templates" not in manifest["origin"]:
+    if any(group.length is None for group in groups) and manifest.inputs.templates is None:
         notes.append(
             "the lengths of the chains are known once a sample is kept; until then no two chains "
             "are compared"

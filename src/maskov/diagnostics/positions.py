@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from maskov.config import Manifest
 from maskov.diagnostics.chains import Group, chain_templates, kept_epochs, visits_once
 from maskov.diagnostics.tokens import Memory
 from maskov.types import Traces
@@ -42,7 +42,7 @@ class PositionFigures:
 
 
 def position_figures(
-    manifest: dict[str, Any], traces: Traces, groups: list[Group], known: dict[int, Memory]
+    manifest: Manifest, traces: Traces, groups: list[Group], known: dict[int, Memory]
 ) -> list[PositionFigures]:
     """Return the figures of each template's positions; chains of all lengths count together."""
     # The tokens before the first epoch are not traced: it says nothing of changes.
@@ -93,7 +93,7 @@ def _columns(
 
 
 def _free(
-    manifest: dict[str, Any],
+    manifest: Manifest,
     groups: list[Group],
     tokens: npt.NDArray[np.int32],
     rejected: Flags,
@@ -101,7 +101,7 @@ def _free(
 ) -> Flags | None:
     """Return which positions of each chain may change, or nothing where that cannot be known."""
     width = tokens.shape[2]
-    if "templates" in manifest["origin"]:
+    if manifest.inputs.templates is not None:
         # A run does not say which words were frozen. Those that vary were not; if they are as
         # many as a sweep has steps, all others were.
         varied = _varied(tokens, rejected)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from maskov.config import Manifest
 from maskov.types import Traces
 
 
@@ -45,31 +46,31 @@ class Summary:
         return asdict(self)
 
 
-def summarise(manifest: dict[str, Any], traces: Traces) -> Summary:
+def summarise(manifest: Manifest, traces: Traces) -> Summary:
     """Summarise the epochs that were completed."""
     done = int((traces["steps"] > 0).all(1).sum())
-    burn_in = int(manifest["schedule"]["burn_in"])
+    burn_in = manifest.schedule.burn_in
     kept = {name: values[burn_in:done] for name, values in traces.items()}
     steps = int(traces["steps"][:done].sum())
-    notes = list(manifest["notes"])
-    if done < manifest["schedule"]["epochs"]:
-        notes.append(f"the run is not finished: {done} of {manifest['schedule']['epochs']} epochs")
-    pilot = manifest.get("pilot")
-    if pilot is not None and pilot["nearest"]:
+    notes = list(manifest.notes)
+    if done < manifest.schedule.epochs:
+        notes.append(f"the run is not finished: {done} of {manifest.schedule.epochs} epochs")
+    pilot = manifest.pilot
+    if pilot is not None and pilot.nearest:
         notes.append(
-            f"delayed acceptance: the pilot chose the nearest {pilot['nearest']}, which promised "
-            f"{pilot['moves_per_pass']:.2f} times the moves per pass"
+            f"delayed acceptance: the pilot chose the nearest {pilot.nearest}, which promised "
+            f"{pilot.moves_per_pass:.2f} times the moves per pass"
         )
     raw, norm = _mean(kept["energy_raw"]), _mean(kept["energy_norm"])
     return Summary(
-        signature=manifest["signature"],
-        model=manifest["model"]["name"],
-        kernel=manifest["kernel"]["name"],
-        energy=manifest["kernel"].get("energy"),
-        leaves_invariant=manifest["leaves_invariant"],
+        signature=manifest.signature,
+        model=manifest.config.model.name,
+        kernel=manifest.kernel,
+        energy=manifest.energy,
+        leaves_invariant=manifest.leaves_invariant,
         notes=notes,
-        chains=manifest["chains"],
-        epochs=manifest["schedule"]["epochs"],
+        chains=manifest.chains,
+        epochs=manifest.schedule.epochs,
         epochs_done=done,
         burn_in=burn_in,
         steps=steps,

@@ -11,7 +11,7 @@ R_HAT_GOOD = 1.01
 R_HAT_BORDERLINE = 1.05
 # Effective draws of a whole run, in the bulk and in the tails.
 ESS_ENOUGH = 400.0
-# Draws of a chain below which nothing is estimated: halves of fewer than ten say nothing.
+# Rng of a chain below which nothing is estimated: halves of fewer than ten say nothing.
 FEWEST_DRAWS = 20
 # Energies that differ by less than this share of their size differ by rounding.
 ROUNDING = 1e-6

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
+from maskov.config import Manifest
 from maskov.diagnostics.convergence import NEEDS_ARVIZ, arviz_stats
 from maskov.diagnostics.energies import EnergyFigures
 from maskov.diagnostics.thresholds import (
@@ -17,7 +17,6 @@ from maskov.diagnostics.thresholds import (
     R_HAT_GOOD,
     times_longer,
 )
-from maskov.schedules import Linear, Schedule
 
 
 @dataclass(frozen=True)
@@ -59,24 +58,18 @@ class _Worst:
         return f"run about {_rounded(self.longer)} times longer"
 
 
-def judge(manifest: dict[str, Any], energies: Mapping[str, EnergyFigures]) -> Verdict:
+def judge(manifest: Manifest, energies: Mapping[str, EnergyFigures]) -> Verdict:
     """Return the verdict; the first thing that stands in the way is the reason."""
     return _no_target(manifest) or _no_numbers(energies) or _numbers(manifest, energies)
 
 
-def _no_target(manifest: dict[str, Any]) -> Verdict | None:
-    if manifest["leaves_invariant"]:
+def _no_target(manifest: Manifest) -> Verdict | None:
+    if manifest.leaves_invariant:
         return None
-    schedule, name = manifest["schedule"], manifest["kernel"]["name"]
-    moving = schedule["target_temperature"]
-    kept = Schedule(
-        epochs=schedule["epochs"],
-        burn_in=schedule["burn_in"],
-        target_temperature=None if moving is None else Linear(**moving),
-    )
-    if name == "mh" and not kept.fixed_target():
+    schedule, name = manifest.schedule, manifest.kernel
+    if name == "mh" and not replace(schedule, forced_epochs=0).fixed_target():
         return Verdict("annealed", "there is no fixed target, so no convergence to speak of")
-    if name == "mh" and schedule["forced_epochs"] > schedule["burn_in"]:
+    if name == "mh" and schedule.forced_epochs > schedule.burn_in:
         return Verdict("forced", "acceptance is still forced after burn-in, so there is no target")
     who = {"gibbs": "degenerate Gibbs"}.get(name, name)
     return Verdict(
@@ -105,10 +98,10 @@ def _no_numbers(energies: Mapping[str, EnergyFigures]) -> Verdict | None:
     return None
 
 
-def _numbers(manifest: dict[str, Any], energies: Mapping[str, EnergyFigures]) -> Verdict:
+def _numbers(manifest: Manifest, energies: Mapping[str, EnergyFigures]) -> Verdict:
     worst = _worst(energies)
     alone = all(group.chains == 1 for one in energies.values() for group in one.groups)
-    if manifest["chains"] == 1:
+    if manifest.chains == 1:
         return Verdict(
             "one chain",
             f"R-hat compares chains; run several (that of its halves is {worst.r_hat:.3g})",

@@ -1,8 +1,19 @@
 """Energies: low is probable, p(x) ∝ exp(−E(x)/T)."""
 
-from maskov.energies.base import Combined, Energy
+from maskov.energies.base import Energy, MaskedEnergy, Sum
 from maskov.energies.causal import Autoregressive
-from maskov.energies.masked import Norm, Raw, SiteEnergy
-from maskov.energies.registry import parse_energy
+from maskov.energies.masked import Norm, Raw
+from maskov.energies.registry import as_energy, parse_energy
+from maskov.energies.text import TextEnergy
 
-__all__ = ["Autoregressive", "Combined", "Energy", "Norm", "Raw", "SiteEnergy", "parse_energy"]
+__all__ = [
+    "Autoregressive",
+    "Energy",
+    "MaskedEnergy",
+    "Norm",
+    "Raw",
+    "Sum",
+    "TextEnergy",
+    "as_energy",
+    "parse_energy",
+]

@@ -2,10 +2,15 @@
 
 The sign convention, stated once: a low energy is a probable sequence, p(x) ∝ exp(−E(x)/T). Energies
 add and scale, so `Raw() + 0.5 * Norm()` is an energy too.
+
+An energy has a name that `parse_energy` reads, a cache and stages. The cache of an energy over
+masked passes is those passes; that of any other energy is one number a sequence. Its stages are
+energies by which a proposal is tested, cheapest first (see `maskov.energies.stages`).
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -13,86 +18,130 @@ import torch
 
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
+from maskov.parts import part_text
 from maskov.types import Float, Sequences, Tensor
 
 
 class Energy(ABC):
-    """A function of sequences; says what it needs from the model's masked passes."""
+    """A function of sequences.
 
-    # Whether the masked passes of the sequence are needed, and their log-sum-exp too.
-    needs_sites: bool
-    needs_normaliser: bool
-    # Whether the energy is a sum of one term for each masked pass, and of nothing else.
-    sums_over_sites: bool = False
+    `cost` is about how many masked passes one evaluation costs: cheap energies are tested first.
+    """
+
+    cost: float = 1.0
 
     @abstractmethod
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Return the energy of each sequence, in float64."""
 
-    @abstractmethod
     def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
         """Return the contribution of each position; they add up to the energy."""
+        raise InputError(f"the energy '{self}' has no terms for positions.")
 
-    def of_scores(self, logit: Tensor, log_normaliser: Tensor) -> Tensor:
-        """Return the term of each masked pass, where the energy is a sum of such terms."""
-        raise InputError(f"the energy '{self}' is no sum over masked passes.")
-
-    @abstractmethod
     def __str__(self) -> str:
-        """Return the name that `parse_energy` reads."""
+        """Return the name that `parse_energy` reads: of a part of one's own, its import path."""
+        return part_text(self)
+
+    def stages(self) -> tuple[Energy, ...]:
+        """Return the energies by which proposals are tested in turn; the last is this one."""
+        return (self,)
 
     def models(self) -> dict[str, str]:
         """Return the fingerprint of each model the energy has beside the masked one."""
         return {}
 
+    @property
+    def parts(self) -> tuple[tuple[float, Energy], ...]:
+        """The energies that this one is a weighted sum of."""
+        return ((1.0, self),)
+
+    @property
+    def masked(self) -> Energy | None:
+        """The part that is a sum over masked passes, if there is one."""
+        found = tuple((w, part) for w, part in self.parts if isinstance(part, MaskedEnergy))
+        if len(found) == len(self.parts):
+            return self
+        return Sum(found) if found else None
+
+    @property
+    def others(self) -> tuple[tuple[float, Energy], ...]:
+        """The parts that are not sums over masked passes."""
+        return tuple((w, part) for w, part in self.parts if not isinstance(part, MaskedEnergy))
+
+    @property
+    def needs_sites(self) -> bool:
+        """Whether the masked passes of the sequences are needed."""
+        return self.masked is not None
+
+    @property
+    def needs_normaliser(self) -> bool:
+        """Whether the log-sum-exp of the masked passes is needed."""
+        return any(isinstance(p, MaskedEnergy) and p.normalised for _, p in self.parts)
+
+    @property
+    def sums_over_sites(self) -> bool:
+        """Whether the energy is a sum over masked passes and of nothing else."""
+        return not self.others
+
+    def of_scores(self, logit: Tensor, log_normaliser: Tensor) -> Tensor:
+        """Return the term of each masked pass; only for sums over masked passes."""
+        raise InputError(f"the energy '{self}' is no sum over masked passes.")
+
     def __add__(self, other: Energy) -> Energy:
-        return Combined((*_parts(self), *_parts(other)))
+        return Sum((*self.parts, *other.parts))
 
     def __mul__(self, factor: float) -> Energy:
-        return Combined(tuple((factor * weight, part) for weight, part in _parts(self)))
+        return Sum(tuple((factor * weight, part) for weight, part in self.parts))
 
     __rmul__ = __mul__
 
 
+class MaskedEnergy(Energy):
+    """An energy that is a sum over the masked passes of the sequence, one for each position."""
+
+    # Whether the terms need the log-sum-exp of the scores.
+    normalised: bool
+
+    def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
+        """Return the term of each position, zero at padding."""
+        if sequences.sites is None:
+            raise InputError(f"the energy '{self}' needs the masked passes of its sequences.")
+        terms = self.of_scores(sequences.sites.logit, sequences.sites.log_normaliser)
+        return torch.where(sequences.inside, terms, 0.0)
+
+    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
+        """Sum the terms in float64."""
+        return self.terms(model, sequences).sum(1)
+
+
 @dataclass(frozen=True)
-class Combined(Energy):
+class Sum(Energy):
     """A weighted sum of energies."""
 
-    parts: tuple[tuple[float, Energy], ...]
+    weighted: tuple[tuple[float, Energy], ...]
 
     def __post_init__(self) -> None:
-        if not all(torch.isfinite(torch.tensor(weight)) for weight, _ in self.parts):
+        if not all(math.isfinite(weight) for weight, _ in self.weighted):
             raise InputError("the weights of a sum of energies must be finite numbers.")
 
     @property
-    def needs_sites(self) -> bool:  # type: ignore[override]
-        """True if any part needs the masked passes."""
-        return any(part.needs_sites for _, part in self.parts)
-
-    @property
-    def needs_normaliser(self) -> bool:  # type: ignore[override]
-        """True if any part needs the log-sum-exp."""
-        return any(part.needs_normaliser for _, part in self.parts)
-
-    @property
-    def sums_over_sites(self) -> bool:  # type: ignore[override]
-        """True if every part is such a sum."""
-        return all(part.sums_over_sites for _, part in self.parts)
+    def parts(self) -> tuple[tuple[float, Energy], ...]:
+        """The weighted energies."""
+        return self.weighted
 
     def of_scores(self, logit: Tensor, log_normaliser: Tensor) -> Tensor:
         """Add the terms of the parts up."""
-        terms = [weight * part.of_scores(logit, log_normaliser) for weight, part in self.parts]
-        return torch.stack(terms).sum(0)
+        return torch.stack(
+            [w * part.of_scores(logit, log_normaliser) for w, part in self.parts]
+        ).sum(0)
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Add the parts up."""
-        energies = [weight * part(model, sequences) for weight, part in self.parts]
-        return torch.stack(energies).sum(0)
+        return total(self, {str(part): part(model, sequences) for _, part in self.parts})
 
     def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
         """Add the parts up, position by position."""
-        terms = [weight * part.terms(model, sequences) for weight, part in self.parts]
-        return torch.stack(terms).sum(0)
+        return torch.stack([w * part.terms(model, sequences) for w, part in self.parts]).sum(0)
 
     def models(self) -> dict[str, str]:
         """Gather the models of all parts."""
@@ -104,10 +153,11 @@ class Combined(Energy):
         )
 
 
+def total(energy: Energy, values: dict[str, Tensor]) -> Float[Tensor, " n"]:
+    """Add up the values of an energy's parts, given by name."""
+    return torch.stack([weight * values[str(part)] for weight, part in energy.parts]).sum(0)
+
+
 def _exact(weight: float) -> str:
     """Write a weight so that it is read back to the bit."""
     return repr(float(weight)).removesuffix(".0")
-
-
-def _parts(energy: Energy) -> tuple[tuple[float, Energy], ...]:
-    return energy.parts if isinstance(energy, Combined) else ((1.0, energy),)

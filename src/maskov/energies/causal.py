@@ -10,8 +10,8 @@ import torch
 
 from maskov.energies.base import Energy
 from maskov.errors import InputError, ModelError
-from maskov.execution.batches import Batcher, token_budget
 from maskov.models.base import MaskedModel
+from maskov.models.batches import Batcher, token_budget
 from maskov.models.checkpoint import fingerprint, load_checkpoint
 from maskov.models.hf_logging import quiet
 from maskov.models.huggingface import HuggingFaceModel
@@ -26,9 +26,6 @@ class Autoregressive(Energy):
     sequence is decoded and tokenised again: still one energy for each sequence, as Metropolis
     needs. The first token is scored after the model's start token.
     """
-
-    needs_sites = False
-    needs_normaliser = False
 
     def __init__(
         self,

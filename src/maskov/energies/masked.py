@@ -11,38 +11,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
-from maskov.energies.base import Energy
-from maskov.errors import InputError
-from maskov.models.base import MaskedModel
-from maskov.types import Float, Sequences, Tensor
-
-
-class SiteEnergy(Energy):
-    """An energy that is a sum over the masked passes of the sequence."""
-
-    needs_sites = True
-
-    sums_over_sites = True
-
-    def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
-        """Return the term of each position, zero at padding."""
-        if sequences.sites is None:
-            raise InputError(f"the energy '{self}' needs the masked passes of its sequences.")
-        terms = self.of_scores(sequences.sites.logit, sequences.sites.log_normaliser)
-        return torch.where(sequences.inside, terms, 0.0)
-
-    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
-        """Sum the terms in float64."""
-        return self.terms(model, sequences).sum(1)
+from maskov.energies.base import MaskedEnergy
+from maskov.types import Tensor
 
 
 @dataclass(frozen=True)
-class Raw(SiteEnergy):
+class Raw(MaskedEnergy):
     """E_raw: minus the sum of the raw logits."""
 
-    needs_normaliser = False
+    normalised = False
 
     def of_scores(self, logit: Tensor, log_normaliser: Tensor) -> Tensor:
         """Return minus the logit."""
@@ -53,10 +30,10 @@ class Raw(SiteEnergy):
 
 
 @dataclass(frozen=True)
-class Norm(SiteEnergy):
+class Norm(MaskedEnergy):
     """E_norm: minus the pseudo-log-likelihood."""
 
-    needs_normaliser = True
+    normalised = True
 
     def of_scores(self, logit: Tensor, log_normaliser: Tensor) -> Tensor:
         """Return minus the log-softmax."""

@@ -1,4 +1,8 @@
-"""Read an energy from text: `raw`, `norm`, `autoregressive`, and sums such as `raw+0.5*norm`."""
+"""Read an energy from text: `raw`, `norm`, `autoregressive`, parts of one's own, and sums of these.
+
+raw+0.5*norm
+raw + 12*my_module:Contains('river')
+"""
 
 from __future__ import annotations
 
@@ -8,67 +12,97 @@ from collections.abc import Callable
 from maskov.energies.base import Energy
 from maskov.energies.causal import Autoregressive
 from maskov.energies.masked import Norm, Raw
+from maskov.energies.text import TextEnergy
 from maskov.errors import InputError
+from maskov.parts import is_import_path, load_part, parse_call, split_outside
 
-_TERM = re.compile(
-    r"\s*(?:(?P<weight>[^*()]+)\*)?\s*(?P<name>[a-z]+)\s*(?:\((?P<argument>.*)\))?\s*"
-)
+_BUILT_IN: dict[str, type[Energy]] = {"raw": Raw, "norm": Norm}
 
 
 def parse_energy(
-    text: str, causal: str | None = None, load: Callable[[str], Autoregressive] = Autoregressive
+    text: str,
+    causal: str | None = None,
+    load: Callable[[str], Autoregressive] = Autoregressive,
+    trust_parts: bool = True,
 ) -> Energy:
     """Build the energy that `text` names.
 
-    `causal` is the model meant by a bare `autoregressive`; `load` makes that energy.
+    `causal` is the model meant by a bare `autoregressive`; `load` makes that energy. Parts named by
+    an import path are imported only if they are trusted.
     """
     total: Energy | None = None
     for term in _terms(text):
-        match = _TERM.fullmatch(term)
-        if match is None:
-            raise _unknown(text)
-        if match["argument"] is not None and match["name"] != "autoregressive":
-            raise _unknown(text)
-        energy = _named(match["name"], match["argument"] or causal, text, load)
-        if match["weight"] is not None:
-            try:
-                energy = float(match["weight"]) * energy
-            except ValueError:
-                raise _unknown(text) from None
+        weight, name = _weighted(term, text)
+        energy = _named(name, causal, text, load, trust_parts)
+        if weight is not None:
+            energy = weight * energy
         total = energy if total is None else total + energy
-    if total is None:
-        raise _unknown(text)
+    assert total is not None
     return total
 
 
 def _terms(text: str) -> list[str]:
-    """Cut at each plus sign, but for those inside parentheses (a name) or a number (1e+20)."""
-    terms, depth = [""], 0
-    for sign in text:
-        depth += (sign == "(") - (sign == ")")
-        if sign == "+" and depth == 0 and not re.search(r"[\d.][eE]$", terms[-1]):
-            terms.append("")
+    """Cut at each plus sign, but for those inside parentheses or quotes or a number (1e+20)."""
+    terms: list[str] = []
+    for piece in split_outside(text, "+"):
+        if terms and re.search(r"[\d.][eE]$", terms[-1]):
+            terms[-1] += "+" + piece
         else:
-            terms[-1] += sign
+            terms.append(piece)
     return terms
 
 
+def _weighted(term: str, text: str) -> tuple[float | None, str]:
+    pieces = split_outside(term, "*")
+    if len(pieces) == 1:
+        return None, pieces[0]
+    try:
+        return float(pieces[0]), "*".join(pieces[1:])
+    except ValueError:
+        raise _unknown(text) from None
+
+
 def _named(
-    name: str, causal: str | None, text: str, load: Callable[[str], Autoregressive]
+    term: str,
+    causal: str | None,
+    text: str,
+    load: Callable[[str], Autoregressive],
+    trust_parts: bool,
 ) -> Energy:
-    if name == "raw":
-        return Raw()
-    if name == "norm":
-        return Norm()
-    if name == "autoregressive":
-        if causal is None:
+    # A model's folder may hold any letters, so it is taken as it stands.
+    model = re.fullmatch(r"\s*autoregressive\s*(?:\((.*)\))?\s*", term, re.S)
+    if model is not None:
+        name = model[1] or causal
+        if name is None:
             raise InputError("the energy 'autoregressive' needs --causal-model, a causal LM.")
-        return load(causal)
-    raise _unknown(text)
+        return load(name)
+    try:
+        name, arguments, options = parse_call(term)
+    except InputError:
+        raise _unknown(text) from None
+    if is_import_path(name):
+        return as_energy(load_part(name, arguments, options, trust_parts))
+    if name not in _BUILT_IN or arguments or options or "(" in term:
+        raise _unknown(text)
+    return _BUILT_IN[name]()
+
+
+def as_energy(part: object) -> Energy:
+    """Return an energy as it is, and a function of texts as an energy."""
+    if isinstance(part, Energy):
+        return part
+    if isinstance(part, str):
+        return parse_energy(part)
+    if callable(part):
+        return TextEnergy(part)
+    raise InputError(
+        f"'{type(part).__qualname__}' is no energy: it must be an Energy, or take a list of texts "
+        "and return a list of numbers."
+    )
 
 
 def _unknown(text: str) -> InputError:
     return InputError(
-        f"unknown energy '{text}'; use raw, norm or autoregressive, or a sum of these such as "
-        "'raw+0.5*norm'."
+        f"unknown energy '{text}'; use raw, norm or autoregressive, a part of your own such as "
+        "my_module:Contains('river'), or a sum of these such as 'raw+0.5*norm'."
     )

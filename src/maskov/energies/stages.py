@@ -7,25 +7,30 @@ that change sign when the move is reversed, the tests
 
 with independent uniform numbers accept with a probability that is in detailed balance with the
 same target as one test of R (Christen & Fox 2005, applied again and again). A rejection anywhere is
-final, so that what the later tests need is never computed. Here an approximation is the sum over
-the positions nearest to the change, or over passes in low precision, or both.
+final, so what the later tests need is never computed. An approximation leaves parts of the energy
+out: expensive energies of a sum, the masked passes far from the change, or the last bits of these
+passes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
+from maskov.energies.base import Energy
 from maskov.errors import InputError
 from maskov.types import Bool, Int, Tensor
 
 LOW_PRECISIONS = ("bfloat16", "float16", "float32")
+# All masked passes of a sequence cost about this many, where stages are put in order.
+_ALL_PASSES = 16.0
 
 
 @dataclass(frozen=True)
-class Delayed:
-    """Which cheap tests come first.
+class DelayedAcceptance:
+    """Which cheap tests of the masked passes come first.
 
     `nearest` positions are tested before the others (0: all at once; None: a run chooses by its
     first epochs). With `precision` the early tests use passes of that precision, and the last one
@@ -45,15 +50,6 @@ class Delayed:
             )
 
     @property
-    def stages(self) -> tuple[Stage, ...]:
-        """The tests, in order; the last one decides by the exact ratio."""
-        low = self.precision is not None
-        near = (Stage(self.nearest, low),) if self.nearest else ()
-        return (
-            (*near, Stage(None, True), Stage(None, False)) if low else (*near, Stage(None, False))
-        )
-
-    @property
     def asked_for(self) -> bool:
         """Whether early tests are wanted whatever they gain."""
         return bool(self.nearest) or self.precision is not None
@@ -65,10 +61,86 @@ class Delayed:
 
 @dataclass(frozen=True)
 class Stage:
-    """One test: the terms of the `nearest` positions (None: of all), in low precision or not."""
+    """One test: how much of the energy it knows.
+
+    Of the masked passes, those of the `nearest` positions (None: of all; 0: of none but the changed
+    one), in `low` precision or not. Of every other part of the energy, in the plan's order, how
+    many of its stages: at `levels` 0 it is left out.
+    """
 
     nearest: int | None
     low: bool
+    levels: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class TestPlan:
+    """The tests of an energy in order, the cheapest first; the last decides by the exact ratio."""
+
+    __test__ = False  # not a test of pytest's
+
+    energy: Energy
+    delayed: DelayedAcceptance
+
+    @cached_property
+    def others(self) -> tuple[tuple[float, tuple[Energy, ...]], ...]:
+        """The parts that are not masked passes: the weight and the stages of each."""
+        return tuple((weight, part.stages()) for weight, part in self.energy.others)
+
+    @cached_property
+    def evaluated(self) -> tuple[Energy, ...]:
+        """Every energy that some stage of such a part evaluates, once."""
+        by_name = {str(stage): stage for _, stages in self.others for stage in stages}
+        return tuple(by_name.values())
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(map(str, self.evaluated))
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """The tests."""
+        # Each increment adds a part: its cost, how the masked passes or the levels change.
+        increments: list[tuple[float, Stage | int]] = []
+        if self.energy.needs_sites:
+            low, nearest = self.delayed.precision is not None, self.delayed.nearest
+            near = [(float(nearest), Stage(nearest, low))] if nearest else []
+            whole = [(_ALL_PASSES, Stage(None, True))] if low else []
+            increments += [*near, *whole, (_ALL_PASSES, Stage(None, False))]
+        for index, (_, stages) in enumerate(self.others):
+            increments += [(stage.cost, index) for stage in stages]
+        increments.sort(key=lambda increment: increment[0])  # stable: a part's own order stays
+        levels, masked, found = [0] * len(self.others), Stage(0, False), list[Stage]()
+        for _, added in increments:
+            if isinstance(added, Stage):
+                masked = added
+            else:
+                levels[added] += 1
+            found.append(Stage(masked.nearest, masked.low, tuple(levels)))
+        return tuple(found)
+
+    def other_fall(self, stage: Stage, old: Tensor, new: Tensor) -> Tensor:
+        """Return by how much the other parts fall, as far as a stage knows.
+
+        `old` and `new` hold a column for each of the `evaluated` energies.
+        """
+        fall = torch.zeros_like(old[:, :1].sum(1))
+        for level, (weight, stages) in zip(stage.levels, self.others, strict=True):
+            if level:
+                column = self.names.index(str(stages[level - 1]))
+                fall = fall + weight * (old[:, column] - new[:, column])
+        return fall
+
+    def new_evaluations(self, number: int) -> tuple[int, ...]:
+        """Return the columns of the evaluated energies that stage `number` is the first to need."""
+        before = self.stages[number - 1].levels if number else (0,) * len(self.others)
+        columns = []
+        for was, now, (_, stages) in zip(
+            before, self.stages[number].levels, self.others, strict=True
+        ):
+            columns += [self.names.index(str(stage)) for stage in stages[was:now]]
+        return tuple(columns)
 
 
 def near(
@@ -89,3 +161,22 @@ def near(
     nearer = torch.minimum(distance - 1, left) + torch.minimum(distance - 1, right)
     nearer = nearer + ((offset > 0) & (distance <= left))
     return other & (nearer < min(count, width))
+
+
+def near_all(
+    changed: Bool[Tensor, "n length"], lengths: Int[Tensor, " n"], count: int | None
+) -> Bool[Tensor, "n length"]:
+    """Mark the changed positions and the `count` others nearest to any of them (None: all)."""
+    width = changed.shape[1]
+    position = torch.arange(width, device=changed.device).expand(changed.shape)
+    inside = position < lengths[:, None]
+    if count is None:
+        return inside
+    far = 2 * width
+    left = position - position.masked_fill(~changed, -far).cummax(1).values
+    right = position.masked_fill(~changed, far).flip(1).cummin(1).values.flip(1) - position
+    # The changed ones come first; in a tie the one to the left of the change.
+    key = torch.minimum(2 * left + 1, 2 * right).masked_fill(~inside, 4 * far)
+    order = key.masked_fill(changed, -1).argsort(dim=1, stable=True)
+    rank = torch.empty_like(order).scatter(1, order, position)
+    return inside & (rank < changed.sum(1, keepdim=True) + count)

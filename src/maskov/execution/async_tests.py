@@ -1,7 +1,6 @@
-"""What the tests of proposals come to, and telling it to whoever watches.
+"""The tests of asynchronous proposals, and the record of each step for an observer.
 
-Every number that an observer hears is worked out by what decides: `log_ratios` is the one place
-where flying chains compute their acceptance ratios.
+Every number that an observer gets is the one that decided.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from typing import Any
 import torch
 
 from maskov.energies.stages import near
-from maskov.execution.async_state import Board
+from maskov.execution.async_state import AsyncState
 from maskov.execution.buffers import ENERGIES
+from maskov.kernels.ratio import log_ratio
 from maskov.types import Bool, Float, Int, Tensor
 
 # The stage of a proposal that needed no test.
@@ -22,7 +22,7 @@ UNTESTED = -1
 
 
 @dataclass(frozen=True)
-class Settled:
+class StepRecord:
     """Steps that are done, one row each, for whoever watches.
 
     `stage` is the last test that was taken, `UNTESTED` where the proposal was the token that stood
@@ -49,75 +49,81 @@ class Settled:
 
 @dataclass(frozen=True)
 class Ratios:
-    """The ratios of every lane's proposal, one for each stage, and the parts they are made of.
+    """The ratios of every slot's proposal, one for each stage, and the parts they are made of.
 
-    `exact` holds old minus new terms at the other positions, `site` that of the changed one.
+    `exact` holds old minus new terms at the other positions, `site` that of the changed one and
+    `other` that of the energy's other parts.
     """
 
-    log_ratio: Float[Tensor, "lanes stages"]
-    log_q: Float[Tensor, " lanes"]
-    exact: Float[Tensor, "lanes length"]
-    site: Float[Tensor, " lanes"]
-    temperature: Float[Tensor, " lanes"]
+    log_ratio: Float[Tensor, "slots stages"]
+    exact: Float[Tensor, "slots length"]
+    site: Float[Tensor, " slots"]
+    other: Float[Tensor, " slots"]
+    beta: Float[Tensor, " slots"]
 
 
-class Watched(Board):
-    """A group of chains in flight whose tests can be worked out and watched."""
+class AsyncTests(AsyncState):
+    """A group of asynchronous chains whose tests can be computed and observed."""
 
     def __init__(
-        self, *arguments: Any, observer: Callable[[Settled], None] | None = None, **settings: Any
+        self, *arguments: Any, observer: Callable[[StepRecord], None] | None = None, **settings: Any
     ) -> None:
         super().__init__(*arguments, **settings)
         self.observer = observer
 
     def _ratios(self) -> Ratios:
-        """Return what every lane's tests compare with; where passes are missing, nothing of use."""
+        """Return what every slot's tests compare with; where passes are missing, nothing of use."""
         b, owner = self.buffers, self._owner
-        place = b.lane_place[:-1].clamp(min=0)
+        place = b.slot_place[:-1].clamp(min=0)
         at = (owner, place)
         lengths = b.lengths[owner]
-        temperature = self._temperatures[b.epoch.clamp(max=len(self._temperatures) - 1)][owner]
+        temperature = self._temperatures[b.epoch.clamp(max=len(self._temperatures) - 1)]
+        beta = (b.beta / temperature)[owner]
         exact, low, site = self._differences(at)
-        log_q = b.log_reverse[at] - b.log_forward[at]
-        stages = []
-        for test in self.stages:
-            terms = low if test.low else exact
-            kept = near(place, lengths, self._width, test.nearest)
-            stages.append(log_q + (site + torch.where(kept, terms, 0.0).sum(1)) / temperature)
-        return Ratios(torch.stack(stages, dim=1), log_q, exact, site, temperature)
+        ratios, other = [], torch.zeros_like(site)
+        for stage in self.stages:
+            terms = low if stage.low else exact
+            kept = near(place, lengths, self._width, stage.nearest)
+            fall = site + torch.where(kept, terms, 0.0).sum(1)
+            if self.plan.others:
+                other = self.plan.other_fall(stage, b.others[owner], b.slot_others[:-1])
+                fall = fall + other
+            ratios.append(log_ratio(fall, b.log_forward[at], b.log_reverse[at], beta))
+        return Ratios(torch.stack(ratios, dim=1), exact, site, other, beta)
 
     def _differences(self, at: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return old minus new terms of each lane: exact, in low precision, and at its own place.
+        """Return old minus new terms of each slot: exact, in low precision, and at its own place.
 
         The pass that masks the changed position is the same before and after the move.
         """
-        b, energy, owner = self.buffers, self.kernel.energy, self._owner
-        new = energy.of_scores(b.lane_logit[:-1], b.lane_normaliser[:-1])
+        b, energy, owner = self.buffers, self.masked, self._owner
+        new = energy.of_scores(b.slot_logit[:-1], b.slot_normaliser[:-1])
         exact = energy.of_scores(b.logit, b.log_normaliser)[owner] - new
-        low = b.low_term[owner] - b.lane_low[:-1]
+        low = b.low_term[owner] - b.slot_low[:-1]
         normaliser = b.log_normaliser[at]
         site = energy.of_scores(b.logit[at], normaliser)
         site = site - energy.of_scores(b.drawn_logit[at], normaliser)
         return exact, low, site
 
-    def _tell_tested(self, settled: Tensor, taken: Tensor, lane: Tensor, place: Tensor) -> None:
+    def _tell_tested(self, settled: Tensor, taken: Tensor, slot: Tensor, place: Tensor) -> None:
         """Tell of the proposals that were tested, one of each settled chain."""
         if self.observer is None:
             return
         b, rows = self.buffers, settled.nonzero().flatten()
-        lane, at = lane[rows], (rows, place[rows])
-        stage, ratios = b.lane_stage[lane], self._ratios()
+        slot, at = slot[rows], (rows, place[rows])
+        stage, ratios = b.slot_stage[slot], self._ratios()
         untaken = torch.arange(len(self.stages), device=rows.device) > stage[:, None]
         old = self._target()[rows]
         others = near(place[rows], b.lengths[rows], self._width, None)
-        fall = ratios.site[lane] + torch.where(others, ratios.exact[lane], 0.0).sum(1)
+        fall = ratios.site[slot] + torch.where(others, ratios.exact[slot], 0.0).sum(1)
+        fall = fall + ratios.other[slot]
         # A way back that is impossible was rejected without a pass.
         passed = (stage == len(self.stages) - 1) & (b.log_reverse[at] > -torch.inf)
-        told = Settled(
+        told = StepRecord(
             b.chain[rows], b.step[rows] + b.rank[at], place[rows], b.tokens[at], b.drawn[at],
-            b.log_forward[at], b.log_reverse[at], b.lane_acceptance[lane], stage, taken[rows],
+            b.log_forward[at], b.log_reverse[at], b.slot_acceptance[slot], stage, taken[rows],
             old, torch.where(passed, old - fall, torch.nan),
-            ratios.log_ratio[lane].masked_fill(untaken, torch.nan),
+            ratios.log_ratio[slot].masked_fill(untaken, torch.nan),
             b.draw_accept[at].masked_fill(untaken, torch.nan),
         )  # fmt: skip
         self.observer(told)
@@ -134,7 +140,7 @@ class Watched(Board):
         rows, place = at = (passed & chosen[:, None]).nonzero(as_tuple=True)
         nothing = torch.full((len(rows), len(self.stages)), torch.nan, device=rows.device).double()
         energy = self._target()[rows]
-        told = Settled(
+        told = StepRecord(
             b.chain[rows], b.step[rows] + b.rank[at], place, b.tokens[at], b.drawn[at],
             b.log_forward[at], b.log_reverse[at], torch.zeros_like(energy),
             torch.full_like(rows, UNTESTED), torch.ones_like(rows, dtype=torch.bool),

@@ -1,14 +1,14 @@
-"""Chains that each go at their own pace: Metropolis-Hastings as rounds of full batches.
+"""Asynchronous chains: Metropolis-Hastings as rounds of full, unpadded batches.
 
-A chain keeps the masked passes of its sequence, so all proposals of its epoch are known at once:
-draws that equal the current token are accepted without a test, and the next one that differs is
-put to the test in a *lane*. A round takes whatever passes the lanes of all chains wait for, runs
-them together, and settles every lane that has what it needs; no chain waits for another. With
-several lanes a chain also tests the proposals that come next if the first is rejected. Because
-random numbers are keyed by (seed, chain, step), none of this changes what a chain does.
+Chains cache the masked passes of their sequence, so all proposals of an epoch are known at once:
+draws equal to the current token are accepted without a test, and the next one that differs is
+tested in a *slot*. A round runs whatever the slots of all chains wait for together and settles
+every slot that is complete; no chain waits for another. With several slots a chain also tests the
+proposals that come next if the first is rejected. Because random numbers are keyed by (seed, chain,
+step), none of this changes the decisions: they are those of `Metropolis.step`.
 
 Every operation works on whole tensors and by masks, so that a round has no shape that depends on
-its contents; the few places where rows are gathered are methods that a GPU's subclass replaces.
+its contents; the few places where rows are gathered are methods that `cuda_graphs.py` replaces.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from __future__ import annotations
 import torch
 
 from maskov.execution.async_state import NONE_LEFT
-from maskov.execution.async_tests import Watched
+from maskov.execution.async_tests import AsyncTests
 from maskov.execution.buffers import ACCEPTED, FREE, REJECTED, TESTING
 from maskov.execution.pilot import expectations
-from maskov.kernels import Sweep, accept
-from maskov.moves import draw
-from maskov.random import Purpose
-from maskov.types import Bool, Float, Int, Tensor
+from maskov.moves.site import draw
+from maskov.random import Purpose, accept, categorical
+from maskov.types import Bool, Float, Int, Sequences, Tensor
 
 
-class Flow(Watched):
-    """A group of chains between two epochs, advanced round by round."""
+class AsyncSampler(AsyncTests):
+    """A group of asynchronous chains, advanced round by round."""
 
     def advance(self) -> None:
         """Do one round, or finish one that was stopped while its passes ran.
@@ -55,21 +54,21 @@ class Flow(Watched):
     def _close(self) -> None:
         """End the epoch of chains with nothing left to test; keep what it came to."""
         b = self.buffers
-        idle = (b.lane_place[:-1] == FREE).view(-1, self._lanes).all(1)
+        idle = (b.slot_place[:-1] == FREE).view(-1, self._slots).all(1)
         left = (self._novel() & (b.rank >= b.number[:, None])).any(1)
         ended = self._ready() & idle & ~left
         self._tell_repeated(ended, self._steps)
         rest = torch.where(ended, self._steps - b.number, 0)
         self._count(steps=rest, accepted=rest)
-        slot = b.epoch % len(b.ring_tokens)
+        ring_row = b.epoch % len(b.ring_tokens)
         for ring, value in (
             (b.ring_energy, self.energies()),
             (b.ring_counts, b.counts),
             (b.ring_tokens, b.tokens),
             (b.ring_rejected, b.rejected),
         ):
-            kept = torch.where(ended[:, None], value, ring[slot, self._rows])
-            ring.index_put_((slot, self._rows), kept)
+            kept = torch.where(ended[:, None], value, ring[ring_row, self._rows])
+            ring.index_put_((ring_row, self._rows), kept)
         b.step += torch.where(ended, self._steps, 0)
         b.number.masked_fill_(ended, 0)
         b.counts.masked_fill_(ended[:, None], 0)
@@ -85,15 +84,14 @@ class Flow(Watched):
         if rows is None:
             return
         chain, step, free = b.chain[rows], b.step[rows], b.free[rows]
-        assert isinstance(self.kernel.positions, Sweep)
-        rank = self.kernel.positions.rank(chain, step, free, self.draws)
+        rank = self.kernel.move.rank(chain, step, free, self.rng)
         shape = rank.shape
         when = (step[:, None] + rank).flatten()
         who = chain[:, None].expand(shape).flatten()
         place = self._places.expand(shape).flatten()
-        token = self.draws.uniform(who, when, Purpose.TOKEN, place).view(shape)
+        token = self.rng.uniform(who, when, Purpose.TOKEN, place).view(shape)
         tests = [
-            self.draws.uniform(who, when, Purpose.ACCEPT, torch.full_like(who, stage)).view(shape)
+            self.rng.uniform(who, when, Purpose.ACCEPT, torch.full_like(who, stage)).view(shape)
             for stage in range(len(self.stages))
         ]
         self._put_rows(begun, rows, b.rank, rank)
@@ -108,8 +106,13 @@ class Flow(Watched):
         where = self._stale()
         if where is None:
             return
+        uniform = b.draw_token[where]
         drawn = draw(
-            b.hidden[where], b.tokens[where], b.draw_token[where], self.kernel.proposal, self.engine
+            b.hidden[where],
+            b.tokens[where],
+            lambda probabilities, part: categorical(probabilities, uniform[part]),
+            self.kernel.conditional,
+            self.scorer,
         )
         known = b.log_normaliser[where]
         normaliser = torch.where(known.isnan(), drawn.log_normaliser, known)
@@ -124,93 +127,114 @@ class Flow(Watched):
             self._put_places(where, buffer, value)
 
     def _offer(self) -> None:
-        """Give each free lane the chain's next proposal that differs."""
+        """Give each free slot the chain's next proposal that differs."""
         b = self.buffers
         ready, novel = self._ready(), self._novel()
-        for lane in range(self._lanes):
-            ranks = self._lane_ranks()
+        for slot in range(self._slots):
+            ranks = self._slot_ranks()
             latest = ranks.masked_fill(ranks == NONE_LEFT, -1).amax(1)
             after = torch.maximum(latest, b.number - 1)
             keys = b.rank.masked_fill(~(novel & (b.rank > after[:, None])), NONE_LEFT)
             soonest, place = keys.min(1)
-            begun = ready & (ranks[:, lane] == NONE_LEFT) & (soonest < NONE_LEFT)
+            begun = ready & (ranks[:, slot] == NONE_LEFT) & (soonest < NONE_LEFT)
             # Where the way back is impossible the move is rejected whatever its energy.
             possible = b.log_reverse.gather(1, place[:, None]).squeeze(1) > -torch.inf
             wanted = self._wanted(place, b.lengths, 0) & possible[:, None]
-            own = slice(lane, len(b.lane_place) - 1, self._lanes)
-            b.lane_place[own] = torch.where(begun, place, b.lane_place[own])
-            b.lane_pending[own] = torch.where(begun[:, None], wanted, b.lane_pending[own])
-            for field in (b.lane_stage, b.lane_verdict, b.lane_ratio, b.lane_acceptance):
+            own = slice(slot, len(b.slot_place) - 1, self._slots)
+            b.slot_place[own] = torch.where(begun, place, b.slot_place[own])
+            b.slot_pending[own] = torch.where(begun[:, None], wanted, b.slot_pending[own])
+            b.slot_asks[own] = torch.where(begun, self._asks[0] & possible, b.slot_asks[own])
+            for field in (b.slot_stage, b.slot_verdict, b.slot_ratio, b.slot_acceptance):
                 field[own] = field[own].masked_fill(begun, 0)
 
     def _pass(self) -> None:
-        """Run the passes that lanes wait for."""
-        proposed = self._lane_sequences()
-        for engine, kind in ((self.low, True), (self.engine, False)):
-            lane, place = self._waits(kind).nonzero(as_tuple=True)
-            if engine is None or not len(lane):
+        """Run the passes that slots wait for, and evaluate the other parts of the energy."""
+        proposed = self._slot_sequences()
+        self._evaluate(proposed)
+        for scorer, kind in ((self.low, True), (self.scorer, False)):
+            slot, place = self._waits(kind).nonzero(as_tuple=True)
+            if scorer is None or not len(slot):
                 continue
-            answers = engine.answers(proposed, lane, place, self.kernel.energy.needs_normaliser)
-            self._receive(kind, lane, place, answers.hidden, answers.logit, answers.log_normaliser)
-            self._count_passes(self._owner[lane], torch.ones_like(lane))
+            answers = scorer.answers(proposed, slot, place, self.masked.needs_normaliser)
+            self._receive(kind, slot, place, answers.hidden, answers.logit, answers.log_normaliser)
+            self._count_passes(self._owner[slot], torch.ones_like(slot))
+
+    def _evaluate(self, proposed: Sequences) -> None:
+        """Evaluate the parts of the energy that are no masked passes, where slots ask for them."""
+        b = self.buffers
+        for number in range(len(self.stages)):
+            columns = self.plan.new_evaluations(number)
+            asking = b.slot_asks[:-1] & (b.slot_stage[:-1] == number)
+            if not columns or not bool(asking.any()):
+                continue
+            slot = asking.nonzero().flatten()
+            for column in columns:
+                value = self.plan.evaluated[column](self.scorer.model, proposed.rows(slot))
+                self.scorer.watch(value)
+                b.slot_others[slot, column] = value
+            b.slot_asks[slot] = False
 
     def _receive(
         self,
         low: bool,
-        lane: Int[Tensor, " passes"],
+        slot: Int[Tensor, " passes"],
         place: Int[Tensor, " passes"],
         hidden: Float[Tensor, "passes hidden"],
         logit: Float[Tensor, " passes"],
         log_normaliser: Float[Tensor, " passes"],
     ) -> None:
-        """Put what the passes gave into their lanes."""
+        """Put what the passes gave into their slots."""
         b = self.buffers
         if low:
-            b.lane_low[lane, place] = self.kernel.energy.of_scores(logit, log_normaliser)
+            b.slot_low[slot, place] = self.masked.of_scores(logit, log_normaliser)
         else:
-            b.lane_hidden[lane, place] = hidden
-            b.lane_logit[lane, place] = logit
-            b.lane_normaliser[lane, place] = log_normaliser
-        b.lane_pending[lane, place] = torch.zeros_like(lane, dtype=torch.bool)
+            b.slot_hidden[slot, place] = hidden
+            b.slot_logit[slot, place] = logit
+            b.slot_normaliser[slot, place] = log_normaliser
+        b.slot_pending[slot, place] = torch.zeros_like(slot, dtype=torch.bool)
 
     def _decide(self) -> None:
-        """Test every lane that has what its stage needs."""
+        """Test every slot that has what its stage needs."""
         b, owner = self.buffers, self._owner
-        busy = (b.lane_place[:-1] != FREE) & (b.lane_verdict[:-1] == TESTING)
-        busy &= ~b.lane_pending[:-1].any(1)
-        place = b.lane_place[:-1].clamp(min=0)
-        lengths, stage = b.lengths[owner], b.lane_stage[:-1]
+        busy = (b.slot_place[:-1] != FREE) & (b.slot_verdict[:-1] == TESTING)
+        busy &= ~b.slot_pending[:-1].any(1) & ~b.slot_asks[:-1]
+        place = b.slot_place[:-1].clamp(min=0)
+        lengths, stage = b.lengths[owner], b.slot_stage[:-1]
         found = self._ratios()
         ratio = found.log_ratio.gather(1, stage[:, None]).squeeze(1)
-        gained = ratio - b.lane_ratio[:-1]
+        gained = ratio - b.slot_ratio[:-1]
         uniform = b.draw_accept[owner, place, stage]
         passed = accept(gained, uniform)
         last = stage == len(self.stages) - 1
         if len(b.pilot):
+            # What is known before the first masked pass, and all of it.
+            log_q = b.log_reverse[owner, place] - b.log_forward[owner, place]
+            known = log_q + (found.site + found.other) * found.beta
+            tested = bool(self.plan.others)
             b.pilot += expectations(
-                busy & last, found.log_q, found.site, found.exact, place, lengths, self._width,
-                found.temperature,
-            )  # fmt: skip
+                busy & last, known, found.exact, place, lengths, self._width, found.beta, tested
+            )
         verdict = torch.where(passed, torch.where(last, ACCEPTED, TESTING), REJECTED)
-        b.lane_verdict[:-1] = torch.where(busy, verdict, b.lane_verdict[:-1])
-        b.lane_acceptance[:-1] += torch.where(busy, gained.clamp(max=0.0), 0.0)
+        b.slot_verdict[:-1] = torch.where(busy, verdict, b.slot_verdict[:-1])
+        b.slot_acceptance[:-1] += torch.where(busy, gained.clamp(max=0.0), 0.0)
         further = busy & passed & ~last
-        b.lane_ratio[:-1] = torch.where(further, ratio, b.lane_ratio[:-1])
-        b.lane_stage[:-1] += further
+        b.slot_ratio[:-1] = torch.where(further, ratio, b.slot_ratio[:-1])
+        b.slot_stage[:-1] += further
         for number in range(1, len(self.stages)):
             wanted = self._wanted(place, lengths, number)
-            begun = further & (b.lane_stage[:-1] == number)
-            b.lane_pending[:-1] = torch.where(begun[:, None], wanted, b.lane_pending[:-1])
+            begun = further & (b.slot_stage[:-1] == number)
+            b.slot_pending[:-1] = torch.where(begun[:, None], wanted, b.slot_pending[:-1])
+            b.slot_asks[:-1] = torch.where(begun, self._asks[number], b.slot_asks[:-1])
 
     def _settle(self) -> None:
         """Move chains along: past rejected proposals in order, to the first accepted one."""
-        b, lanes = self.buffers, self._lanes
-        for _ in range(lanes):
-            ranks = self._lane_ranks()
+        b, slots = self.buffers, self._slots
+        for _ in range(slots):
+            ranks = self._slot_ranks()
             soonest, front = ranks.min(1)
-            lane = self._rows * lanes + front
-            place = b.lane_place[lane].clamp(min=0)
-            verdict = b.lane_verdict[lane]
+            slot = self._rows * slots + front
+            place = b.slot_place[slot].clamp(min=0)
+            verdict = b.slot_verdict[slot]
             settled = (soonest < NONE_LEFT) & (verdict != TESTING)
             taken = settled & (verdict == ACCEPTED)
             skipped = torch.where(settled, soonest - b.number, 0)
@@ -221,38 +245,40 @@ class Flow(Watched):
                 proposed_novel=settled * 1, irreversible=stuck * 1,
             )  # fmt: skip
             self._tell_repeated(settled, soonest)
-            self._tell_tested(settled, taken, lane, place)
+            self._tell_tested(settled, taken, slot, place)
             at = (self._rows, place)
             b.rejected[at] = b.rejected[at] | (settled & ~taken)
             b.number += torch.where(settled, skipped + 1, 0)
-            self._move(taken, lane, place)
-            # A rejection frees its own lane; a move makes all proposals of the chain void.
+            self._move(taken, slot, place)
+            # A rejection frees its own slot; a move makes all proposals of the chain void.
             freed = taken[:, None] | (
-                settled[:, None] & (front[:, None] == torch.arange(lanes, device=front.device))
+                settled[:, None] & (front[:, None] == torch.arange(slots, device=front.device))
             )
             freed = freed.flatten()
-            b.lane_place[:-1] = b.lane_place[:-1].masked_fill(freed, FREE)
-            b.lane_pending[:-1] &= ~freed[:, None]
+            b.slot_place[:-1] = b.slot_place[:-1].masked_fill(freed, FREE)
+            b.slot_pending[:-1] &= ~freed[:, None]
+            b.slot_asks[:-1] &= ~freed
 
-    def _move(self, taken: Tensor, lane: Tensor, place: Tensor) -> None:
+    def _move(self, taken: Tensor, slot: Tensor, place: Tensor) -> None:
         """Put accepted proposals, with what the passes said of them, in the place of the old."""
         b = self.buffers
         rows = self._rows_of(taken)
         if rows is None:
             return
-        lane, place = lane[rows], place[rows]
+        slot, place = slot[rows], place[rows]
         changed = self._places == place[:, None]
         other = self._inside[rows] & ~changed
         new = (
             (b.tokens, torch.where(changed, b.drawn[rows], b.tokens[rows])),
-            (b.hidden, torch.where(other[..., None], b.lane_hidden[lane], b.hidden[rows])),
+            (b.hidden, torch.where(other[..., None], b.slot_hidden[slot], b.hidden[rows])),
             (b.logit, torch.where(
-                changed, b.drawn_logit[rows], torch.where(other, b.lane_logit[lane], b.logit[rows])
+                changed, b.drawn_logit[rows], torch.where(other, b.slot_logit[slot], b.logit[rows])
             )),
             (b.log_normaliser, torch.where(
-                other, b.lane_normaliser[lane], b.log_normaliser[rows]
+                other, b.slot_normaliser[slot], b.log_normaliser[rows]
             )),
-            (b.low_term, b.lane_low[lane]),
+            (b.low_term, b.slot_low[slot]),
+            (b.others, b.slot_others[slot]),
             (b.fresh, ~self._inside[rows]),
         )  # fmt: skip
         for buffer, value in new:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from maskov.execution.asynchronous import Flow
+from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import COUNTS, Buffers
 from maskov.execution.selection import Chosen, choose_first
 from maskov.models.huggingface import HuggingFaceModel
@@ -28,19 +28,20 @@ _SMALLEST = 1024
 _CHAINS_DRAWN = (2, 8, 32, 128)
 
 
-class StaticFlow(Flow):
+class RecordedSampler(AsyncSampler):
     """A group of chains on a GPU, in rounds that are recorded once and replayed."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
-        model = self.engine.model
+        model = self.scorer.model
         assert isinstance(model, HuggingFaceModel)
-        assert self.observer is None, "a recorded round cannot be watched"
+        assert self.observer is None, "a recorded round cannot be observed"
+        assert not self.plan.others, "a recorded round runs masked passes only"
         self._frame = model.frame.size
         # Nothing here may depend on which chains are on board: a run that goes on after a stop
         # must cut its batches as it would have done.
-        most = self.buffers.lane_pending[:-1].numel() * (self._width + self._frame)
-        largest = max(_SMALLEST, min(self.engine.batcher.budget, 1 << (most - 1).bit_length()))
+        most = self.buffers.slot_pending[:-1].numel() * (self._width + self._frame)
+        largest = max(_SMALLEST, min(self.scorer.batcher.budget, 1 << (most - 1).bit_length()))
         single = self._width + self._frame
         rooms = {max(largest // share, _SMALLEST, single) for share in _SHARES}
         self._rooms = sorted(rooms)
@@ -68,7 +69,7 @@ class StaticFlow(Flow):
     def row(self, epoch: int) -> dict[str, Tensor]:
         """Return what the chains came to; the passes are counted here, where the host learns."""
         row = super().row(epoch)
-        self.engine.count(int(row["counts"][:, COUNTS.index("passes")].sum()))
+        self.scorer.count(int(row["counts"][:, COUNTS.index("passes")].sum()))
         return row
 
     def slowest(self) -> int:
@@ -125,29 +126,29 @@ class StaticFlow(Flow):
     # The parts of a round that gather rows.
 
     def _pass(self) -> None:
-        """Run as many of the passes that lanes wait for as there is room for."""
+        """Run as many of the passes that slots wait for as there is room for."""
         b, low = self.buffers, self._low_round
-        engine = self.low if low else self.engine
-        assert engine is not None
-        model = engine.model
+        scorer = self.low if low else self.scorer
+        assert scorer is not None
+        model = scorer.model
         assert isinstance(model, HuggingFaceModel)
-        lane, place, valid = self._choose_passes(low)
-        tokens = self._lane_tokens()
-        owner = self._owner[lane]
+        slot, place, valid = self._choose_passes(low)
+        tokens = self._slot_tokens()
+        owner = self._owner[slot]
         lengths = torch.where(valid, b.lengths[owner], 0)
-        packed = pack(tokens[lane], lengths, place, model.frame, self._room)
+        packed = pack(tokens[slot], lengths, place, model.frame, self._room)
         hidden = model.hidden_of(packed, self._width + self._frame)
-        logit, normaliser = engine.scores(
-            hidden, tokens[lane, place], self.kernel.energy.needs_normaliser, valid
+        logit, normaliser = scorer.scores(
+            hidden, tokens[slot, place], self.masked.needs_normaliser, valid
         )
-        # What fills up the room goes to the lane that belongs to nobody.
-        target = torch.where(valid, lane, len(b.lane_place) - 1)
+        # What fills up the room goes to the slot that belongs to nobody.
+        target = torch.where(valid, slot, len(b.slot_place) - 1)
         self._receive(low, target, place, hidden, logit, normaliser)
         self._count_passes(owner, valid.long())
 
     def _choose_passes(self, low: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """Return lanes and places of this room's passes, those of the slowest chains first."""
-        b, lanes = self.buffers, self._lanes
+        """Return slots and places of this room's passes, those of the slowest chains first."""
+        b, slots = self.buffers, self._slots
         waits = self._waits(low).view(len(b.chain), -1)
         order = (b.epoch * 2**32 + b.number).argsort(stable=True)
         cost = (b.lengths + self._frame)[order, None].expand(waits.shape)
@@ -155,8 +156,8 @@ class StaticFlow(Flow):
         chosen = choose_first(waits[order].flatten(), cost.flatten(), self._room, places)
         chain = order[chosen.index // waits.shape[1]]
         entry = chosen.index % waits.shape[1]
-        lane = chain * lanes + entry // self._width
-        return lane, entry % self._width, chosen.valid
+        slot = chain * slots + entry // self._width
+        return slot, entry % self._width, chosen.valid
 
     def _settle(self) -> None:
         """Move chains along, and post how much is waiting now."""

@@ -19,30 +19,34 @@ _WORTH = 1.1
 
 def expectations(
     chosen: Tensor,
-    log_q: Tensor,
-    site: Tensor,
+    known: Tensor,
     terms: Tensor,
     place: Tensor,
     lengths: Tensor,
     width: int,
-    temperature: Tensor,
+    beta: Tensor,
+    tested: bool,
 ) -> Float[Tensor, "choices 2"]:
-    """Return, for each choice, the expected moves and passes of the chosen proposals."""
+    """Return, for each choice, the expected moves and passes of the chosen proposals.
+
+    `known` is the log-ratio as it is before any masked pass; it is `tested` by itself where the
+    energy has other parts.
+    """
     rows = []
     others = near(place, lengths, width, None)
-    exact = log_q + (site + torch.where(others, terms, 0.0).sum(1)) / temperature
-    # A move whose way back is impossible costs nothing in any case.
-    counted = chosen & (log_q > -torch.inf)
+    exact = known + torch.where(others, terms, 0.0).sum(1) * beta
+    # A move whose reverse is impossible costs nothing in any case.
+    counted = chosen & (known > -torch.inf)
+    start = known if tested else torch.zeros_like(known)
+    begun = start.clamp(max=0.0)
     for nearest in CHOICES:
         first = near(place, lengths, width, nearest)
-        early = log_q + (site + torch.where(first, terms, 0.0).sum(1)) / temperature
-        if nearest == 0:
-            early = torch.zeros_like(early)
-        passed = early.clamp(max=0.0)
+        early = known + torch.where(first, terms, 0.0).sum(1) * beta if nearest else start
+        passed = begun + (early - start).clamp(max=0.0)
         # What the first test cannot pass never meets the second.
         moves = torch.where(passed > -torch.inf, passed + (exact - early).clamp(max=0.0), passed)
         moves = moves.exp()
-        passes = first.sum(1) + passed.exp() * (others & ~first).sum(1)
+        passes = begun.exp() * first.sum(1) + passed.exp() * (others & ~first).sum(1)
         rows.append(torch.stack([torch.where(counted, x, 0.0).sum() for x in (moves, passes)]))
     return torch.stack(rows).double()
 

@@ -1,46 +1,34 @@
-"""A kernel moves chains; a step is three parts, so that one model call can serve many chains.
+"""A kernel moves chains: `init` once, then `step` after `step`, both called by the one epoch loop.
 
-`propose` draws from what the state already holds, or from one pass that masks a block;
-`evaluate` asks the engine for the masked passes the proposal needs; `accept` is pure. Kernels hold
-no state: state in, `(state, info)` out.
+Kernels hold no state: chains in, `(chains, info)` out. To write one, subclass `Kernel`; to combine
+some, see `maskov.kernels.compose`; `maskov.testing.check_kernel` proves either.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
-from maskov.execution.scorer import Engine
-from maskov.kernels.ratio import accept
-from maskov.moves import MaskedConditional, propose
-from maskov.moves.positions import Positions
-from maskov.random import Draws, Purpose
-from maskov.types import Bool, ChainState, Float, Int, Proposed, Sites, StepInfo, Tensor
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """What a kernel knows of its proposals: the log acceptance ratio and what it cost.
-
-    `novel` lists the proposals that differ from the current sequence; `sites` and `energy`
-    belong to these. All of it is absent for kernels that accept everything.
-    """
-
-    log_ratio: Float[Tensor, " n"]
-    energy_old: Float[Tensor, " n"]
-    energy_new: Float[Tensor, " n"]
-    passes: Int[Tensor, " n"]
-    novel: Int[Tensor, " m"]
-    sites: Sites | None
+from maskov.energies.base import Energy
+from maskov.models.scorer import Scorer
+from maskov.moves.conditional import MaskedConditional
+from maskov.random import Rng
+from maskov.types import Chains, Int, Proposal, StepInfo, Tensor
 
 
 class Kernel(ABC):
-    """A way to move: where to mask, what to propose, when to accept."""
+    """A way to move chains."""
 
-    proposal: MaskedConditional
-    positions: Positions
+    # The energy whose distribution the kernel is meant to sample, if it has one.
+    energy: Energy | None = None
+    # Whether chains may go through this kernel asynchronously (`maskov.execution.asynchronous`).
+    asynchronous: bool = False
+    # Whether the kernel's first step fills every blank by itself.
+    fills_blanks: bool = False
+    # The distribution from which blanks are filled before the first epoch.
+    conditional: MaskedConditional = MaskedConditional()
 
     @property
     @abstractmethod
@@ -48,61 +36,59 @@ class Kernel(ABC):
         """Whether a step leaves the kernel's target distribution unchanged."""
 
     @abstractmethod
-    def init(self, state: ChainState, engine: Engine) -> ChainState:
-        """Add to the state whatever the kernel keeps about its tokens."""
+    def init(self, chains: Chains, scorer: Scorer) -> Chains:
+        """Add what the kernel caches about the current tokens, where it is not there already."""
 
     @abstractmethod
-    def evaluate(self, state: ChainState, proposed: Proposed, engine: Engine) -> Evaluated:
-        """Ask for the passes the proposals need; say how their acceptance is decided."""
-
-    @abstractmethod
-    def moved(
-        self, state: ChainState, proposed: Proposed, evaluated: Evaluated, accepted: Tensor
-    ) -> ChainState:
-        """Return the state in which the accepted proposals have taken the place of the old."""
-
     def step(
-        self,
-        state: ChainState,
-        rows: Int[Tensor, " n"],
-        masked: Bool[Tensor, "n length"],
-        engine: Engine,
-        draws: Draws,
-    ) -> tuple[ChainState, StepInfo]:
-        """Move the chains in `rows` once, masking `masked` in them."""
-        proposed = propose(state, rows, masked, self.proposal, engine, draws)
-        evaluated = self.evaluate(state, proposed, engine)
-        return self.accept(state, proposed, evaluated, draws)
+        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
+    ) -> tuple[Chains, StepInfo]:
+        """Move the chosen chains once; the others stay as they are.
 
-    def accept(
-        self, state: ChainState, proposed: Proposed, evaluated: Evaluated, draws: Draws
-    ) -> tuple[ChainState, StepInfo]:
-        """Decide, and move the chains that accept; asks the model nothing."""
-        rows = proposed.rows
-        uniform = draws.uniform(state.chain[rows], state.step[rows], Purpose.ACCEPT)
-        accepted = accept(evaluated.log_ratio, uniform)
-        after = self.moved(state, proposed, evaluated, accepted)
-        counted = after.step.index_add(0, rows, torch.ones_like(rows))
-        info = StepInfo(
-            proposal=proposed,
-            energy_old=evaluated.energy_old,
-            energy_new=evaluated.energy_new,
-            log_ratio=evaluated.log_ratio,
-            uniform=uniform,
-            accepted=accepted,
-            passes=proposed.passes + evaluated.passes,
-        )
-        return replace(after, step=counted), info
+        The chains returned have `step` and `number` counted up (see `counted`).
+        """
+
+    def begin(self, chains: Chains, rng: Rng) -> Chains:
+        """Prepare the epoch that starts now, such as its order of positions."""
+        return chains
+
+    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
+        """Return the number of steps of an epoch for each chain."""
+        return chains.free.sum(1)
+
+    def at(self, epoch: int, temperature: float | None, block: int | None) -> Kernel:
+        """Return the kernel as it is in one epoch, with the schedule's values where it has some."""
+        return self
+
+    def forced(self) -> Kernel | None:
+        """Return this kernel accepting everything, for initialisation; None if it cannot."""
+        return None
+
+    @property
+    def reaches_everything(self) -> bool:
+        """Whether every allowed sequence can be reached."""
+        return True
 
 
-def with_tokens(state: ChainState, proposed: Proposed, accepted: Tensor) -> ChainState:
-    """Put the accepted tokens, and how sure the model was of them, in their place."""
-    taken = accepted[:, None]
-    rows = proposed.rows
-    tokens = torch.where(taken, proposed.tokens, state.tokens[rows])
-    confidence = torch.where(taken, proposed.confidence, state.confidence[rows])
+def counted(chains: Chains, rows: Int[Tensor, " n"]) -> Chains:
+    """Count a step of the chosen chains."""
+    one = torch.ones_like(rows)
     return replace(
-        state,
-        tokens=state.tokens.index_copy(0, rows, tokens),
-        confidence=state.confidence.index_copy(0, rows, confidence),
+        chains,
+        step=chains.step.index_add(0, rows, one),
+        number=chains.number.index_add(0, rows, one),
+    )
+
+
+def with_tokens(chains: Chains, proposal: Proposal, accepted: Tensor) -> Chains:
+    """Put the accepted tokens, and how sure the model was of them, in their place."""
+    rows, taken = proposal.rows, accepted[:, None]
+    tokens = torch.where(taken, proposal.tokens, chains.tokens[rows])
+    confidence = torch.where(taken, proposal.confidence, chains.confidence[rows])
+    lengths = torch.where(accepted, proposal.lengths, chains.lengths[rows])
+    return replace(
+        chains,
+        tokens=chains.tokens.index_copy(0, rows, tokens),
+        lengths=chains.lengths.index_copy(0, rows, lengths),
+        confidence=chains.confidence.index_copy(0, rows, confidence),
     )

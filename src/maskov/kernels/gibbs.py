@@ -1,57 +1,93 @@
 """Kernels that accept everything: degenerate Gibbs, and mask-predict as a special case of it.
 
-A masked LM's conditionals belong to no joint distribution, so drawing from them in turn leaves
-neither energy's distribution invariant ("degenerate" Gibbs in the paper). It is here for
-comparison, for starting chains, and because mask-predict is this kernel with the most probable
-token at the positions of lowest confidence.
+A masked LM's conditionals are generally inconsistent with any joint distribution, so drawing from
+them in turn has no defined target ("degenerate" Gibbs in the paper). It is here for comparison, for
+starting chains, and because mask-predict is this kernel with the most probable token at the
+positions of lowest confidence.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
-from maskov.execution.scorer import Engine
-from maskov.kernels.base import Evaluated, Kernel, with_tokens
-from maskov.moves import MaskedConditional
-from maskov.moves.positions import LowestConfidence, Positions, Sweep
-from maskov.types import ChainState, Proposed, Tensor
+from maskov.kernels.base import Kernel, counted, with_tokens
+from maskov.models.scorer import Scorer
+from maskov.moves import LowestConfidence, MaskedConditional, Move, Site
+from maskov.random import Rng
+from maskov.types import Chains, Int, StepInfo, Tensor
 
 
 @dataclass(frozen=True)
 class Gibbs(Kernel):
-    """Draw masked positions from the model's conditionals and keep what was drawn."""
+    """Propose by a move and keep whatever was proposed."""
 
-    proposal: MaskedConditional = MaskedConditional()
-    positions: Positions = Sweep()
+    move: Move = Site()
 
     @property
     def leaves_invariant(self) -> bool:
-        """Never: the conditionals belong to no joint distribution."""
+        """Never: the conditionals are inconsistent with any joint distribution."""
         return False
 
-    def init(self, state: ChainState, engine: Engine) -> ChainState:
-        """Nothing is kept: every draw asks the model about the tokens as they are."""
-        return state.forget()
+    @property
+    def conditional(self) -> MaskedConditional:  # type: ignore[override]
+        """The move's."""
+        return self.move.conditional
 
-    def evaluate(self, state: ChainState, proposed: Proposed, engine: Engine) -> Evaluated:
-        """Ask for nothing, and accept everything."""
-        zero = torch.zeros_like(proposed.log_q_forward)
-        unknown = torch.full_like(zero, torch.nan)
-        none = torch.zeros_like(proposed.rows)
-        return Evaluated(zero, unknown, unknown, none, none[:0], None)
+    @property
+    def fills_blanks(self) -> bool:  # type: ignore[override]
+        """Whether the move does."""
+        return self.move.fills_blanks
 
-    def moved(
-        self, state: ChainState, proposed: Proposed, evaluated: Evaluated, accepted: Tensor
-    ) -> ChainState:
-        """Take the new tokens; what was known of the old ones no longer holds."""
-        return with_tokens(state, proposed, accepted).forget()
+    def init(self, chains: Chains, scorer: Scorer) -> Chains:
+        """Cache nothing: every draw asks the model about the tokens as they are."""
+        return chains.forget()
+
+    def begin(self, chains: Chains, rng: Rng) -> Chains:
+        """Set the move's order."""
+        return self.move.begin(chains, rng)
+
+    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
+        """Return the move's steps."""
+        return self.move.steps(chains)
+
+    def at(self, epoch: int, temperature: float | None, block: int | None) -> Gibbs:
+        """Let the move follow the schedule."""
+        return replace(self, move=self.move.at(epoch, block))
+
+    def forced(self) -> Gibbs:
+        """Return itself: it accepts everything anyway."""
+        return self
+
+    @property
+    def reaches_everything(self) -> bool:
+        """Whether the move does."""
+        return self.move.reaches_everything
+
+    def step(
+        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
+    ) -> tuple[Chains, StepInfo]:
+        """Propose and accept."""
+        proposal = self.move.propose(chains, rows, scorer, rng)
+        accepted = torch.ones_like(rows, dtype=torch.bool)
+        unknown = torch.full_like(proposal.log_q_forward, torch.nan)
+        info = StepInfo(
+            proposal=proposal,
+            energy_old=unknown,
+            energy_new=unknown,
+            log_ratio=unknown[:, None],
+            uniform=unknown[:, None],
+            log_acceptance=torch.zeros_like(unknown),
+            accepted=accepted,
+            passes=proposal.passes,
+        )
+        return counted(with_tokens(chains, proposal, accepted).forget(), rows), info
 
     def __str__(self) -> str:
-        return f"gibbs({self.proposal}, {self.positions})"
+        return f"gibbs({self.move})"
 
 
 def mask_predict(iterations: int) -> Gibbs:
     """Return Mask-Predict (Ghazvininejad et al. 2019): greedy, re-masking what is least sure."""
-    return Gibbs(MaskedConditional(temperature=0), LowestConfidence(iterations))
+    return Gibbs(Site(MaskedConditional(temperature=0), LowestConfidence(iterations)))

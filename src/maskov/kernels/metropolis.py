@@ -1,46 +1,48 @@
-"""Metropolis-Hastings with the masked conditional as proposal: the paper's Algorithm 1, exactly.
+"""Metropolis-Hastings: propose by a move, accept by an energy. The paper's Algorithm 1, exactly.
 
-    a(x'; x) = min(1, exp((E(x) − E(x'))/T) · q(x|x') / q(x'|x))
+    a(x'; x) = min(1, exp(β(E(x) − E(x'))) · q(x|x') / q(x'|x))
 
-A block of several positions is the same algorithm with a larger mask. What makes it affordable:
+What makes it affordable:
 
 - a proposal equal to the current sequence needs no energy: it is accepted as it stands;
-- E(x) is kept with the chain and never computed again;
+- chains cache E(x) and the masked passes it came from, so proposing single sites is free;
 - where one token changed, the masked pass at its place did not see it: T − 1 passes, not T;
-- those passes are also the next single-site proposals, so proposing costs none.
+- tests come cheapest first, and a rejection ends them (`maskov.energies.stages`).
 
-`step` is the plain algorithm, all chains in lock-step. Runs of single sites go through
-`maskov.execution.asynchronous`, which makes the same decisions with each chain at its own pace.
+`step` is the plain algorithm, all chains in lock-step. Where move and energy allow it, runs go
+through `maskov.execution.asynchronous`, which makes the same decisions chain by chain.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 
-from maskov.energies.base import Energy
-from maskov.energies.stages import Delayed
+from maskov.energies.base import Energy, total
+from maskov.energies.stages import DelayedAcceptance, Stage, TestPlan, near_all
 from maskov.errors import InputError
-from maskov.execution.scorer import Engine
-from maskov.kernels.base import Evaluated, Kernel, with_tokens
-from maskov.moves import MaskedConditional
-from maskov.moves.positions import Positions, Sweep
-from maskov.types import ChainState, Proposed, Sequences, Sites, Tensor
+from maskov.kernels.base import Kernel, counted, with_tokens
+from maskov.kernels.gibbs import Gibbs
+from maskov.kernels.ratio import log_ratio
+from maskov.models.scorer import Scorer
+from maskov.moves import MaskedConditional, Move, Site
+from maskov.random import Rng
+from maskov.types import Chains, Float, Int, Proposal, Sequences, Sites, StepInfo, Tensor
 
 
 @dataclass(frozen=True)
 class Metropolis(Kernel):
-    """Sample from p(x) ∝ exp(−E(x)/T), single sites or blocks."""
+    """Sample from p(x) ∝ exp(−β E(x)/T), where β is the chain's own, usually 1."""
 
     energy: Energy
-    proposal: MaskedConditional = MaskedConditional()
-    positions: Positions = Sweep()
+    move: Move = Site()
     target_temperature: float = 1.0
-    delayed: Delayed = Delayed()
+    delayed: DelayedAcceptance = DelayedAcceptance()
 
     def __post_init__(self) -> None:
-        if self.proposal.temperature == 0:
+        if self.move.conditional.temperature == 0:
             raise InputError(
                 "a proposal temperature of 0 cannot be reversed, so 'mh' cannot use it; "
                 "use a positive --temperature, or --kernel gibbs."
@@ -49,111 +51,265 @@ class Metropolis(Kernel):
             raise InputError(
                 f"the target temperature must be above 0, not {self.target_temperature}."
             )
-        if self.delayed.asked_for and not self.flows:
+        if self.delayed.asked_for and not self.energy.needs_sites:
             raise InputError(
-                "delayed acceptance tests single sites, in random or left-to-right order, by an "
-                "energy that sums over them (raw, norm and their sums): drop --delayed and "
-                "--first-stage, or --block and the rest."
+                f"the energy '{self.energy}' has no masked passes to test early: drop --delayed "
+                "and --first-stage."
             )
 
+    def __init_subclass__(cls) -> None:
+        # A subclass may accept by rules of its own, so it takes the lock-step path unless it says
+        # otherwise.
+        if "asynchronous" not in vars(cls):
+            cls.asynchronous = False  # type: ignore[method-assign, assignment]
+
     @property
-    def flows(self) -> bool:
-        """Whether chains of this kernel can go each at its own pace."""
-        # Only what is known to do nothing else: a subclass may accept by rules of its own.
-        return (
-            type(self) is Metropolis
-            and self.energy.sums_over_sites
-            and type(self.positions) is Sweep
-            and self.positions.block == 1
-            and self.positions.order != "replacement"
-        )
+    def asynchronous(self) -> bool:  # type: ignore[override]
+        """Whether the move may be made asynchronously and chains cache masked passes."""
+        return self.move.asynchronous and self.energy.needs_sites
 
     @property
     def leaves_invariant(self) -> bool:
         """True unless the positions are chosen by looking at the tokens."""
-        return not self.positions.looks_at_tokens
+        return not self.move.irreversible
 
-    def init(self, state: ChainState, engine: Engine) -> ChainState:
-        """Run the masked passes of the current tokens, where the energy needs them."""
-        sites = state.sites
+    @property
+    def conditional(self) -> MaskedConditional:  # type: ignore[override]
+        """The move's."""
+        return self.move.conditional
+
+    @property
+    def reaches_everything(self) -> bool:
+        """Whether the move does."""
+        return self.move.reaches_everything
+
+    @cached_property
+    def plan(self) -> TestPlan:
+        """The tests of each proposal, in order."""
+        return TestPlan(self.energy, self.delayed)
+
+    def begin(self, chains: Chains, rng: Rng) -> Chains:
+        """Set the move's order."""
+        return self.move.begin(chains, rng)
+
+    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
+        """Return the move's steps."""
+        return self.move.steps(chains)
+
+    def at(self, epoch: int, temperature: float | None, block: int | None) -> Metropolis:
+        """Follow the schedule's temperature and block size."""
+        target = self.target_temperature if temperature is None else temperature
+        return replace(self, move=self.move.at(epoch, block), target_temperature=target)
+
+    def forced(self) -> Gibbs:
+        """Accept everything, which needs no energies."""
+        return Gibbs(self.move)
+
+    def init(self, chains: Chains, scorer: Scorer) -> Chains:
+        """Run the masked passes of the current tokens and every other part of the energy."""
+        name = str(self.energy)
+        if name in chains.energies and (chains.sites is not None or not self.energy.needs_sites):
+            return chains
+        sites = chains.sites
         if self.energy.needs_sites and sites is None:
-            sites = engine.sites(state.sequences, self.energy.needs_normaliser)
-        energy = self.energy(engine.model, replace(state.sequences, sites=sites))
-        engine.watch(energy)
-        if bool(energy.isinf().any()):
+            sites = scorer.sites(chains.sequences, self.energy.needs_normaliser)
+        elif self.energy.needs_normaliser and sites is not None:
+            sites = scorer.with_normaliser(sites, chains.inside)
+        sequences = replace(chains.sequences, sites=sites)
+        values = {str(part): part(scorer.model, sequences) for part in self.plan.evaluated}
+        values |= {
+            str(p): p(scorer.model, sequences) for _, p in self.energy.parts if str(p) not in values
+        }
+        values[name] = total(self.energy, values)
+        scorer.watch(values[name])
+        if bool(values[name].isinf().any()):
             raise InputError(
                 "a chain would start at a sequence of probability zero, where no move can be "
                 "judged; start it elsewhere."
             )
-        return replace(state, sites=sites, energy=energy)
+        return replace(chains, sites=sites, energies=values)
 
-    def evaluate(self, state: ChainState, proposed: Proposed, engine: Engine) -> Evaluated:
-        """Compute the energies of the proposals that differ."""
-        if state.energy is None:
+    def log_ratio(self, chains: Chains, proposal: Proposal, fall: Tensor) -> Float[Tensor, " n"]:
+        """Return the log of the Metropolis-Hastings ratio, given by how much the energy falls."""
+        beta = chains.beta[proposal.rows] / self.target_temperature
+        return log_ratio(fall, proposal.log_q_forward, proposal.log_q_reverse, beta)
+
+    def step(
+        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
+    ) -> tuple[Chains, StepInfo]:
+        """Propose, test stage by stage, and move the chains that pass every test."""
+        if str(self.energy) not in chains.energies:
             raise InputError("the chains were not initialised: call the kernel's `init` first.")
-        if self.delayed.asked_for:
-            raise InputError("delayed acceptance happens in runs; a single step tests at once.")
-        rows = proposed.rows
-        old = state.energy[rows]
-        novel = proposed.changed.any(1).nonzero().flatten()
-        passes = torch.zeros_like(rows)
-        if not novel.numel():
-            return Evaluated(torch.zeros_like(old), old, old, passes, novel, None)
-        chains = rows[novel]
-        new_ones = Sequences(
-            proposed.tokens[novel], state.lengths[chains], source=state.source[chains]
+        if self.delayed.precision is not None:
+            raise InputError("early tests in low precision need asynchronous chains.")
+        proposal = self.move.propose(chains, rows, scorer, rng)
+        comparison = _Comparison(self, chains, proposal, scorer)
+        info = self._test(chains, proposal, comparison, rng)
+        return counted(self._moved(chains, proposal, comparison, info.accepted), rows), info
+
+    def _test(
+        self, chains: Chains, proposal: Proposal, comparison: _Comparison, rng: Rng
+    ) -> StepInfo:
+        """Test every proposal until it is rejected or has passed all stages."""
+        rows, stages = proposal.rows, self.plan.stages
+        chain, step = chains.chain[rows], chains.step[rows]
+        ratios = torch.full(
+            (len(rows), len(stages)), torch.nan, dtype=torch.float64, device=rows.device
         )
-        sites: Sites | None = None
-        if self.energy.needs_sites and state.sites is not None:
-            sites, cost = self._sites(state, proposed, novel, new_ones, engine)
-            passes = passes.index_copy(0, novel, cost)
-        energy = self.energy(engine.model, replace(new_ones, sites=sites))
-        engine.watch(energy)
-        new = old.index_copy(0, novel, energy)
-        log_ratio = (
-            (old - new) / self.target_temperature + proposed.log_q_reverse - proposed.log_q_forward
-        )
+        uniforms = ratios.clone()
+        before = torch.zeros_like(proposal.log_q_forward)
+        log_acceptance, accepted = before.clone(), torch.ones_like(rows, dtype=torch.bool)
         # A proposal equal to the current sequence is accepted whatever rounding says of its q.
-        unchanged = ~proposed.changed.any(1)
-        return Evaluated(log_ratio.masked_fill(unchanged, 0.0), old, new, passes, novel, sites)
+        testing = proposal.novel
+        for number in range(len(stages)):
+            index = testing.nonzero().flatten()
+            if not index.numel():
+                break
+            fall = torch.zeros_like(before).index_copy(0, index, comparison.fall(number, index))
+            ratio = self.log_ratio(chains, proposal, fall)
+            passed, uniform = rng.accept(
+                (ratio - before)[index], chain[index], step[index], stage=number
+            )
+            ratios[index, number], uniforms[index, number] = ratio[index], uniform
+            log_acceptance[index] += (ratio - before)[index].clamp(max=0.0)
+            accepted[index] = passed
+            testing = testing & accepted
+            before = torch.where(testing, ratio, before)
+        return StepInfo(
+            proposal=proposal,
+            energy_old=comparison.energy_old,
+            energy_new=comparison.energy_new,
+            log_ratio=ratios,
+            uniform=uniforms,
+            log_acceptance=log_acceptance,
+            accepted=accepted,
+            passes=proposal.passes + comparison.passes,
+        )
 
-    def _sites(
-        self,
-        state: ChainState,
-        proposed: Proposed,
-        novel: Tensor,
-        new_ones: Sequences,
-        engine: Engine,
-    ) -> tuple[Sites, Tensor]:
-        """Return the sites of the novel proposals and the passes each of them needed."""
-        assert state.sites is not None
-        chains, changed, tokens = proposed.rows[novel], proposed.changed[novel], new_ones.tokens
-        known = state.sites.rows(chains)
-        # The pass that masks the only changed position is the same before and after.
-        single = changed & (changed.sum(1) == 1)[:, None]
-        row, place = single.nonzero(as_tuple=True)
-        if row.numel():
-            score = engine.model.logit_of(known.hidden[row, place], tokens[row, place])
-            engine.watch(score)
-            known = replace(known, logit=known.logit.index_put((row, place), score.double()))
-        needed = state.inside[chains] & ~single
-        beside = replace(new_ones, sites=known)
-        sites = engine.sites(beside, self.energy.needs_normaliser, needed)
-        return sites, needed.sum(1)
-
-    def moved(
-        self, state: ChainState, proposed: Proposed, evaluated: Evaluated, accepted: Tensor
-    ) -> ChainState:
-        """Take the accepted tokens with their sites and energies."""
-        after = with_tokens(state, proposed, accepted)
-        assert state.energy is not None
-        energy = torch.where(accepted, evaluated.energy_new, evaluated.energy_old)
-        after = replace(after, energy=state.energy.index_copy(0, proposed.rows, energy))
-        if evaluated.sites is None or state.sites is None:
+    def _moved(
+        self, chains: Chains, proposal: Proposal, comparison: _Comparison, accepted: Tensor
+    ) -> Chains:
+        """Return the chains with the accepted proposals, and what is known of these, in place."""
+        after = with_tokens(chains, proposal, accepted)
+        kept = (accepted & proposal.novel).nonzero().flatten()
+        if not kept.numel():
             return after
-        kept = accepted[evaluated.novel].nonzero().flatten()
-        chains = proposed.rows[evaluated.novel[kept]]
-        return replace(after, sites=state.sites.put(chains, evaluated.sites.rows(kept)))
+        moved = proposal.rows[kept]
+        energies = {
+            name: chains.energies[name].index_copy(0, moved, value[kept])
+            for name, value in comparison.values().items()
+        }
+        after = replace(after, energies=energies)
+        if comparison.sites is None or chains.sites is None:
+            return after
+        return replace(after, sites=chains.sites.put(moved, comparison.sites.rows(kept)))
 
     def __str__(self) -> str:
-        return f"mh({self.energy}, {self.proposal}, {self.positions})"
+        return f"mh({self.energy}, {self.move})"
+
+
+class _Comparison:
+    """The energies of some proposals beside those of their chains, as far as tests need them."""
+
+    def __init__(
+        self, kernel: Metropolis, chains: Chains, proposal: Proposal, scorer: Scorer
+    ) -> None:
+        self._kernel, self._chains, self._proposal, self._scorer = kernel, chains, proposal, scorer
+        self._plan, self._energy = kernel.plan, kernel.energy
+        rows = proposal.rows
+        self.energy_old = chains.energies[str(kernel.energy)][rows]
+        # Those of proposals that nothing tests are the chains' own.
+        self.energy_new = torch.where(proposal.novel, torch.nan, self.energy_old)
+        self.passes = torch.zeros_like(rows)
+        self.sites: Sites | None = None
+        self._values = {name: chains.energies[name][rows].clone() for name in self._plan.names}
+        self._old = {name: value.clone() for name, value in self._values.items()}
+        self._masked_values: dict[str, Tensor] = {}
+        self._missing = torch.zeros_like(proposal.changed)
+        if self._energy.needs_sites and chains.sites is not None and proposal.novel.any():
+            self._begin_sites(chains.sites.rows(rows))
+
+    def _begin_sites(self, known: Sites) -> None:
+        """Start from the chain's own passes: those that are `known` need only the new token."""
+        proposal, scorer = self._proposal, self._scorer
+        row, place = proposal.known.nonzero(as_tuple=True)
+        if row.numel():
+            tokens = proposal.tokens[row, place]
+            score = scorer.model.logit_of(known.hidden[row, place], tokens)
+            scorer.watch(score)
+            known = replace(known, logit=known.logit.index_put((row, place), score.double()))
+        self.sites = known
+        inside = Sequences(proposal.tokens, proposal.lengths).inside
+        self._missing = inside & ~proposal.known & proposal.novel[:, None]
+
+    def fall(self, number: int, index: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """Return by how much the energy falls, as far as stage `number` knows."""
+        stage = self._plan.stages[number]
+        for column in self._plan.new_evaluations(number):
+            name, energy = self._plan.names[column], self._plan.evaluated[column]
+            value = energy(self._scorer.model, self._sequences(index))
+            self._scorer.watch(value)
+            self._values[name][index] = value
+        if self._energy.needs_sites and stage.nearest != 0:
+            self._run_passes(stage, index)
+        if number == len(self._plan.stages) - 1:
+            return self._whole_fall(index)
+        fall = self._masked_fall(stage, index)
+        old, new = (
+            torch.stack([values[name][index] for name in self._plan.names], dim=1)
+            if self._plan.names
+            else fall.new_zeros((len(index), 0))
+            for values in (self._old, self._values)
+        )
+        return fall + self._plan.other_fall(stage, old, new)
+
+    def _sequences(self, index: Tensor) -> Sequences:
+        proposal, chains = self._proposal, self._chains
+        sites = None if self.sites is None else self.sites.rows(index)
+        return Sequences(
+            proposal.tokens[index], proposal.lengths[index], sites,
+            chains.source[proposal.rows[index]],
+        )  # fmt: skip
+
+    def _run_passes(self, stage: Stage, index: Tensor) -> None:
+        """Run the masked passes that a stage is the first to need."""
+        proposal = self._proposal
+        near = near_all(proposal.changed[index], proposal.lengths[index], stage.nearest)
+        needed = self._missing[index] & near
+        if self.sites is None:
+            return
+        found = self._scorer.sites(self._sequences(index), self._energy.needs_normaliser, needed)
+        self.sites = self.sites.put(index, found)
+        self._missing = self._missing.index_copy(0, index, self._missing[index] & ~needed)
+        self.passes = self.passes.index_add(0, index, needed.sum(1))
+
+    def _masked_fall(self, stage: Stage, index: Tensor) -> Float[Tensor, " n"]:
+        """Return by how much the terms of the masked passes fall that are known so far."""
+        masked, chains, proposal = self._energy.masked, self._chains, self._proposal
+        if masked is None or self.sites is None or chains.sites is None:
+            return torch.zeros_like(self.energy_old[index])
+        near = near_all(proposal.changed[index], proposal.lengths[index], stage.nearest)
+        known = near & ~self._missing[index]
+        rows = proposal.rows[index]
+        old = masked.of_scores(chains.sites.logit[rows], chains.sites.log_normaliser[rows])
+        new = masked.of_scores(self.sites.logit[index], self.sites.log_normaliser[index])
+        return torch.where(known, old - new, 0.0).sum(1)
+
+    def _whole_fall(self, index: Tensor) -> Float[Tensor, " n"]:
+        sequences = self._sequences(index)
+        values = {name: value[index] for name, value in self._values.items()}
+        for _, part in self._energy.parts:
+            if str(part) not in values:
+                values[str(part)] = part(self._scorer.model, sequences)
+                whole = self._masked_values.setdefault(
+                    str(part), self._chains.energies[str(part)][self._proposal.rows].clone()
+                )
+                whole[index] = values[str(part)]
+        energy = total(self._energy, values)
+        self._scorer.watch(energy)
+        self.energy_new = self.energy_new.index_copy(0, index, energy)
+        return self.energy_old[index] - energy
+
+    def values(self) -> dict[str, Tensor]:
+        """Return the energies of the proposals by name, right where all tests were passed."""
+        return self._values | self._masked_values | {str(self._energy): self.energy_new}

@@ -1,6 +1,16 @@
-"""Proposals: where a chain might go next, with both directions' exact probabilities."""
+"""Moves: where a chain might go next, with both directions' exact probabilities."""
 
+from maskov.moves.base import Move
 from maskov.moves.conditional import MaskedConditional
-from maskov.moves.site import Drawn, draw, propose
+from maskov.moves.positions import ORDERS, LowestConfidence, Positions, Sweep
+from maskov.moves.site import Site
 
-__all__ = ["Drawn", "MaskedConditional", "draw", "propose"]
+__all__ = [
+    "ORDERS",
+    "LowestConfidence",
+    "MaskedConditional",
+    "Move",
+    "Positions",
+    "Site",
+    "Sweep",
+]

@@ -1,4 +1,4 @@
-"""Which positions a step masks: the order of an epoch, cut into blocks.
+"""Which positions a step of the site move masks: the order of an epoch, cut into blocks.
 
 An epoch visits every free position once. The order is a rank for each position, so that the block
 of a step is "rank between k·s and k·(s+1)": no lists, any number of chains at once.
@@ -13,8 +13,8 @@ from typing import ClassVar
 import torch
 
 from maskov.errors import InputError
-from maskov.random import Draws, Purpose
-from maskov.types import Bool, ChainState, Int, Tensor
+from maskov.random import Purpose, Rng
+from maskov.types import Bool, Chains, Int, Tensor
 
 ORDERS = ("random", "left-to-right", "replacement")
 _NEVER = 2**30
@@ -26,19 +26,36 @@ class Positions(ABC):
     # Whether the choice looks at the tokens; if so, it would need its own q(M|x)/q(M|x').
     looks_at_tokens: ClassVar[bool]
 
-    @abstractmethod
-    def begin(self, state: ChainState, draws: Draws) -> ChainState:
-        """Set the order of the epoch that starts now."""
+    @property
+    def single_sites(self) -> bool:
+        """Whether each step masks one position, in an order known when the epoch begins."""
+        return False
 
     @abstractmethod
-    def steps(self, state: ChainState) -> Int[Tensor, " chains"]:
+    def begin(self, chains: Chains, rng: Rng) -> Chains:
+        """Set the order of the epoch that starts now."""
+
+    def rank(
+        self,
+        chain: Int[Tensor, " n"],
+        step: Int[Tensor, " n"],
+        free: Bool[Tensor, "n length"],
+        rng: Rng,
+    ) -> Int[Tensor, "n length"]:
+        """Return the order of an epoch that begins at `step`, if it is known beforehand."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
         """Return the number of steps of this epoch for each chain."""
 
     @abstractmethod
-    def masked(
-        self, state: ChainState, rows: Int[Tensor, " n"], number: int, draws: Draws
-    ) -> Bool[Tensor, "n length"]:
-        """Return the positions that the epoch's step `number` masks in the chosen chains."""
+    def masked(self, chains: Chains, rows: Int[Tensor, " n"], rng: Rng) -> Bool[Tensor, "n length"]:
+        """Return the positions that the next step of the epoch masks in the chosen chains."""
+
+    def at(self, epoch: int, block: int | None) -> Positions:
+        """Return the rule as it is in one epoch; `block` is the schedule's, if it has one."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -60,47 +77,52 @@ class Sweep(Positions):
         if self.block < 1:
             raise InputError(f"a block has at least one position, not {self.block}.")
 
-    def begin(self, state: ChainState, draws: Draws) -> ChainState:
+    @property
+    def single_sites(self) -> bool:
+        """True without blocks and replacement."""
+        return self.block == 1 and self.order != "replacement"
+
+    def begin(self, chains: Chains, rng: Rng) -> Chains:
         """Rank the free positions; `replacement` ranks anew at each step instead."""
-        return replace(state, rank=self.rank(state.chain, state.step, state.free, draws))
+        return replace(chains, rank=self.rank(chains.chain, chains.step, chains.free, rng))
 
     def rank(
         self,
         chain: Int[Tensor, " n"],
         step: Int[Tensor, " n"],
         free: Bool[Tensor, "n length"],
-        draws: Draws,
+        rng: Rng,
     ) -> Int[Tensor, "n length"]:
         """Return the order of an epoch that begins at `step`."""
         if self.order == "left-to-right":
             return (free.cumsum(1) - 1).masked_fill(~free, _NEVER)
-        return _random_rank(chain, step, free, draws, Purpose.ORDER)
+        return _random_rank(chain, step, free, rng, Purpose.ORDER)
 
-    def steps(self, state: ChainState) -> Int[Tensor, " chains"]:
+    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
         """Return the blocks needed to visit every free position once."""
-        return (state.free.sum(1) + self.block - 1) // self.block
+        return (chains.free.sum(1) + self.block - 1) // self.block
 
-    def masked(
-        self, state: ChainState, rows: Int[Tensor, " n"], number: int, draws: Draws
-    ) -> Bool[Tensor, "n length"]:
+    def masked(self, chains: Chains, rows: Int[Tensor, " n"], rng: Rng) -> Bool[Tensor, "n length"]:
         """Return one block."""
         if self.order == "replacement":
-            chain, step, free = state.chain[rows], state.step[rows], state.free[rows]
-            return _random_rank(chain, step, free, draws, Purpose.POSITION) < self.block
-        rank = state.rank[rows]
+            chain, step, free = chains.chain[rows], chains.step[rows], chains.free[rows]
+            return _random_rank(chain, step, free, rng, Purpose.POSITION) < self.block
+        rank, number = chains.rank[rows], chains.number[rows][:, None]
         return (rank >= number * self.block) & (rank < (number + 1) * self.block)
+
+    def at(self, epoch: int, block: int | None) -> Sweep:
+        """Take the schedule's block."""
+        return self if block is None else replace(self, block=block)
 
     def __str__(self) -> str:
         return f"{self.order}, block={self.block}"
 
 
-def _random_rank(
-    chain: Tensor, step: Tensor, free: Tensor, draws: Draws, purpose: Purpose
-) -> Tensor:
+def _random_rank(chain: Tensor, step: Tensor, free: Tensor, rng: Rng, purpose: Purpose) -> Tensor:
     """Rank the free positions by random keys."""
     shape = free.shape
     place = torch.arange(shape[1], device=free.device).expand(shape)
-    keys = draws.uniform(
+    keys = rng.uniform(
         chain[:, None].expand(shape).flatten(),
         step[:, None].expand(shape).flatten(),
         purpose,
@@ -124,25 +146,27 @@ class LowestConfidence(Positions):
     iterations: int
     iteration: int = 0
 
-    def begin(self, state: ChainState, draws: Draws) -> ChainState:
+    def begin(self, chains: Chains, rng: Rng) -> Chains:
         """Rank the free positions from least to most confident."""
-        confidence = state.confidence.masked_fill(~state.free, torch.inf)
+        confidence = chains.confidence.masked_fill(~chains.free, torch.inf)
         order = confidence.argsort(dim=1, stable=True)
         place = torch.arange(order.shape[1], device=order.device).expand(order.shape)
         rank = torch.empty_like(order).scatter(1, order, place)
-        return replace(state, rank=rank.masked_fill(~state.free, _NEVER))
+        return replace(chains, rank=rank.masked_fill(~chains.free, _NEVER))
 
-    def steps(self, state: ChainState) -> Int[Tensor, " chains"]:
+    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
         """One step an iteration."""
-        return torch.ones_like(state.chain)
+        return torch.ones_like(chains.chain)
 
-    def masked(
-        self, state: ChainState, rows: Int[Tensor, " n"], number: int, draws: Draws
-    ) -> Bool[Tensor, "n length"]:
+    def masked(self, chains: Chains, rows: Int[Tensor, " n"], rng: Rng) -> Bool[Tensor, "n length"]:
         """Mask the lowest ranks."""
         left = max(self.iterations - self.iteration, 1)
-        count = (state.free[rows].sum(1) * left // self.iterations).clamp(min=1)
-        return state.rank[rows] < count[:, None]
+        count = (chains.free[rows].sum(1) * left // self.iterations).clamp(min=1)
+        return chains.rank[rows] < count[:, None]
+
+    def at(self, epoch: int, block: int | None) -> LowestConfidence:
+        """Count the iterations by the epochs."""
+        return replace(self, iteration=epoch)
 
     def __str__(self) -> str:
         return f"lowest confidence, {self.iterations} iterations"

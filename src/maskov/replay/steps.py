@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 
 from maskov.energies.stages import Stage
-from maskov.execution.async_tests import UNTESTED, Settled
-from maskov.execution.scorer import Engine
-from maskov.kernels import Metropolis
+from maskov.execution.async_tests import UNTESTED, StepRecord
+from maskov.kernels import Kernel, Metropolis
+from maskov.kernels.ratio import log_ratio
+from maskov.models.scorer import Scorer
 from maskov.replay.record import Step, Test
-from maskov.types import ChainState, Sequences, StepInfo, Tensor
+from maskov.types import Chains, Sequences, StepInfo, Tensor
 
 
-def of_step(number: int, before: Sequence[int], info: StepInfo) -> Step:
-    """Return a step of the kernel's own, of its only chain."""
+def of_step(number: int, before: Sequence[int], info: StepInfo, kernel: Kernel) -> Step:
+    """Return a lock-step step of the only chain."""
     proposal = info.proposal
     positions = proposal.masked[0].nonzero().flatten().tolist()
-    new = proposal.tokens[0].tolist()
-    old_energy = _known(info.energy_old[0])
-    ratio, uniform = float(info.log_ratio[0]), float(info.uniform[0])
+    new, ratios = proposal.tokens[0].tolist(), info.log_ratio[0].tolist()
+    stages = kernel.plan.stages if isinstance(kernel, Metropolis) else ()
+    taken = [n for n, ratio in enumerate(ratios[: len(stages)]) if not math.isnan(ratio)]
     accepted = bool(info.accepted[0])
-    # A kernel without an energy accepts everything: there is no test to speak of.
-    decided = old_energy is not None and bool(info.proposed_novel[0])
+    tests = _tests(stages, len(taken), ratios, info.uniform[0].tolist(), accepted)
     return Step(
         number=number,
         positions=positions,
@@ -32,50 +33,63 @@ def of_step(number: int, before: Sequence[int], info: StepInfo) -> Step:
         new=[new[place] for place in positions],
         log_q_forward=float(proposal.log_q_forward[0]),
         log_q_reverse=float(proposal.log_q_reverse[0]),
-        energy_old=old_energy,
+        energy_old=_known(info.energy_old[0]),
         energy_new=_known(info.energy_new[0]),
-        log_ratio=ratio if decided else None,
-        tests=[Test(None, False, ratio, ratio, uniform, accepted)] if decided else [],
+        log_ratio=tests[-1].log_ratio if tests and len(tests) == len(stages) else None,
+        tests=tests,
         accepted=accepted,
     )
 
 
-def of_flight(heard: Sequence[Settled], first: int, stages: Sequence[Stage]) -> list[Step]:
-    """Return the steps of a lone chain in flight, in order; `first` is its step at the start."""
-    steps = [_settled(part, row, first, stages) for part in heard for row in range(len(part.chain))]
+def of_records(records: Sequence[StepRecord], first: int, stages: Sequence[Stage]) -> list[Step]:
+    """Return the steps of a lone asynchronous chain in order; `first` is its step at the start."""
+    rows = ((record, row) for record in records for row in range(len(record.chain)))
+    steps = [_recorded(record, row, first, stages) for record, row in rows]
     return sorted(steps, key=lambda step: step.number)
 
 
-def _settled(told: Settled, row: int, first: int, stages: Sequence[Stage]) -> Step:
-    last, accepted = int(told.stage[row]), bool(told.accepted[row])
-    tests, before = [], 0.0
-    for number, stage in enumerate(stages[: last + 1]):
-        ratio = float(told.log_ratio[row, number])
-        passed = accepted or number < last
-        uniform = float(told.uniform[row, number])
-        tests.append(Test(stage.nearest, stage.low, ratio, ratio - before, uniform, passed))
-        before = ratio
+def _recorded(record: StepRecord, row: int, first: int, stages: Sequence[Stage]) -> Step:
+    last, accepted = int(record.stage[row]), bool(record.accepted[row])
+    ratios, uniforms = record.log_ratio[row].tolist(), record.uniform[row].tolist()
+    tests = _tests(stages, last + 1, ratios, uniforms, accepted)
     complete = last == len(stages) - 1
     return Step(
-        number=int(told.step[row]) - first,
-        positions=[int(told.place[row])],
-        old=[int(told.old[row])],
-        new=[int(told.new[row])],
-        log_q_forward=float(told.log_q_forward[row]),
-        log_q_reverse=float(told.log_q_reverse[row]),
-        energy_old=_known(told.energy_old[row]),
-        energy_new=_known(told.energy_new[row]),
+        number=int(record.step[row]) - first,
+        positions=[int(record.place[row])],
+        old=[int(record.old[row])],
+        new=[int(record.new[row])],
+        log_q_forward=float(record.log_q_forward[row]),
+        log_q_reverse=float(record.log_q_reverse[row]),
+        energy_old=_known(record.energy_old[row]),
+        energy_new=_known(record.energy_new[row]),
         log_ratio=tests[-1].log_ratio if last != UNTESTED and complete else None,
         tests=tests,
         accepted=accepted,
     )
 
 
+def _tests(
+    stages: Sequence[Stage],
+    count: int,
+    ratios: Sequence[float],
+    uniforms: Sequence[float],
+    accepted: bool,
+) -> list[Test]:
+    """Return the first tests of a proposal; only the last of them can have rejected it."""
+    tests, before = [], 0.0
+    for number, stage in enumerate(stages[:count]):
+        passed = accepted or number < count - 1
+        ratio, uniform = ratios[number], uniforms[number]
+        tests.append(Test(stage.nearest, stage.low, ratio, ratio - before, uniform, passed))
+        before = ratio
+    return tests
+
+
 def with_energies(
-    steps: Sequence[Step], state: ChainState, kernel: Metropolis, engine: Engine
+    steps: Sequence[Step], chains: Chains, kernel: Metropolis, scorer: Scorer
 ) -> list[Step]:
     """Add the energies of proposals that an early test turned down, and their whole ratios."""
-    tokens, rows, missing = state.tokens[0].clone(), [], []
+    tokens, rows, missing = chains.tokens[0].clone(), [], []
     for index, step in enumerate(steps):
         places = torch.tensor(step.positions, device=tokens.device)
         proposed = tokens.index_copy(0, places, torch.tensor(step.new, device=tokens.device))
@@ -87,17 +101,19 @@ def with_energies(
     if not missing:
         return list(steps)
     found = list(steps)
-    lengths = state.lengths.expand(len(rows))
-    given = Sequences(torch.stack(rows), lengths, source=state.source.expand(len(rows)))
+    lengths = chains.lengths.expand(len(rows))
+    given = Sequences(torch.stack(rows), lengths, source=chains.source.expand(len(rows)))
     if kernel.energy.needs_sites:
-        given = replace(given, sites=engine.sites(given, kernel.energy.needs_normaliser))
-    energies = kernel.energy(engine.model, given)
-    engine.check()
+        given = replace(given, sites=scorer.sites(given, kernel.energy.needs_normaliser))
+    energies = kernel.energy(scorer.model, given)
+    scorer.check()
     for index, energy in zip(missing, energies.tolist(), strict=True):
         step = found[index]
         assert step.energy_old is not None
-        fall = (step.energy_old - energy) / kernel.target_temperature
-        ratio = fall + step.log_q_reverse - step.log_q_forward
+        numbers = (step.energy_old - energy, step.log_q_forward, step.log_q_reverse)
+        parts = [torch.tensor([number], dtype=torch.float64) for number in numbers]
+        beta = chains.beta.cpu() / kernel.target_temperature
+        ratio = float(log_ratio(parts[0], parts[1], parts[2], beta))
         found[index] = replace(step, energy_new=energy, log_ratio=ratio, computed_later=True)
     return found
 

@@ -1,7 +1,6 @@
 """Runs: many chains from start to samples, interrupted or not."""
 
-from maskov.runs.api import resume, sample
 from maskov.runs.result import Run
 from maskov.runs.sample import Sample
 
-__all__ = ["Run", "Sample", "resume", "sample"]
+__all__ = ["Run", "Sample"]

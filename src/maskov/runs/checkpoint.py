@@ -19,21 +19,20 @@ from safetensors.torch import save as to_bytes
 from maskov.execution.buffers import Buffers
 from maskov.runs.checkpoint_header import read_body, read_header, seal
 from maskov.runs.files import write_atomically
-from maskov.runs.group import UNDECIDED, Progress
-from maskov.runs.validation import Mould
-from maskov.types import ChainState, Sites, Tensor
+from maskov.runs.group import UNDECIDED, GroupState
+from maskov.runs.validation import GroupShape
+from maskov.types import Chains, Sites, Tensor
 
 _KEPT = 2  # the newest and the one before it
-_STATE = ("chain", "source", "tokens", "lengths", "free", "step", "rank", "confidence", "energy")
 _SITES = tuple(field.name for field in fields(Sites))
-_FLIGHT = {field.name for field in fields(Buffers)}
+_BUFFERS = {field.name for field in fields(Buffers)}
 _SCALARS = (
-    "epoch", "number", "end", "begun", "piloted", "nearest", "other_passes", "budget",
+    "epoch", "end", "begun", "piloted", "nearest", "other_passes", "budget",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Head:
+class Cursor:
     """How far the run as a whole has come.
 
     The samples of the first `closed` epochs are in the samples file, its first `samples_bytes`;
@@ -47,34 +46,35 @@ class Head:
 
 @dataclass(frozen=True)
 class Saved:
-    """A group's progress, the samples it holds and how far the run had come.
+    """A group's state, the samples it holds and how far the run had come.
 
     Samples of an epoch (`tokens` and `energies`) are `held` until all groups have completed it.
     """
 
-    progress: Progress
+    state: GroupState
     held: dict[int, dict[str, Tensor]] = field(default_factory=dict)
-    head: Head = Head()
+    cursor: Cursor = Cursor()
 
 
 def pack(saved: Saved) -> bytes:
     """Turn a checkpoint into bytes."""
-    progress = saved.progress
-    state = progress.state
-    tensors: dict[str, Tensor | None] = {
-        "counts": progress.counts,
-        "rejected": progress.rejected,
-        "pilot": progress.pilot,
+    group = saved.state
+    chains = group.chains
+    tensors: dict[str, Tensor] = {
+        "counts": group.counts,
+        "rejected": group.rejected,
+        "pilot": group.pilot,
     }
-    tensors |= {f"state.{name}": getattr(state, name) for name in _STATE}
-    if state.sites is not None:
-        tensors |= {f"state.{name}": getattr(state.sites, name) for name in _SITES}
-    tensors |= {f"flight.{name}": value for name, value in progress.flight.items()}
+    tensors |= {f"chains.{name}": value for name, value in chains.tensors().items()}
+    if chains.sites is not None:
+        tensors |= {f"sites.{name}": getattr(chains.sites, name) for name in _SITES}
+    tensors |= {f"energies.{name}": value for name, value in chains.energies.items()}
+    tensors |= {f"buffers.{name}": value for name, value in group.buffers.items()}
     for epoch, row in saved.held.items():
         tensors |= {f"held.{epoch}.{name}": value for name, value in row.items()}
-    scalars = {name: getattr(progress, name) for name in _SCALARS}
-    metadata = {"progress": json.dumps(scalars), "head": json.dumps(vars(saved.head))}
-    kept = {key: value.contiguous().cpu() for key, value in tensors.items() if value is not None}
+    scalars = {name: getattr(group, name) for name in _SCALARS}
+    metadata = {"group": json.dumps(scalars), "cursor": json.dumps(vars(saved.cursor))}
+    kept = {key: value.contiguous().cpu() for key, value in tensors.items()}
     return to_bytes(kept, metadata)
 
 
@@ -90,7 +90,7 @@ def _unpacked(body: bytes) -> Saved:
     tensors = from_bytes(body)
     size = int.from_bytes(body[:8], "little")
     metadata: dict[str, Any] = json.loads(body[8 : 8 + size])["__metadata__"]
-    scalars, head = json.loads(metadata["progress"]), json.loads(metadata["head"])
+    scalars, cursor = json.loads(metadata["group"]), json.loads(metadata["cursor"])
     kinds = {name: bool if name in ("begun", "piloted") else int for name in _SCALARS}
     if any(type(scalars[name]) is not kind for name, kind in kinds.items()):
         raise ValueError("no checkpoint: its numbers are of another kind")
@@ -98,24 +98,29 @@ def _unpacked(body: bytes) -> Saved:
     for key, value in _under("held.", tensors).items():
         epoch, _, name = key.partition(".")
         held.setdefault(int(epoch), {})[name] = value
-    flight = _under("flight.", tensors)
-    if flight and flight.keys() != _FLIGHT:
-        raise ValueError("no checkpoint: its flight is not whole")
-    progress = Progress(
-        _state(_under("state.", tensors)),
+    buffers, sites = _under("buffers.", tensors), _under("sites.", tensors)
+    if buffers and buffers.keys() != _BUFFERS:
+        raise ValueError("no checkpoint: its buffers are not whole")
+    chains = Chains(
+        **_under("chains.", tensors),
+        sites=Sites(**sites) if sites else None,
+        energies=_under("energies.", tensors),
+    )
+    state = GroupState(
+        chains,
         tensors["counts"],
         tensors["rejected"],
         tensors["pilot"],
         **{name: scalars[name] for name in _SCALARS},
-        flight=flight,
+        buffers=buffers,
     )
-    return Saved(progress, held, _head_of(head))
+    return Saved(state, held, _cursor_of(cursor))
 
 
-def _head_of(numbers: dict[str, Any]) -> Head:
+def _cursor_of(numbers: dict[str, Any]) -> Cursor:
     if any(type(value) is not int or value.bit_length() > 63 for value in numbers.values()):
         raise ValueError("no checkpoint: its numbers are of another kind")
-    return Head(**numbers)
+    return Cursor(**numbers)
 
 
 def save(folder: Path, group: int, saved: Saved) -> None:
@@ -129,27 +134,27 @@ def save(folder: Path, group: int, saved: Saved) -> None:
         file.unlink(missing_ok=True)
 
 
-def load(folder: Path, group: int, mould: Mould) -> tuple[Saved | None, list[Path]]:
+def load(folder: Path, group: int, shape: GroupShape) -> tuple[Saved | None, list[Path]]:
     """Return the newest whole checkpoint of a group, if any, and the damaged ones passed over.
 
-    One that does not fit the mould is damaged, too.
+    One of another shape is damaged, too.
     """
     damaged: list[Path] = []
     for file in reversed(_files(folder, group)):
-        saved = _read(file, mould)
+        saved = _read(file, shape)
         if saved is not None:
             return saved, damaged
         damaged.append(file)
     return None, damaged
 
 
-def head(folder: Path) -> Head:
+def cursor(folder: Path) -> Cursor:
     """Return how far the run has come, by the checkpoint that knows most."""
     groups = {file.name.partition("-")[0] for file in folder.glob("*-*.checkpoint")}
-    known = [Head()]
+    known = [Cursor()]
     for group in groups:
         for file in reversed(_files(folder, int(group)) if group.isdecimal() else []):
-            found = _read_head(file)
+            found = _read_cursor(file)
             if found is not None:
                 known.append(found)
                 break
@@ -157,10 +162,10 @@ def head(folder: Path) -> Head:
     return replace(best, nearest=max(one.nearest for one in known))
 
 
-def _read_head(file: Path) -> Head | None:
+def _read_cursor(file: Path) -> Cursor | None:
     header = read_header(file)
     try:
-        return None if header is None else _head_of(header.metadata["head"])
+        return None if header is None else _cursor_of(header.metadata["cursor"])
     except (ValueError, TypeError, AttributeError):
         return None
 
@@ -178,24 +183,18 @@ def _serial(file: Path) -> int:
     return int(file.stem.partition("-")[2])
 
 
-def _read(file: Path, mould: Mould) -> Saved | None:
+def _read(file: Path, shape: GroupShape) -> Saved | None:
     header = read_header(file)
     # Only what is of the right size is read at all.
-    body = read_body(file) if header is not None and mould.takes(header.sizes) else None
+    body = read_body(file) if header is not None and shape.takes(header.sizes) else None
     if body is None:
         return None
     try:
         saved = unpack(body)
     except ValueError:
         return None
-    return saved if mould.fits(saved.progress, saved.held) else None
+    return saved if shape.fits(saved.state) else None
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {key.removeprefix(prefix): tensors[key] for key in tensors if key.startswith(prefix)}
-
-
-def _state(tensors: dict[str, Tensor]) -> ChainState:
-    found = dict(tensors)
-    sites = Sites(**{name: found.pop(name) for name in _SITES}) if "hidden" in found else None
-    return ChainState(**found, sites=sites)

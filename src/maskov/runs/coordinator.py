@@ -1,40 +1,39 @@
-"""The driver of a run: gives groups their turns, and alone writes what comes of them.
+"""Coordinate a run: give groups their tasks, and alone write the results.
 
 Groups go through the run each by itself; they wait for each other only where all pilots choose
-together, and so that none is far ahead. What is written is the same whoever took which turn and
-when: a row of a trace has its place in its file, and the samples of an epoch follow when all groups
-have completed it, in the order of the chains.
+together, and so that none is far ahead. What is written is the same whoever carried out which task
+and when: a row of a trace has its place in its file, and the samples of an epoch follow when all
+groups have completed it, in the order of the chains.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
 
+from maskov.config import Manifest, PilotChoice
 from maskov.errors import Interrupted, RunError
 from maskov.execution.pilot import choose
-from maskov.execution.scorer import MOST_LANES, Engine
 from maskov.kernels import Kernel
 from maskov.models.base import MaskedModel, Queries
+from maskov.models.scorer import MOST_SLOTS, Scorer
 from maskov.runs.checkpoint import Saved
-from maskov.runs.describe import build_schedule
-from maskov.runs.group import UNDECIDED, Progress
-from maskov.runs.group_cache import Shelf
-from maskov.runs.loop import Listener, keeps_samples
+from maskov.runs.group import UNDECIDED, GroupState
+from maskov.runs.group_cache import GroupCache
 from maskov.runs.sample import Sample
 from maskov.runs.store import Store
-from maskov.runs.task import Taken, Turn
-from maskov.runs.validation import Mould
+from maskov.runs.task import Task, TaskResult
+from maskov.runs.task_runner import Listener, keeps_samples
+from maskov.runs.validation import GroupShape
+from maskov.runs.worker_pool import WorkerPool
 from maskov.starts import Layout
 from maskov.types import Tensor, Traces
-from maskov.workers.base import Crew
 
-# Epochs that one group may be ahead of the slowest when its turn begins.
+# Epochs that one group may be ahead of the slowest when its task begins.
 _WINDOW = 8
 
 
@@ -47,7 +46,7 @@ def cut(chains: int, most: int) -> list[range]:
 
 @dataclass
 class _Standing:
-    """What the driver remembers of a group while it rests on the shelf or is at work."""
+    """What the coordinator remembers of a group, waiting or at work."""
 
     epoch: int = 0
     begun: bool = False
@@ -57,12 +56,12 @@ class _Standing:
     held: dict[int, dict[str, Tensor]] = field(default_factory=dict)
 
 
-class Driver:
-    """A run on its way."""
+class Coordinator:
+    """A run in progress."""
 
     def __init__(
         self,
-        manifest: dict[str, Any],
+        manifest: Manifest,
         layout: Layout,
         kernel: Kernel,
         model: MaskedModel,
@@ -70,98 +69,98 @@ class Driver:
         listener: Listener | None = None,
         seconds: float = 60.0,
     ) -> None:
-        self.manifest = manifest
         self.layout = layout
         self.kernel = kernel
         self.model = model
         self.store = store
         self.listener = listener
-        self.schedule = build_schedule(manifest["schedule"])
-        self.groups = cut(manifest["chains"], manifest["resident"])
-        self.shelf = Shelf(store, self._mould, seconds)
-        self.head = store.head()
-        self._crew: Crew | None = None
+        self.schedule = manifest.schedule
+        self.groups = cut(manifest.chains, manifest.config.execution.resident)
+        self.cache = GroupCache(store, self._shape, seconds)
+        self.cursor = store.cursor()
+        self._pool: WorkerPool | None = None
         self._seconds = seconds
         self._standing = [self._found(group) for group in range(len(self.groups))]
 
-    def _fresh(self, group: int) -> Progress:
-        rows = self.groups[group]
-        state = self.layout.state(self.model, rows, self.manifest["width"])
-        return Progress.fresh(state, self.manifest["budget"])
+    @property
+    def manifest(self) -> Manifest:
+        """The run's description, with what it has found out so far."""
+        return self.store.manifest
 
-    def _mould(self, group: int) -> Mould:
-        lanes = self.manifest["lanes"] or MOST_LANES
-        return Mould(
-            self._fresh(group), self.kernel, self.schedule, self.model,
-            self.manifest["asynchronous"], lanes, lambda: self._vector,
-        )  # fmt: skip
+    def _fresh(self, group: int) -> GroupState:
+        chains = self.layout.chains(self.model, self.groups[group], self.manifest.width)
+        return GroupState.fresh(chains, self.manifest.config.execution.token_budget)
+
+    def _shape(self, group: int) -> GroupShape:
+        slots = self.manifest.config.execution.prefetch or MOST_SLOTS
+        return GroupShape(self._fresh(group), self.schedule.epochs, slots, lambda: self._vector)
 
     @cached_property
     def _vector(self) -> Tensor:
         """What the model keeps of a masked position: only by asking are width and kind known."""
-        state = self._fresh(0).state.to(self.model.device)
+        state = self._fresh(0).chains.to(self.model.device)
         place = torch.zeros_like(state.lengths[:1])
         masked = torch.arange(state.tokens.shape[1], device=place.device) == place[:, None]
         asked = Queries(state.tokens[:1], state.lengths[:1], masked, state.source[:1])
-        return Engine(self.model, self.manifest["budget"]).hidden(asked)
+        return Scorer(self.model, self.manifest.config.execution.token_budget).hidden(asked)
 
     def _found(self, group: int) -> _Standing:
         """Return how a group was left."""
-        saved = self.shelf.find(group)
-        epochs = range(self.head.closed, min(saved.progress.epoch, self.schedule.epochs))
+        saved = self.cache.find(group)
+        epochs = range(self.cursor.closed, min(saved.state.epoch, self.schedule.epochs))
         wanted = {epoch for epoch in epochs if self._keeps(epoch)}
-        if not wanted <= saved.held.keys() or saved.progress.epoch > self.schedule.epochs:
-            # It is of a later time than all that is known of the run: it goes the way again.
+        if not wanted <= saved.held.keys() or saved.state.epoch > self.schedule.epochs:
+            # It is later than all that is known of the run: it starts again.
             saved, wanted = Saved(self._fresh(group)), set()
-            self.shelf.hold(group, saved)
-        return self._stands(saved.progress, {epoch: saved.held[epoch] for epoch in wanted})
+            self.cache.hold(group, saved)
+        return self._stands(saved.state, {epoch: saved.held[epoch] for epoch in wanted})
 
     def _keeps(self, epoch: int) -> bool:
-        return keeps_samples(epoch, self.manifest["thin"], self.schedule)
+        return keeps_samples(epoch, self.manifest.config.thin, self.schedule)
 
     @property
     def passes(self) -> int:
         """The masked passes of this process and its workers."""
-        return 0 if self._crew is None else self._crew.passes
+        return 0 if self._pool is None else self._pool.passes
 
-    def _stands(self, progress: Progress, held: dict[int, dict[str, Tensor]]) -> _Standing:
-        table = progress.pilot if progress.piloted else None
-        return _Standing(progress.epoch, progress.begun, progress.waits, table, held=held)
+    def _stands(self, state: GroupState, held: dict[int, dict[str, Tensor]]) -> _Standing:
+        table = state.pilot if state.piloted else None
+        return _Standing(state.epoch, state.begun, state.waits, table, held=held)
 
     # The run.
 
-    def run(self, crew: Crew) -> None:
+    def run(self, pool: WorkerPool) -> None:
         """Go on to the end; save on the way, and when stopped."""
-        self._crew = crew
+        self._pool = pool
         told = False
         self._close()
         try:
-            while self.head.closed < self.schedule.epochs:
+            while self.cursor.closed < self.schedule.epochs:
                 if not told and all(one.begun for one in self._standing):
                     told = True
                     if self.listener is not None:
                         self.listener.begun(self.model)
                 self._choose()
-                for group in self._ready()[: crew.free]:
+                for group in self._ready()[: pool.free]:
                     self._standing[group].at_work = True
-                    crew.give(self._turn(group, crew))
+                    pool.give(self._task(group, pool))
                 if not any(one.at_work for one in self._standing):
                     raise RunError(
                         "the checkpoints of this run contradict each other: each group waits for "
                         "another; remove them, and it starts from its beginning."
                     )
-                taken = crew.take()
-                self._receive(taken)
-                if taken.stopped:
+                result = pool.take()
+                self._receive(result)
+                if result.stopped:
                     raise Interrupted("asked to stop")
         except Interrupted:
-            for taken in crew.recall():
-                self._receive(taken)
-            self.shelf.save_all(self.head)
+            for result in pool.recall():
+                self._receive(result)
+            self.cache.save_all(self.cursor)
             raise
         # So that at least one checkpoint knows that the run is over.
-        self.shelf.put(0, replace(self.shelf.get(0), head=self.head))
-        self.shelf.save_all(self.head)
+        self.cache.put(0, replace(self.cache.get(0), cursor=self.cursor))
+        self.cache.save_all(self.cursor)
 
     def _ready(self) -> list[int]:
         """Return the groups that can go on, the slowest first."""
@@ -175,58 +174,57 @@ class Driver:
             if not one.at_work
             and one.epoch < self.schedule.epochs
             and one.epoch < slowest + _WINDOW
-            and not (one.waits and self.head.nearest == UNDECIDED)
+            and not (one.waits and self.cursor.nearest == UNDECIDED)
         ]
         return sorted(ready, key=lambda group: standing[group].epoch)
 
-    def _turn(self, group: int, crew: Crew) -> Turn:
+    def _task(self, group: int, pool: WorkerPool) -> Task:
         until = self.schedule.epochs
         if len(self.groups) > 1:
             until = min(one.epoch for one in self._standing) + _WINDOW
-        progress = self.shelf.get(group).progress
-        return Turn(group, progress, self.head.nearest, until, crew.turn_seconds(self._seconds))
+        state = self.cache.get(group).state
+        return Task(group, state, self.cursor.nearest, until, pool.task_seconds(self._seconds))
 
     def _choose(self) -> None:
         """Let the pilots choose once all of them have seen enough."""
         tables = [one.pilot for one in self._standing if one.pilot is not None]
-        if self.head.nearest != UNDECIDED or len(tables) < len(self.groups):
+        if self.cursor.nearest != UNDECIDED or len(tables) < len(self.groups):
             return
         # In the order of the groups, since the order of a sum rounds.
         nearest, gain = choose(torch.stack(tables).cumsum(0)[-1])
         # All groups wait at the same epoch, from which on the choice holds.
-        note = {"nearest": nearest, "moves_per_pass": round(gain, 3),
-                "since": self._standing[0].epoch}  # fmt: skip
-        self.store.note("pilot", note)
-        self.head = replace(self.head, nearest=nearest)
+        since = self._standing[0].epoch
+        self.store.note(pilot=PilotChoice(nearest, round(gain, 3), since))
+        self.cursor = replace(self.cursor, nearest=nearest)
 
-    # What comes of turns.
+    # Results of tasks.
 
-    def _receive(self, taken: Taken) -> None:
-        group, progress = taken.group, taken.progress
-        for epoch, values in taken.rows:
+    def _receive(self, result: TaskResult) -> None:
+        group, state = result.group, result.state
+        for epoch, values in result.rows:
             self.deliver(group, epoch, values)
-        standing = self._stands(progress, self._standing[group].held)
+        standing = self._stands(state, self._standing[group].held)
         self._standing[group] = standing
-        if taken.shift is not None:
-            self.store.note("energy_shift", asdict(taken.shift))
+        if result.check is not None:
+            self.store.note(precision_check=result.check)
             if self.listener is not None:
-                self.listener.noted(str(taken.shift))
-        if taken.seen is not None and self.listener is not None and progress.begun:
-            self.listener.moved(taken.seen, progress.epoch, self.passes)
-        if progress.epoch >= self.schedule.epochs:
+                self.listener.noted(str(result.check))
+        if result.shown is not None and self.listener is not None and state.begun:
+            self.listener.moved(result.shown, state.epoch, self.passes)
+        if state.epoch >= self.schedule.epochs:
             # Nobody will ask for its passes again.
-            progress = progress.with_state(progress.state.forget(), flight={})
+            state = state.with_chains(state.chains.forget(), buffers={})
         self._close()
-        self.shelf.put(group, Saved(progress, standing.held, self.head))
-        if taken.failure is not None:
-            self.shelf.save_all(self.head)
-            raise taken.failure
+        self.cache.put(group, Saved(state, standing.held, self.cursor))
+        if result.failure is not None:
+            self.cache.save_all(self.cursor)
+            raise result.failure
 
     def deliver(self, group: int, epoch: int, values: Traces) -> None:
-        """Write what a group came to at the end of an epoch; to do so twice does no harm."""
+        """Write the results of a group's epoch; writing them twice does no harm."""
         self.store.write_rows(self.groups[group].start, epoch, values)
         standing = self._standing[group]
-        if epoch >= self.head.closed and self._keeps(epoch):
+        if epoch >= self.cursor.closed and self._keeps(epoch):
             energies = np.stack([values["energy_raw"], values["energy_norm"]], axis=1)
             standing.held[epoch] = {
                 "tokens": torch.from_numpy(values["tokens"].astype(np.int32)),
@@ -239,13 +237,13 @@ class Driver:
     def _close(self) -> None:
         """Write the samples of epochs that every group has completed."""
         slowest = min(one.epoch for one in self._standing)
-        while self.head.closed < slowest:
-            epoch, end = self.head.closed, self.head.samples_bytes
+        while self.cursor.closed < slowest:
+            epoch, end = self.cursor.closed, self.cursor.samples_bytes
             if self._keeps(epoch):
                 end = self.store.write_samples(self._samples(epoch), end)
             for one in self._standing:
                 one.held.pop(epoch, None)
-            self.head = replace(self.head, closed=epoch + 1, samples_bytes=end)
+            self.cursor = replace(self.cursor, closed=epoch + 1, samples_bytes=end)
             if self.listener is not None:
                 self.listener.epoch_ended(epoch, self.store.row(epoch), self.passes)
 

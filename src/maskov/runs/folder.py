@@ -16,35 +16,31 @@ import json
 import os
 import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from maskov.config import Manifest, read_manifest, to_json
 from maskov.errors import RunError
 from maskov.runs import checkpoint
-from maskov.runs import manifest as manifest_file
-from maskov.runs.checkpoint import Head, Saved
+from maskov.runs.checkpoint import Cursor, Saved
 from maskov.runs.files import explained, sync_file, sync_folder, write_atomically
 from maskov.runs.group import PLACES
 from maskov.runs.sample import Sample
 from maskov.runs.store import TRACES, Store, empty_traces
-from maskov.runs.validation import Mould
+from maskov.runs.validation import GroupShape
 from maskov.types import Traces
 
 _UNFINISHED = {"lock", "traces", "checkpoints", "samples.jsonl", "manifest.json.tmp"}
-# What a manifest must say for a run to be continued.
-_NEEDED_TO_GO_ON = {"asynchronous", "lanes", "resident", "shortest", "threads", "trace", "width"}
-# Counts that older runs do not have, and all that a run may lack.
-_LATER_COUNTS = ("irreversible",)
-_MAY_LACK = (*PLACES, *_LATER_COUNTS)
 
 
 class RunFolder(Store):
     """Results on disk."""
 
-    def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
+    def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path = path
         self.manifest = manifest
         # Traces with rows that a loss of power would lose.
@@ -64,7 +60,7 @@ class RunFolder(Store):
             raise RunError(f"'{path}' already holds something else; give another --out.")
 
     @classmethod
-    def create(cls, path: Path, manifest: dict[str, Any]) -> RunFolder:
+    def create(cls, path: Path, manifest: Manifest) -> RunFolder:
         """Fill an empty folder; if that fails, it is empty again."""
         cls.check_free(path)
         try:
@@ -85,14 +81,7 @@ class RunFolder(Store):
         return cls(path, manifest)
 
     def check_resumable(self) -> None:
-        """Refuse to continue a run that was begun under other rules, or is not what it seems."""
-        named = self.manifest["model"].keys() >= {"precision", "device", "fingerprint"}
-        whole = self.traced() >= set(_LATER_COUNTS)
-        if not (self.manifest.keys() >= _NEEDED_TO_GO_ON and named and whole):
-            raise RunError(
-                f"'{self.path}' was begun by an older maskov and cannot be continued by this one; "
-                "it can still be read, and a new run started."
-            )
+        """Refuse to continue a run whose folder leads elsewhere or whose traces are damaged."""
         for path in (self.path / "checkpoints", *self.path.rglob("*")):
             # Whatever a link leads to is nobody's to write to.
             if path.is_symlink():
@@ -109,13 +98,13 @@ class RunFolder(Store):
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """Open an existing run folder."""
-        return cls(path, manifest_file.read(path))
+        return cls(path, _read_manifest(path))
 
     durable = True
 
     def write_rows(self, first: int, epoch: int, values: Traces) -> None:
         """Overwrite the places of these chains, so that writing them twice does no harm."""
-        before = epoch * int(self.manifest["chains"]) + first
+        before = epoch * self.manifest.chains + first
         with explained(self.path):
             # Steps last: who reads along takes an epoch that has some for a whole one.
             for name, rows in sorted(values.items(), key=lambda item: item[0] == "steps"):
@@ -136,7 +125,7 @@ class RunFolder(Store):
         for name, kind in TRACES.items():
             if name in PLACES:
                 continue
-            chains = int(self.manifest["chains"])
+            chains = self.manifest.chains
             with open(self.path / "traces" / f"{name}.npy", "rb") as file:
                 file.seek((epoch * chains - self._cells) * np.dtype(kind).itemsize, os.SEEK_END)
                 found[name] = np.fromfile(file, dtype=kind, count=chains)
@@ -163,15 +152,15 @@ class RunFolder(Store):
             self._unsynced.clear()
             checkpoint.save(self.path / "checkpoints", group, saved)
 
-    def load(self, group: int, mould: Mould) -> tuple[Saved | None, list[Path]]:
+    def load(self, group: int, shape: GroupShape) -> tuple[Saved | None, list[Path]]:
         """Read the newest whole checkpoint of a group; also return the damaged files.
 
         Samples that are gone can only be drawn again: such a run starts from its beginning.
         """
         if self.cut_short:
             return None, []
-        saved, damaged = checkpoint.load(self.path / "checkpoints", group, mould)
-        if saved is None or self._traced(mould.fresh.state.chain.tolist(), saved.progress.epoch):
+        saved, damaged = checkpoint.load(self.path / "checkpoints", group, shape)
+        if saved is None or self._traced(shape.fresh.chains.chain.tolist(), saved.state.epoch):
             return saved, damaged
         return None, sorted(self.path.glob(f"checkpoints/{group:05d}-*"))
 
@@ -180,21 +169,21 @@ class RunFolder(Store):
         steps = np.load(self.path / "traces" / "steps.npy", mmap_mode="r")
         return bool((steps[:epochs, chains[0] : chains[-1] + 1] > 0).all())
 
-    def head(self) -> Head:
+    def cursor(self) -> Cursor:
         """Read how far the run has come."""
-        return Head() if self.cut_short else checkpoint.head(self.path / "checkpoints")
+        return Cursor() if self.cut_short else checkpoint.cursor(self.path / "checkpoints")
 
     @cached_property
     def cut_short(self) -> bool:
         """Whether the samples of epochs that are said to be over are not all there."""
-        head = checkpoint.head(self.path / "checkpoints")
-        schedule, thin = self.manifest["schedule"], self.manifest["thin"]
-        if not 0 <= head.closed <= schedule["epochs"] or head.samples_bytes < 0:
+        cursor = checkpoint.cursor(self.path / "checkpoints")
+        schedule, thin = self.manifest.schedule, self.manifest.config.thin
+        if not 0 <= cursor.closed <= schedule.epochs or cursor.samples_bytes < 0:
             return True
-        kept = int(head.closed == schedule["epochs"])
+        kept = int(cursor.closed == schedule.epochs)
         if thin:
-            kept = max(head.closed - schedule["burn_in"], 0) // thin
-        return bool(self._lines(head.samples_bytes) != kept * self.manifest["chains"])
+            kept = max(cursor.closed - schedule.burn_in, 0) // thin
+        return self._lines(cursor.samples_bytes) != kept * self.manifest.chains
 
     def _lines(self, size: int) -> int | None:
         """Count the samples in the first bytes of their file; nothing if it is shorter."""
@@ -208,14 +197,14 @@ class RunFolder(Store):
             pass
         return None if size else lines
 
-    def note(self, name: str, value: dict[str, Any]) -> None:
-        """Add to the manifest something that the run has found out."""
-        self.manifest[name] = value
+    def note(self, **found: Any) -> None:
+        """Add to the manifest."""
+        self.manifest = replace(self.manifest, **found)
         with explained(self.path):
             self._write_manifest()
 
     def _write_manifest(self) -> None:
-        text = json.dumps(self.manifest, indent=2, ensure_ascii=False)
+        text = json.dumps(to_json(self.manifest), indent=2, ensure_ascii=False)
         write_atomically(self.path / "manifest.json", text.encode())
 
     def samples(self) -> list[Sample]:
@@ -232,15 +221,15 @@ class RunFolder(Store):
     def traces(self) -> Traces:
         """Read the traces."""
         folder = self.path / "traces"
-        shape = (int(self.manifest["schedule"]["epochs"]), int(self.manifest["chains"]))
+        shape = (self.manifest.schedule.epochs, self.manifest.chains)
         found: Traces = {}
         try:
             for name, kind in TRACES.items():
-                if name in _MAY_LACK and not (folder / f"{name}.npy").exists():
+                if name in PLACES and not (folder / f"{name}.npy").exists():
                     continue
                 # Mapped first: a header may promise more than there is, or than memory holds.
                 mapped = np.load(folder / f"{name}.npy", mmap_mode="r")
-                places = (self.manifest.get("width", mapped.shape[-1]),) * (name in PLACES)
+                places = (self.manifest.width,) * (name in PLACES)
                 if mapped.shape != (*shape, *places) or mapped.dtype != kind:
                     raise ValueError(f"{name}.npy is not of this run")
                 found[name] = np.array(mapped)
@@ -256,7 +245,15 @@ class RunFolder(Store):
 
     @property
     def _cells(self) -> int:
-        return int(self.manifest["schedule"]["epochs"]) * int(self.manifest["chains"])
+        return self.manifest.schedule.epochs * self.manifest.chains
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    try:
+        data = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunError(f"'{folder}' is no run folder: it has no readable manifest.") from error
+    return read_manifest(data, str(folder))
 
 
 def _is_leftover(path: Path) -> bool:

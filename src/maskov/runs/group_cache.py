@@ -1,8 +1,8 @@
-"""Where the groups of a run rest between their turns: in memory, and on disk where there is one.
+"""The groups of a run between their tasks: in memory, and on disk where there is a run folder.
 
 A group is written when its last checkpoint is old enough. More groups than memory should hold are
-written at once and read back when their next turn comes, so that a run of many chains needs no
-more memory than one of few.
+written at once and read back for their next task, so that a run of many chains needs no more memory
+than one of few.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from maskov.runs.checkpoint import Head, Saved
+from maskov.runs.checkpoint import Cursor, Saved
 from maskov.runs.store import Store
-from maskov.runs.validation import Mould
+from maskov.runs.validation import GroupShape
 
-# Bytes of resting groups that stay in memory.
+# Bytes of waiting groups that stay in memory.
 _HELD = 2**28
 
 
-class Shelf:
-    """The groups of a run, by their number; `mould` says what one must fit, and how it begins."""
+class GroupCache:
+    """The groups of a run by their number; `shape` gives the shape of each, and how it begins."""
 
-    def __init__(self, store: Store, mould: Callable[[int], Mould], seconds: float) -> None:
+    def __init__(self, store: Store, shape: Callable[[int], GroupShape], seconds: float) -> None:
         self.damaged: list[Path] = []
         self._store = store
-        self._mould = mould
+        self._mould = shape
         self._seconds = seconds
         self._held: dict[int, Saved] = {}
         self._unsaved: set[int] = set()
@@ -35,10 +35,10 @@ class Shelf:
 
     def find(self, group: int) -> Saved:
         """Return a group as the store has it, or from its beginning; damaged files are noted."""
-        mould = self._mould(group)
-        saved, damaged = self._store.load(group, mould)
+        shape = self._mould(group)
+        saved, damaged = self._store.load(group, shape)
         self.damaged += [file for file in damaged if file not in self.damaged]
-        return saved or Saved(mould.fresh)
+        return saved or Saved(shape.fresh)
 
     def hold(self, group: int, saved: Saved) -> None:
         """Take a group for what it is told to be, whatever the store has."""
@@ -54,27 +54,27 @@ class Shelf:
         self._unsaved.add(group)
         last = self._saved_at.get(group, self._begun)
         if time.monotonic() - last >= self._seconds:
-            self.save(group, saved.head)
-        self._make_room(saved.head)
+            self.save(group, saved.cursor)
+        self._make_room(saved.cursor)
 
-    def save(self, group: int, head: Head) -> None:
+    def save(self, group: int, cursor: Cursor) -> None:
         """Write one group."""
-        self._store.save(group, replace(self._held[group], head=head))
+        self._store.save(group, replace(self._held[group], cursor=cursor))
         self._unsaved.discard(group)
         self._saved_at[group] = time.monotonic()
 
-    def save_all(self, head: Head) -> None:
+    def save_all(self, cursor: Cursor) -> None:
         """Write every group that has gone on since it was written."""
         for group in sorted(self._unsaved):
-            self.save(group, head)
+            self.save(group, cursor)
 
-    def _make_room(self, head: Head) -> None:
+    def _make_room(self, cursor: Cursor) -> None:
         if not self._store.durable or len(self._held) < 2:
             return
-        sizes = {group: saved.progress.size for group, saved in self._held.items()}
+        sizes = {group: saved.state.size for group, saved in self._held.items()}
         for group in sorted(sizes):
             if sum(sizes.values()) <= _HELD:
                 break
             if group in self._unsaved:
-                self.save(group, head)
+                self.save(group, cursor)
             del self._held[group], sizes[group]

@@ -1,10 +1,10 @@
-"""Where the sequences of a run come from, as plain data for its manifest, and their layout."""
+"""Where the sequences of a run come from, and their layout."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from maskov.config import Inputs
 from maskov.errors import InputError
 from maskov.models import MaskedModel
 from maskov.models.conditional.lengths import choose_lengths
@@ -12,7 +12,7 @@ from maskov.models.conditional.model import ConditionalModel
 from maskov.starts import Layout, draw_lengths
 
 
-def origin_of(
+def inputs_of(
     model: MaskedModel,
     length: int | tuple[int, int],
     texts: Sequence[str] | None,
@@ -20,8 +20,8 @@ def origin_of(
     lengths: str,
     chains: int,
     seed: int,
-) -> dict[str, Any]:
-    """Say in plain data where the sequences come from."""
+) -> Inputs:
+    """Describe the sequences of a run."""
     if texts is not None and templates is not None:
         raise InputError("chains start at texts or fill templates, not both.")
     if isinstance(model, ConditionalModel):
@@ -33,24 +33,32 @@ def origin_of(
             raise InputError("translations start from their sources: drop texts and templates.")
         # Kept as they are: on another device a near tie could be decided otherwise.
         chosen = choose_lengths(model, lengths, chains, seed)
-        return {"sources": list(model.sources.texts), "lengths": lengths, "chosen": chosen}
+        return Inputs(
+            sources=tuple(model.sources.texts), lengths=lengths, chosen=tuple(map(tuple, chosen))
+        )
     if lengths != "best":
         raise InputError(f"'{model.name}' predicts no lengths: drop `lengths`, give `length`.")
     if texts is not None:
-        return {"texts": list(texts)}
+        if not texts:
+            raise InputError("there is no text to start from.")
+        return Inputs(texts=tuple(texts))
     if templates is not None:
-        return {"templates": list(templates)}
+        if not templates:
+            raise InputError("there is no template to fill.")
+        return Inputs(templates=tuple(templates))
     shortest, longest = (length, length) if isinstance(length, int) else length
-    return {"length": [shortest, longest]}
+    draw_lengths(model, shortest, longest, 1, seed)  # refuses a range that is none
+    return Inputs(length=(shortest, longest))
 
 
-def layout_of(model: MaskedModel, origin: dict[str, Any], chains: int, seed: int) -> Layout:
-    """Lay out the sequences that an origin describes."""
-    if "texts" in origin:
-        return Layout.of_texts(model, origin["texts"], chains)
-    if "templates" in origin:
-        return Layout.of_templates(model, origin["templates"], chains)
-    if "sources" in origin:
-        return Layout.of_sources(model, origin["chosen"])
-    shortest, longest = origin["length"]
+def layout_of(model: MaskedModel, inputs: Inputs, chains: int, seed: int) -> Layout:
+    """Lay out the sequences."""
+    if inputs.texts is not None:
+        return Layout.of_texts(model, inputs.texts, chains)
+    if inputs.templates is not None:
+        return Layout.of_templates(model, inputs.templates, chains)
+    if inputs.chosen is not None:
+        return Layout.of_sources(model, inputs.chosen)
+    assert inputs.length is not None
+    shortest, longest = inputs.length
     return Layout.blank(model, draw_lengths(model, shortest, longest, chains, seed))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from maskov.config import Manifest
 from maskov.diagnostics import Diagnosis, Summary, diagnose, summarise, to_arviz
 from maskov.errors import RunError
 from maskov.runs.folder import RunFolder
@@ -18,9 +19,13 @@ from maskov.types import Traces
 class Run:
     """A finished run: its samples, its traces and how they came about."""
 
-    manifest: dict[str, Any]
     store: Store
     damaged: list[Path] = field(default_factory=list)
+
+    @property
+    def manifest(self) -> Manifest:
+        """The run's description, and what was found out about it."""
+        return self.store.manifest
 
     @property
     def samples(self) -> list[Sample]:
@@ -31,22 +36,22 @@ class Run:
     def traces(self) -> Traces:
         """Energies and counts, one array of epochs × chains each.
 
-        `irreversible` counts steps whose way back a truncated proposal rules out; runs of older
-        versions lack it. Small runs have `tokens` and `rejected` too, epochs × chains × positions.
+        `irreversible` counts steps whose reverse a truncated proposal rules out. Small runs have
+        `tokens` and `rejected` too, epochs × chains × positions.
         """
         return self.store.traces()
 
     @property
     def signature(self) -> str:
         """One line that says how the numbers came about."""
-        return str(self.manifest["signature"])
+        return self.manifest.signature
 
     @property
     def finished(self) -> bool:
         """Whether every epoch was run and every sample kept."""
         if not isinstance(self.store, RunFolder):
             return True
-        return self.store.head().closed >= int(self.manifest["schedule"]["epochs"])
+        return self.store.cursor().closed >= self.manifest.schedule.epochs
 
     def summary(self) -> Summary:
         """Rates, costs and mean energies."""
@@ -69,5 +74,4 @@ class Run:
     @classmethod
     def open(cls, path: str | Path) -> Run:
         """Read a run folder, finished or not."""
-        folder = RunFolder.open(Path(path))
-        return cls(folder.manifest, folder)
+        return cls(RunFolder.open(Path(path)))

@@ -1,15 +1,22 @@
-"""A run's signature: everything that decides its numbers, in one line and in full."""
+"""A run's signature: everything that decides its numbers, in one line."""
 
 from __future__ import annotations
 
 import hashlib
 import platform
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import maskov
-from maskov.energies.stages import Delayed
+from maskov.config import Inputs, RunConfig
+from maskov.energies.stages import DelayedAcceptance
+from maskov.kernels import Kernel
+from maskov.kernels.registry import kernel_name
+from maskov.moves import Site, Sweep
+from maskov.parts import part_text
+from maskov.schedules import LinearSchedule
+from maskov.version import __version__
 
 _SHORT = 12
 
@@ -18,40 +25,53 @@ def versions() -> dict[str, str]:
     """Return the versions that a number depends on."""
     # Asked of the installation, since importing transformers only for this takes a while.
     others = {name: version(name) for name in ("torch", "transformers", "numpy")}
-    return {"maskov": maskov.__version__, **others, "python": platform.python_version()}
+    return {"maskov": __version__, **others, "python": platform.python_version()}
 
 
-def signature(manifest: dict[str, Any]) -> str:
+def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) -> str:
     """Return one line that says how a number came about."""
-    model, kernel, schedule = manifest["model"], manifest["kernel"], manifest["schedule"]
+    model, schedule = config.model, config.schedule
     parts = [
-        f"model:{_named(model['name'])}#{model['fingerprint'][:_SHORT]}",
-        f"precision:{model['precision']}",
-        f"kernel:{kernel['name']}",
+        f"model:{_named(model.name)}#{model.fingerprint[:_SHORT]}",
+        f"precision:{model.precision}",
+        f"kernel:{kernel_name(kernel)}",
     ]
-    if "energy" in kernel:
-        parts.append(f"energy:{kernel['energy']}")
-    parts += [f"causal:#{hash_[:_SHORT]}" for hash_ in manifest["causal_models"].values()]
-    if "proposal" in kernel:
-        given = {key: value for key, value in kernel["proposal"].items() if value is not None}
-        parts.append("proposal:" + ",".join(f"{key}={value}" for key, value in given.items()))
-    if "order" in kernel:
-        parts.append(f"order:{kernel['order']}")
-    if "delayed" in kernel:
-        parts.append(f"delayed:{Delayed(**kernel['delayed'])}")
+    if kernel.energy is not None:
+        parts.append(f"energy:{kernel.energy}")
+    parts += [f"causal:#{hash_[:_SHORT]}" for hash_ in energy_models.values()]
+    block = 1
+    for move in moves_of(kernel):
+        if isinstance(move, Site):
+            given = {k: v for k, v in vars(move.conditional).items() if v is not None}
+            parts.append("proposal:" + ",".join(f"{key}={value}" for key, value in given.items()))
+            if isinstance(move.positions, Sweep):
+                parts.append(f"order:{move.positions.order}")
+                block = move.positions.block
+        else:
+            parts.append(f"move:{part_text(move)}")
+    delayed = getattr(kernel, "delayed", None)
+    if isinstance(delayed, DelayedAcceptance):
+        parts.append(f"delayed:{delayed}")
+    temperature = getattr(kernel, "target_temperature", 1.0)
     parts += [
-        f"block:{_value(schedule['block'], kernel.get('block', 1))}",
-        f"T:{_value(schedule['target_temperature'], kernel.get('target_temperature', 1.0))}",
-        f"epochs:{schedule['epochs']}-{schedule['burn_in']}",
-        f"forced:{schedule['forced_epochs']}",
-        f"start:{manifest['start']}",
-        f"{_origin(manifest['origin'])}",
-        f"thin:{manifest['thin']}",
-        f"chains:{manifest['chains']}",
-        f"seed:{manifest['seed']}",
-        f"version:{manifest['versions']['maskov']}",
+        f"block:{_value(schedule.block, block)}",
+        f"T:{_value(schedule.target_temperature, temperature)}",
+        f"epochs:{schedule.epochs}-{schedule.burn_in}",
+        f"forced:{schedule.forced_epochs}",
+        f"start:{config.start}",
+        f"{_inputs(config.inputs)}",
+        f"thin:{config.thin}",
+        f"chains:{config.all_chains}",
+        f"seed:{config.seed}",
+        f"version:{__version__}",
     ]
     return "|".join(parts)
+
+
+def moves_of(kernel: Kernel) -> list[Any]:
+    """Return the moves of a kernel or of those it is made of."""
+    parts = getattr(kernel, "kernels", (kernel,))
+    return [part.move for part in parts if hasattr(part, "move")]
 
 
 def _named(model: str) -> str:
@@ -59,22 +79,21 @@ def _named(model: str) -> str:
     return Path(model).name if Path(model).is_absolute() else model
 
 
-def _origin(origin: dict[str, Any]) -> str:
+def _inputs(inputs: Inputs) -> str:
     """Name the length, or hash the texts that the chains begin from."""
-    if "length" in origin:
-        shortest, longest = origin["length"]
+    if inputs.length is not None:
+        shortest, longest = inputs.length
         return f"length:{shortest}" if shortest == longest else f"length:{shortest}-{longest}"
-    if "sources" in origin:
-        return f"lengths:{origin['lengths']}|sources:#{_hash(origin['sources'])}"
-    [(kind, lines)] = origin.items()
-    return f"{kind}:#{_hash(lines)}"
+    if inputs.sources is not None:
+        return f"lengths:{inputs.lengths}|sources:#{_hash(inputs.sources)}"
+    if inputs.templates is not None:
+        return f"templates:#{_hash(inputs.templates)}"
+    return f"texts:#{_hash(inputs.texts or ())}"
 
 
-def _hash(lines: list[str]) -> str:
-    return hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:_SHORT]
+def _hash(lines: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:_SHORT]
 
 
-def _value(scheduled: dict[str, float] | None, otherwise: float) -> str:
-    if scheduled is None or scheduled["rate"] == 0:
-        return f"{otherwise if scheduled is None else scheduled['start']:g}"
-    return f"{scheduled['start']:g}-{scheduled['rate']:g}/epoch>={scheduled['floor']:g}"
+def _value(scheduled: LinearSchedule | None, otherwise: float) -> str:
+    return f"{otherwise:g}" if scheduled is None else str(scheduled)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from maskov.config import Manifest
 from maskov.execution.buffers import COUNTS, ENERGIES
-from maskov.runs.checkpoint import Head, Saved
+from maskov.runs.checkpoint import Cursor, Saved
 from maskov.runs.group import PLACES
 from maskov.runs.sample import Sample
-from maskov.runs.validation import Mould
+from maskov.runs.validation import GroupShape
 from maskov.types import Traces
 
 # Energies at the end of each epoch, and what was counted within it.
@@ -31,6 +33,7 @@ _MOST_PLACES = 2**24
 class Store(ABC):
     """What the loop writes to."""
 
+    manifest: Manifest
     # Whether what is saved can be loaded again.
     durable: bool
 
@@ -51,15 +54,15 @@ class Store(ABC):
         """Keep the state of a group of chains."""
 
     @abstractmethod
-    def load(self, group: int, mould: Mould) -> tuple[Saved | None, list[Path]]:
+    def load(self, group: int, shape: GroupShape) -> tuple[Saved | None, list[Path]]:
         """Return the newest state of a group that is whole, and the damaged files."""
 
     @abstractmethod
-    def head(self) -> Head:
+    def cursor(self) -> Cursor:
         """Return how far the run has come."""
 
     @abstractmethod
-    def note(self, name: str, value: dict[str, Any]) -> None:
+    def note(self, **found: Any) -> None:
         """Add to the manifest something that the run has found out."""
 
     @abstractmethod
@@ -75,10 +78,9 @@ class Store(ABC):
         """Return the names of the traces there are."""
 
 
-def empty_traces(manifest: dict[str, Any]) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+def empty_traces(manifest: Manifest) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     """Yield the traces of a run that has not begun; those of positions only if it is small."""
-    shape = (int(manifest["schedule"]["epochs"]), int(manifest["chains"]))
-    width = int(manifest["width"])
+    shape, width = (manifest.schedule.epochs, manifest.chains), manifest.width
     for name, kind in TRACES.items():
         if name not in PLACES:
             yield name, np.full(shape, np.nan if kind is np.float64 else 0, dtype=kind)
@@ -89,7 +91,7 @@ def empty_traces(manifest: dict[str, Any]) -> Iterator[tuple[str, npt.NDArray[An
 class MemoryStore(Store):
     """Results that end with the process."""
 
-    def __init__(self, manifest: dict[str, Any]) -> None:
+    def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
         self._traces = dict(empty_traces(manifest))
         self._samples: list[Sample] = []
@@ -113,17 +115,17 @@ class MemoryStore(Store):
     def save(self, group: int, saved: Saved) -> None:
         """Keep nothing: there is no later process to go on from it."""
 
-    def load(self, group: int, mould: Mould) -> tuple[Saved | None, list[Path]]:
+    def load(self, group: int, shape: GroupShape) -> tuple[Saved | None, list[Path]]:
         """Return nothing: what is not in memory has not begun."""
         return None, []
 
-    def head(self) -> Head:
+    def cursor(self) -> Cursor:
         """Return that nothing was done yet."""
-        return Head()
+        return Cursor()
 
-    def note(self, name: str, value: dict[str, Any]) -> None:
-        """Add to the manifest something that the run has found out."""
-        self.manifest[name] = value
+    def note(self, **found: Any) -> None:
+        """Add to the manifest."""
+        self.manifest = replace(self.manifest, **found)
 
     def samples(self) -> list[Sample]:
         """Return the samples kept so far."""

@@ -11,9 +11,10 @@ import torch
 
 from maskov.energies import Norm, Raw
 from maskov.errors import InputError
-from maskov.execution.scorer import Engine
 from maskov.models.conditional.model import ConditionalModel
-from maskov.runs import Run, Sample, sample
+from maskov.models.scorer import Scorer
+from maskov.runs import Run, Sample
+from maskov.sampling import sample
 from maskov.translation.autoregressive import Twin
 from maskov.translation.methods import Method
 from maskov.translation.selection import least_risk, lowest
@@ -91,7 +92,7 @@ def translations_of(run: Run, method: Method, every_chain: bool = False) -> list
 
 
 def _sampled(run: Run, method: Method, every_chain: bool) -> list[list[Translation]]:
-    sources: list[str] = run.manifest["origin"]["sources"]
+    sources = run.manifest.inputs.sources or ()
     chains: list[list[Sample]] = [[] for _ in sources]
     for kept in run.samples:
         chains[kept.template].append(kept)
@@ -145,7 +146,7 @@ def energies_of(given: ConditionalModel, texts: Sequence[str]) -> tuple[list[flo
     tokens = torch.full((len(ids), int(lengths.max())), given.mask_id, device=device)
     for row, line in enumerate(ids):
         tokens[row, : len(line)] = torch.tensor(line, dtype=torch.long, device=device)
-    engine = Engine(given)
+    engine = Scorer(given)
     whole = Sequences(tokens, lengths, source=torch.arange(len(ids), device=device))
     sites = engine.sites(whole)
     engine.check()

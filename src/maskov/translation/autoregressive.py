@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from maskov.errors import InputError, ModelError
-from maskov.execution.batches import Batcher
+from maskov.models.batches import Batcher
 from maskov.models.checkpoint import hash_of
 from maskov.models.conditional import checkpoint
 from maskov.models.conditional.network import Network

@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 
 from maskov.energies import parse_energy
 from maskov.errors import InputError
-from maskov.kernels import Gibbs, Kernel, Metropolis, Sweep, mask_predict
+from maskov.kernels import Gibbs, Kernel, Metropolis, mask_predict
 from maskov.models.conditional.lengths import RULES
-from maskov.moves import MaskedConditional
-from maskov.schedules import Linear, Schedule
+from maskov.moves import MaskedConditional, Site, Sweep
+from maskov.schedules import LinearSchedule, Schedule
 from maskov.translation.selection import PICKS
 
 _CHAINS = {"epochs", "temperature", "chains", "lengths", "pick"}
@@ -120,15 +120,15 @@ class Method:
         proposal = MaskedConditional(0.8 if self.temperature is None else self.temperature)
         block = 1 if "block" not in METHODS[self.name] else self.block or 4
         if self.name in ("gibbs", "block-gibbs"):
-            return Gibbs(proposal, Sweep(block=block))
-        return Metropolis(parse_energy(self.target), proposal, Sweep(block=block))
+            return Gibbs(Site(proposal, Sweep(block=block)))
+        return Metropolis(parse_energy(self.target), Site(proposal, Sweep(block=block)))
 
     def schedule(self) -> Schedule:
         """Return the schedule of the method."""
         block = None
         if "block" in METHODS[self.name]:
             fall = 0.2 if self.block_anneal is None else self.block_anneal
-            block = Linear(float(self.block or 4), fall, 1.0)
+            block = LinearSchedule(float(self.block or 4), fall, 1.0)
         if "anneal" not in METHODS[self.name]:
             return Schedule(epochs=self.sweeps, block=block)
         begin = 1.0 if self.target_temperature is None else self.target_temperature
@@ -140,7 +140,7 @@ class Method:
         forced = _FORCED if self.force_accept is None else self.force_accept
         return Schedule(
             epochs=self.sweeps,
-            target_temperature=Linear(begin, fall, floor),
+            target_temperature=LinearSchedule(begin, fall, floor),
             block=block,
             forced_epochs=min(forced, self.sweeps),
         )

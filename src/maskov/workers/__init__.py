@@ -1,4 +1,4 @@
-"""Who takes the turns of a run: this process, several on this machine, or a Ray cluster."""
+"""Who carries out the tasks of a run: this process, several on this machine, or a Ray cluster."""
 
 from maskov.workers.options import ENGINES, Workers
 

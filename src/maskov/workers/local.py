@@ -1,42 +1,42 @@
-"""A crew of one: the process itself."""
+"""No workers: the process carries out the tasks itself."""
 
 from __future__ import annotations
 
-from maskov.runs.loop import Loop
-from maskov.runs.task import Taken, Turn
-from maskov.workers.base import Crew
+from maskov.runs.task import Task, TaskResult
+from maskov.runs.task_runner import TaskRunner
+from maskov.runs.worker_pool import WorkerPool
 
 
-class Here(Crew):
-    """Takes each turn at once."""
+class Local(WorkerPool):
+    """Carries out each task at once."""
 
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
-        self._turn: Turn | None = None
+    def __init__(self, runner: TaskRunner) -> None:
+        self._runner = runner
+        self._task: Task | None = None
 
     @property
     def free(self) -> int:
-        """One, unless a turn was given."""
-        return int(self._turn is None)
+        """One, unless a task was given."""
+        return int(self._task is None)
 
     @property
     def passes(self) -> int:
-        """The passes of the engine."""
-        return self._loop.engine.passes
+        """The passes of the scorer."""
+        return self._runner.scorer.passes
 
-    def give(self, turn: Turn) -> None:
+    def give(self, task: Task) -> None:
         """Remember it."""
-        self._turn = turn
+        self._task = task
 
-    def take(self) -> Taken:
-        """Take the turn now."""
-        assert self._turn is not None
-        turn, self._turn = self._turn, None
-        return self._loop.take(turn)
+    def take(self) -> TaskResult:
+        """Carry out the task now."""
+        assert self._task is not None
+        task, self._task = self._task, None
+        return self._runner.carry_out(task)
 
-    def turn_seconds(self, checkpoint_seconds: float) -> float:
-        """Nothing is handed over: a turn lasts until its checkpoint is due."""
+    def task_seconds(self, checkpoint_seconds: float) -> float:
+        """Nothing is sent over: a task lasts until its checkpoint is due."""
         return checkpoint_seconds
 
     def close(self) -> None:
-        """Leave: there is nobody to send home."""
+        """There is nothing to end."""

@@ -1,10 +1,8 @@
-"""Who is to take the turns of a run, as the user says it."""
+"""Who carries out the tasks of a run, as the user says it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import torch
 
 from maskov.errors import InputError
 
@@ -14,11 +12,11 @@ _MOST = 1024
 
 @dataclass(frozen=True)
 class Workers:
-    """Where turns are taken: `count` processes here, or on a Ray cluster at `address`.
+    """Where tasks are carried out: `count` processes here, or on a Ray cluster at `address`.
 
-    0 is this process itself. `threads` are those of each process on a CPU; they decide how sums
-    are rounded, so that a run keeps to the number it was begun with. On a cluster a turn takes
-    `gpus` GPUs, and `count` 0 means as many turns at once as the cluster has room for.
+    0 is this process itself. Each process computes with so many `threads` on a CPU (default: 1);
+    they decide how sums are rounded, so a run keeps to the number it was begun with. On a cluster a
+    task takes `gpus` GPUs, and `count` 0 means as many tasks at once as the cluster has room for.
     """
 
     count: int = 0
@@ -41,11 +39,5 @@ class Workers:
 
     @property
     def here(self) -> bool:
-        """Whether this process takes all turns itself."""
+        """Whether this process carries out all tasks itself."""
         return self.engine == "local" and self.count == 0
-
-    def threads_for(self, device: torch.device) -> int:
-        """Return the threads of each process of a run that begins."""
-        if self.threads is not None:
-            return self.threads
-        return torch.get_num_threads() if self.here or device.type != "cpu" else 1

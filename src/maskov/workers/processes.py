@@ -1,6 +1,6 @@
 """Several processes on this machine, each with the model and a core or a GPU of its own.
 
-A worker that dies is replaced, and its turn given to the new one.
+A worker that dies is replaced, and its task given to the new one.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from typing import Any
 import torch
 
 from maskov.errors import Interrupted, RunError
-from maskov.runs.task import Taken, Turn
-from maskov.workers.base import MOST_DEATHS, Crew, Job
-from maskov.workers.serialization import put_turn, take_result
+from maskov.runs.task import Task, TaskResult
+from maskov.runs.worker_pool import WorkerPool
+from maskov.workers.job import MOST_DEATHS, Job
+from maskov.workers.serialization import result_from, to_bytes
 
 # How often a wait looks whether somebody asked to stop.
 _LOOK = 0.1
@@ -31,17 +32,17 @@ _PATIENCE = 60.0
 
 @dataclass
 class _Worker:
-    """A process, the line to it and the turn it is at."""
+    """A process, the line to it and the task it is at."""
 
     process: subprocess.Popen[bytes]
     line: Connection
     device: torch.device
-    told: bool = False
-    turn: Turn | None = None
+    has_job: bool = False
+    task: Task | None = None
     deaths: int = 0
 
 
-class Processes(Crew):
+class Processes(WorkerPool):
     """A worker for each of some devices, all begun at once when the first is needed."""
 
     def __init__(
@@ -55,13 +56,13 @@ class Processes(Crew):
 
     @property
     def free(self) -> int:
-        """Workers without a turn, begun or not."""
-        busy = sum(worker.turn is not None for worker in self._workers)
+        """Workers without a task, begun or not."""
+        busy = sum(worker.task is not None for worker in self._workers)
         return len(self._devices) - busy
 
     @property
     def passes(self) -> int:
-        """The passes of all turns that have ended."""
+        """The passes of all tasks that have ended."""
         return self._passes
 
     @property
@@ -69,43 +70,43 @@ class Processes(Crew):
         """The processes, in the order they were begun."""
         return [worker.process.pid for worker in self._workers]
 
-    def give(self, turn: Turn) -> None:
-        """Give the turn to somebody who is free."""
+    def give(self, task: Task) -> None:
+        """Give the task to somebody who is free."""
         if not self._workers:
             self._workers = [self._begin(device) for device in self._devices]
-        worker = next(one for one in self._workers if one.turn is None)
-        worker.turn = turn
+        worker = next(one for one in self._workers if one.task is None)
+        worker.task = task
         self._send(worker)
 
-    def take(self) -> Taken:
+    def take(self) -> TaskResult:
         """Wait for the first that is done; replace those who died."""
         while True:
             if self._stop is not None and self._stop():
                 raise Interrupted("asked to stop")
             for worker in self._heard(_LOOK):
-                taken = self._answer(worker)
-                if taken is not None:
-                    return taken
+                result = self._answer(worker)
+                if result is not None:
+                    return result
                 self._replace(worker)
 
-    def recall(self) -> list[Taken]:
+    def recall(self) -> list[TaskResult]:
         """Ask all to stop; whoever does not answer has done nothing."""
         found = []
-        busy = [worker for worker in self._workers if worker.turn is not None]
+        busy = [worker for worker in self._workers if worker.task is not None]
         for worker in busy:
             try:
                 worker.line.send_bytes(b"stop")
             except OSError:
-                worker.turn = None
-        while any(worker.turn is not None for worker in busy):
+                worker.task = None
+        while any(worker.task is not None for worker in busy):
             heard = self._heard(_PATIENCE)
             if not heard:
                 break
             for worker in heard:
-                taken = self._answer(worker)
-                worker.turn = None
-                if taken is not None:
-                    found.append(taken)
+                result = self._answer(worker)
+                worker.task = None
+                if result is not None:
+                    found.append(result)
         return found
 
     def close(self) -> None:
@@ -119,19 +120,19 @@ class Processes(Crew):
     def _heard(self, seconds: float) -> list[_Worker]:
         """Return those who have something to say, or will never say anything again."""
         busy: dict[Any, _Worker] = {
-            worker.line: worker for worker in self._workers if worker.turn is not None
+            worker.line: worker for worker in self._workers if worker.task is not None
         }
         return [busy[line] for line in wait(list(busy), seconds)]
 
-    def _answer(self, worker: _Worker) -> Taken | None:
+    def _answer(self, worker: _Worker) -> TaskResult | None:
         """Return what a worker says, or nothing if it died."""
         try:
-            taken = take_result(worker.line.recv_bytes())
+            result = result_from(worker.line.recv_bytes())
         except (EOFError, OSError):
             return None
-        worker.turn, worker.deaths = None, 0
-        self._passes += taken.passes
-        return taken
+        worker.task, worker.deaths = None, 0
+        self._passes += result.passes
+        return result
 
     def _replace(self, worker: _Worker) -> None:
         worker.line.close()
@@ -144,7 +145,7 @@ class Processes(Crew):
                 "many: go on with fewer --workers."
             )
         new = self._begin(worker.device)
-        worker.process, worker.line, worker.told = new.process, new.line, False
+        worker.process, worker.line, worker.has_job = new.process, new.line, False
         self._send(worker)
 
     def _begin(self, device: torch.device) -> _Worker:
@@ -162,12 +163,12 @@ class Processes(Crew):
         return _Worker(process, Connection(mine.detach()), device)
 
     def _send(self, worker: _Worker) -> None:
-        assert worker.turn is not None
+        assert worker.task is not None
         with suppress(OSError):  # one that is dead is noticed when it does not answer
-            if not worker.told:
+            if not worker.has_job:
                 worker.line.send_bytes(self._job)
-                worker.told = True
-            worker.line.send_bytes(put_turn(worker.turn))
+                worker.has_job = True
+            worker.line.send_bytes(to_bytes(worker.task))
 
 
 def _has_number(stream: Any) -> bool:

@@ -1,7 +1,7 @@
-"""A Ray cluster: every turn is a task that any node can take, and take again.
+"""A Ray cluster: every task of a run is a Ray task that any node can carry out, and again.
 
 The model goes to the cluster's store once, is built once by each of its processes, and is found
-there by the turns that follow. A task that was lost with its process or node is submitted anew.
+there by the tasks that follow. A task that was lost with its process or node is submitted anew.
 """
 
 from __future__ import annotations
@@ -13,28 +13,27 @@ from typing import Any
 import torch
 
 from maskov.errors import InputError, Interrupted, RunError
-from maskov.runs.loop import Loop
-from maskov.runs.task import Taken, Turn
-from maskov.workers.base import MOST_DEATHS, Crew, Job
+from maskov.runs.task import Task, TaskResult
+from maskov.runs.task_runner import TaskRunner
+from maskov.runs.worker_pool import WorkerPool
+from maskov.workers.job import MOST_DEATHS, Job
 from maskov.workers.options import Workers
-from maskov.workers.serialization import put_turn, take_result
+from maskov.workers.serialization import result_from, task_from, to_bytes
 
 _LOOK = 0.1
-# The loops that this process of the cluster has built; one is enough, since runs do not mix.
-_built: dict[str, Loop] = {}
+# The runner that this process of the cluster has built; one is enough, since runs do not mix.
+_built: dict[str, TaskRunner] = {}
 
 
-def take(name: str, job: Job, device: str, content: bytes) -> bytes:
-    """Take a turn, on a node of the cluster; `name` tells runs apart."""
-    from maskov.workers.serialization import put_result, take_turn
-
+def carry_out(name: str, job: Job, device: str, content: bytes) -> bytes:
+    """Carry out a task, on a node of the cluster; `name` tells runs apart."""
     if name not in _built:
         _built.clear()
-        _built[name] = job.loop(torch.device(device))
-    return put_result(_built[name].take(take_turn(content)))
+        _built[name] = job.runner(torch.device(device))
+    return to_bytes(_built[name].carry_out(task_from(content)))
 
 
-class Cluster(Crew):
+class Cluster(WorkerPool):
     """Tasks on a cluster, as many at once as it has room for or as were asked for."""
 
     def __init__(
@@ -51,14 +50,16 @@ class Cluster(Crew):
         if self._ours:
             self._connect(workers)
         gpus = workers.gpus or float(device.type == "cuda")
-        cpus = job.manifest["threads"] if device.type == "cpu" else 1
+        cpus = job.manifest.config.execution.threads if device.type == "cpu" else 1
         self._most = workers.count or self._room(cpus, gpus)
         # A GPU is lent to a task as the only one it can see.
         self._device = "cuda" if gpus else str(device)
         self._name = uuid.uuid4().hex
         self._job = self._ray.put(job)
-        self._task = self._ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=MOST_DEATHS)(take)
-        self._at_work: dict[Any, Turn] = {}
+        self._remote = self._ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=MOST_DEATHS)(
+            carry_out
+        )
+        self._at_work: dict[Any, Task] = {}
         self._deaths: dict[int, int] = {}
 
     def _connect(self, workers: Workers) -> None:
@@ -92,43 +93,43 @@ class Cluster(Crew):
 
     @property
     def passes(self) -> int:
-        """The passes of all turns that have ended."""
+        """The passes of all tasks that have ended."""
         return self._passes
 
-    def give(self, turn: Turn) -> None:
+    def give(self, task: Task) -> None:
         """Submit a task."""
-        found = self._task.remote(self._name, self._job, self._device, put_turn(turn))
-        self._at_work[found] = turn
+        found = self._remote.remote(self._name, self._job, self._device, to_bytes(task))
+        self._at_work[found] = task
 
-    def take(self) -> Taken:
+    def take(self) -> TaskResult:
         """Wait for the first task that is done; submit anew what was lost."""
         while True:
             if self._stop is not None and self._stop():
                 raise Interrupted("asked to stop")
             done, _ = self._ray.wait(list(self._at_work), timeout=_LOOK)
             for found in done:
-                taken = self._answer(found)
-                if taken is not None:
-                    return taken
+                result = self._answer(found)
+                if result is not None:
+                    return result
 
-    def _answer(self, found: Any) -> Taken | None:
-        turn = self._at_work.pop(found)
+    def _answer(self, found: Any) -> TaskResult | None:
+        task = self._at_work.pop(found)
         try:
-            taken = take_result(self._ray.get(found))
+            result = result_from(self._ray.get(found))
         except self._ray.exceptions.RayTaskError:
             raise  # a fault in our own code, which would come again
         except self._ray.exceptions.RayError as error:
-            self._deaths[turn.group] = self._deaths.get(turn.group, 0) + 1
-            if self._deaths[turn.group] >= MOST_DEATHS:
+            self._deaths[task.group] = self._deaths.get(task.group, 0) + 1
+            if self._deaths[task.group] >= MOST_DEATHS:
                 raise RunError(
-                    f"group {turn.group} was lost again and again ({type(error).__name__}); see "
+                    f"group {task.group} was lost again and again ({type(error).__name__}); see "
                     "to the cluster's nodes and go on with `maskov resume`."
                 ) from error
-            self.give(turn)
+            self.give(task)
             return None
-        self._deaths.pop(turn.group, None)
-        self._passes += taken.passes
-        return taken
+        self._deaths.pop(task.group, None)
+        self._passes += result.passes
+        return result
 
     def close(self) -> None:
         """Drop what is still under way; leave a cluster as it was found."""

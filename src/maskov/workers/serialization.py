@@ -1,4 +1,4 @@
-"""Turns, and what became of them, as bytes: a group travels as it would be saved."""
+"""Tasks and their results as bytes: a group is sent as it would be saved."""
 
 from __future__ import annotations
 
@@ -6,35 +6,26 @@ import pickle
 from typing import Any
 
 from maskov.runs.checkpoint import Saved, pack, unpack
-from maskov.runs.task import Taken, Turn
+from maskov.runs.task import Task, TaskResult
 
 
-def put_turn(turn: Turn) -> bytes:
-    """Turn a turn into bytes."""
-    return _put(turn)
+def to_bytes(message: Task | TaskResult) -> bytes:
+    """Turn a task or a result into bytes."""
+    rest = {**vars(message), "state": None}
+    return pickle.dumps((type(message), rest, pack(Saved(message.state))), protocol=5)
 
 
-def take_turn(content: bytes) -> Turn:
-    """Turn bytes into a turn."""
-    return _take(content)  # type: ignore[no-any-return]
+def task_from(content: bytes) -> Task:
+    """Turn bytes into a task."""
+    return _from_bytes(content)  # type: ignore[no-any-return]
 
 
-def put_result(taken: Taken) -> bytes:
-    """Turn a result into bytes."""
-    return _put(taken)
-
-
-def take_result(content: bytes) -> Taken:
+def result_from(content: bytes) -> TaskResult:
     """Turn bytes into a result."""
-    return _take(content)  # type: ignore[no-any-return]
+    return _from_bytes(content)  # type: ignore[no-any-return]
 
 
-def _put(message: Turn | Taken) -> bytes:
-    rest = {**vars(message), "progress": None}
-    return pickle.dumps((type(message), rest, pack(Saved(message.progress))), protocol=5)
-
-
-def _take(content: bytes) -> Any:
+def _from_bytes(content: bytes) -> Any:
     # These bytes come from a process that this one began, or that began it.
     kind, rest, body = pickle.loads(content)
-    return kind(**rest | {"progress": unpack(body).progress})
+    return kind(**rest | {"state": unpack(body).state})

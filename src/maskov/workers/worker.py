@@ -1,4 +1,4 @@
-"""A worker: hears of the job once, then takes one turn after another until the line is cut.
+"""A worker: hears of the job once, then takes one task after another until the line is cut.
 
 Run by `maskov.workers.processes` as `python -m maskov.workers.worker LINE DEVICE`.
 """
@@ -13,8 +13,8 @@ from multiprocessing.connection import Connection
 
 import torch
 
-from maskov.workers.base import Job
-from maskov.workers.serialization import put_result, take_turn
+from maskov.workers.job import Job
+from maskov.workers.serialization import task_from, to_bytes
 
 
 def main(line: Connection, device: torch.device) -> None:
@@ -32,13 +32,13 @@ def main(line: Connection, device: torch.device) -> None:
 
     try:
         job: Job = pickle.loads(line.recv_bytes())
-        loop = job.loop(device, stop)
+        runner = job.runner(device, stop)
         while True:
             content = line.recv_bytes()
-            if content == b"stop":  # it came after the last turn had ended
+            if content == b"stop":  # it came after the last task had ended
                 continue
             asked = False
-            line.send_bytes(put_result(loop.take(take_turn(content))))
+            line.send_bytes(to_bytes(runner.carry_out(task_from(content))))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         # The driver is gone; nobody will ask for what was begun.
         os._exit(0)

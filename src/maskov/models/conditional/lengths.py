@@ -6,7 +6,7 @@ import torch
 
 from maskov.errors import InputError
 from maskov.models.conditional.model import ConditionalModel
-from maskov.random import CounterDraws, Purpose, categorical
+from maskov.random import CounterRng, Purpose, categorical
 
 RULES = ("best", "top", "drawn")
 
@@ -29,7 +29,7 @@ def choose_lengths(model: ConditionalModel, rule: str, chains: int, seed: int) -
     else:
         count = scores.shape[0] * chains
         chain = torch.arange(count, device=scores.device)
-        uniform = CounterDraws(seed).uniform(chain, torch.zeros_like(chain), Purpose.LENGTH)
+        uniform = CounterRng(seed).uniform(chain, torch.zeros_like(chain), Purpose.LENGTH)
         chances = scores.exp().repeat_interleave(chains, dim=0)
         found = categorical(chances, uniform).view(-1, chains)
     return [[int(length) for length in row] for row in found.tolist()]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from maskov.execution.batches import Batcher, token_budget
+from maskov.models.batches import Batcher, token_budget
 from maskov.models.conditional.network import Network
 from maskov.types import Bool, Float, Int, Tensor, inside
 

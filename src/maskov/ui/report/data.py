@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 import maskov
+from maskov.config import Manifest
 from maskov.errors import InputError
 from maskov.runs import Run, Sample
 from maskov.runs.folder import RunFolder
@@ -26,8 +26,8 @@ from maskov.ui.report.curves import (
     spaced,
 )
 from maskov.ui.report.findings import Findings, findings
-from maskov.ui.report.metadata import facts, temperatures
-from maskov.ui.report.terms import Scorer, Terms
+from maskov.ui.report.metadata import metadata, temperatures
+from maskov.ui.report.terms import Terms, TermScorer
 from maskov.ui.report.token_spans import pieces
 
 # What a page can show and a browser draw without delay; averages are over everything.
@@ -134,7 +134,7 @@ def build(
         raise InputError(f"--samples must be 0 or more, not {samples}.")
     most = samples if samples is not None else MOST_SHADED if terms else MOST_SAMPLES
     labels = _labels(runs)
-    scorer = Scorer(device, trust_remote_code) if terms else None
+    scorer = TermScorer(device, trust_remote_code) if terms else None
     found, kept = [], []
     for run, label in zip(runs, labels, strict=True):
         traces = run.traces
@@ -152,7 +152,7 @@ def build(
 
 
 def _run_report(
-    run: Run, traces: Traces, label: str, most: int, scorer: Scorer | None
+    run: Run, traces: Traces, label: str, most: int, scorer: TermScorer | None
 ) -> RunReport:
     summary = run.summary()
     done, chains = summary.epochs_done, summary.chains
@@ -168,7 +168,7 @@ def _run_report(
         findings=findings(run),
         signature=run.signature,
         notes=summary.notes,
-        facts=facts(run.manifest),
+        facts=metadata(run.manifest),
         finished=done >= summary.epochs,
         chains=chains,
         epochs_done=done,
@@ -212,8 +212,8 @@ def _numbers(run: Run, traces: Traces) -> list[Number]:
     ]
 
 
-def _shown(manifest: dict[str, Any], sample: Sample, terms: Terms | None) -> ShownSample:
-    sources = manifest["origin"].get("sources")
+def _shown(manifest: Manifest, sample: Sample, terms: Terms | None) -> ShownSample:
+    sources = manifest.inputs.sources
     return ShownSample(
         sample.chain,
         sample.epoch + 1,
@@ -246,25 +246,24 @@ def _labels(runs: Sequence[Run]) -> list[str]:
 def _path(run: Run) -> Path:
     if isinstance(run.store, RunFolder):
         return run.store.path.resolve()
-    kernel = run.manifest["kernel"]
-    return Path("-".join(filter(None, (kernel["name"], kernel.get("energy")))).replace("/", "-"))
+    manifest = run.manifest
+    return Path("-".join(filter(None, (manifest.kernel, manifest.energy))).replace("/", "-"))
 
 
 def _cautions(runs: Sequence[Run]) -> list[str]:
     """Say what keeps the runs of a report from being compared."""
     found = []
-    if len({run.manifest["model"]["fingerprint"] for run in runs}) > 1:
+    if len({run.manifest.config.model.fingerprint for run in runs}) > 1:
         found.append(
             "the models differ: E_raw is defined up to a shift of the logits and cannot be "
             "compared between them"
         )
-    origins = [{**run.manifest["origin"], "start": None} for run in runs]
-    if any(origin != origins[0] for origin in origins):
+    if len({run.manifest.inputs for run in runs}) > 1:
         found.append(
             "the runs differ in lengths or starting texts: energies grow with the length, compare "
             "them per token"
         )
-    if len({run.manifest["leaves_invariant"] for run in runs}) > 1:
+    if len({run.manifest.leaves_invariant for run in runs}) > 1:
         found.append("some of the runs leave no target invariant; their energies belong to none")
     return found
 

@@ -78,7 +78,7 @@ def findings(run: Run) -> Findings:
         verdict=state,
         reason=found.verdict.reason,
         tone="good" if state in _GOOD else "bad" if state in _BAD else "open",
-        invariant=bool(run.manifest["leaves_invariant"]),
+        invariant=run.manifest.leaves_invariant,
         mixing=mixing,
         correlations=[one for one in correlations if one is not None],
         positions=None if tokens is None else _pooled(tokens.positions),

@@ -1,81 +1,91 @@
-"""How a run came about, in words and in order, as a table says it."""
+"""How a run was made, in words and in order, as a table shows it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from maskov.runs.describe import build_schedule
-from maskov.schedules import Linear
+from maskov.config import Manifest
 
 
-def facts(manifest: dict[str, Any]) -> dict[str, str]:
+def metadata(manifest: Manifest) -> dict[str, str]:
     """Return what a reader asks first: model, kernel, schedule, when, versions."""
-    model, kernel, schedule = manifest["model"], manifest["kernel"], manifest["schedule"]
-    device = model.get("device", "")
-    found = {
-        "model": f"{model['name']} #{model['fingerprint'][:12]}",
-        "precision": " on ".join(filter(None, (model.get("precision", ""), device))),
-        "kernel": kernel["name"],
-        "energy": kernel.get("energy", ""),
+    model = manifest.config.model
+    entries = {
+        "model": f"{model.name} #{model.fingerprint[:12]}",
+        "precision": f"{model.precision} on {model.device}",
+        "kernel": manifest.kernel,
+        "energy": manifest.energy or "",
         "proposal": ", ".join(
             f"{name.replace('_', '-')} {value:g}" if isinstance(value, float) else f"{name} {value}"
-            for name, value in kernel.get("proposal", {}).items()
-            if value is not None
+            for name, value in _inside(manifest, "move", "conditional").items()
+            if value is not None and name != "part"
         ),
         "positions": _positions(manifest),
         "target temperature": _temperature(manifest),
-        "schedule": _schedule(schedule),
-        "chains": f"{manifest['chains']:,}",
-        "sequences": _origin(manifest),
-        "seed": str(manifest["seed"]),
-        "when": str(manifest.get("created", "")).replace("T", " ").replace("+00:00", " UTC"),
-        "versions": ", ".join(f"{name} {value}" for name, value in manifest["versions"].items()),
+        "schedule": _schedule(manifest),
+        "chains": f"{manifest.chains:,}",
+        "sequences": _inputs(manifest),
+        "seed": str(manifest.config.seed),
+        "when": manifest.created.replace("T", " ").replace("+00:00", " UTC"),
+        "versions": ", ".join(f"{name} {value}" for name, value in manifest.versions.items()),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in entries.items() if value}
 
 
-def temperatures(manifest: dict[str, Any], epochs: int) -> list[float] | None:
+def temperatures(manifest: Manifest, epochs: int) -> list[float] | None:
     """Return the target temperature of each epoch, or nothing where it does not move."""
-    moving = build_schedule(manifest["schedule"]).target_temperature
-    if moving is None or manifest["kernel"]["name"] != "mh":
+    moving = manifest.schedule.target_temperature
+    if moving is None or manifest.kernel != "mh":
         return None
-    found = [moving.at(epoch) for epoch in range(epochs)]
-    return found if len(set(found)) > 1 else None
+    values = [moving.at(epoch) for epoch in range(epochs)]
+    return values if len(set(values)) > 1 else None
 
 
-def _positions(manifest: dict[str, Any]) -> str:
-    kernel, block = manifest["kernel"], manifest["schedule"]["block"]
-    if "iterations" in kernel:
-        return f"least confident first, {kernel['iterations']} iterations"
-    if "order" not in kernel:
+def _inside(manifest: Manifest, *names: str) -> dict[str, Any]:
+    """Return a part of the kernel, if it has one of that name."""
+    part: Any = manifest.config.kernel
+    for name in names:
+        part = part.get(name) if isinstance(part, dict) else None
+    return part if isinstance(part, dict) else {}
+
+
+def _positions(manifest: Manifest) -> str:
+    iterations = _inside(manifest, "move", "positions").get("iterations")
+    if iterations is not None:
+        return f"least confident first, {iterations} iterations"
+    if manifest.order is None:
         return ""
-    size = str(Linear(**block)) if block is not None else f"{kernel['block']}"
-    return f"{kernel['order']}, {'one at a time' if size == '1' else f'blocks of {size}'}"
+    block = manifest.schedule.block
+    size = str(manifest.block if block is None else block)
+    return f"{manifest.order}, {'one at a time' if size == '1' else f'blocks of {size}'}"
 
 
-def _temperature(manifest: dict[str, Any]) -> str:
-    moving, kernel = manifest["schedule"]["target_temperature"], manifest["kernel"]
-    if kernel["name"] != "mh":
+def _temperature(manifest: Manifest) -> str:
+    if manifest.kernel != "mh":
         return ""
-    return f"{kernel['target_temperature']:g}" if moving is None else str(Linear(**moving))
+    moving = manifest.schedule.target_temperature
+    own = manifest.config.kernel.get("target_temperature", 1.0)
+    return f"{own:g}" if moving is None else str(moving)
 
 
-def _schedule(schedule: dict[str, Any]) -> str:
-    parts = [f"{schedule['epochs']:,} epochs"]
-    if schedule["burn_in"]:
-        parts.append(f"the first {schedule['burn_in']:,} burn-in")
-    if schedule["forced_epochs"]:
-        parts.append(f"the first {schedule['forced_epochs']:,} accept everything")
+def _schedule(manifest: Manifest) -> str:
+    schedule = manifest.schedule
+    parts = [f"{schedule.epochs:,} epochs"]
+    if schedule.burn_in:
+        parts.append(f"the first {schedule.burn_in:,} burn-in")
+    if schedule.forced_epochs:
+        parts.append(f"the first {schedule.forced_epochs:,} accept everything")
     return ", ".join(parts)
 
 
-def _origin(manifest: dict[str, Any]) -> str:
-    origin, start = manifest["origin"], manifest["start"]
-    if "length" in origin:
-        shortest, longest = origin["length"]
+def _inputs(manifest: Manifest) -> str:
+    inputs, start = manifest.inputs, manifest.config.start
+    if inputs.length is not None:
+        shortest, longest = inputs.length
         length = f"{shortest}" if shortest == longest else f"{shortest} to {longest}"
         return f"{length} tokens, start {start}"
-    for kind, name in (("sources", "sources"), ("templates", "templates"), ("texts", "texts")):
-        if kind in origin:
-            return f"{len(origin[kind]):,} {name}, start {start}"
+    for name in ("sources", "templates", "texts"):
+        lines = getattr(inputs, name)
+        if lines is not None:
+            return f"{len(lines):,} {name}, start {start}"
     return ""

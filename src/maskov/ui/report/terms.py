@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from maskov.energies import Norm, Raw
-from maskov.execution.scorer import Engine
 from maskov.models.base import MaskedModel
+from maskov.models.scorer import Scorer
 from maskov.runs import Run, Sample
 from maskov.runs.rebuild import LoadedModels
 from maskov.types import Sequences
@@ -26,7 +26,7 @@ class Terms:
     norm: list[float]
 
 
-class Scorer:
+class TermScorer:
     """Scores samples of runs by their own models, each loaded once, on `device` if it is named."""
 
     def __init__(self, device: str | None = None, trust_remote_code: bool = False) -> None:
@@ -39,7 +39,7 @@ class Scorer:
 
 def score_samples(model: MaskedModel, samples: Sequence[Sample]) -> list[Terms]:
     """Return the terms of each sample, by its tokens: its text might be read as others."""
-    engine = Engine(model)
+    engine = Scorer(model)
     found: list[Terms] = []
     for begin in range(0, len(samples), _GROUP):
         group = samples[begin : begin + _GROUP]

@@ -63,7 +63,7 @@ def _figures(run: Run) -> dict[str, Any]:
     )  # fmt: skip
     figures = summary.to_dict()
     found = {name: figures[name] for name in wanted}
-    return plain({**found, "created": run.manifest.get("created")}, PAGE_DIGITS)  # type: ignore[no-any-return]
+    return plain({**found, "created": run.manifest.created}, PAGE_DIGITS)  # type: ignore[no-any-return]
 
 
 def overview(opened: Opened, why_not: str | None) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def report_page(opened: Opened) -> Page:
 def samples(run: Run, wanted: Wanted) -> dict[str, Any]:
     """Return the samples that were asked for, and how many there are."""
     every = run.samples
-    sources = run.manifest["origin"].get("sources")
+    sources = run.manifest.inputs.sources
     found = [one for one in every if _fits(one, wanted)]
     found.sort(key=lambda one: _key(one, wanted.sort), reverse=wanted.descending)
     shown = found[wanted.offset : wanted.offset + wanted.limit]

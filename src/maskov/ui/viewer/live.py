@@ -14,12 +14,13 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
 
+from maskov.config import ModelSource
 from maskov.errors import InputError, Interrupted, MaskovError
 from maskov.models import load
 from maskov.models.base import MaskedModel
-from maskov.runs import sample
 from maskov.runs.eta import Pace
-from maskov.types import ChainState, Traces
+from maskov.sampling import sample
+from maskov.types import Chains, Traces
 from maskov.ui.report.json_data import plain
 from maskov.ui.viewer.run_list import id_of
 from maskov.ui.viewer.run_request import WantedRun
@@ -113,7 +114,7 @@ class Live:
             checkpoint_seconds=_CHECKPOINT_SECONDS,
             listener=self,
             stop=self._asked_to_stop.is_set,
-            source={"name": wanted.model, "tokenizer": None, "trust_remote_code": False},
+            source=ModelSource(wanted.model),
         )
         # On the way chains may be further than the epoch that is written; here all have ended.
         self._note(chains=self._ended(run.traces["tokens"][-1].tolist()))
@@ -131,7 +132,7 @@ class Live:
         """Keep it for the page."""
         self._note(notes=[*self._seen["notes"], text])
 
-    def moved(self, state: ChainState, epoch: int, passes: int) -> None:
+    def moved(self, state: Chains, epoch: int, passes: int) -> None:
         """Keep what the chains hold, a few times a second."""
         now = time.monotonic()
         if now - self._drawn < _FRAME_SECONDS:
@@ -178,13 +179,13 @@ class Live:
             for chain, ids in enumerate(tokens)
         ]
 
-    def _energies_of(self, state: ChainState) -> list[float]:
+    def _energies_of(self, state: Chains) -> list[float]:
         """Return the energies of some chains, as of the last epoch where they know none."""
         if state.energy is not None:
             return list(state.energy.tolist())
         return [self._energies.get(chain, math.nan) for chain in state.chain.tolist()]
 
-    def _words(self, state: ChainState, row: int) -> list[str]:
+    def _words(self, state: Chains, row: int) -> list[str]:
         assert self._model is not None
         return self._model.token_strings(state.tokens[row, : int(state.lengths[row])].tolist())
 

@@ -9,10 +9,11 @@ from threading import Lock
 from typing import Any
 
 from maskov.errors import InputError, RunError
+from maskov.kernels.registry import imported_parts
 from maskov.models.base import MaskedModel
 from maskov.replay import Replay, Replayer
 from maskov.replay.replayer import why_not
-from maskov.runs.rebuild import LoadedModels, trusts_code
+from maskov.runs.rebuild import LoadedModels
 from maskov.ui.report.json_data import plain
 from maskov.ui.viewer.run_list import Opened
 
@@ -28,9 +29,11 @@ class Player:
     anybody's.
     """
 
-    def __init__(self, device: str | None = None, trust: bool = False) -> None:
+    def __init__(
+        self, device: str | None = None, trust: bool = False, trust_parts: bool = False
+    ) -> None:
         self._models = LoadedModels(device, trust=trust)
-        self._trust = trust
+        self._trust, self._trust_parts = trust, trust_parts
         self._lock = Lock()
         self._replayers: dict[tuple[str, int], tuple[Replayer, MaskedModel]] = {}
         self._played: dict[tuple[str, int, int, int], dict[str, Any]] = {}
@@ -38,10 +41,16 @@ class Player:
     def why_not(self, opened: Opened) -> str | None:
         """Say what keeps the chains of a run from being played, as far as that is known."""
         reason = why_not(opened.run)
-        if reason is None and trusts_code(opened.run.manifest) and not self._trust:
+        config = opened.run.manifest.config
+        if reason is None and config.model.source.trust_remote_code and not self._trust:
             return (
                 "its model brings code of its own: start the server with --trust-remote-code to "
                 "let it run"
+            )
+        if reason is None and imported_parts(config.kernel) and not self._trust_parts:
+            return (
+                f"it uses '{imported_parts(config.kernel)[0]}', a part that is not maskov's: start "
+                "the server with --trust-parts to let it run"
             )
         return reason
 
@@ -52,7 +61,7 @@ class Player:
             rows = replayer.tokens(chain)
             if sum(map(len, rows)) > MOST_TOKENS:
                 raise InputError("this chain is too long to be sent to a page.")
-            traces, sources = opened.run.traces, opened.run.manifest["origin"].get("sources")
+            traces, sources = opened.run.traces, opened.run.manifest.inputs.sources
             return {
                 "chain": chain,
                 "tokens": rows,
@@ -82,7 +91,10 @@ class Player:
             if reason is not None:
                 raise RunError(f"this run cannot be played: {reason}.")
             model = self._models.of(opened.run.manifest)
-            self._replayers[key] = Replayer(opened.run, model), model
+            self._replayers[key] = (
+                Replayer(opened.run, model, self._trust_parts),
+                model,
+            )
             _drop(self._replayers, _KEPT_REPLAYERS)
         return self._replayers[key]
 

@@ -10,7 +10,7 @@ from maskov.energies import parse_energy
 from maskov.kernels import Gibbs, Kernel, Metropolis, mask_predict
 from maskov.models import DEFAULT_MODEL
 from maskov.models.registry import listed
-from maskov.moves import MaskedConditional
+from maskov.moves import MaskedConditional, Site
 from maskov.schedules import Schedule
 
 MOST_CHAINS, MOST_EPOCHS, MOST_TOKENS = 16, 200, 64
@@ -41,8 +41,8 @@ class WantedRun(BaseModel):
             return mask_predict(self.epochs)
         proposal = MaskedConditional(self.temperature)
         if self.method == "gibbs":
-            return Gibbs(proposal)
-        return Metropolis(parse_energy(self.energy), proposal)
+            return Gibbs(Site(proposal))
+        return Metropolis(parse_energy(self.energy), Site(proposal))
 
     def schedule(self) -> Schedule:
         """Return the schedule."""

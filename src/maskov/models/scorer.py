@@ -7,14 +7,14 @@ needs passes comes through here, whichever chain and step it belongs to.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from maskov.errors import Interrupted, ModelError
-from maskov.execution.batches import PADDED_SHARE, Batcher, token_budget
 from maskov.models.base import MaskedModel, Queries
-from maskov.types import Bool, ChainState, Float, Int, Sequences, Sites, Tensor
+from maskov.models.batches import PADDED_SHARE, Batcher, token_budget
+from maskov.types import Bool, Chains, Float, Int, Sequences, Sites, Tensor
 
 # Rows of the vocabulary held at once when the head runs outside a model pass (in scores).
 _HEAD_SCORES = 2**24
@@ -23,7 +23,7 @@ _CPU_CHAINS, _GPU_CHAINS = 2**30, 2**33
 # Passes that a chain usually waits for in a round.
 _PASSES = 4
 # Fewer tokens than this leave a GPU idle.
-_BUSY_TOKENS, MOST_LANES = 2**13, 8
+_BUSY_TOKENS, MOST_SLOTS = 2**13, 8
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Answers:
     log_normaliser: Float[Tensor, " passes"]
 
 
-class Engine:
+class Scorer:
     """A model with a token budget, a pass counter and a watch for numbers that are none."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Engine:
         )
         self._stop = stop
         self._counted = [0]
-        self._low: dict[str, Engine] = {}
+        self._low: dict[str, Scorer] = {}
         self._broken = torch.zeros((), dtype=torch.bool, device=model.device)
 
     @property
@@ -72,19 +72,19 @@ class Engine:
         """How many positions the head should serve at once."""
         return max(1, _HEAD_SCORES // self.model.vocabulary_size)
 
-    def low(self, precision: str | None) -> Engine | None:
+    def low(self, precision: str | None) -> Scorer | None:
         """Return an engine of the same model in another precision, for early tests."""
         if precision is None:
             return None
         if precision not in self._low:
             model = self.model.in_precision(getattr(torch, precision))
-            other = Engine(model, self.batcher.budget, self._stop)
+            other = Scorer(model, self.batcher.budget, self._stop)
             # What one of them finds broken, or counts, is found and counted for both.
             other._broken, other._counted = self._broken, self._counted
             self._low[precision] = other
         return self._low[precision]
 
-    def resident(self, length: int, lanes: int = 1) -> int:
+    def resident(self, length: int, slots: int = 1) -> int:
         """Return how many chains of a length make a group.
 
         Those whose passes fill a model call, so that more would gain little, but never more than
@@ -94,17 +94,17 @@ class Engine:
         kept = length * self.model.hidden_width * self.model.dtype.itemsize
         share = _GPU_CHAINS if self.model.device.type == "cuda" else _CPU_CHAINS
         filling = token_budget(self.model.bytes_per_token, self.model.device)
-        return max(1, min(share // ((1 + lanes) * kept), filling // (_PASSES * length)))
+        return max(1, min(share // ((1 + slots) * kept), filling // (_PASSES * length)))
 
-    def lanes_for(self, state: ChainState) -> int:
+    def slots_for(self, chains: Chains) -> int:
         """Return how many proposals of each chain to test at once.
 
         A CPU is busy with one; a GPU that few chains would leave idle is given more.
         """
         if self.model.device.type != "cuda":
             return 1
-        tokens = int((state.lengths * state.lengths).sum())
-        return max(1, min(MOST_LANES, _BUSY_TOKENS // max(tokens, 1)))
+        tokens = int((chains.lengths * chains.lengths).sum())
+        return max(1, min(MOST_SLOTS, _BUSY_TOKENS // max(tokens, 1)))
 
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
         """Answer queries that mask any number of positions each, in row-major order."""
@@ -220,12 +220,14 @@ class Engine:
             known.log_normaliser.index_put(where, answers.log_normaliser),
         )
 
-    def log_normaliser(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, " masked"]:
-        """Return the log-sum-exp of the full vocabulary, from vectors already at hand."""
-        parts = torch.split(hidden, self.head_rows)
+    def with_normaliser(self, sites: Sites, inside: Bool[Tensor, "n length"]) -> Sites:
+        """Return sites with the log-sum-exp of every position, from vectors already at hand."""
+        if not bool(sites.log_normaliser[inside].isnan().any()):
+            return sites
+        parts = torch.split(sites.hidden[inside], self.head_rows)
         found = torch.cat([self.model.logits(part).logsumexp(1).double() for part in parts])
         self.watch(found)
-        return found
+        return replace(sites, log_normaliser=sites.log_normaliser.masked_scatter(inside, found))
 
     def watch(self, values: Tensor, valid: Bool[Tensor, " n"] | None = None) -> None:
         """Remember whether any value is not a number, without waiting for the device."""

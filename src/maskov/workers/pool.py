@@ -1,33 +1,32 @@
-"""Find a crew for a run."""
+"""The workers of a run: this process, several on this machine, or a Ray cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
+from maskov.config import Manifest
 from maskov.models.base import MaskedModel
 from maskov.models.serialization import Parcel
-from maskov.workers.base import Crew, Job
+from maskov.runs.worker_pool import WorkerPool
+from maskov.workers.job import Job
 from maskov.workers.options import Workers
+from maskov.workers.processes import Processes
+from maskov.workers.ray import Cluster
 
 
-def crew_for(
+def pool_for(
     workers: Workers,
-    manifest: dict[str, Any],
+    manifest: Manifest,
     model: MaskedModel,
     groups: int,
     stop: Callable[[], bool] | None,
-) -> Crew:
-    """Return the workers of a run; here no more of them than there are groups."""
+) -> WorkerPool:
+    """Return the workers of a run; on this machine no more of them than there are groups."""
     job = Job(manifest, Parcel.of(model))
     if workers.engine == "ray":
-        from maskov.workers.ray import Cluster
-
         return Cluster(job, workers, model.device, stop)
-    from maskov.workers.processes import Processes
-
     return Processes(job, devices_of(model.device, min(workers.count, groups)), stop)
 
 

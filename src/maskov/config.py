@@ -1,0 +1,301 @@
+"""The description of a run: frozen dataclasses, JSON and back.
+
+A `RunConfig` is all that decides the numbers of a run. A `Manifest` is a config with what was found
+out when the run began: it is what a run folder holds, what workers and `resume` rebuild from, and
+what reports read. A manifest may come from anybody: `from_json` checks every field against its type
+and bounds, and nothing in a manifest makes a program run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from maskov.errors import InputError, RunError
+from maskov.schedules import Schedule
+
+FORMAT = 2
+# Epochs × chains of one run: its traces are kept in full.
+MOST_TRACED = 10**8
+_MOST = 10**7
+
+
+def _between(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise InputError(f"'{name}' must lie between {least} and {most}, not {value}.")
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """How to load a model: its name, folder or hub name, and what goes with it."""
+
+    name: str
+    tokenizer: str | None = None
+    trust_remote_code: bool = False
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Which model a run uses, and how its passes are computed."""
+
+    name: str
+    fingerprint: str
+    source: ModelSource
+    precision: Literal["float32", "float64", "tf32", "bfloat16", "float16"] = "float32"
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Where the sequences of a run come from: exactly one of four.
+
+    A range of lengths; texts to start from; templates with blanks; or sources to translate, with
+    the rule by which the length of each translation was chosen and the lengths it chose.
+    """
+
+    length: tuple[int, int] | None = None
+    texts: tuple[str, ...] | None = None
+    templates: tuple[str, ...] | None = None
+    sources: tuple[str, ...] | None = None
+    lengths: str = "best"
+    chosen: tuple[tuple[int, ...], ...] | None = None
+
+    def __post_init__(self) -> None:
+        given = [self.length, self.texts, self.templates, self.sources]
+        if sum(value is not None for value in given) != 1:
+            raise InputError("'inputs' must give one of length, texts, templates and sources.")
+        if (self.sources is None) != (self.chosen is None):
+            raise InputError("'inputs.chosen' goes with sources.")
+        if () in (self.texts, self.templates, self.sources):
+            raise InputError("'inputs' holds no text.")
+        if self.chosen is not None and len(self.chosen) != len(self.sources or ()):
+            raise InputError("'inputs.chosen' has another number of entries than the sources.")
+        for value in (*(self.length or ()), *(n for row in self.chosen or () for n in row)):
+            _between("inputs.length", value, 1, _MOST)
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a run is carried out; it decides how sums are rounded, and nothing else.
+
+    `token_budget` caps the tokens of one model call, `resident` the chains of one group, which are
+    on a device at once, `prefetch` the proposals of a chain under test at once (0: as many as keep
+    the device busy). `trace` says whether energies are traced in every epoch or only where samples
+    are kept. Each process computes with so many `threads` on a CPU.
+    """
+
+    token_budget: int
+    resident: int
+    prefetch: int = 0
+    asynchronous: bool = True
+    trace: Literal["every", "kept"] = "every"
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        _between("execution.token_budget", self.token_budget, 1, 2**40)
+        _between("execution.resident", self.resident, 1, 2**40)
+        _between("execution.prefetch", self.prefetch, 0, _MOST)
+        _between("execution.threads", self.threads, 1, 1024)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """All that decides the numbers of a run.
+
+    `kernel` is plain data as `maskov.kernels.registry.to_data` writes it. `chains` counts those of
+    each template or source.
+    """
+
+    model: ModelConfig
+    kernel: dict[str, Any]
+    schedule: Schedule
+    inputs: Inputs
+    execution: Execution
+    chains: int = 8
+    start: Literal["masked", "greedy"] = "masked"
+    thin: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _between("chains", self.chains, 1, MOST_TRACED)
+        _between("thin", self.thin, 0, MOST_TRACED)
+        _between("seed", self.seed, 0, 2**64 - 1)
+        if not isinstance(self.kernel.get("part"), str):
+            raise InputError("'kernel' names no part.")
+        if self.all_chains * self.schedule.epochs > MOST_TRACED:
+            raise InputError(
+                f"{self.all_chains} chains of {self.schedule.epochs} epochs are more than one run "
+                "can trace; ask for fewer, or for several runs."
+            )
+
+    @property
+    def all_chains(self) -> int:
+        """The chains of all templates or sources together."""
+        inputs = self.inputs
+        if inputs.chosen is not None:
+            return sum(map(len, inputs.chosen))
+        return self.chains * len(inputs.templates or (None,))
+
+
+@dataclass(frozen=True)
+class PilotChoice:
+    """What the pilots chose: how many nearest positions are tested first, since which epoch."""
+
+    nearest: int
+    moves_per_pass: float
+    since: int
+
+
+@dataclass(frozen=True)
+class PrecisionCheck:
+    """How far energies move when passes are coarser: |E − E_exact| over some sequences."""
+
+    precision: str
+    sequences: int
+    raw_mean: float
+    raw_most: float
+    norm_mean: float
+    norm_most: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.precision} shifts E_raw by {self.raw_mean:.3g} on average (at most "
+            f"{self.raw_most:.3g}) and E_norm by {self.norm_mean:.3g} (at most "
+            f"{self.norm_most:.3g}) on {self.sequences} of the starting sequences; acceptance is "
+            "decided by these energies"
+        )
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A run's config and what was found out about it.
+
+    `kernel` is the kernel's short name, `energy` that of its target, `order` and `block` those of
+    its site move. `width` and `shortest` are the longest and the shortest sequence.
+    """
+
+    config: RunConfig
+    created: str
+    signature: str
+    kernel: str
+    energy: str | None
+    order: str | None
+    block: int | None
+    leaves_invariant: bool
+    notes: tuple[str, ...]
+    versions: dict[str, str]
+    energy_models: dict[str, str]
+    width: int
+    shortest: int
+    pilot: PilotChoice | None = None
+    precision_check: PrecisionCheck | None = None
+    format: int = FORMAT
+
+    def __post_init__(self) -> None:
+        _between("width", self.width, 1, _MOST)
+        _between("shortest", self.shortest, 1, self.width)
+        if self.format != FORMAT:
+            raise InputError("'format' is that of another version of maskov.")
+
+    @property
+    def chains(self) -> int:
+        """All chains of the run."""
+        return self.config.all_chains
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule."""
+        return self.config.schedule
+
+    @property
+    def inputs(self) -> Inputs:
+        """Where the sequences come from."""
+        return self.config.inputs
+
+
+def to_json(value: Any) -> Any:
+    """Turn a dataclass into plain data."""
+    return dataclasses.asdict(value)
+
+
+T = typing.TypeVar("T")
+
+
+def from_json(kind: type[T], data: Any, where: str = "") -> T:
+    """Build a dataclass from plain data; a field that does not fit is an `InputError` naming it."""
+    return _read(kind, data, where)  # type: ignore[no-any-return]
+
+
+def _read(kind: Any, data: Any, where: str) -> Any:
+    if dataclasses.is_dataclass(kind):
+        return _read_dataclass(kind, data, where)
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is typing.Union or origin is types.UnionType:
+        if data is None and type(None) in arguments:
+            return None
+        return _read(next(one for one in arguments if one is not type(None)), data, where)
+    if origin is Literal:
+        if data not in arguments:
+            raise _invalid(where)
+        return data
+    if origin is tuple:
+        if not isinstance(data, list):
+            raise _invalid(where)
+        if arguments[-1] is Ellipsis:
+            return tuple(_read(arguments[0], value, where) for value in data)
+        if len(data) != len(arguments):
+            raise _invalid(where)
+        return tuple(_read(one, value, where) for one, value in zip(arguments, data, strict=True))
+    if origin is dict:
+        if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+            raise _invalid(where)
+        return {key: _read(arguments[1], value, where) for key, value in data.items()}
+    if kind is Any:
+        return data
+    if kind is float and type(data) is int and abs(data) < 2**53:
+        return float(data)
+    if type(data) is not kind:
+        raise _invalid(where)
+    return data
+
+
+def _read_dataclass(kind: Any, data: Any, where: str) -> Any:
+    if not isinstance(data, dict):
+        raise _invalid(where or "config")
+    hints = get_type_hints(kind)
+    fields = {one.name: one for one in dataclasses.fields(kind) if one.init}
+    prefix = f"{where}." if where else ""
+    for name in data:
+        if name not in fields:
+            raise InputError(f"unknown '{prefix}{name}'")
+    for name in fields:
+        if name not in data:
+            raise InputError(f"missing '{prefix}{name}'")
+    values = {name: _read(hints[name], data[name], prefix + name) for name in fields}
+    try:
+        return kind(**values)
+    except (InputError, OverflowError) as error:
+        if str(error).startswith("'"):
+            raise
+        raise InputError(f"invalid '{where or 'config'}': {error}") from error
+
+
+def _invalid(where: str) -> InputError:
+    return InputError(f"invalid '{where}'")
+
+
+def read_manifest(data: Any, folder: str) -> Manifest:
+    """Build the manifest of a run folder, or say which field is wrong."""
+    if isinstance(data, dict) and data.get("format") != FORMAT and "format" in data:
+        raise RunError(
+            f"'{folder}' was written by another version of maskov ({str(data['format'])[:20]})."
+        )
+    try:
+        return from_json(Manifest, data)
+    except InputError as error:
+        raise RunError(
+            f"the manifest of '{folder}' is damaged: {str(error).rstrip('.')}."
+        ) from error

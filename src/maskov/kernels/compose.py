@@ -1,0 +1,182 @@
+"""Kernels made of kernels: a cycle takes its parts in turn, a mixture one of them at random.
+
+Both leave a target invariant if every part does and all parts have the same target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import torch
+
+from maskov.energies.base import Energy
+from maskov.errors import InputError
+from maskov.kernels.base import Kernel
+from maskov.models.scorer import Scorer
+from maskov.moves import MaskedConditional
+from maskov.random import Purpose, Rng
+from maskov.types import Chains, Float, Int, Proposal, StepInfo, Tensor
+
+
+@dataclass(frozen=True)
+class _Composed(Kernel):
+    """What a cycle and a mixture share."""
+
+    kernels: tuple[Kernel, ...]
+
+    def __post_init__(self) -> None:
+        if not self.kernels:
+            raise InputError("a cycle or mixture needs at least one kernel.")
+
+    @property
+    def leaves_invariant(self) -> bool:
+        """True if every part does, all with one target."""
+        return all(kernel.leaves_invariant for kernel in self.kernels) and self.energy is not None
+
+    @property
+    def energy(self) -> Energy | None:  # type: ignore[override]
+        """The target that all parts share, if they do."""
+        names = {(str(k.energy), getattr(k, "target_temperature", 1.0)) for k in self.kernels}
+        return self.kernels[0].energy if len(names) == 1 else None
+
+    @property
+    def conditional(self) -> MaskedConditional:  # type: ignore[override]
+        """That of the first part."""
+        return self.kernels[0].conditional
+
+    @property
+    def reaches_everything(self) -> bool:
+        """Whether some part does."""
+        return any(kernel.reaches_everything for kernel in self.kernels)
+
+    def init(self, chains: Chains, scorer: Scorer) -> Chains:
+        """Prepare the first part; the others are prepared when they come."""
+        return self.kernels[0].init(chains, scorer)
+
+    def at(self, epoch: int, temperature: float | None, block: int | None) -> Kernel:
+        """Let every part follow the schedule."""
+        return replace(
+            self, kernels=tuple(kernel.at(epoch, temperature, block) for kernel in self.kernels)
+        )
+
+    def forced(self) -> Kernel | None:
+        """Accept everything, as the first part would."""
+        return self.kernels[0].forced()
+
+    def _each(
+        self, chains: Chains, rows: Tensor, which: Int[Tensor, " n"], scorer: Scorer, rng: Rng
+    ) -> tuple[Chains, StepInfo]:
+        """Let each part step the chains that are its own."""
+        infos = []
+        for number, kernel in enumerate(self.kernels):
+            own = rows[which == number]
+            if own.numel():
+                # What another part cached may be of no use to this one.
+                chains, info = kernel.step(kernel.init(chains, scorer), own, scorer, rng)
+                infos.append(info)
+        return chains, _joined(infos, rows)
+
+
+@dataclass(frozen=True)
+class Mixture(_Composed):
+    """At each step one of the kernels, drawn by its weight, whatever the tokens are.
+
+    An epoch has as many steps as one of the first kernel. The parts share the epoch's order of
+    positions, which the last of them sets.
+    """
+
+    weights: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.weights and len(self.weights) != len(self.kernels):
+            raise InputError("a mixture has one weight for each kernel.")
+        if not all(weight > 0 for weight in self.weights):
+            raise InputError("the weights of a mixture must be above 0.")
+
+    def begin(self, chains: Chains, rng: Rng) -> Chains:
+        """Prepare the epoch of every part."""
+        for kernel in self.kernels:
+            chains = kernel.begin(chains, rng)
+        return chains
+
+    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
+        """Return the steps of the first kernel."""
+        return self.kernels[0].steps(chains)
+
+    def step(
+        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
+    ) -> tuple[Chains, StepInfo]:
+        """Draw a kernel for each chain, and let it step."""
+        weights = self.weights or (1.0,) * len(self.kernels)
+        chances: Float[Tensor, "n kernels"] = torch.tensor(
+            [weights], dtype=torch.float64, device=rows.device
+        ).expand(len(rows), -1)
+        chances = chances / chances.sum(1, keepdim=True)
+        which = rng.categorical(chances, chains.chain[rows], chains.step[rows], Purpose.KERNEL)
+        return self._each(chains, rows, which, scorer, rng)
+
+    def __str__(self) -> str:
+        return f"mixture({', '.join(map(str, self.kernels))})"
+
+
+@dataclass(frozen=True)
+class Cycle(_Composed):
+    """An epoch is one epoch of each kernel in turn."""
+
+    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
+        """Add up the steps of all kernels."""
+        return self._ends(chains)[-1]
+
+    def step(
+        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
+    ) -> tuple[Chains, StepInfo]:
+        """Let each chain make the next step of the kernel whose turn it is."""
+        ends, number = self._ends(chains), chains.number
+        which = (number >= ends).sum(0)
+        starts = torch.cat([torch.zeros_like(ends[:1]), ends[:-1]])
+        first = starts.gather(0, which.clamp(max=len(ends) - 1)[None])[0]
+        for part, kernel in enumerate(self.kernels):
+            begins = (which == part) & (number == first)
+            if begins.any():
+                begun = kernel.begin(chains, rng)
+                rank = torch.where(begins[:, None], begun.rank, chains.rank)
+                chains = replace(chains, rank=rank)
+        chains = replace(chains, number=number - first)
+        chains, info = self._each(chains, rows, which[rows], scorer, rng)
+        return replace(chains, number=chains.number + first), info
+
+    def _ends(self, chains: Chains) -> Int[Tensor, "kernels chains"]:
+        return torch.stack([kernel.steps(chains) for kernel in self.kernels]).cumsum(0)
+
+    def __str__(self) -> str:
+        return f"cycle({', '.join(map(str, self.kernels))})"
+
+
+def _joined(infos: list[StepInfo], rows: Int[Tensor, " n"]) -> StepInfo:
+    """Put what happened to different chains into one record, in the order of `rows`."""
+    if len(infos) == 1:
+        return infos[0]
+    order = torch.cat([info.proposal.rows for info in infos]).argsort()
+    order = order[rows.argsort().argsort()]
+
+    def column(values: list[Tensor]) -> Tensor:
+        widest = max(value.shape[1] for value in values) if values[0].dim() == 2 else 0
+        padded = [
+            torch.nn.functional.pad(value, (0, widest - value.shape[1]), value=torch.nan)
+            if value.is_floating_point() and value.dim() == 2
+            else value
+            for value in values
+        ]
+        return torch.cat(padded)[order]
+
+    proposals = [info.proposal for info in infos]
+    proposal = Proposal(
+        **{f.name: column([getattr(p, f.name) for p in proposals]) for f in fields(Proposal)}
+    )
+    rest = {
+        f.name: column([getattr(info, f.name) for info in infos])
+        for f in fields(StepInfo)
+        if f.name != "proposal"
+    }
+    return StepInfo(proposal=proposal, **rest)

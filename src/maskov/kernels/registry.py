@@ -1,0 +1,165 @@
+"""Kernels by name, as plain data and back: for run folders, workers and the command line.
+
+A built-in part is its registered name and its fields. A part of the user's own is its import path
+and the arguments it was made with (`maskov.parts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from maskov.energies import Autoregressive, Energy, as_energy, parse_energy
+from maskov.energies.stages import DelayedAcceptance
+from maskov.errors import InputError
+from maskov.kernels.base import Kernel
+from maskov.kernels.compose import Cycle, Mixture
+from maskov.kernels.gibbs import Gibbs
+from maskov.kernels.metropolis import Metropolis
+from maskov.moves import LowestConfidence, MaskedConditional, Move, Site, Sweep
+from maskov.parts import is_import_path, load_part, made_as, parse_call, split_outside, unnamed
+
+KERNELS = ("mh", "gibbs", "mask-predict")
+MOVES = ("site",)
+
+_PARTS: dict[str, type[Any]] = {
+    "mh": Metropolis,
+    "gibbs": Gibbs,
+    "mixture": Mixture,
+    "cycle": Cycle,
+    "site": Site,
+    "conditional": MaskedConditional,
+    "sweep": Sweep,
+    "lowest-confidence": LowestConfidence,
+    "delayed": DelayedAcceptance,
+}
+_NAMES = {kind: name for name, kind in _PARTS.items()}
+
+
+def to_data(part: Any) -> Any:
+    """Return a part as plain data; raise if it could not be built again."""
+    if isinstance(part, Energy):
+        for _, one in part.parts:
+            inner = getattr(one, "function", one)
+            if type(inner).__module__.partition(".")[0] != "maskov" and made_as(inner) is None:
+                raise unnamed(inner)
+        return str(part)
+    # Types are compared exactly: a subclass may do anything, and would be rebuilt as its parent.
+    if type(part) in _NAMES:
+        values = {f.name: to_data(getattr(part, f.name)) for f in fields(part)}
+        return {"part": _NAMES[type(part)], **values}
+    if isinstance(part, tuple):
+        return [to_data(value) for value in part]
+    if isinstance(part, Kernel | Move) or is_dataclass(part):
+        made = made_as(part)
+        if made is None:
+            raise unnamed(part)
+        name, arguments, options = made
+        return {"part": name, "arguments": arguments, "options": options}
+    return part
+
+
+def imported_parts(data: Any) -> list[str]:
+    """Return the import paths that plain data names."""
+    if isinstance(data, dict):
+        name = data.get("part")
+        own = [name] if isinstance(name, str) and is_import_path(name) else []
+        energy = data.get("energy")
+        if isinstance(energy, str):
+            for term in split_outside(energy, "+"):
+                call = split_outside(term, "*")[-1].strip()
+                path = call.partition("(")[0]
+                own += [path] if is_import_path(path) else []
+        return own + [path for value in data.values() for path in imported_parts(value)]
+    if isinstance(data, list):
+        return [path for value in data for path in imported_parts(value)]
+    return []
+
+
+def from_data(
+    data: Any,
+    load: Callable[[str], Autoregressive] = Autoregressive,
+    trust_parts: bool = False,
+) -> Any:
+    """Build the part that `to_data` described; own parts are imported only if they are trusted."""
+    if isinstance(data, list):
+        return tuple(from_data(value, load, trust_parts) for value in data)
+    if not isinstance(data, dict):
+        return data
+    name, rest = data["part"], {key: value for key, value in data.items() if key != "part"}
+    if is_import_path(name):
+        return load_part(name, rest["arguments"], rest["options"], trust_parts)
+    if name not in _PARTS:
+        raise InputError(f"unknown part '{name}'.")
+    values = {
+        key: parse_energy(value, load=load, trust_parts=trust_parts)
+        if key == "energy"
+        else from_data(value, load, trust_parts)
+        for key, value in rest.items()
+    }
+    return _PARTS[name](**values)
+
+
+def kernel_from_data(
+    data: dict[str, Any],
+    load: Callable[[str], Autoregressive] = Autoregressive,
+    trust_parts: bool = False,
+) -> Kernel:
+    """Build a kernel again."""
+    return as_kernel(from_data(data, load, trust_parts))
+
+
+def as_kernel(part: object) -> Kernel:
+    """Return a kernel as it is; refuse anything else."""
+    if isinstance(part, Kernel):
+        return part
+    raise InputError(f"'{type(part).__qualname__}' is no kernel: make it a subclass of Kernel.")
+
+
+def kernel_name(kernel: Kernel) -> str:
+    """Return the short name of a kernel: mh, gibbs, mask-predict, or what its class is called."""
+    move = getattr(kernel, "move", None)
+    if (
+        type(kernel) is Gibbs
+        and isinstance(move, Site)
+        and isinstance(move.positions, LowestConfidence)
+    ):
+        return "mask-predict"
+    if type(kernel) is Mixture and all(type(part) is Metropolis for part in kernel.kernels):
+        return "mh"
+    return _NAMES.get(type(kernel), type(kernel).__name__)
+
+
+def parse_moves(text: str, site: Site) -> tuple[tuple[Move, ...], tuple[float, ...]]:
+    """Read `site`, `my_module:MyMove(3)`, or a list with weights such as `site:1,my_module:M:2`."""
+    moves, weights = list[Move](), list[float]()
+    for entry in split_outside(text, ","):
+        call, weight = entry.strip(), 1.0
+        head, colon, last = call.rpartition(":")
+        if colon and last.replace(".", "", 1).isdecimal():
+            call, weight = head, float(last)
+        name, arguments, options = parse_call(call)
+        if is_import_path(name):
+            move = load_part(name, arguments, options, trust=True)
+        elif name == "site" and not arguments and not options:
+            move = site
+        else:
+            raise InputError(
+                f"unknown move '{call}'; use site, or one of your own such as my_module:MyMove."
+            )
+        if not isinstance(move, Move):
+            raise InputError(f"'{call}' is no move: make it a subclass of Move.")
+        if not weight > 0:
+            raise InputError(f"the weight of the move '{call}' must be above 0.")
+        moves.append(move)
+        weights.append(weight)
+    return tuple(moves), tuple(weights)
+
+
+def metropolis(
+    energy: Energy | str, moves: tuple[Move, ...], weights: tuple[float, ...], **options: Any
+) -> Kernel:
+    """Return Metropolis-Hastings with one move, or a mixture of several."""
+    kernels = tuple(Metropolis(as_energy(energy), move, **options) for move in moves)
+    return kernels[0] if len(kernels) == 1 else Mixture(kernels, weights)

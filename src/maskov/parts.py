@@ -1,0 +1,149 @@
+"""Parts of the user's own, named by their import path: `package.module:Class('argument', key=1)`.
+
+A name is all that a run folder, a worker or another process needs to build the part again. Nothing
+is imported unless the user named it: `load_part` refuses where `trust` is false, as it is for names
+that come out of a file.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import os
+import re
+import sys
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from maskov.errors import InputError, RunError
+
+_CALL = re.compile(
+    r"\s*(?P<name>[\w.-]+(?::[A-Za-z_][\w.]*)?)\s*(?:\((?P<arguments>.*)\))?\s*", re.S
+)
+# Where a part remembers how it was made.
+_MADE = "_maskov_part"
+
+
+def is_import_path(name: str) -> bool:
+    """Tell `module:Class` from the name of a built-in part."""
+    return ":" in name
+
+
+def parse_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
+    """Read `name` or `name(1, 'two', key=three)`; words without quotes are strings."""
+    match = _CALL.fullmatch(text)
+    if match is None:
+        raise InputError(f"'{text}' is no part: write a name, or name(arguments).")
+    positional: list[Any] = []
+    keywords: dict[str, Any] = {}
+    for argument in split_outside(match["arguments"] or "", ","):
+        if not argument.strip():
+            continue
+        key = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*=(?!=)(.*)", argument, re.S)
+        if key is not None:
+            keywords[key[1]] = _literal(key[2])
+        else:
+            positional.append(_literal(argument))
+    return match["name"], positional, keywords
+
+
+def split_outside(text: str, sign: str) -> list[str]:
+    """Cut a text at a sign, but not inside parentheses or quotes."""
+    pieces, depth, quote = [""], 0, ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        else:
+            depth += (letter in "([{") - (letter in ")]}")
+            if letter == sign and depth == 0:
+                pieces.append("")
+                continue
+        pieces[-1] += letter
+    return pieces
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text.strip()
+
+
+def load_part(name: str, arguments: list[Any], options: dict[str, Any], trust: bool) -> Any:
+    """Import a class and make an instance of it, which remembers its name."""
+    if not trust:
+        raise RunError(
+            f"this run uses '{name}', a part that is no part of maskov; if you trust it, say so "
+            "with --trust-parts."
+        )
+    module_name, _, path = name.partition(":")
+    # As for scripts, modules of the current folder can be named.
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        part: Any = importlib.import_module(module_name)
+    except ImportError as error:
+        raise InputError(
+            f"cannot import '{module_name}' for the part '{name}' ({error}); install it, or run "
+            "from the folder it is in."
+        ) from error
+    for attribute in path.split("."):
+        if not hasattr(part, attribute):
+            raise InputError(f"the module '{module_name}' has no '{path}'.")
+        part = getattr(part, attribute)
+    if not callable(part):
+        raise InputError(f"'{name}' is no class or function that makes a part.")
+    try:
+        made = part(*arguments, **options)
+    except TypeError as error:
+        raise InputError(f"'{name}' cannot be made with these arguments: {error}.") from error
+    with suppress(AttributeError):  # with slots; its fields may still say how it was made
+        object.__setattr__(made, _MADE, (name, list(arguments), dict(options)))
+    return made
+
+
+def made_as(part: Any) -> tuple[str, list[Any], dict[str, Any]] | None:
+    """Return the name and the arguments that make this part again; None if nobody can tell."""
+    known = getattr(part, _MADE, None)
+    if known is not None:
+        return known  # type: ignore[no-any-return]
+    kind = type(part)
+    name = f"{kind.__module__}:{kind.__qualname__}"
+    if kind.__module__ == "__main__" or "<locals>" in name:
+        return None
+    if is_dataclass(part):
+        options = {field.name: getattr(part, field.name) for field in fields(part) if field.init}
+    elif kind.__init__ is object.__init__ and not vars(part):
+        options = {}
+    else:
+        return None
+    try:
+        if json.loads(json.dumps(options)) != options:
+            return None
+    except (TypeError, ValueError):
+        return None
+    return name, [], options
+
+
+def part_text(part: Any) -> str:
+    """Write a part as `parse_call` reads it; one that cannot be made again is only named."""
+    made = made_as(part)
+    if made is None:
+        return type(part).__qualname__.rpartition(".")[2]
+    name, arguments, options = made
+    inner = [repr(value) for value in arguments] + [f"{k}={v!r}" for k, v in options.items()]
+    return f"{name}({', '.join(inner)})" if inner else name
+
+
+def unnamed(part: Any) -> InputError:
+    """Return the refusal of a part that a folder or another process could not build again."""
+    kind = type(part).__qualname__
+    return InputError(
+        f"'{kind}' cannot be written to a run folder or sent to workers, since nothing says how to "
+        f"make it again: give it by name ('module:{kind}(arguments)') or make it a dataclass in a "
+        "module, or run without `out` and `workers`."
+    )

@@ -1,0 +1,243 @@
+"""Carry out tasks: take a group of chains through epochs until its task is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
+
+import torch
+
+from maskov.config import Manifest, PrecisionCheck
+from maskov.energies import Norm, Raw
+from maskov.errors import Interrupted, MaskovError
+from maskov.execution.asynchronous import AsyncSampler
+from maskov.execution.loop import ended, epoch, kernel_at
+from maskov.kernels import Kernel, Metropolis
+from maskov.models.base import MaskedModel
+from maskov.models.scorer import Scorer
+from maskov.random import CounterRng
+from maskov.runs.async_group import AsyncGroup
+from maskov.runs.group import UNDECIDED, GroupState, Row, nothing_yet, traces_of
+from maskov.runs.precision_check import check_precision
+from maskov.runs.task import Task, TaskOver, TaskResult
+from maskov.schedules import Schedule
+from maskov.starts import fill
+from maskov.types import Chains, Float, StepInfo, Tensor, Traces
+
+# Chains that are shown to an observer in another process.
+_SHOWN = 8
+
+
+@runtime_checkable
+class Listener(Protocol):
+    """An observer of a run, such as the terminal."""
+
+    def begun(self, model: MaskedModel) -> None:
+        """Note that everything is in order and the first step is next."""
+
+    def noted(self, text: str) -> None:
+        """Tell the user something."""
+
+    def moved(self, chains: Chains, epoch: int, passes: int) -> None:
+        """Show some chains that may have moved; called several times a second."""
+
+    def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
+        """Show the results of an epoch that was completed."""
+
+
+@dataclass
+class TaskRunner:
+    """Everything that a process needs to carry out the tasks of a run, one after the other."""
+
+    manifest: Manifest
+    kernel: Kernel
+    scorer: Scorer
+    # Called with some chains, their epoch and the passes so far, while they move.
+    watch: Callable[[Chains, int, int], None] | None = None
+    # Called with a group and the row of an epoch as soon as it is complete; otherwise rows are
+    # returned at the end of the task.
+    deliver: Callable[[int, int, Traces], None] | None = None
+    # What the last asynchronous group left on the device, for the next to use.
+    sampler: AsyncSampler | None = None
+    group: GroupState = field(init=False)
+    _task: Task = field(init=False)
+    _deadline: float = field(init=False, default=0.0)
+    _rows: list[tuple[int, Traces]] = field(init=False, default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        manifest: Manifest,
+        kernel: Kernel,
+        model: MaskedModel,
+        stop: Callable[[], bool] | None = None,
+    ) -> TaskRunner:
+        """Return the runner of a run that a manifest describes."""
+        return cls(manifest, kernel, Scorer(model, manifest.config.execution.token_budget, stop))
+
+    @property
+    def schedule(self) -> Schedule:
+        """The run's schedule."""
+        return self.manifest.config.schedule
+
+    @property
+    def rng(self) -> CounterRng:
+        """The run's random numbers."""
+        return CounterRng(self.manifest.config.seed)
+
+    def carry_out(self, task: Task) -> TaskResult:
+        """Take a group on; what was completed is returned even where somebody asks to stop."""
+        self._task, self._deadline = task, time.monotonic() + task.seconds
+        self._rows, before = [], self.scorer.passes
+        self.group = task.state.to(self.scorer.model.device)
+        self.scorer.batcher.budget = self.group.budget
+        check, stopped = None, False
+        try:
+            try:
+                if self.group.begun:
+                    self._go_on()
+                else:
+                    self._begin()
+                    check = self._check_precision()
+            except TaskOver:
+                pass
+            except Interrupted:
+                # Asked to stop between two batches: the state is whole, if it is numbers.
+                stopped = True
+            self.scorer.check()
+        except MaskovError as error:
+            # The epochs before were checked and stay; the group stands where its task began.
+            return TaskResult(task.group, task.state, self._rows, failure=error)
+        state = replace(self.group, budget=self.scorer.batcher.budget).to(torch.device("cpu"))
+        passes = self.scorer.passes - before
+        shown = None if self.watch else _first_chains(state)
+        return TaskResult(task.group, state, self._rows, passes, shown, stopped, check)
+
+    def _begin(self) -> None:
+        """Fill the blanks, unless the kernel's first step does so itself."""
+        chains, before = self.group.chains, self.scorer.passes
+        blank = bool((chains.tokens == self.scorer.model.mask_id)[chains.inside].any())
+        if blank and not self.kernel.fills_blanks:
+            start = self.manifest.config.start
+            chains = fill(chains, start, self.kernel.conditional, self.scorer, self.rng)
+        spent = self.scorer.passes - before
+        self.group = self.group.with_chains(chains, begun=True, other_passes=spent)
+
+    def _check_precision(self) -> PrecisionCheck | None:
+        """Measure what a coarser precision does to energies, before it is used."""
+        model = self.scorer.model
+        if model.exact is None or self._task.group:
+            return None
+        return check_precision(model, model.exact, self.group.chains, model.precision)
+
+    def _go_on(self) -> None:
+        while self.group.epoch < self.schedule.epochs:
+            if self.group.waits:
+                self.group = replace(self.group, nearest=self._task.nearest)
+            if self.group.nearest == UNDECIDED and self.group.piloted:
+                return
+            kernel = kernel_at(self.kernel, self.schedule, self.group.epoch)
+            if kernel.asynchronous and self.manifest.config.execution.asynchronous:
+                assert isinstance(kernel, Metropolis)
+                AsyncGroup(self, kernel).run()
+            else:
+                self._epoch(kernel)
+
+    def _epoch(self, kernel: Kernel) -> None:
+        """Run one epoch in lock-step, or the rest of it."""
+        group, before = self.group, self.scorer.passes
+        chains = kernel.init(group.chains, self.scorer)
+        if not bool(chains.number.any()):
+            counts, rejected = nothing_yet(chains)
+            group = replace(group, counts=counts, rejected=rejected)
+        spent = self.scorer.passes - before
+        self.group = group.with_chains(chains, other_passes=group.other_passes + spent)
+        for after, info in epoch(kernel, chains, self.scorer, self.rng):
+            self._count(after, info)
+            self.show(after)
+            self.end_if_due()
+        self._end_epoch(kernel)
+        self.end_if_due()
+
+    def _count(self, chains: Chains, info: StepInfo) -> None:
+        group, rows = self.group, info.proposal.rows
+        counts = group.counts.index_add(0, rows, _happened(info))
+        rejected = group.rejected[rows] | (info.proposal.masked & ~info.accepted[:, None])
+        rejected = group.rejected.index_copy(0, rows, rejected)
+        self.group = group.with_chains(chains, counts=counts, rejected=rejected)
+
+    def _end_epoch(self, kernel: Kernel) -> None:
+        group, config = self.group, self.manifest.config
+        chains, before = group.chains, self.scorer.passes
+        needed = config.execution.trace == "every" or keeps_samples(
+            group.epoch, config.thin, self.schedule
+        )
+        if needed or chains.sites is not None:
+            raw, norm = both_energies(chains, self.scorer)
+        else:
+            raw = norm = torch.full_like(chains.beta, torch.nan)
+        target = chains.energies.get(str(kernel.energy), torch.full_like(raw, torch.nan))
+        row = {
+            "energy": torch.stack([raw, norm, target], dim=1),
+            "counts": group.counts,
+            "tokens": chains.tokens,
+            "rejected": group.rejected,
+        }
+        spent = self.scorer.passes - before
+        other = group.other_passes + spent
+        self.group = group.with_chains(ended(chains), other_passes=other)
+        self.write(row)
+
+    def write(self, row: Row) -> None:
+        """Keep the results of an epoch."""
+        self.scorer.check()  # before anything of this epoch is kept
+        if self.deliver is not None:
+            self.deliver(self._task.group, self.group.epoch, traces_of(row))
+        else:
+            self._rows.append((self.group.epoch, traces_of(row)))
+        self.group = replace(self.group, epoch=self.group.epoch + 1)
+
+    def show(self, chains: Chains) -> None:
+        """Let an observer see some chains."""
+        if self.watch is not None:
+            self.watch(chains, self.group.epoch, self.scorer.passes)
+
+    def end_if_due(self) -> None:
+        """End the task, if it has lasted long enough or all chains have reached its end."""
+        if self.group.epoch >= self._task.until or time.monotonic() >= self._deadline:
+            raise TaskOver
+
+
+def _first_chains(group: GroupState) -> Chains:
+    """Return a few chains as they stand, for an observer in another process."""
+    chains = replace(group.chains, tokens=group.buffers.get("tokens", group.chains.tokens))
+    return chains.rows(torch.arange(min(_SHOWN, len(chains.chain))))
+
+
+def keeps_samples(epoch: int, thin: int, schedule: Schedule) -> bool:
+    """Whether the chains' sequences at the end of an epoch are samples to keep."""
+    if thin == 0:
+        return epoch == schedule.epochs - 1
+    kept = epoch - schedule.burn_in + 1
+    return kept > 0 and kept % thin == 0
+
+
+def _happened(info: StepInfo) -> Tensor:
+    """Return what a step counts, in the order of `COUNTS`."""
+    one, stuck = torch.ones_like(info.passes), info.proposal.log_q_reverse == -torch.inf
+    columns = (info.accepted, info.novel, info.proposed_novel, one, info.passes, stuck)
+    return torch.stack([column.long() for column in columns], dim=1)
+
+
+def both_energies(
+    chains: Chains, scorer: Scorer
+) -> tuple[Float[Tensor, " chains"], Float[Tensor, " chains"]]:
+    """Return E_raw and E_norm of the current tokens, at no pass where the chain caches its own."""
+    if chains.sites is None:
+        sites = scorer.sites(chains.sequences)
+    else:
+        sites = scorer.with_normaliser(chains.sites, chains.inside)
+    sequences = replace(chains.sequences, sites=sites)
+    return Raw()(scorer.model, sequences), Norm()(scorer.model, sequences)
