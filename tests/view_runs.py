@@ -6,7 +6,18 @@ import multiprocessing
 import shutil
 from pathlib import Path
 
-from maskov import Delayed, Gibbs, Method, Metropolis, Raw, Run, Schedule, load, sample, translate
+from maskov import (
+    Delayed,
+    Gibbs,
+    Metropolis,
+    Raw,
+    Run,
+    Schedule,
+    TranslationMethod,
+    load,
+    sample,
+    translate,
+)
 from maskov.models.base import MaskedModel
 from report_runs import EVIL
 from tiny_translation import SOURCES, save
@@ -35,7 +46,7 @@ def make_runs(folder: Path) -> Path:
     models = save(folder / "models" / "tiny")
     translator = load(models, "cpu")
     settings = {"out": runs / "translated", "source": {"name": str(models)}}
-    translate(translator, SOURCES, Method("mh", epochs=4, force_accept=2), **settings)
+    translate(translator, SOURCES, TranslationMethod("mh", epochs=4, force_accept=2), **settings)
     return runs
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import torch
 
-from maskov.models.conditional.network import Network
+from maskov.models.conditional.network import TranslationNetwork
 from recipes.translation.losses import WordLoss, word_loss
 
 
-def compiled(network: Network) -> WordLoss:
+def compiled(network: TranslationNetwork) -> WordLoss:
     """Compile each layer of a network in place; return the compiled loss of words.
 
     All layers of a side have the same code, so each side is compiled once. Sizes are symbols from
@@ -38,7 +38,7 @@ def forgive() -> None:
     _dynamo.config.suppress_errors = True
 
 
-def plain(network: Network) -> None:
+def plain(network: TranslationNetwork) -> None:
     """Take back what `compiled` did to a network."""
     for layer in (*network.encoder, *network.decoder):
         layer._compiled_call_impl = None

@@ -19,22 +19,22 @@ from pathlib import Path
 import torch
 
 from maskov.models.conditional.checkpoint import load
-from maskov.translation.autoregressive import Twin
+from maskov.translation.autoregressive import AutoregressiveTranslator
 from recipes.translation.corpus import MOST_TOKENS, read_lines, tokens_of
 from recipes.translation.train import PAIRS
 
 _TOKENS = 131_072  # of sources between two looks at the clock, which a GPU searches at once
 
 
-def load_twin(folder: Path) -> Twin:
+def load_twin(folder: Path) -> AutoregressiveTranslator:
     """Read a twin, on a GPU in bfloat16; scores are in float32 in any case."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    return Twin(*load(folder, device, dtype), folder.name)
+    return AutoregressiveTranslator(*load(folder, device, dtype), folder.name)
 
 
 def write_lines(
-    twin: Twin,
+    twin: AutoregressiveTranslator,
     lines: list[str],
     beam: int = 1,
     until: float = float("inf"),
@@ -43,7 +43,7 @@ def write_lines(
 ) -> list[str | None]:
     """Let the twin translate lines; nothing for those too long or out of time."""
     found: list[str | None] = [None] * len(lines)
-    ids = [[*tokens, twin.marks.end] for tokens in tokens_of(lines, twin.tokenizer)]
+    ids = [[*tokens, twin.special.end] for tokens in tokens_of(lines, twin.tokenizer)]
     order = sorted(
         (n for n in range(len(ids)) if len(ids[n]) <= longest), key=lambda n: len(ids[n])
     )
@@ -59,7 +59,7 @@ def write_lines(
         if time.monotonic() > until:
             break
         rows = plan[index]
-        written = twin.write([ids[row] for row in rows], beam, length_power)
+        written = twin.translate_ids([ids[row] for row in rows], beam, length_power)
         decoded = twin.tokenizer._tokenizer.decode_batch(written, skip_special_tokens=True)
         for row, text in zip(rows, decoded, strict=True):
             found[row] = text.strip()

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maskov.models.conditional.network import Network
-from maskov.models.conditional.special_tokens import Marks
+from maskov.models.conditional.network import TranslationNetwork
+from maskov.models.conditional.special_tokens import SpecialTokens
 from recipes.translation.corpus import Batch
 
 _NOWHERE = -100
@@ -55,26 +55,26 @@ def with_end(ids: Tensor, inside: Tensor, end: int) -> tuple[Tensor, Tensor]:
 
 
 def causal_loss(
-    network: Network,
-    marks: Marks,
+    network: TranslationNetwork,
+    special: SpecialTokens,
     smoothing: float,
     batch: Batch,
     words: WordLoss = word_loss,
 ) -> Tensor:
     """Return the loss of every token given those before it, the end included."""
-    source, inside = with_end(batch.source, batch.source_inside, marks.end)
-    target, within = with_end(batch.target, batch.target_inside, marks.end)
-    begin = torch.full_like(target[:, :1], marks.begin)
+    source, inside = with_end(batch.source, batch.source_inside, special.end)
+    target, within = with_end(batch.target, batch.target_inside, special.end)
+    begin = torch.full_like(target[:, :1], special.begin)
     memory, mask, _ = network.read(source, inside)
     shown = torch.cat([begin, target[:, :-1]], dim=1)
-    states = network.decode(shown, network.remember(memory), mask)
+    states = network.decode(shown, network.cross_key_values(memory), mask)
     wanted = target.masked_fill(~within, _NOWHERE)
     return words(states, network.words.weight, wanted, smoothing)
 
 
 def masked_loss(
-    network: Network,
-    marks: Marks,
+    network: TranslationNetwork,
+    special: SpecialTokens,
     masking: Masking,
     smoothing: float,
     batch: Batch,
@@ -82,14 +82,14 @@ def masked_loss(
     words: WordLoss = word_loss,
 ) -> Tensor:
     """Return the loss of the hidden tokens, and a tenth of that of the length."""
-    source, inside = with_end(batch.source, batch.source_inside, marks.end)
+    source, inside = with_end(batch.source, batch.source_inside, special.end)
     target, within = batch.target, batch.target_inside
     memory, mask, length_scores = network.read(source, inside)
-    kept = network.remember(memory)
+    kept = network.cross_key_values(memory)
     hidden = choose_hidden(within, masking, generator)
-    shown = target.masked_fill(hidden, marks.mask)
+    shown = target.masked_fill(hidden, special.mask)
     if batch.noisy:
-        shown = _with_noise(network, shown, target, within, hidden, kept, mask, marks, masking,
+        shown = _with_noise(network, shown, target, within, hidden, kept, mask, special, masking,
                             generator)  # fmt: skip
     states = network.decode(shown, kept, mask, within)
     wanted = target.masked_fill(~hidden, _NOWHERE)
@@ -113,14 +113,14 @@ def choose_hidden(within: Tensor, masking: Masking, generator: torch.Generator) 
 
 
 def _with_noise(
-    network: Network,
+    network: TranslationNetwork,
     shown: Tensor,
     target: Tensor,
     within: Tensor,
     hidden: Tensor,
     kept: list[tuple[Tensor, Tensor]],
     mask: Tensor,
-    marks: Marks,
+    special: SpecialTokens,
     masking: Masking,
     generator: torch.Generator,
 ) -> Tensor:
@@ -132,7 +132,7 @@ def _with_noise(
     share = masking.noise * uniform(len(shown), 1)
     wrong = within & ~hidden & (uniform(*shown.shape) < share)
     with torch.no_grad():
-        blank = shown.masked_fill(wrong, marks.mask)
+        blank = shown.masked_fill(wrong, special.mask)
         states = network.decode(blank, kept, mask, within)
         scores = network.scores(states).float()
         # The largest of scores with Gumbel noise is a draw from their softmax.

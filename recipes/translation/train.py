@@ -31,8 +31,8 @@ from torch import Tensor
 
 from maskov.models import device_name
 from maskov.models.conditional.checkpoint import load, load_tokenizer, save
-from maskov.models.conditional.network import Network, Shape
-from maskov.models.conditional.special_tokens import Marks
+from maskov.models.conditional.network import TranslationNetwork, TranslationShape
+from maskov.models.conditional.special_tokens import SpecialTokens
 from recipes.trainer import Precision, Trainer, Training
 from recipes.translation.compiling import compiled, forgive, plain, succeeds
 from recipes.translation.corpus import Batch, Pairs, read_lines
@@ -138,8 +138,8 @@ def main(arguments: list[str] | None = None) -> None:
         known = f"{getattr(SHIPPED_MASKING, name):g} (masked) unless given"
         parser.add_argument(f"--{name}", type=float, help=known)
     parser.add_argument("--joined", type=float, default=Recipe.joined, help="pairs put in twos")
-    parser.add_argument("--width", type=int, default=Shape.width)
-    parser.add_argument("--layers", type=int, default=Shape.encoder_layers)
+    parser.add_argument("--width", type=int, default=TranslationShape.width)
+    parser.add_argument("--layers", type=int, default=TranslationShape.encoder_layers)
     parser.add_argument("--most", type=int, help="use only so many pairs of each language")
     parser.add_argument("--compile", action="store_true", help="let torch compile the layers")
     parser.add_argument("--record", action="store_true", help="replay steps as CUDA graphs")
@@ -171,13 +171,13 @@ def main(arguments: list[str] | None = None) -> None:
     )  # fmt: skip
     torch.manual_seed(recipe.seed)
     network = _network(given, tokenizer, twin, recipe.dropout)
-    marks = Marks.of(tokenizer)
+    special = SpecialTokens.of(tokenizer)
     of_words: WordLoss = word_loss
 
     def loss(batch: Batch, generator: torch.Generator) -> Tensor:
         if twin:
-            return causal_loss(network, marks, recipe.smoothing, batch, of_words)
-        return masked_loss(network, marks, masking, recipe.smoothing, batch, generator, of_words)
+            return causal_loss(network, special, recipe.smoothing, batch, of_words)
+        return masked_loss(network, special, masking, recipe.smoothing, batch, generator, of_words)
 
     precision: Precision = "bfloat16" if device.type == "cuda" else "autocast"
     trainer = Trainer(network, loss, recipe, device, precision, given.record)
@@ -233,9 +233,11 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{given.out / 'model'}: {trainer.step:,} steps, {trainer.seconds:.0f} s, {rates}")
 
 
-def _network(given: argparse.Namespace, tokenizer: Any, twin: bool, dropout: float) -> Network:
+def _network(
+    given: argparse.Namespace, tokenizer: Any, twin: bool, dropout: float
+) -> TranslationNetwork:
     """Build a network at its start, or at the weights it is to begin with."""
-    shape = Shape(
+    shape = TranslationShape(
         vocabulary=len(tokenizer),
         width=given.width,
         heads=max(1, given.width // 64),
@@ -244,7 +246,7 @@ def _network(given: argparse.Namespace, tokenizer: Any, twin: bool, dropout: flo
         decoder_layers=given.layers,
         causal=twin,
     )
-    network = Network(shape, dropout)
+    network = TranslationNetwork(shape, dropout)
     network.start()
     if given.weights is not None:
         known, _ = load(given.weights, torch.device("cpu"), torch.float32)

@@ -18,12 +18,13 @@ from maskov.runs import Run, Sample, resume, sample
 from maskov.schedules import Linear, Schedule
 from maskov.scoring import Score, score, score_autoregressive
 from maskov.translation.api import Translation, translate
-from maskov.translation.autoregressive import Twin
-from maskov.translation.methods import Method
+from maskov.translation.autoregressive import AutoregressiveTranslator
+from maskov.translation.methods import TranslationMethod
 from maskov.workers import Workers
 
 __all__ = [
     "Autoregressive",
+    "AutoregressiveTranslator",
     "ConditionalModel",
     "Delayed",
     "Energy",
@@ -36,7 +37,6 @@ __all__ = [
     "MaskedConditional",
     "MaskedModel",
     "MaskovError",
-    "Method",
     "Metropolis",
     "ModelError",
     "Norm",
@@ -50,7 +50,7 @@ __all__ = [
     "Sweep",
     "TabularModel",
     "Translation",
-    "Twin",
+    "TranslationMethod",
     "Workers",
     "__version__",
     "counterexample",

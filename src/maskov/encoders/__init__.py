@@ -3,10 +3,10 @@
 - `layout`: how the tokens of many sequences lie in one row.
 - `encoder`: the forward itself.
 - `families`: where each Hugging Face family keeps its weights.
-- `plain`, `fused`: the same few operations in plain torch and as Triton kernels.
+- `torch_operations`, `fused`: the same few operations in plain torch and as Triton kernels.
 """
 
 from maskov.encoders.encoder import Encoder
-from maskov.encoders.layout import Layout, Packed, Uniform
+from maskov.encoders.layout import Packed, TokenLayout, Uniform
 
-__all__ = ["Encoder", "Layout", "Packed", "Uniform"]
+__all__ = ["Encoder", "Packed", "TokenLayout", "Uniform"]

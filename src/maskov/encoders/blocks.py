@@ -37,7 +37,7 @@ class Affine:
 
 
 @dataclass(frozen=True)
-class Norm:
+class LayerNorm:
     """A layer norm."""
 
     weight: Float[Tensor, " width"]
@@ -51,7 +51,7 @@ class Embedding:
 
     tokens: Float[Tensor, "vocabulary width"]
     places: Float[Tensor, "places width"] | None
-    norm: Norm
+    norm: LayerNorm
     project: Affine | None = None
 
 
@@ -82,9 +82,9 @@ class Block:
 
     qkv: Affine
     out: Affine
-    after_attention: Norm
+    after_attention: LayerNorm
     feed: FeedForward
-    after_feed: Norm
+    after_feed: LayerNorm
     rotary: Rotary | None = None
     # A token sees others at most this far away.
     window: int | None = None
@@ -96,12 +96,12 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Network:
+class EncoderNetwork:
     """A whole encoder."""
 
     embedding: Embedding
     # The norm before the first block, where there is one.
-    first: Norm | None
+    first: LayerNorm | None
     blocks: tuple[Block, ...]
     heads: int
     # Whether the sum goes on as the stream (norms first) or the normed sum does (norms last).

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from maskov.encoders.blocks import FeedForward, Network, cast
+from maskov.encoders.blocks import EncoderNetwork, FeedForward, cast
 from maskov.encoders.families import describe
-from maskov.encoders.layout import Layout, Packed
+from maskov.encoders.layout import Packed, TokenLayout
 from maskov.encoders.operations import operations
 from maskov.encoders.probe import agrees
 from maskov.types import Float, Int, Tensor
@@ -26,7 +26,7 @@ class Encoder:
     A sequence may have at most `limit` tokens, special ones included.
     """
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: EncoderNetwork) -> None:
         self.network = network
         self.limit = network.limit
 
@@ -52,7 +52,7 @@ class Encoder:
         self,
         ids: Int[Tensor, " tokens"],
         position: Int[Tensor, " tokens"],
-        layout: Layout,
+        layout: TokenLayout,
         query: Int[Tensor, " passes"],
     ) -> Float[Tensor, "passes hidden"]:
         """Return the encoder's last hidden state at one token of each sequence.

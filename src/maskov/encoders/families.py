@@ -14,7 +14,15 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from maskov.encoders.blocks import Affine, Block, Embedding, FeedForward, Network, Norm, Rotary
+from maskov.encoders.blocks import (
+    Affine,
+    Block,
+    Embedding,
+    EncoderNetwork,
+    FeedForward,
+    LayerNorm,
+    Rotary,
+)
 from maskov.types import Float, Tensor
 
 
@@ -22,7 +30,7 @@ class UnknownError(Exception):
     """The network has something that is not described here."""
 
 
-def describe(network: Any) -> Network | None:
+def describe(network: Any) -> EncoderNetwork | None:
     """Return the parts of a masked LM's encoder, or None for what is not known."""
     family = FAMILIES.get(getattr(network.config, "model_type", ""))
     if family is None or network.training:
@@ -54,22 +62,22 @@ def _require_ordinary(network: Any) -> None:
         raise UnknownError("weights of several kinds")
 
 
-def _bert(model: Any, config: Any) -> Network:
+def _bert(model: Any, config: Any) -> EncoderNetwork:
     return _post_norm(model, config, _learned(model.embeddings))
 
 
-def _roberta(model: Any, config: Any) -> Network:
+def _roberta(model: Any, config: Any) -> EncoderNetwork:
     # Positions are counted from behind the padding's index.
     offset = int(model.embeddings.padding_idx) + 1
     return _post_norm(model, config, _learned(model.embeddings, offset))
 
 
-def _electra(model: Any, config: Any) -> Network:
+def _electra(model: Any, config: Any) -> EncoderNetwork:
     project = getattr(model, "embeddings_project", None)
     return _post_norm(model, config, _learned(model.embeddings, project=project))
 
 
-def _post_norm(model: Any, config: Any, embedding: Embedding) -> Network:
+def _post_norm(model: Any, config: Any, embedding: Embedding) -> EncoderNetwork:
     """Describe BERT and its many copies."""
     blocks = []
     for layer in model.encoder.layer:
@@ -88,10 +96,10 @@ def _post_norm(model: Any, config: Any, embedding: Embedding) -> Network:
                 _norm(layer.output.LayerNorm),
             )
         )
-    return Network(embedding, None, tuple(blocks), int(config.num_attention_heads), False)
+    return EncoderNetwork(embedding, None, tuple(blocks), int(config.num_attention_heads), False)
 
 
-def _distilbert(model: Any, config: Any) -> Network:
+def _distilbert(model: Any, config: Any) -> EncoderNetwork:
     blocks = []
     for layer in model.transformer.layer:
         attention = layer.attention
@@ -110,10 +118,10 @@ def _distilbert(model: Any, config: Any) -> Network:
             )
         )
     embedding = _learned(model.embeddings)
-    return Network(embedding, None, tuple(blocks), int(config.n_heads), False)
+    return EncoderNetwork(embedding, None, tuple(blocks), int(config.n_heads), False)
 
 
-def _modernbert(model: Any, config: Any) -> Network:
+def _modernbert(model: Any, config: Any) -> EncoderNetwork:
     layers = list(model.layers)
     first = layers[0].attn_norm
     after = [*(layer.attn_norm for layer in layers[1:]), model.final_norm]
@@ -138,7 +146,7 @@ def _modernbert(model: Any, config: Any) -> Network:
         for layer, following, kind in zip(layers, after, kinds, strict=True)
     ]
     table = _weight(model.embeddings.tok_embeddings, nn.Embedding)
-    return Network(
+    return EncoderNetwork(
         Embedding(table, None, _norm(model.embeddings.norm)),
         None if type(first) is nn.Identity else _norm(first),
         tuple(blocks),
@@ -147,7 +155,7 @@ def _modernbert(model: Any, config: Any) -> Network:
     )
 
 
-FAMILIES: dict[str, Callable[[Any, Any], Network]] = {
+FAMILIES: dict[str, Callable[[Any, Any], EncoderNetwork]] = {
     "bert": _bert,
     "roberta": _roberta,
     "xlm-roberta": _roberta,
@@ -205,11 +213,11 @@ def _fuse(modules: Iterable[Any]) -> Affine:
     return Affine(weight, torch.cat(biases) if biases else None)
 
 
-def _norm(module: Any) -> Norm:
+def _norm(module: Any) -> LayerNorm:
     if type(module) is not nn.LayerNorm or module.weight is None:
         raise UnknownError(f"a {type(module).__name__} as a norm")
     bias = None if module.bias is None else module.bias.detach()
-    return Norm(module.weight.detach(), bias, float(module.eps))
+    return LayerNorm(module.weight.detach(), bias, float(module.eps))
 
 
 def _activation(function: Any) -> Callable[[Tensor], Tensor] | None:

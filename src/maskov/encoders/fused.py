@@ -1,6 +1,6 @@
 """The encoder's operations as Triton kernels: for GPUs, with no padding anywhere.
 
-The functions are those of `plain`, name by name. Importing this needs Triton.
+The functions are those of `torch_operations`, name by name. Importing this needs Triton.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from maskov.encoders import plain
+from maskov.encoders import torch_operations
 from maskov.encoders import triton_kernels as kernels
-from maskov.encoders.blocks import Block, Embedding, FeedForward, Norm
-from maskov.encoders.layout import Layout, Packed, Uniform
+from maskov.encoders.blocks import Block, Embedding, FeedForward, LayerNorm
+from maskov.encoders.layout import Packed, TokenLayout, Uniform
 from maskov.types import Float, Int, Tensor
 
 # Blocks beyond this are walked through in a loop.
@@ -31,7 +31,7 @@ class Tiles:
     warps: int
 
 
-class Plan:
+class PackedPlan:
     """A packed layout and the buffer that attention writes to, in every layer the same.
 
     The buffer is cleared once a call: what lies behind the last sequence is never written, and
@@ -50,17 +50,20 @@ class Plan:
         return self._buffer
 
 
-def plan(layout: Layout, tokens: int, device: torch.device) -> Plan:
+def plan(layout: TokenLayout, tokens: int, device: torch.device) -> PackedPlan:
     """Give sequences of one width starts, too."""
     if isinstance(layout, Uniform):
         width = layout.width
         starts = torch.arange(layout.count + 1, device=device, dtype=torch.int32) * width
         layout = Packed(starts, width)
-    return Plan(layout, tokens)
+    return PackedPlan(layout, tokens)
 
 
 def embed(
-    embedding: Embedding, ids: Int[Tensor, " tokens"], position: Int[Tensor, " tokens"], plan: Plan
+    embedding: Embedding,
+    ids: Int[Tensor, " tokens"],
+    position: Int[Tensor, " tokens"],
+    plan: PackedPlan,
 ) -> Float[Tensor, "tokens width"]:
     """Look up the tokens and their places, add and norm them."""
     tokens, places, by = embedding.tokens, embedding.places, embedding.norm
@@ -91,7 +94,7 @@ def attend(
     qkv: Float[Tensor, "tokens three_width"],
     block: Block,
     heads: int,
-    plan: Plan,
+    plan: PackedPlan,
     tiles: Tiles | None = None,
 ) -> Float[Tensor, "tokens width"]:
     """Let every token look at its sequence."""
@@ -123,7 +126,7 @@ def attend_one(
     query: Int[Tensor, " passes"],
     block: Block,
     heads: int,
-    plan: Plan,
+    plan: PackedPlan,
 ) -> Float[Tensor, "passes width"]:
     """Let one token of each sequence look at its sequence."""
     out = torch.empty_like(q)
@@ -143,15 +146,18 @@ def attend_one(
     return out
 
 
-def norm(x: Float[Tensor, "rows width"], by: Norm) -> Float[Tensor, "rows width"]:
-    """Norm every row."""
+def norm(x: Float[Tensor, "rows width"], by: LayerNorm) -> Float[Tensor, "rows width"]:
+    """Normalise every row."""
     value = torch.empty_like(x)
     _norm_into(value, x, None, by, keep=False)
     return value
 
 
 def join(
-    change: Float[Tensor, "rows width"], stream: Float[Tensor, "rows width"], by: Norm, keep: bool
+    change: Float[Tensor, "rows width"],
+    stream: Float[Tensor, "rows width"],
+    by: LayerNorm,
+    keep: bool,
 ) -> tuple[Float[Tensor, "rows width"], Float[Tensor, "rows width"]]:
     """Add to the stream and norm; return the new stream and the normed sum. Overwrites `change`."""
     value = torch.empty_like(change) if keep else change
@@ -162,7 +168,7 @@ def join(
 def activate(inner: Float[Tensor, "rows inner"], feed: FeedForward) -> Float[Tensor, "rows outer"]:
     """Apply the activation, and the gate if there is one. May overwrite `inner`."""
     if feed.activation is not None:
-        return plain.activate(inner, feed)
+        return torch_operations.activate(inner, feed)
     rows, width = inner.shape[0], inner.shape[1] // (2 if feed.gated else 1)
     grid = (-(-rows * width // _ELEMENTS),)
     if not grid[0]:
@@ -182,7 +188,7 @@ def default_tiles(longest: int, dim: int, dtype: torch.dtype) -> Tiles:
     return Tiles(size, size, {16: 1, 32: 2, 64: 4, 128: 8}[size])
 
 
-def _norm_into(value: Tensor, x: Tensor, stream: Tensor | None, by: Norm, keep: bool) -> None:
+def _norm_into(value: Tensor, x: Tensor, stream: Tensor | None, by: LayerNorm, keep: bool) -> None:
     rows, width = x.shape
     if rows:
         kernels.add_norm[(rows,)](

@@ -29,4 +29,4 @@ class Packed:
     longest: int
 
 
-Layout = Uniform | Packed
+TokenLayout = Uniform | Packed

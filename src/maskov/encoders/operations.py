@@ -8,19 +8,19 @@ from types import ModuleType
 
 import torch
 
-from maskov.encoders import plain
+from maskov.encoders import torch_operations
 from maskov.types import Tensor
 
 _FUSED = frozenset({torch.bfloat16, torch.float16, torch.float32})
 
 
 def operations(weight: Tensor) -> ModuleType:
-    """Return `fused` where there are a GPU, Triton and a dtype for it, else `plain`.
+    """Return `fused` where there are a GPU, Triton and a dtype for it, else `torch_operations`.
 
     Both modules hold functions of the same names and meanings.
     """
     fused = _fused() if weight.is_cuda and weight.dtype in _FUSED else None
-    return plain if fused is None else fused
+    return torch_operations if fused is None else fused
 
 
 @lru_cache(maxsize=1)

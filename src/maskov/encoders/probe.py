@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from maskov.encoders.blocks import Network
-from maskov.encoders.layout import Layout, Packed, Uniform
+from maskov.encoders.blocks import EncoderNetwork
+from maskov.encoders.layout import Packed, TokenLayout, Uniform
 from maskov.types import Float, Int, Tensor
 
 # How far the two may be apart, as a share of the largest value; both round as their dtype does.
@@ -23,7 +23,7 @@ _TOLERANCE = {
 _LONGEST = 300
 
 Forward = Callable[
-    [Int[Tensor, " tokens"], Int[Tensor, " tokens"], Layout, Int[Tensor, " passes"]],
+    [Int[Tensor, " tokens"], Int[Tensor, " tokens"], TokenLayout, Int[Tensor, " passes"]],
     Float[Tensor, "passes hidden"],
 ]
 
@@ -44,7 +44,7 @@ def agrees(encoder: Any, network: Any) -> bool:
     )
 
 
-def _lengths(network: Network) -> list[int]:
+def _lengths(network: EncoderNetwork) -> list[int]:
     """Choose two lengths, one beyond every narrow window so that a wrong window shows."""
     windows = [block.window for block in network.blocks if block.window is not None]
     wanted = max([9, *(window + 4 for window in windows if window < _LONGEST)])

@@ -226,7 +226,7 @@ def add_norm(
     KEEP: tl.constexpr,
     BIAS: tl.constexpr,
 ):
-    """Norm a row of `change`, after adding `stream` if asked; keep the sum in `change` if asked."""
+    """Normalise a row of `change`, after adding `stream` if asked; keep the sum in `change` if asked."""
     row = tl.program_id(0).to(tl.int64) * WIDTH
     column = tl.arange(0, TILE)
     inside = column < WIDTH

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 
 from maskov.errors import Interrupted, ModelError
-from maskov.execution.batches import PADDED_SHARE, Batcher, token_budget
 from maskov.models.base import MaskedModel, Queries
+from maskov.models.batches import PADDED_SHARE, Batcher, token_budget
 from maskov.types import Bool, ChainState, Float, Int, Sequences, Sites, Tensor
 
 # Rows of the vocabulary held at once when the head runs outside a model pass (in scores).

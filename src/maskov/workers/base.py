@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from maskov.models.serialization import Parcel
+from maskov.models.serialization import PackedModel
 from maskov.runs.loop import Loop
 from maskov.runs.rebuild import kernel_of
 from maskov.runs.task import Taken, Turn
@@ -69,7 +69,7 @@ class Job:
     """All that a worker must know of a run: what it is, and the model."""
 
     manifest: dict[str, Any]
-    parcel: Parcel
+    packed: PackedModel
 
     def loop(self, device: torch.device, stop: Callable[[], bool] | None = None) -> Loop:
         """Build the model and the kernel here, once; the loop then takes one turn after another."""
@@ -78,5 +78,5 @@ class Job:
         if device.type == "cuda":
             # Kernels of our own and recorded rounds go to the current device.
             torch.cuda.set_device(device.index or 0)
-        model = self.parcel.open(device)
+        model = self.packed.unpack(device)
         return Loop.of(self.manifest, kernel_of(self.manifest, model), model, stop)

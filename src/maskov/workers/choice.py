@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from maskov.models.base import MaskedModel
-from maskov.models.serialization import Parcel
+from maskov.models.serialization import PackedModel
 from maskov.workers.base import Crew, Job
 from maskov.workers.options import Workers
 
@@ -21,7 +21,7 @@ def crew_for(
     stop: Callable[[], bool] | None,
 ) -> Crew:
     """Return the workers of a run; here no more of them than there are groups."""
-    job = Job(manifest, Parcel.of(model))
+    job = Job(manifest, PackedModel.of(model))
     if workers.engine == "ray":
         from maskov.workers.ray import Cluster
 

@@ -64,7 +64,7 @@ class Answer:
     time: str = ""
 
 
-class Store:
+class RatingStore:
     """The answers of one study; any number of threads and processes may use it at once."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -75,7 +75,7 @@ class Store:
         connection.execute("PRAGMA synchronous = FULL")
 
     @classmethod
-    def create(cls, folder: Path) -> Store:
+    def create(cls, folder: Path) -> RatingStore:
         """Start with nobody and nothing."""
         store = cls(_connect(folder, "rwc"))
         store._connection.execute("PRAGMA journal_mode = WAL")
@@ -84,7 +84,7 @@ class Store:
         return store
 
     @classmethod
-    def open(cls, folder: Path) -> Store:
+    def open(cls, folder: Path) -> RatingStore:
         """Open what is there; a missing file is not made anew, since answers would be missing."""
         try:
             connection = _connect(folder, "rw")
@@ -101,7 +101,7 @@ class Store:
         """Let go of the file."""
         self._connection.close()
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> RatingStore:
         return self
 
     def __exit__(

@@ -25,7 +25,7 @@ import maskov
 from maskov.errors import InputError
 from maskov.runs.files import sync_folder, write_atomically
 from maskov.ui.ratings.scales import SCALES, Scale
-from maskov.ui.ratings.store import Store
+from maskov.ui.ratings.store import RatingStore
 from maskov.ui.ratings.texts import Source, read_source
 
 T = TypeVar("T")
@@ -101,9 +101,9 @@ class Study:
         """Return the items in this rater's own order, the same at every visit."""
         return _shuffled(self.items, self.seed, "rater", rater)
 
-    def store(self) -> Store:
+    def store(self) -> RatingStore:
         """Open the answers."""
-        return Store.open(self.path)
+        return RatingStore.open(self.path)
 
     def fingerprint(self) -> str:
         """Return a short hash of the texts, the questions and the key."""
@@ -188,7 +188,7 @@ def _write(path: Path, files: dict[str, dict[str, Any]]) -> None:
             for name, content in files.items():
                 text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
                 write_atomically(unfinished / name, text.encode())
-            Store.create(unfinished).close()
+            RatingStore.create(unfinished).close()
             os.rename(unfinished, path)
             sync_folder(path.parent)
         except BaseException:

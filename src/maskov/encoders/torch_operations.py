@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from maskov.encoders.blocks import Block, Embedding, FeedForward, Norm
-from maskov.encoders.layout import Layout, Uniform
+from maskov.encoders.blocks import Block, Embedding, FeedForward, LayerNorm
+from maskov.encoders.layout import TokenLayout, Uniform
 from maskov.types import Bool, Float, Int, Tensor
 
 
 @dataclass(frozen=True)
-class Spread:
+class PaddingIndex:
     """Where the tokens of packed sequences stand in a padded block, and back."""
 
     block: Int[Tensor, "passes longest"]
@@ -26,20 +26,20 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A layout prepared for attention: `spread` is absent where there is nothing to pad."""
+class PaddedPlan:
+    """A layout prepared for attention: `padding` is absent where there is nothing to pad."""
 
     count: int
     width: int
     start: Int[Tensor, " passes"]
-    spread: Spread | None
+    padding: PaddingIndex | None
 
 
-def plan(layout: Layout, tokens: int, device: torch.device) -> Plan:
+def plan(layout: TokenLayout, tokens: int, device: torch.device) -> PaddedPlan:
     """Find the indices that every layer needs."""
     if isinstance(layout, Uniform):
         start = torch.arange(0, tokens, layout.width, device=device)
-        return Plan(layout.count, layout.width, start, None)
+        return PaddedPlan(layout.count, layout.width, start, None)
     starts, width = layout.starts.long(), layout.longest
     start, end = starts[:-1], starts[1:]
     place = torch.arange(width, device=device)
@@ -51,19 +51,22 @@ def plan(layout: Layout, tokens: int, device: torch.device) -> Plan:
     # The number of sequences that end at or before a token; behind the last there is only junk.
     owner = torch.searchsorted(end.contiguous(), token, right=True).clamp(max=len(start) - 1)
     back = owner * width + (token - start[owner]).clamp(0, width - 1)
-    return Plan(len(start), width, start, Spread(block, back, keys))
+    return PaddedPlan(len(start), width, start, PaddingIndex(block, back, keys))
 
 
 def embed(
-    embedding: Embedding, ids: Int[Tensor, " tokens"], position: Int[Tensor, " tokens"], plan: Plan
+    embedding: Embedding,
+    ids: Int[Tensor, " tokens"],
+    position: Int[Tensor, " tokens"],
+    plan: PaddedPlan,
 ) -> Float[Tensor, "tokens width"]:
     """Look up the tokens and their places, add and norm them."""
-    if plan.spread is not None:
+    if plan.padding is not None:
         # Whatever lies behind the last sequence must not be looked up out of bounds.
         ids = ids.clamp(0, embedding.tokens.shape[0] - 1)
     x = F.embedding(ids, embedding.tokens)
     if embedding.places is not None:
-        if plan.spread is not None:
+        if plan.padding is not None:
             position = position.clamp(0, embedding.places.shape[0] - 1)
         x += F.embedding(position, embedding.places)
     x = norm(x, embedding.norm)
@@ -71,10 +74,10 @@ def embed(
 
 
 def attend(
-    qkv: Float[Tensor, "tokens three_width"], block: Block, heads: int, plan: Plan
+    qkv: Float[Tensor, "tokens three_width"], block: Block, heads: int, plan: PaddedPlan
 ) -> Float[Tensor, "tokens width"]:
     """Let every token look at its sequence. Overwrites `qkv`."""
-    wide = _spread(qkv, plan).view(plan.count, plan.width, 3, heads, -1)
+    wide = _padded(qkv, plan).view(plan.count, plan.width, 3, heads, -1)
     if block.rotary is not None:
         cos, sin = (t[: plan.width, None, None] for t in (block.rotary.cos, block.rotary.sin))
         _rotate(wide[:, :, :2], cos, sin)
@@ -82,7 +85,7 @@ def attend(
     place = torch.arange(plan.width, device=qkv.device)
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=_mask(place[None], block, plan))
     out = out.transpose(1, 2).reshape(plan.count * plan.width, -1)
-    return out if plan.spread is None else out.index_select(0, plan.spread.back)
+    return out if plan.padding is None else out.index_select(0, plan.padding.back)
 
 
 def attend_one(
@@ -91,10 +94,10 @@ def attend_one(
     query: Int[Tensor, " passes"],
     block: Block,
     heads: int,
-    plan: Plan,
+    plan: PaddedPlan,
 ) -> Float[Tensor, "passes width"]:
     """Let one token of each sequence look at its sequence. Overwrites `q` and `kv`."""
-    wide = _spread(kv, plan).view(plan.count, plan.width, 2, heads, -1)
+    wide = _padded(kv, plan).view(plan.count, plan.width, 2, heads, -1)
     one = q.view(plan.count, 1, heads, -1)
     place = (query - plan.start).clamp(0, plan.width - 1)
     if block.rotary is not None:
@@ -107,13 +110,16 @@ def attend_one(
     return out.reshape(plan.count, -1)
 
 
-def norm(x: Float[Tensor, "rows width"], by: Norm) -> Float[Tensor, "rows width"]:
-    """Norm every row."""
+def norm(x: Float[Tensor, "rows width"], by: LayerNorm) -> Float[Tensor, "rows width"]:
+    """Normalise every row."""
     return F.layer_norm(x, x.shape[1:], by.weight, by.bias, by.eps)
 
 
 def join(
-    change: Float[Tensor, "rows width"], stream: Float[Tensor, "rows width"], by: Norm, keep: bool
+    change: Float[Tensor, "rows width"],
+    stream: Float[Tensor, "rows width"],
+    by: LayerNorm,
+    keep: bool,
 ) -> tuple[Float[Tensor, "rows width"], Float[Tensor, "rows width"]]:
     """Add to the stream and norm; return the new stream and the normed sum. Overwrites `change`."""
     total = change.add_(stream)
@@ -130,15 +136,15 @@ def activate(inner: Float[Tensor, "rows inner"], feed: FeedForward) -> Float[Ten
     return out * gate if out is left else out.mul_(gate)
 
 
-def _spread(x: Float[Tensor, "tokens width"], plan: Plan) -> Float[Tensor, "... width"]:
-    return x if plan.spread is None else x[plan.spread.block]
+def _padded(x: Float[Tensor, "tokens width"], plan: PaddedPlan) -> Float[Tensor, "... width"]:
+    return x if plan.padding is None else x[plan.padding.block]
 
 
 def _mask(
-    place: Int[Tensor, "#passes queries"], block: Block, plan: Plan
+    place: Int[Tensor, "#passes queries"], block: Block, plan: PaddedPlan
 ) -> Bool[Tensor, "#passes 1 #queries keys"] | None:
     """Say which keys the queries at these places may see, or None if all."""
-    keys = None if plan.spread is None else plan.spread.keys
+    keys = None if plan.padding is None else plan.padding.keys
     if block.window is None or block.window >= plan.width - 1:
         return keys
     key = torch.arange(plan.width, device=place.device)

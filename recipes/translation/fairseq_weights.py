@@ -1,9 +1,7 @@
-"""Mask-Predict as it was published: a fairseq checkpoint, a dictionary and subword codes.
+"""Translate the weights of a fairseq Mask-Predict checkpoint into those of our network.
 
-These are the models of Ghazvininejad et al. 2019 (facebookresearch/Mask-Predict, architecture
-`bert_transformer_seq2seq`). A folder holds checkpoint*.pt, the dictionaries dict.*.txt, which
-must be equal, and for text that is not cut into subwords yet the codes that cut it. The text
-itself is expected as `maskov.models.conditional.bpe` says.
+The models are those of Ghazvininejad et al. 2019 (facebookresearch/Mask-Predict, architecture
+`bert_transformer_seq2seq`).
 """
 
 from __future__ import annotations
@@ -16,27 +14,19 @@ from typing import Any
 import torch
 
 from maskov.errors import ModelError
-from maskov.models.conditional.bpe import (
-    PAD,
-    SPECIAL,
-    Subwords,
-    SubwordTokenizer,
-    plain_tokenizer,
-    read_dictionary,
-)
-from maskov.models.conditional.network import Network, Shape
+from maskov.models.conditional.network import TranslationNetwork, TranslationShape
 from maskov.types import Tensor
 
 ARCHITECTURE = "bert_transformer_seq2seq"
+PADDING_ID = 1
 
-# Its normalisation is BERT's, whose epsilon stands inside the root as torch's does.
+# BERT's layer norm, with epsilon inside the square root as in torch.
 _EPSILON = 1e-12
-# Rows of a table of positions before the first: fairseq counts from the padding's id.
-_BEFORE = SPECIAL.index(PAD) + 1
+# fairseq counts positions from the padding id, so these rows come before the first position.
+_UNUSED_ROWS = PADDING_ID + 1
 
-
-# Checkpoints are pickles, which could run anything: only these names mean something in them. The
-# meters are statistics of training, for which empty classes stand: they are read and dropped.
+# A checkpoint is a pickle, which could run any code: only these classes are allowed. The meters are
+# training statistics; empty classes stand in for them.
 _ALLOWED: list[Any] = [
     argparse.Namespace,
     *(
@@ -46,74 +36,23 @@ _ALLOWED: list[Any] = [
 ]
 
 
-def is_fairseq(path: Path) -> bool:
-    """Whether a path looks like such a model: a .pt file, or a folder with one and no config."""
-    if path.suffix == ".pt":
-        return path.is_file()
-    return any(path.glob("checkpoint*.pt")) and not (path / "config.json").exists()
+def read_network(file: Path) -> TranslationNetwork:
+    """Read a checkpoint file into our network, in float32.
 
-
-def load_fairseq(path: Path, device: torch.device, dtype: torch.dtype) -> tuple[Network, Any]:
-    """Read a network and its tokenizer from a folder or a .pt file beside the dictionaries.
-
-    The tables of positions and lengths are cut to the longest sentence that all of them know, so
-    that lengths beyond it get no probability.
+    The position and length tables are cut to the longest sentence that all of them cover, so
+    longer targets get no probability.
     """
-    file = _checkpoint_in(path)
-    words = _words(file.parent)
-    args, weights = _unpickled(file)
-    shape, state = _converted(args, _Weights(file, weights))
-    if shape.vocabulary != len(words):
-        raise ModelError(
-            f"'{file}' has {shape.vocabulary} tokens and its dictionary {len(words)}; "
-            "give the dictionary it was trained with."
-        )
-    # On the meta device nothing is drawn or filled; every weight is put in its place.
+    args, weights = _unpickle(file)
+    shape, state = _convert(args, _Weights(file, weights))
+    # The meta device allocates and draws nothing; every weight is assigned below.
     with torch.device("meta"):
-        network = Network(shape)
-    placed = {name: value.to(device, dtype).clone() for name, value in state.items()}
-    network.load_state_dict(placed, assign=True)
-    return network.eval().requires_grad_(False), _tokenizer(file.parent, words)
+        network = TranslationNetwork(shape)
+    copies = {name: value.float().clone() for name, value in state.items()}
+    network.load_state_dict(copies, assign=True)
+    return network.eval().requires_grad_(False)
 
 
-def _checkpoint_in(path: Path) -> Path:
-    if path.is_file():
-        return path
-    found = sorted(path.glob("checkpoint*.pt"))
-    if not found:
-        raise ModelError(f"'{path}' holds no checkpoint*.pt; give a folder with one, or the file.")
-    best = path / "checkpoint_best.pt"
-    if len(found) > 1 and best not in found:
-        raise ModelError(f"'{path}' holds {len(found)} checkpoints; name one of the files.")
-    return best if best in found else found[0]
-
-
-def _words(folder: Path) -> list[str]:
-    """Return the one dictionary that source and target share."""
-    paths = sorted(folder.glob("dict.*txt"))
-    if not paths:
-        raise ModelError(f"'{folder}' has no dictionary; put the model's dict.*.txt there.")
-    first, *others = (read_dictionary(path) for path in paths)
-    if any(other != first for other in others):
-        raise ModelError(
-            f"the dictionaries in '{folder}' differ; only one for both languages can be used."
-        )
-    return first
-
-
-def _tokenizer(folder: Path, words: list[str]) -> Any:
-    plain = plain_tokenizer(words)
-    codes = [
-        path
-        for path in sorted(folder.iterdir())
-        if path.name in ("code", "codes", "bpecodes") or path.suffix in (".code", ".codes")
-    ]
-    if len(codes) > 1:
-        raise ModelError(f"'{folder}' has {len(codes)} files of subword codes; leave the model's.")
-    return SubwordTokenizer(plain, Subwords.read(codes[0])) if codes else plain
-
-
-def _unpickled(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def _unpickle(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the settings and weights in a checkpoint without running anything in it."""
     try:
         with torch.serialization.safe_globals(_ALLOWED):
@@ -165,7 +104,7 @@ class _Weights:
             )
 
 
-def _converted(args: dict[str, Any], weights: _Weights) -> tuple[Shape, dict[str, Tensor]]:
+def _convert(args: dict[str, Any], weights: _Weights) -> tuple[TranslationShape, dict[str, Tensor]]:
     """Return our network's sizes and weights, under our names."""
     _check_kind(args, weights.file)
     words = weights.take("encoder.embed_tokens.weight", None, None)
@@ -175,8 +114,12 @@ def _converted(args: dict[str, Any], weights: _Weights) -> tuple[Shape, dict[str
     if "decoder.embed_out" in weights:
         _check_shared(weights, "decoder.embed_out", words)
     tables = {
-        "source_positions": weights.take("encoder.embed_positions.weight", None, width)[_BEFORE:],
-        "target_positions": weights.take("decoder.embed_positions.weight", None, width)[_BEFORE:],
+        "source_positions": weights.take("encoder.embed_positions.weight", None, width)[
+            _UNUSED_ROWS:
+        ],
+        "target_positions": weights.take("decoder.embed_positions.weight", None, width)[
+            _UNUSED_ROWS:
+        ],
         "lengths": weights.take("encoder.embed_lengths.weight", None, width),
     }
     # Row 0 of the lengths asks; a length needs a row there and positions in both other tables.
@@ -203,7 +146,7 @@ def _converted(args: dict[str, Any], weights: _Weights) -> tuple[Shape, dict[str
         _norm(state, weights, "encoder_norm", "encoder.layer_norm", width)
         _norm(state, weights, "decoder_norm", "decoder.layer_norm", width)
     weights.finish()
-    shape = Shape(
+    shape = TranslationShape(
         vocabulary,
         width,
         heads,
