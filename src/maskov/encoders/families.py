@@ -1,8 +1,7 @@
-"""Where each Hugging Face family keeps the parts of its encoder.
+"""Where each Hugging Face family stores the parts of its encoder.
 
-Only what is surely the family's own plain forward is described: a module of another class than
-expected (quantised, wrapped, with adapters), a hook or an unusual setting makes it unknown, and
-the network's own forward serves instead.
+Only unmodified networks are described. A module of an unexpected class (quantised, wrapped, with
+adapters), a hook or an unusual setting makes a network unsupported; its own forward then runs.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ from maskov.encoders.blocks import (
 from maskov.types import Float, Tensor
 
 
-class UnknownError(Exception):
-    """The network has something that is not described here."""
+class UnsupportedError(Exception):
+    """The network has a part that is not described here."""
 
 
 def describe(network: Any) -> EncoderNetwork | None:
-    """Return the parts of a masked LM's encoder, or None for what is not known."""
+    """Return the parts of a masked LM's encoder, or None if it is not supported."""
     family = FAMILIES.get(getattr(network.config, "model_type", ""))
     if family is None or network.training:
         return None
     try:
         _require_ordinary(network)
         described = family(network.base_model, network.config)
-    except (UnknownError, AttributeError, TypeError, KeyError, IndexError):
+    except (UnsupportedError, AttributeError, TypeError, KeyError, IndexError):
         return None
     return described if described.blocks else None
 
@@ -47,19 +46,19 @@ def _require_ordinary(network: Any) -> None:
     """Refuse decoders, relative positions, hooks, and weights of several dtypes or devices."""
     config = network.config
     if getattr(config, "is_decoder", False) or getattr(config, "add_cross_attention", False):
-        raise UnknownError("a decoder")
+        raise UnsupportedError("a decoder")
     if getattr(config, "position_embedding_type", None) not in (None, "absolute"):
-        raise UnknownError("relative positions")
+        raise UnsupportedError("relative positions")
     for module in network.base_model.modules():
         hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
-        # Transformers' own hooks record outputs when asked to, and change nothing.
+        # Transformers' own hooks only record outputs.
         if any(hook.__module__ != "transformers.utils.output_capturing" for hook in hooks):
-            raise UnknownError("hooks")
+            raise UnsupportedError("hooks")
         if "forward" in vars(module):
-            raise UnknownError("a forward that was replaced")
+            raise UnsupportedError("a replaced forward")
     kinds = {(weight.dtype, weight.device) for weight in network.base_model.parameters()}
     if len(kinds) != 1 or not next(iter(kinds))[0].is_floating_point:
-        raise UnknownError("weights of several kinds")
+        raise UnsupportedError("weights of several dtypes or devices")
 
 
 def _bert(model: Any, config: Any) -> EncoderNetwork:
@@ -67,7 +66,7 @@ def _bert(model: Any, config: Any) -> EncoderNetwork:
 
 
 def _roberta(model: Any, config: Any) -> EncoderNetwork:
-    # Positions are counted from behind the padding's index.
+    # Positions start after the padding index.
     offset = int(model.embeddings.padding_idx) + 1
     return _post_norm(model, config, _learned(model.embeddings, offset))
 
@@ -78,7 +77,7 @@ def _electra(model: Any, config: Any) -> EncoderNetwork:
 
 
 def _post_norm(model: Any, config: Any, embedding: Embedding) -> EncoderNetwork:
-    """Describe BERT and its many copies."""
+    """Describe BERT and its variants."""
     blocks = []
     for layer in model.encoder.layer:
         attention = layer.attention.self
@@ -167,7 +166,7 @@ FAMILIES: dict[str, Callable[[Any, Any], EncoderNetwork]] = {
 
 
 def _learned(embeddings: Any, offset: int = 0, project: Any = None) -> Embedding:
-    """Describe learned positions; the type of token is always the first, so it joins them."""
+    """Describe learned positions; the constant token type embedding is added to them."""
     places = _weight(embeddings.position_embeddings, nn.Embedding)[offset:]
     kinds = getattr(embeddings, "token_type_embeddings", None)
     if kinds is not None:
@@ -181,9 +180,9 @@ def _learned(embeddings: Any, offset: int = 0, project: Any = None) -> Embedding
 
 
 def _rotary(module: Any, kind: str, config: Any) -> Rotary:
-    """Tabulate the angles as the module computes them: in float32, from its own frequencies."""
+    """Tabulate the angles as the module computes them: in float32, from its frequencies."""
     if config.rope_parameters[kind]["rope_type"] != "default":
-        raise UnknownError("positions that are scaled")
+        raise UnsupportedError("scaled positions")
     frequency = getattr(module, f"{kind}_inv_freq").float()
     place = torch.arange(int(config.max_position_embeddings), device=frequency.device)
     angle = place[:, None].float() * frequency
@@ -192,9 +191,9 @@ def _rotary(module: Any, kind: str, config: Any) -> Rotary:
 
 
 def _weight(module: Any, kind: type[nn.Module]) -> Float[Tensor, "rows columns"]:
-    # Exactly this class: quantised and wrapped modules are subclasses or lookalikes of it.
+    # Exactly this class: quantised and wrapped modules may be subclasses.
     if type(module) is not kind:
-        raise UnknownError(f"a {type(module).__name__} in place of a {kind.__name__}")
+        raise UnsupportedError(f"a {type(module).__name__} in place of a {kind.__name__}")
     return cast(Tensor, module.weight).detach()
 
 
@@ -204,28 +203,28 @@ def _affine(module: Any) -> Affine:
 
 
 def _fuse(modules: Iterable[Any]) -> Affine:
-    """Put several products of one input into one: a copy, the only one of the weights."""
+    """Merge several products of one input into one; this copies their weights."""
     parts = [_affine(module) for module in modules]
     weight = torch.cat([part.weight for part in parts])
     biases = [part.bias for part in parts if part.bias is not None]
     if len(biases) not in (0, len(parts)):
-        raise UnknownError("biases in some of the products only")
+        raise UnsupportedError("biases in only some of the products")
     return Affine(weight, torch.cat(biases) if biases else None)
 
 
 def _norm(module: Any) -> LayerNorm:
     if type(module) is not nn.LayerNorm or module.weight is None:
-        raise UnknownError(f"a {type(module).__name__} as a norm")
+        raise UnsupportedError(f"a {type(module).__name__} as a norm")
     bias = None if module.bias is None else module.bias.detach()
     return LayerNorm(module.weight.detach(), bias, float(module.eps))
 
 
 def _activation(function: Any) -> Callable[[Tensor], Tensor] | None:
-    """Return None for the exact GELU, which has kernels of its own, else the function itself."""
+    """Return None for the exact GELU, which has its own kernels, else the function itself."""
     if isinstance(function, nn.Module) and any(True for _ in function.parameters()):
-        raise UnknownError("an activation with weights")
+        raise UnsupportedError("an activation with weights")
     exact = function is F.gelu or getattr(function, "act", None) is F.gelu
     if exact or (type(function) is nn.GELU and function.approximate == "none"):
         return None
-    own: Callable[[Tensor], Tensor] = function
-    return own
+    other: Callable[[Tensor], Tensor] = function
+    return other
