@@ -75,11 +75,11 @@ class ServedRuns:
 def _serve(runs: Path, home: Path, pipe) -> None:
     from maskov.ui.viewer.live import LiveRuns
     from maskov.ui.viewer.player import Player
-    from maskov.ui.viewer.run_list import Shelf
+    from maskov.ui.viewer.run_list import RunList
     from maskov.ui.viewer.server import create_app
     from maskov.ui.web.serving import listen, serve
 
     opened, _, loopback = listen("127.0.0.1", 0)
     pipe.send(opened.getsockname()[1])
-    shelf = Shelf([runs], home)
-    serve(create_app(shelf, Player("cpu"), LiveRuns(home, "cpu"), loopback=loopback), opened)
+    run_list = RunList([runs], home)
+    serve(create_app(run_list, Player("cpu"), LiveRuns(home, "cpu"), loopback=loopback), opened)

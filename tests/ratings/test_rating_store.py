@@ -73,7 +73,7 @@ def test_commits_wait_for_the_disk(store, tmp_path):
 
 
 def test_a_missing_or_foreign_file_is_not_made_anew(tmp_path):
-    with pytest.raises(InputError, match=r"no ratings\.sqlite"):
+    with pytest.raises(InputError, match=r"no writable ratings\.sqlite"):
         RatingStore.open(tmp_path)
     assert not list(tmp_path.iterdir())
     (tmp_path / "ratings.sqlite").write_text("something else entirely, and long enough")

@@ -1,4 +1,4 @@
-"""Human ratings: blind studies of texts, kept safely, with means, intervals and agreement."""
+"""Blind human ratings of texts: studies, a rating page, means with intervals, and agreement."""
 
 from maskov.ui.ratings.report import Condition, Mean, Ratings, load
 from maskov.ui.ratings.store import Answer, RatingStore

@@ -1,4 +1,4 @@
-"""How a run came about, in words and in order, as a table says it."""
+"""The settings of a run, as a table shows them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from maskov.runs.describe import build_schedule
 from maskov.schedules import Linear
 
 
-def facts(manifest: dict[str, Any]) -> dict[str, str]:
-    """Return what a reader asks first: model, kernel, schedule, when, versions."""
+def metadata(manifest: dict[str, Any]) -> dict[str, str]:
+    """Return the settings in order: model, kernel, schedule, time, versions."""
     model, kernel, schedule = manifest["model"], manifest["kernel"], manifest["schedule"]
     device = model.get("device", "")
-    found = {
+    rows = {
         "model": f"{model['name']} #{model['fingerprint'][:12]}",
         "precision": " on ".join(filter(None, (model.get("precision", ""), device))),
         "kernel": kernel["name"],
@@ -31,16 +31,16 @@ def facts(manifest: dict[str, Any]) -> dict[str, str]:
         "when": str(manifest.get("created", "")).replace("T", " ").replace("+00:00", " UTC"),
         "versions": ", ".join(f"{name} {value}" for name, value in manifest["versions"].items()),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in rows.items() if value}
 
 
 def temperatures(manifest: dict[str, Any], epochs: int) -> list[float] | None:
-    """Return the target temperature of each epoch, or nothing where it does not move."""
+    """Return the target temperature of each epoch, or None if it is constant."""
     moving = build_schedule(manifest["schedule"]).target_temperature
     if moving is None or manifest["kernel"]["name"] != "mh":
         return None
-    found = [moving.at(epoch) for epoch in range(epochs)]
-    return found if len(set(found)) > 1 else None
+    values = [moving.at(epoch) for epoch in range(epochs)]
+    return values if len(set(values)) > 1 else None
 
 
 def _positions(manifest: dict[str, Any]) -> str:
