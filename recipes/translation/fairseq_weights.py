@@ -53,59 +53,59 @@ def read_network(file: Path) -> TranslationNetwork:
 
 
 def _unpickle(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the settings and weights in a checkpoint without running anything in it."""
+    """Return the settings and weights of a checkpoint without running any code in it."""
     try:
         with torch.serialization.safe_globals(_ALLOWED):
-            found = torch.load(file, map_location="cpu", weights_only=True)
+            content = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        # Torch's own message goes on to say how to run the code all the same.
+        # Torch's own message says how to run the code anyway.
         raise ModelError(
-            f"'{file}' is damaged, or holds more than tensors and settings, which may be code: "
+            f"'{file}' is damaged, or has more than tensors and settings, which may be code: "
             "nothing in it was run; give a checkpoint as Mask-Predict wrote it."
         ) from error
-    except Exception as error:  # a damaged file fails in a dozen ways
+    except Exception as error:  # damaged files raise many kinds of errors
         raise ModelError(f"the checkpoint '{file}' is damaged and cannot be read.") from error
-    args = found.get("args") if isinstance(found, dict) else None
-    weights = found.get("model") if isinstance(found, dict) else None
+    args = content.get("args") if isinstance(content, dict) else None
+    weights = content.get("model") if isinstance(content, dict) else None
     if not isinstance(args, argparse.Namespace) or not isinstance(weights, dict):
         raise ModelError(f"'{file}' is no fairseq checkpoint: it lacks 'args' or 'model'.")
     return vars(args), weights
 
 
 class _Weights:
-    """The weights of a checkpoint, each to be taken once and of the size it must have."""
+    """The weights of a checkpoint; each is taken once, and its size checked."""
 
-    def __init__(self, file: Path, found: dict[str, Any]) -> None:
-        # Marks of the layout's version hold no weight.
-        self._left = {name: x for name, x in found.items() if not str(name).endswith(".version")}
+    def __init__(self, file: Path, weights: dict[str, Any]) -> None:
+        # Version numbers are no weights.
+        self._left = {name: x for name, x in weights.items() if not str(name).endswith(".version")}
         self.file = file
 
     def __contains__(self, name: str) -> bool:
         return name in self._left
 
     def take(self, name: str, *size: int | None) -> Tensor:
-        """Return a weight; a size of None may be anything."""
-        found = self._left.pop(name, None)
-        if not isinstance(found, torch.Tensor) or not found.is_floating_point():
+        """Return a weight; None allows any size."""
+        weight = self._left.pop(name, None)
+        if not isinstance(weight, torch.Tensor) or not weight.is_floating_point():
             raise ModelError(f"'{self.file}' is no Mask-Predict model: it lacks the weight {name}.")
-        fits = zip(found.shape, size, strict=False)
-        if found.dim() != len(size) or any(b not in (a, None) for a, b in fits):
-            wanted = " x ".join("any" if number is None else str(number) for number in size)
-            shape = " x ".join(map(str, found.shape))
-            raise ModelError(f"the weight {name} of '{self.file}' is {shape}, not {wanted}.")
-        return found
+        fits = zip(weight.shape, size, strict=False)
+        if weight.dim() != len(size) or any(b not in (a, None) for a, b in fits):
+            expected = " x ".join("any" if number is None else str(number) for number in size)
+            actual = " x ".join(map(str, weight.shape))
+            raise ModelError(f"the weight {name} of '{self.file}' is {actual}, not {expected}.")
+        return weight
 
     def finish(self) -> None:
-        """Refuse weights that nothing took: the network would not be the one that was trained."""
+        """Refuse unused weights: the network would not be the one that was trained."""
         if self._left:
             raise ModelError(
-                f"'{self.file}' has weights that Mask-Predict's network has not, "
+                f"'{self.file}' has weights that Mask-Predict's network lacks, "
                 f"such as {min(map(str, self._left))}."
             )
 
 
 def _convert(args: dict[str, Any], weights: _Weights) -> tuple[TranslationShape, dict[str, Tensor]]:
-    """Return our network's sizes and weights, under our names."""
+    """Return the sizes and weights of our network."""
     _check_kind(args, weights.file)
     words = weights.take("encoder.embed_tokens.weight", None, None)
     vocabulary, width = words.shape
@@ -122,7 +122,7 @@ def _convert(args: dict[str, Any], weights: _Weights) -> tuple[TranslationShape,
         ],
         "lengths": weights.take("encoder.embed_lengths.weight", None, width),
     }
-    # Row 0 of the lengths asks; a length needs a row there and positions in both other tables.
+    # A length needs a row in `lengths`, whose row 0 is no length, and in both other tables.
     longest = min(len(table) - (name == "lengths") for name, table in tables.items())
     if longest < 1:
         raise ModelError(f"'{weights.file}' has no room for a sentence in its tables of positions.")
@@ -166,25 +166,25 @@ def _check_kind(args: dict[str, Any], file: Path) -> None:
     if not str(args.get("arch", ARCHITECTURE)).startswith(ARCHITECTURE):
         raise ModelError(f"'{file}' is a model of kind '{args['arch']}', not {ARCHITECTURE}.")
     if args.get("dynamic_length"):
-        # Its targets were filled up with end tokens, which no length of ours counts.
-        raise ModelError(f"'{file}' was trained with --dynamic-length, which cannot be used.")
+        # Its targets were padded with end tokens, which our lengths do not count.
+        raise ModelError(f"'{file}' was trained with --dynamic-length, which is not supported.")
 
 
 def _check_shared(weights: _Weights, name: str, words: Tensor) -> None:
     if not torch.equal(weights.take(name, None, None), words):
         raise ModelError(
-            f"'{weights.file}' has embeddings of its own in {name}; only a model trained with "
-            "--share-all-embeddings can be used."
+            f"'{weights.file}' has separate embeddings in {name}; only models trained with "
+            "--share-all-embeddings are supported."
         )
 
 
 def _settings(args: dict[str, Any], width: int, file: Path) -> tuple[int, int, int, bool]:
-    """Return what no weight's size tells: heads, layers of each side, and where norms stand."""
+    """Return what weight sizes do not tell: heads, layers of each side, and pre- or post-norm."""
     heads = args.get("encoder_attention_heads", width // 64)
     encoders, decoders = args.get("encoder_layers", 6), args.get("decoder_layers", 6)
     norm_first = args.get("encoder_normalize_before", False)
     if not all(type(number) is int and number > 0 for number in (heads, encoders, decoders)):
-        raise ModelError(f"the settings in '{file}' fit no network: heads or layers are no number.")
+        raise ModelError(f"invalid numbers of heads or layers in the settings of '{file}'.")
     if width % heads:
         raise ModelError(f"the {heads} heads in the settings of '{file}' do not divide {width}.")
     sides = (
@@ -205,7 +205,7 @@ def _layer(
     width: int,
     inner: int | None,
 ) -> int:
-    """Take one layer; return the width of its feed-forward part."""
+    """Convert one layer; return the width of its feed-forward part."""
     _attention(state, weights, f"{ours}.attention", f"{theirs}.self_attn", width)
     if "cross_norm" in norms:
         _attention(state, weights, f"{ours}.cross", f"{theirs}.encoder_attn", width)
@@ -223,7 +223,7 @@ def _layer(
 def _attention(
     state: dict[str, Tensor], weights: _Weights, ours: str, theirs: str, width: int
 ) -> None:
-    """Take one attention, whose three projections are stacked, or apart in later versions."""
+    """Convert one attention, whose projections are stacked, or separate in later versions."""
     for kind, size in (("weight", (width,)), ("bias", ())):
         if f"{theirs}.q_proj.{kind}" in weights:
             apart = (weights.take(f"{theirs}.{x}_proj.{kind}", width, *size) for x in "qkv")

@@ -77,7 +77,7 @@ def test_a_missing_or_foreign_file_is_not_made_anew(tmp_path):
         RatingStore.open(tmp_path)
     assert not list(tmp_path.iterdir())
     (tmp_path / "ratings.sqlite").write_text("something else entirely, and long enough")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read"):
         RatingStore.open(tmp_path)
 
 

@@ -93,7 +93,7 @@ def test_what_cannot_be_a_study_is_refused_and_leaves_nothing(tmp_path):
         (["a.txt"], 3, "has only 2 texts"),
         (["a.txt"], 0, "1 or more"),
         (["b.txt"], 1, "line 2 of .* has no text"),
-        (["c.jsonl"], 1, "line 1 of .* no JSON object"),
+        (["c.jsonl"], 1, "line 1 of .* not a JSON object"),
         (["d.txt"], 1, "not UTF-8"),
         (["e"], 1, "cannot read .*samples.jsonl"),
         (["f.csv"], 1, "neither"),

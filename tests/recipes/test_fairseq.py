@@ -330,8 +330,8 @@ def test_weights_with_no_place_are_refused(tmp_path):
         ({"decoder_normalize_before": True}, "differ"),
         ({"decoder_attention_heads": 2}, "differ"),
         ({"encoder_attention_heads": 5}, "do not divide"),
-        ({"encoder_attention_heads": 0}, "fit no network"),
-        ({"encoder_layers": "6"}, "fit no network"),
+        ({"encoder_attention_heads": 0}, "invalid numbers"),
+        ({"encoder_layers": "6"}, "invalid numbers"),
         ({"encoder_layers": 10**12}, "encoder.layers.2."),
     ],
 )

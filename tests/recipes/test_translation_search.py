@@ -27,7 +27,7 @@ def copier() -> TranslationNetwork:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network = TranslationNetwork(TranslationShape(12, 32, 2, 64, 1, 1, 14, causal=True))
-        network.start()
+        network.initialise()
         optimizer = torch.optim.AdamW(network.parameters(), lr=5e-3)
         for _ in range(250):
             lengths = torch.randint(1, 7, (64,), generator=generator)

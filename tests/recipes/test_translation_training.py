@@ -106,7 +106,7 @@ def _copying(causal: bool) -> tuple[TranslationNetwork, object, object]:
     network = TranslationNetwork(
         TranslationShape(20, 32, 2, 64, 1, 1, 32, causal=causal), dropout=0.0
     )
-    network.start()
+    network.initialise()
     special = SpecialTokens(PAD, BEGIN, END, MASK)
 
     def loss(batch: Batch, generator: torch.Generator) -> torch.Tensor:
@@ -277,7 +277,7 @@ def test_from_pairs_to_a_twin_that_translates_and_back(toy, tmp_path, capsys):
     _train("twin", toy, tmp_path / "twin", 120, "--rate", "0.01")
     _train("twin", toy, tmp_path / "twin", 200, "--rate", "0.01")
     out = capsys.readouterr().out
-    assert "going on from step 120" in out
+    assert "continuing from step 120" in out
     assert "pairs/s" in out
     log = json.loads((tmp_path / "twin" / "log.json").read_text())["log"]
     assert log[-1]["loss"] < 0.8 * log[0]["loss"]
@@ -293,7 +293,7 @@ def test_from_pairs_to_a_twin_that_translates_and_back(toy, tmp_path, capsys):
     assert "sentences/s" in out
     facts = json.loads((toy / "ro-en.distilled.json").read_text())
     assert (facts["pairs"], facts["translated"]) == (40, 40)
-    found = distil.write_lines(distil.load_twin(weights), ["x1 x2", "x3"], beam=2)
+    found = distil.translate_lines(distil.load_twin(weights), ["x1 x2", "x3"], beam=2)
     assert all(set(str(line)) <= set("xy0123456789 ") for line in found)
     _train("masked", toy, tmp_path / "masked", 60, "--targets", "distilled", "--most", "40",
            "--noisy", "0.3")  # fmt: skip
@@ -329,7 +329,7 @@ def test_a_training_is_that_of_the_shipped_model_unless_told_otherwise(kind, toy
     [
         (["masked", "--foreign", "0.3", "--noisy", "0"], "--noisy 0 has none"),
         (["masked", "--noise", "0.3", "--noisy", "0"], "--noisy 0 has none"),
-        (["twin", "--noisy", "0.3"], "--noisy is about hidden words"),
+        (["twin", "--noisy", "0.3"], "--noisy is for masked models only"),
     ],
 )
 def test_options_that_would_do_nothing_are_refused(words, complaint, tmp_path, capsys):

@@ -161,7 +161,7 @@ class TranslationNetwork(nn.Module):
         self.decoder_norm = nn.LayerNorm(shape.width, eps=shape.norm_epsilon) if ends else None
         self.dropout = nn.Dropout(dropout)
 
-    def start(self) -> None:
+    def initialise(self) -> None:
         """Initialise the weights for training."""
         depth = 2 * self.shape.encoder_layers + 3 * self.shape.decoder_layers
         for name, module in self.named_modules():
