@@ -62,6 +62,9 @@ def convert_once(path: Path, cache: Path) -> Path:
         try:
             convert(file, partial)
             os.rename(partial, out)
+        except OSError:
+            if not out.exists():  # otherwise another process was faster
+                raise
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     return out
