@@ -24,7 +24,7 @@ import torch.nn.functional as F
 
 import maskov
 from maskov.encoders import Encoder, Packed
-from maskov.encoders.blocks import Network
+from maskov.encoders.blocks import EncoderNetwork
 
 DTYPES = {"bf16": torch.bfloat16, "tf32": torch.float32, "fp32": torch.float32}
 SHORTEST, LONGEST = 17, 47
@@ -135,7 +135,7 @@ def _inputs(
 
 
 def _bare(
-    network: Network, tokens: int, passes: int, device: torch.device
+    network: EncoderNetwork, tokens: int, passes: int, device: torch.device
 ) -> tuple[Callable[[], None], int]:
     """Return a call of all matrix products, and how many operations they are."""
     *blocks, last = network.blocks

@@ -19,7 +19,7 @@ from maskov.benchmarks.models import load_model
 from maskov.cli.sampling import parse_length
 from maskov.energies import parse_energy
 from maskov.execution.buffers import Buffers
-from maskov.execution.cuda_graphs import StaticFlow
+from maskov.execution.cuda_graphs import RecordedSampler
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
 from maskov.starts import Layout, draw_lengths, fill
@@ -52,7 +52,7 @@ def main() -> None:
     stages = kernel.delayed.stages
     buffers = Buffers.of(state, 0, given.lanes, len(stages), ring=4, choices=0)
     temperatures = torch.ones(_EPOCHS, dtype=torch.float64)
-    flow = StaticFlow(kernel, stages, engine, None, draws, buffers, temperatures)
+    flow = RecordedSampler(kernel, stages, engine, None, draws, buffers, temperatures)
     flow.limit.fill_(_EPOCHS)
     for _ in range(_WARM):
         flow.advance()

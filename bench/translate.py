@@ -21,8 +21,8 @@ from maskov.benchmarks.machine import all_versions, machine
 from maskov.models import choose_device, load
 from maskov.models.registry import folder_of
 from maskov.translation.api import translate
-from maskov.translation.autoregressive import Twin
-from maskov.translation.methods import Method
+from maskov.translation.autoregressive import AutoregressiveTranslator
+from maskov.translation.methods import TranslationMethod
 
 SUBJECTS = """
 die alte Bibliothek am Fluss
@@ -51,16 +51,16 @@ SENTENCES = [
     for row, subject in enumerate(SUBJECTS)
 ]
 METHODS = {
-    "greedy": Method("greedy"),
-    "mask-predict": Method("mask-predict", iterations=10, length_beam=1),
-    "mask-predict, 5 lengths": Method("mask-predict", iterations=10, length_beam=5),
-    "gibbs": Method("gibbs", epochs=20),
-    "block-gibbs": Method("block-gibbs", epochs=20),
-    "mh raw": Method("mh", energy="raw", epochs=20),
-    "mh norm": Method("mh", energy="norm", epochs=20),
-    "block-mh norm": Method("block-mh", energy="norm", epochs=20),
-    "ar greedy": Method("ar", beam=1),
-    "ar beam 5": Method("ar", beam=5),
+    "greedy": TranslationMethod("greedy"),
+    "mask-predict": TranslationMethod("mask-predict", iterations=10, length_beam=1),
+    "mask-predict, 5 lengths": TranslationMethod("mask-predict", iterations=10, length_beam=5),
+    "gibbs": TranslationMethod("gibbs", epochs=20),
+    "block-gibbs": TranslationMethod("block-gibbs", epochs=20),
+    "mh raw": TranslationMethod("mh", energy="raw", epochs=20),
+    "mh norm": TranslationMethod("mh", energy="norm", epochs=20),
+    "block-mh norm": TranslationMethod("block-mh", energy="norm", epochs=20),
+    "ar greedy": TranslationMethod("ar", beam=1),
+    "ar beam 5": TranslationMethod("ar", beam=5),
 }
 
 
@@ -82,7 +82,9 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     device = choose_device(given.device)
     model = load(given.model, given.device, given.precision)
-    twin = Twin.load(folder_of(given.twin) or Path(given.twin), device, Path(given.twin).name)
+    twin = AutoregressiveTranslator.load(
+        folder_of(given.twin) or Path(given.twin), device, Path(given.twin).name
+    )
     lines = sources(given.sentences)
     found: dict[str, Any] = {
         "model": model.name,

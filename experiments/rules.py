@@ -18,7 +18,7 @@ from maskov.evaluation.translation import compare
 from maskov.models.base import Queries
 from maskov.models.conditional.model import ConditionalModel
 from maskov.translation.api import run_method, translate
-from maskov.translation.methods import Method
+from maskov.translation.methods import TranslationMethod
 
 # Positions of a translation, to plan by.
 _LENGTH = 25
@@ -55,7 +55,7 @@ class Written(Work):
         model = workshop.masked(pair)
         assert isinstance(model, ConditionalModel)
         sources, references, long = readable(model, *workshop.pairs(self.data), self.sentences)
-        method = Method(self.method, iterations=self.iterations, beam=self.beam)
+        method = TranslationMethod(self.method, iterations=self.iterations, beam=self.beam)
         twin = workshop.twin(pair) if self.method == "ar" else None
         settings = {} if self.method == "ar" else {"stop": workshop.stop}
         lines = translate(model, sources, method, twin, **settings)
@@ -110,7 +110,7 @@ class MaskPredictIsBlockGibbs(Work):
         # Coarse products would let the cut of a batch decide near ties.
         exact = model.exact if isinstance(model.exact, ConditionalModel) else model
         given = exact.given(sources)
-        run = run_method(given, Method("mask-predict", iterations=self.iterations))
+        run = run_method(given, TranslationMethod("mask-predict", iterations=self.iterations))
         ours = [one.ids for one in run.samples]
         plain = [
             plain_mask_predict(given, line, len(ids), self.iterations)

@@ -25,27 +25,31 @@ from maskov.models import choose_device, device_name, load
 from maskov.models.conditional.model import ConditionalModel, read_source
 from maskov.models.registry import folder_of, model_for
 from maskov.translation.api import Translation, energies_of, translate
-from maskov.translation.autoregressive import Twin
-from maskov.translation.methods import Method
+from maskov.translation.autoregressive import AutoregressiveTranslator
+from maskov.translation.methods import TranslationMethod
 
 # The rows of the paper's Table 5, and what tells energy from quality.
-ROWS: dict[str, Method] = {
-    "warm start": Method("greedy"),
-    "gibbs 0.8": Method("gibbs", temperature=0.8),
-    "mask-predict 10": Method("mask-predict", iterations=10),
-    "mask-predict 10, 5 lengths": Method("mask-predict", iterations=10, length_beam=5),
-    "mh raw": Method("mh", energy="raw", force_accept=2),
-    "mh norm": Method("mh", energy="norm", force_accept=2),
-    "mh raw, anneal 0.04": Method("mh", energy="raw", anneal=0.04, epochs=25, force_accept=2),
-    "mh norm, anneal 0.04": Method("mh", energy="norm", anneal=0.04, epochs=25, force_accept=2),
+ROWS: dict[str, TranslationMethod] = {
+    "warm start": TranslationMethod("greedy"),
+    "gibbs 0.8": TranslationMethod("gibbs", temperature=0.8),
+    "mask-predict 10": TranslationMethod("mask-predict", iterations=10),
+    "mask-predict 10, 5 lengths": TranslationMethod("mask-predict", iterations=10, length_beam=5),
+    "mh raw": TranslationMethod("mh", energy="raw", force_accept=2),
+    "mh norm": TranslationMethod("mh", energy="norm", force_accept=2),
+    "mh raw, anneal 0.04": TranslationMethod(
+        "mh", energy="raw", anneal=0.04, epochs=25, force_accept=2
+    ),
+    "mh norm, anneal 0.04": TranslationMethod(
+        "mh", energy="norm", anneal=0.04, epochs=25, force_accept=2
+    ),
     # A chain that is still far from good when it begins to reject stays where it is.
-    "mh raw, anneal 0.04, forced 8": Method(
+    "mh raw, anneal 0.04, forced 8": TranslationMethod(
         "mh", energy="raw", anneal=0.04, epochs=25, force_accept=8
     ),
-    "mh norm, anneal 0.04, forced 8": Method(
+    "mh norm, anneal 0.04, forced 8": TranslationMethod(
         "mh", energy="norm", anneal=0.04, epochs=25, force_accept=8
     ),
-    "mh norm, anneal 0.04, forced 8, lowest of 5 lengths": Method(
+    "mh norm, anneal 0.04, forced 8, lowest of 5 lengths": TranslationMethod(
         "mh",
         energy="norm",
         anneal=0.04,
@@ -55,11 +59,11 @@ ROWS: dict[str, Method] = {
         lengths="top",
         pick="lowest",
     ),
-    "mh raw, mbr of 5": Method("mh", energy="raw", chains=5, pick="mbr", force_accept=2),
-    "block mh norm": Method("block-mh", energy="norm", force_accept=2),
-    "block gibbs": Method("block-gibbs"),
-    "autoregressive, greedy": Method("ar", beam=1),
-    "autoregressive, beam 5": Method("ar", beam=5),
+    "mh raw, mbr of 5": TranslationMethod("mh", energy="raw", chains=5, pick="mbr", force_accept=2),
+    "block mh norm": TranslationMethod("block-mh", energy="norm", force_accept=2),
+    "block gibbs": TranslationMethod("block-gibbs"),
+    "autoregressive, greedy": TranslationMethod("ar", beam=1),
+    "autoregressive, beam 5": TranslationMethod("ar", beam=5),
 }
 
 
@@ -86,7 +90,7 @@ def row_of(
     texts: list[str],
     references: list[str],
     seconds: float,
-    method: Method,
+    method: TranslationMethod,
 ) -> dict[str, Any]:
     """Return the numbers of one row; energies are means over sentences, with standard errors."""
     score = compare(texts, references)
@@ -128,7 +132,7 @@ def main(arguments: list[str] | None = None) -> None:
     assert isinstance(model, ConditionalModel)
     twin_name = given.twin or model_for(given.pair, "twin")
     device = choose_device(given.device)
-    twin = Twin.load(folder_of(twin_name) or Path(twin_name), device, twin_name)
+    twin = AutoregressiveTranslator.load(folder_of(twin_name) or Path(twin_name), device, twin_name)
     fits = readable(model, sources)
     read_sources = [source for source, fit in zip(sources, fits, strict=True) if fit]
     found: dict[str, Any] = {

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 import torch
+from recipes.translation.fairseq import convert_once
 
 import maskov
 from experiments.settings import Setting
@@ -15,7 +16,7 @@ from maskov.errors import InputError
 from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, choose_device, device_name
 from maskov.models.conditional.model import ConditionalModel
 from maskov.models.registry import folder_of, model_for
-from maskov.translation.autoregressive import Twin
+from maskov.translation.autoregressive import AutoregressiveTranslator
 
 PACKED = Path(__file__).parent / "data"
 # The paper's checkpoints: what each is for, its folder in --checkpoints, files that must be there.
@@ -67,7 +68,7 @@ class Workshop:
         if role in self.models:
             return self.models[role]
         if self.checkpoints is not None and role in CHECKPOINTS:
-            return str(_checkpoint(self.checkpoints, role))
+            return str(self._checkpoint(role))
         if role == "base":
             return DEFAULT_MODEL
         if role == "judge" and DEFAULT_JUDGE is not None:
@@ -94,11 +95,13 @@ class Workshop:
             self._judge = maskov.Autoregressive(self.named("judge"), self.where)
         return self._judge
 
-    def twin(self, pair: str) -> Twin:
+    def twin(self, pair: str) -> AutoregressiveTranslator:
         """Return the autoregressive model of a pair of languages."""
         if pair not in self._twins:
             name = self.named(f"twin-{pair}")
-            self._twins[pair] = Twin.load(folder_of(name) or Path(name), self.where, name)
+            self._twins[pair] = AutoregressiveTranslator.load(
+                folder_of(name) or Path(name), self.where, name
+            )
         return self._twins[pair]
 
     def fingerprint(self, role: str) -> str:
@@ -112,6 +115,16 @@ class Workshop:
                 found = self.masked(role).fingerprint()
             self._fingerprints[role] = found
         return self._fingerprints[role]
+
+    def _checkpoint(self, role: str) -> Path:
+        """Return the paper's checkpoint of a role; fairseq's are converted first, once."""
+        if role not in self._checkpoints:
+            assert self.checkpoints is not None
+            folder = _checkpoint(self.checkpoints, role)
+            if "-" in role:
+                folder = convert_once(folder, self.out / "converted")
+            self._checkpoints[role] = folder
+        return self._checkpoints[role]
 
     # Data.
 
@@ -141,8 +154,9 @@ class Workshop:
     def __post_init__(self) -> None:
         self._loaded: dict[str, maskov.MaskedModel] = {}
         self._judge: maskov.Autoregressive | None = None
-        self._twins: dict[str, Twin] = {}
+        self._twins: dict[str, AutoregressiveTranslator] = {}
         self._fingerprints: dict[str, str] = {}
+        self._checkpoints: dict[str, Path] = {}
 
 
 def called(name: str, model: Path) -> str:

@@ -1,9 +1,9 @@
 """Turn a folder of text into sentences: `python -m recipes.clean DATA OUT`.
 
-Reads every `*.txt` and `*.txt.xz` in DATA (one paragraph a line, `= Title =` lines between) and
-writes OUT, one lower-case sentence a line, in the order of the text, each sentence once. Titles,
-fragments, sentences with holes where a template stood and sentences that are mostly names of
-things in other scripts are left out; the counts of what was left out and why are printed.
+Reads every `*.txt` and `*.txt.xz` in DATA (one paragraph per line, with `= Title =` lines) and
+writes OUT, one lower-case sentence per line, in order and without duplicates. It drops titles,
+fragments, sentences with gaps left by removed templates, lists of names and other scripts, and
+prints how many were dropped for which reason.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from collections.abc import Collection, Iterable, Iterator
 from multiprocessing import Pool
 from pathlib import Path
 
-_PLAIN = str.maketrans(
+_ASCII = str.maketrans(
     {"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "‘": "'", "’": "'", "`": "'", "–": "-",
      "—": "-", "−": "-", "‐": "-", "‑": "-", "…": "...", "\u00a0": " ", "\u200b": ""}
 )  # fmt: skip
-# WikiText writes separators inside numbers and words apart.
+# WikiText separates punctuation within numbers and words.
 _JOINED = re.compile(r" @([-,.])@ ")
 _SPACE_BEFORE = re.compile(r"\s+(?=[,.;:!?)\]])")
 _END = re.compile(r"""(?<=[.!?])["')\]]*\s+(?=["'(\[]*[A-Z0-9])""")
@@ -34,7 +34,7 @@ _ABBREVIATED = re.compile(
 )
 _LAST = re.compile(r"[.!?][\"')\]]*$")
 _FIRST = re.compile(r"^[\"'(\[]*[A-Z0-9]")
-# Holes that removed templates and links leave behind: "the of", "( ,", ", .", empty quotes.
+# Gaps left by removed templates and links: "the of", "( ,", ", .", empty quotes.
 _HOLE = re.compile(
     r"\(\s*[,;:.)]|[,;:]\s*[,;:.)]|\"\s*\"|''|\(\s|^[,.;:]|\.\.(?!\.)"
     r"|\b(?:the|an?|of|and|or|from|at|to|with|for|between|than|is|was|were|are|about|its|their)[,.;:)]"
@@ -46,11 +46,11 @@ _HOLE = re.compile(
     r"|[{}|<>=\\^~_*#]|https?:|www\.|\bisbn\b"
 )
 _WORD = re.compile(r"[A-Za-z]+")
-SHORTEST, LONGEST = 4, 50  # in words; the tokenizer decides about tokens
+SHORTEST, LONGEST = 4, 50  # in words
 
 
 def lines_of(folder: Path, skip: Collection[str] = ()) -> Iterator[str]:
-    """Yield every line of every text file of a folder, or of one file; `skip` names some."""
+    """Yield every line of the text files in a folder, except those in `skip`, or of one file."""
     files = sorted(folder.iterdir()) if folder.is_dir() else [folder]
     for file in files:
         if file.name.removesuffix(".xz").removesuffix(".txt") in skip:
@@ -63,15 +63,15 @@ def lines_of(folder: Path, skip: Collection[str] = ()) -> Iterator[str]:
                 yield from stream
 
 
-def plain(text: str) -> str:
-    """Write a paragraph in plain ASCII where that is possible: quotes, dashes, accents."""
-    text = _JOINED.sub(r"\1", text.translate(_PLAIN))
+def to_ascii(text: str) -> str:
+    """Convert quotes, dashes and accents to ASCII, and normalise spaces."""
+    text = _JOINED.sub(r"\1", text.translate(_ASCII))
     text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
     return _SPACE_BEFORE.sub("", " ".join(text.split()))
 
 
 def split_sentences(paragraph: str) -> list[str]:
-    """Cut at the ends of sentences, but not after abbreviations and initials."""
+    """Split at sentence ends, but not after abbreviations and initials."""
     sentences: list[str] = []
     begin = 0
     for match in _END.finditer(paragraph):
@@ -84,8 +84,8 @@ def split_sentences(paragraph: str) -> list[str]:
     return [*sentences, paragraph[begin:].strip()]
 
 
-def complaint(sentence: str) -> str | None:
-    """Say why a sentence is unfit, or None."""
+def defect(sentence: str) -> str | None:
+    """Return why a sentence is dropped, or None."""
     words = sentence.split()
     if not SHORTEST <= len(words) <= LONGEST:
         return "length"
@@ -107,15 +107,15 @@ def complaint(sentence: str) -> str | None:
 
 
 def clean_paragraph(line: str) -> list[tuple[str | None, str]]:
-    """Return each sentence of a line with what speaks against it."""
+    """Return each sentence of a line with its defect, if any."""
     line = line.strip()
     if not line or line.startswith("="):
         return []
-    return [(complaint(piece), piece) for piece in split_sentences(plain(line)) if piece]
+    return [(defect(piece), piece) for piece in split_sentences(to_ascii(line)) if piece]
 
 
 def sentences_of(lines: Iterable[str], dropped: Counter[str], processes: int = 2) -> Iterator[str]:
-    """Yield fit sentences in lower case, each once; count the others by reason."""
+    """Yield good sentences in lower case, without duplicates; count the others by reason."""
     seen: set[bytes] = set()
     with Pool(processes) as pool:
         for pieces in pool.imap(clean_paragraph, lines, chunksize=512):
@@ -136,14 +136,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of *.txt and *.txt.xz, or one such file")
     parser.add_argument("out", type=Path, help="file to write; compressed if it ends in .xz")
-    parser.add_argument("--skip", nargs="*", default=[], help="files to leave out, by bare name")
-    parser.add_argument(
-        "--exclude", type=Path, help="sentences to leave out, such as held-out ones"
-    )
+    parser.add_argument("--skip", nargs="*", default=[], help="files to skip, without extension")
+    parser.add_argument("--exclude", type=Path, help="file of sentences to drop")
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args(arguments)
     if not given.data.exists():
-        parser.error(f"there is no '{given.data}'")
+        parser.error(f"'{given.data}' not found")
     given.out.parent.mkdir(parents=True, exist_ok=True)
     opened = lzma.open if given.out.suffix == ".xz" else open
     dropped: Counter[str] = Counter()
@@ -160,7 +158,7 @@ def main(arguments: list[str] | None = None) -> None:
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in dropped.most_common())
     print(f"kept {kept:,} sentences, {words:,} words; dropped: {reasons}", file=sys.stderr)
     if not kept:
-        raise SystemExit(f"no sentence of '{given.data}' is fit to train on")
+        raise SystemExit(f"'{given.data}' has no usable sentence")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python -m recipes.compare SENTENCES HELD_OUT --out FOLDER --seconds 45
 
-Writes FOLDER/configurations.json and prints a table. Log-loss per token compares configurations
-of one vocabulary, log-loss per word all of them (with more tokens a word, each is easier).
+Writes FOLDER/configurations.json and prints a table. Log-loss per token is comparable within one
+vocabulary, log-loss per word between all.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from recipes.trainer import Trainer
 from recipes.vocabulary import obtain, read_sentences
 
 BASE = Recipe(mask_share=0.3)
-# Vocabulary, recipe and share of the text. Each differs from the base in one respect, and in what
-# that brings along: a post-norm block bears half the rate, more tokens leave room for less depth.
+# Vocabulary, recipe and share of the text. Each changes one thing, and what must follow from it:
+# post-norm blocks need half the learning rate, a larger vocabulary leaves room for less depth.
 CONFIGURATIONS: dict[str, tuple[int, Recipe, float]] = {
     "base": (8192, BASE, 1.0),
     "BERT block": (8192, replace(BASE, shape="bert-384x5", rate=1e-3), 1.0),
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     given.out.mkdir(parents=True, exist_ok=True)
-    # Chosen by words, so that every vocabulary is measured on the same sentences.
+    # Selected by words, so that all vocabularies are measured on the same sentences.
     short = [s for s in read_sentences(given.held_out) if 6 <= len(s.split()) <= 30]
     held_out = short[:1500]
     loaded: dict[int, tuple[Any, Corpus]] = {}

@@ -1,4 +1,4 @@
-"""Sentences as tokens, grouped by length, so that no batch is ever padded."""
+"""Tokenised sentences grouped by length, so that batches need no padding."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Corpus:
 
     @classmethod
     def of(cls, sentences: Iterable[str], tokenizer: Any, device: torch.device) -> Corpus:
-        """Tokenise; sentences that are too short, too long or hold unknown words are left out."""
+        """Tokenise; drop sentences that are too short, too long or have unknown words."""
         rows: dict[int, list[np.ndarray]] = {}
         chunk: list[str] = []
 
@@ -41,20 +41,20 @@ class Corpus:
 
     @property
     def sentences(self) -> int:
-        """How many sentences there are."""
+        """Number of sentences."""
         return sum(len(group) for group in self.groups.values())
 
     @property
     def tokens(self) -> int:
-        """How many tokens there are, without the frames."""
+        """Number of tokens, without start and end tokens."""
         return sum(len(group) * (length - 2) for length, group in self.groups.items())
 
     def part(self, share: float) -> Corpus:
-        """Return the first `share` of each length, to ask whether more text helps."""
+        """Return the first `share` of each length, to measure the effect of more text."""
         return Corpus({n: g[: max(1, int(share * len(g)))] for n, g in self.groups.items()})
 
     def batches(self, tokens: int, generator: torch.Generator) -> Iterator[Tensor]:
-        """Yield batches of one length each, about `tokens` large, for ever, in random order."""
+        """Yield batches of one length and about `tokens` tokens, endlessly, in random order."""
         while True:
             plan: list[tuple[int, Tensor]] = []
             for length, group in self.groups.items():

@@ -1,8 +1,7 @@
-"""Make what ships of a trained model: `python -m recipes.export FOLDER OUT`.
+"""Export a trained model for shipping: `python -m recipes.export FOLDER OUT`.
 
-OUT is a Hugging Face folder with float16 weights, which `transformers` loads anywhere without
-code of ours. Loaded again, they compute in float32; what rounding them cost is measured, not
-assumed: `recipes.measure` runs on OUT.
+OUT is a Hugging Face folder with float16 weights, which `transformers` loads without our code.
+The model computes in float32; measure the effect of rounding with `recipes.measure` on OUT.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ A {what} of {parameters:,} parameters in float16, made by `recipes.export`.
 def export(folder: Path, out: Path, facts: str = "not recorded") -> int:
     """Write the float16 folder with a card; return the size of its weights in bytes.
 
-    `facts` says how it was trained. The card and `about.json` are a beginning: what was measured
-    and what the text allows is for a person to add before anything ships.
+    `facts` describes the training. Quality and licence must be added to the card and `about.json`
+    by hand before shipping.
     """
     masked = AutoConfig.from_pretrained(folder).model_type != "llama"
     loader = AutoModelForMaskedLM if masked else AutoModelForCausalLM

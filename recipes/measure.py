@@ -1,8 +1,8 @@
 """Held-out quality of a masked or causal LM: `python -m recipes.measure masked FOLDER SENTENCES`.
 
-Masked: each token of each sentence is masked alone; the mean −log p of the right token, that sum
-per word (comparable between vocabularies), and how often the right one is the most probable.
-Causal: perplexity per token, the end of the sentence not counted.
+Masked: with one token masked at a time, the mean −log p of the right token, per token and per word
+(comparable between vocabularies), and the top-1 accuracy. Causal: perplexity per token, end token
+not counted.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--most", type=int)
     given = parser.parse_args(arguments)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    # In full: a bare name such as `wiki-small` would mean the model that ships.
+    # Resolved: a bare name such as `wiki-small` would mean the shipped model.
     folder = given.folder.resolve(strict=True)
     sentences = list(read_sentences(given.sentences, given.most))
     if given.kind == "masked":

@@ -1,6 +1,6 @@
 """The networks we train, by name.
 
-Those that ship are at most 24 MiB in float16 at their usual vocabulary.
+Shipped ones have at most 24 MiB in float16 at their usual vocabulary.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ POSITIONS = 128
 
 @dataclass(frozen=True)
 class Shape:
-    """A kind of block and its size; `heads` are 64 wide unless that does not divide the width."""
+    """The architecture and size of a network."""
 
     kind: str
     width: int
@@ -22,21 +22,21 @@ class Shape:
 
     @property
     def heads(self) -> int:
-        """Attention heads."""
+        """Number of attention heads, 64 wide."""
         return max(1, self.width // 64)
 
 
 SHAPES = {
-    # The paper's own kind of block: post-norm, learned positions, GELU.
+    # As in the paper: post-norm, learned positions, GELU.
     "bert-384x5": Shape("bert", 384, 5, 1536),
     # Rotary positions, GeGLU, pre-norm.
     "modern-384x5": Shape("modernbert", 384, 5, 1088),
     "modern-320x8": Shape("modernbert", 320, 8, 768),
     "modern-512x3": Shape("modernbert", 512, 3, 960),
     "modern-320x6": Shape("modernbert", 320, 6, 768),  # for 16 k tokens
-    # The judge: the same, looking left only.
+    # The judge: the same, but causal.
     "llama-384x5": Shape("llama", 384, 5, 1088),
-    # For tests, on a CPU within seconds.
+    # For tests on a CPU.
     "modern-64x2": Shape("modernbert", 64, 2, 128),
     "llama-64x2": Shape("llama", 64, 2, 128),
 }
@@ -88,7 +88,7 @@ def _modernbert(common: dict[str, Any], tokenizer: Any) -> Any:
             **common,
             cls_token_id=tokenizer.cls_token_id,
             sep_token_id=tokenizer.sep_token_id,
-            # Sentences are shorter than any window: every layer looks at all of them.
+            # Sentences are shorter than any window: every layer has global attention.
             global_attn_every_n_layers=1,
             embedding_dropout=0.0,
             mlp_dropout=0.0,

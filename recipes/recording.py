@@ -1,8 +1,8 @@
-"""A loss and its gradients as CUDA graphs: small networks wait for the host, not for the GPU.
+"""Record a loss and its gradients as CUDA graphs.
 
-A step of a small network is thousands of short kernels, and starting them takes longer than
-running them. Batches of a few shapes are recorded, each shape once, and replayed. Gradients stay
-where they are, so that what was recorded goes on filling them.
+A step of a small network consists of thousands of short kernels that take longer to launch than to
+run. Each batch shape is recorded once and then replayed. Gradient tensors are never replaced,
+because the recordings write into them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Recording:
-    """A graph with the tensors it reads and the loss it leaves."""
+    """A graph with its input tensors and its loss."""
 
     graph: Any
     inputs: list[Tensor]
@@ -25,7 +25,7 @@ class Recording:
 
 
 class Recorder:
-    """Computes losses and gradients, from the third batch of a shape on without the host."""
+    """Computes losses and gradients; from the third batch of a shape on, by replay."""
 
     def __init__(self, weights: Sequence[Tensor], loss: Callable[[Any, Any], Tensor]) -> None:
         self._loss = loss
@@ -39,7 +39,7 @@ class Recorder:
         self.allowed = bool(weights) and weights[0].is_cuda
 
     def __call__(self, batch: Any, masks: torch.Generator) -> Tensor:
-        """Fill the gradients of a batch; return its loss, which the next batch overwrites."""
+        """Compute the gradients of a batch; return its loss, which the next batch overwrites."""
         key = batch.key
         known = self._recorded.get(key)
         if known is None and key in self._met and self.allowed:
@@ -47,7 +47,7 @@ class Recorder:
             if known is not None:
                 self._recorded[key] = known
         if known is None:
-            # The first time it is done as it is, which also readies every kernel.
+            # The first time runs without recording, which also warms up every kernel.
             self._met.add(key)
             return self._compute(batch, masks)
         for kept, new in zip(known.inputs, batch.tensors, strict=True):
@@ -62,7 +62,7 @@ class Recorder:
         return loss.detach()
 
     def _record(self, batch: Any, masks: torch.Generator) -> Recording | None:
-        """Record the work on batches like this one; recording itself computes nothing."""
+        """Record the step for batches of this shape; recording itself computes nothing."""
         graph = torch.cuda.CUDAGraph()
         inputs = [value.clone() for value in batch.tensors]
         try:
@@ -70,7 +70,7 @@ class Recorder:
             torch.cuda.synchronize()
             with torch.cuda.graph(graph, pool=self._pool):
                 loss = self._compute(batch.with_tensors(inputs), masks)
-        except Exception as error:  # whatever it is, training goes on as it was
+        except Exception as error:  # training continues without recordings
             reason = (str(error).strip() or "?").splitlines()[0]
             print(f"not recorded: {type(error).__name__}: {reason[:200]}", flush=True)
             self.allowed = False

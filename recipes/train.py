@@ -3,12 +3,11 @@
     python -m recipes.train masked SENTENCES --out FOLDER --minutes 9
     python -m recipes.train causal SENTENCES --out FOLDER --minutes 5 --tokenizer FOLDER
 
-The learning rate depends on the share of the time that has passed, or of `--steps`, which on a
-CPU give the same weights every time. FOLDER/training.pt is written every so often and at the end;
-called again with the same FOLDER and more minutes or steps, training goes on from there. The
-result is FOLDER/model in float32, and FOLDER/ship as `recipes.export` makes it (not with `--keep`,
-for networks that are too large to ship). Instead of SENTENCES a folder of text may be given, which
-is cleaned first.
+The learning rate depends on the elapsed share of the time, or of `--steps`, which on a CPU is
+reproducible. FOLDER/training.pt is written every minute and at the end; the same FOLDER with more
+minutes or steps continues from there. The result is FOLDER/model in float32, and FOLDER/ship as
+written by `recipes.export` (not with `--keep`, for networks that are too large to ship). Instead
+of SENTENCES a folder of text may be given, which is cleaned first.
 """
 
 from __future__ import annotations
@@ -42,16 +41,16 @@ class Recipe(Training):
 
 
 def loss_of(network: Any, recipe: Recipe, tokenizer: Any) -> Loss:
-    """Return the loss that suits a network's kind."""
+    """Return the loss of a network's kind."""
     if network.config.model_type == "llama":
         return causal_loss(network)
     return masked_loss(network, recipe, tokenizer.mask_token_id)
 
 
 def masked_loss(network: Any, recipe: Recipe, mask_id: int) -> Callable[[Tensor, Any], Tensor]:
-    """Return the loss of a batch: a share of each sentence masked, scored at the masks only.
+    """Return the masked loss: a share of each sentence is masked, and scored at the masks.
 
-    Every chosen token becomes the mask, none a random one: a sampler never shows anything else.
+    Chosen tokens always become the mask, never a random token, as in sampling.
     """
     head = FAMILIES[network.config.model_type](network)
 
@@ -70,7 +69,7 @@ def masked_loss(network: Any, recipe: Recipe, mask_id: int) -> Callable[[Tensor,
 
 
 def causal_loss(network: Any) -> Callable[[Tensor, Any], Tensor]:
-    """Return the loss of a batch: every token given those before it, the end included."""
+    """Return the causal loss: every token given the previous ones, end token included."""
 
     def loss(ids: Tensor, generator: torch.Generator) -> Tensor:
         logits = network(input_ids=ids[:, :-1]).logits
@@ -86,25 +85,25 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "sentences",
         type=Path,
-        help="one sentence a line, plain or .xz; or a folder of text to clean",
+        help="text file with one sentence per line, may be .xz; or a folder of text to clean",
     )
-    parser.add_argument("--skip", nargs="*", default=[], help="files of that folder to leave out")
+    parser.add_argument("--skip", nargs="*", default=[], help="files of that folder to skip")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, default=9.0, help="in all, earlier calls included")
-    parser.add_argument("--steps", type=int, help="in all, instead of --minutes")
+    parser.add_argument("--minutes", type=float, default=9.0, help="total, earlier calls included")
+    parser.add_argument("--steps", type=int, help="total, instead of --minutes")
     parser.add_argument("--shape", choices=sorted(SHAPES | LARGE))
     parser.add_argument("--vocabulary", type=int, default=8192)
-    parser.add_argument("--tokenizer", type=Path, help="use this one instead of learning one")
+    parser.add_argument("--tokenizer", type=Path, help="existing tokenizer, not learned anew")
     parser.add_argument("--rate", type=float, default=Recipe.rate)
     parser.add_argument("--mask-share", type=float, default=Recipe.mask_share)
     parser.add_argument("--batch-tokens", type=int, default=Recipe.batch_tokens)
-    parser.add_argument("--most", type=int, help="use only so many sentences")
+    parser.add_argument("--most", type=int, help="maximum number of sentences")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keep", action="store_true", help="write the float32 model only")
+    parser.add_argument("--keep", action="store_true", help="write only the float32 model")
     given = parser.parse_args(arguments)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if given.tokenizer is not None and not given.tokenizer.exists():
-        parser.error(f"there is no tokenizer '{given.tokenizer}'")
+        parser.error(f"tokenizer '{given.tokenizer}' not found")
     given.out.mkdir(parents=True, exist_ok=True)
     if given.sentences.is_dir():
         cleaned = given.out / "sentences.txt"
@@ -125,7 +124,7 @@ def main(arguments: list[str] | None = None) -> None:
     checkpoint = given.out / "training.pt"
     if checkpoint.exists():
         trainer.restore(torch.load(checkpoint, map_location=device, weights_only=True))
-        print(f"going on from step {trainer.step}", flush=True)
+        print(f"continuing from step {trainer.step}", flush=True)
 
     def save() -> None:
         torch.save(trainer.state(), checkpoint.with_suffix(".tmp"))

@@ -1,4 +1,4 @@
-"""A network being trained for a given time: what all recipes share."""
+"""The training loop that all recipes share."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from torch import Tensor
 
 from recipes.recording import Recorder
 
-# From a batch and a generator for its masks to a number.
+# Takes a batch and a generator for its masks.
 Loss = Callable[[Any, torch.Generator], Tensor]
-# autocast: operations choose their precision, on a GPU. bfloat16: the network is in bfloat16, which
-# saves the casts, and the optimiser moves a copy of the weights in float32.
+# autocast: torch chooses the precision per operation, on a GPU. bfloat16: the network is in
+# bfloat16, which saves casts, and the optimiser updates a float32 copy of the weights.
 Precision = Literal["autocast", "bfloat16"]
 
 
 @dataclass(frozen=True)
 class Training:
-    """How weights are moved; the rate rises over the first `warm_up` of the time, then falls."""
+    """Settings; the rate rises over the first `warm_up` share of the time, then falls to 0."""
 
     rate: float = 2e-3
     batch_tokens: int = 32_768
@@ -50,12 +50,12 @@ class Trainer:
         self.precision = precision
         self._loss = loss
         self._weights = list(network.parameters())
-        # What the optimiser moves: the weights themselves, or their copies in float32.
+        # What the optimiser updates: the weights themselves, or float32 copies.
         self._masters = self._weights
         if precision == "bfloat16":
             self._masters = [p.detach().float().clone().requires_grad_() for p in self._weights]
             network.to(torch.bfloat16)
-        # Decay pulls on matrices alone, as is usual.
+        # Weight decay applies to matrices only, as is usual.
         matrices = [p for p in self._masters if p.dim() > 1]
         others = [p for p in self._masters if p.dim() <= 1]
         groups = [
@@ -66,7 +66,7 @@ class Trainer:
             groups, lr=recipe.rate, betas=(0.9, 0.98), fused=device.type == "cuda"
         )
         self.average = [p.detach().clone() for p in self._masters]
-        # Batches of the same few shapes can be recorded; then gradients stay where they are.
+        # With recording, gradient tensors must not be replaced.
         self._recorder = Recorder(self._weights, self._loss_of) if record else None
         self.step = 0
         self.seconds = 0.0
@@ -79,7 +79,7 @@ class Trainer:
         steps: int | None = None,
         save: Callable[[], None] | None = None,
     ) -> None:
-        """Train until `seconds` have passed since the very first step, or for `steps`."""
+        """Train for `seconds` in total, earlier calls included, or for `steps` in total."""
         recipe, before = self.recipe, self.seconds
         masks = torch.Generator(self.device).manual_seed(recipe.seed + self.step)
         begun = saved = time.monotonic()
@@ -91,7 +91,7 @@ class Trainer:
             if share >= 1:
                 break
             rate = recipe.rate * min(1.0, (share + 1e-4) / recipe.warm_up) * (1 - share)
-            total += self._move(next(batches), masks, rate)
+            total += self._step(next(batches), masks, rate)
             counted += 1
             self.step += 1
             if self.step % 50 == 0:
@@ -111,12 +111,12 @@ class Trainer:
         self.seconds = before + time.monotonic() - begun
 
     def try_out(self, batch: Any) -> None:
-        """Compute a loss and its gradients as a step does, and move nothing."""
+        """Compute a loss and its gradients without an update."""
         self._loss_of(batch, torch.Generator(self.device).manual_seed(0)).backward()
-        self._forget()
+        self._clear_gradients()
 
-    def _move(self, batch: Any, masks: torch.Generator, rate: float) -> Tensor:
-        """Do one step; return the loss, for which nobody has waited yet."""
+    def _step(self, batch: Any, masks: torch.Generator, rate: float) -> Tensor:
+        """Do one step; return the loss without synchronising."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         if self._recorder is not None:
@@ -124,13 +124,13 @@ class Trainer:
         else:
             loss = self._loss_of(batch, masks)
             loss.backward()
-        self._lift_gradients()
+        self._copy_gradients()
         torch.nn.utils.clip_grad_norm_(self._masters, 1.0)
         self.optimizer.step()
         with torch.no_grad():
             torch._foreach_lerp_(self.average, self._masters, 1 - self._decay())
-        self._lower_weights()
-        self._forget()
+        self._copy_weights()
+        self._clear_gradients()
         return loss.detach()
 
     def _loss_of(self, batch: Any, masks: torch.Generator) -> Tensor:
@@ -138,8 +138,8 @@ class Trainer:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=mixed):
             return self._loss(batch, masks)
 
-    def _lift_gradients(self) -> None:
-        """Give the masters the gradients of the weights."""
+    def _copy_gradients(self) -> None:
+        """Copy the gradients of the weights to the float32 copies."""
         if self._masters is self._weights:
             return
         rows = [row for row in zip(self._masters, self._weights, strict=True)
@@ -148,30 +148,30 @@ class Trainer:
             master.grad = torch.empty_like(master) if master.grad is None else master.grad
         torch._foreach_copy_([master.grad for master, _ in rows], [w.grad for _, w in rows])
 
-    def _lower_weights(self) -> None:
-        """Give the weights what the masters have become."""
+    def _copy_weights(self) -> None:
+        """Copy the updated float32 copies to the weights."""
         if self._masters is not self._weights:
             with torch.no_grad():
                 torch._foreach_copy_(self._weights, self._masters)
 
-    def _forget(self) -> None:
+    def _clear_gradients(self) -> None:
         if self._recorder is None:
             for weight in (*self._weights, *self._masters):
                 weight.grad = None
 
     def _decay(self) -> float:
-        """Average over fewer steps at first, when the weights still move far."""
+        """Return the decay of the average, smaller at first, when weights change fast."""
         return min(self.recipe.average, (1 + self.step) / (10 + self.step))
 
     def use_average(self) -> None:
-        """Put the averaged weights into the network, which is in float32 from then on."""
+        """Replace the weights by their average; the network is in float32 afterwards."""
         self.network.float()
         with torch.no_grad():
             for weight, mean in zip(self.network.parameters(), self.average, strict=True):
                 weight.copy_(mean)
 
     def state(self) -> dict[str, Any]:
-        """Return all that training needs to go on."""
+        """Return the state that `restore` needs."""
         return {
             "network": {**self.network.state_dict(), **self._named_masters()},
             "optimizer": self.optimizer.state_dict(),
@@ -182,7 +182,7 @@ class Trainer:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state, whatever the precision it was saved with."""
+        """Continue from a saved state of any precision."""
         self.network.load_state_dict(state["network"])
         with torch.no_grad():
             for name, master in self._named_masters().items():

@@ -1,4 +1,4 @@
-"""Learn a lower-case WordPiece vocabulary from sentences, as a Hugging Face tokenizer."""
+"""Learn a lower-case WordPiece tokenizer from sentences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def read_sentences(file: Path, most: int | None = None) -> Iterator[str]:
-    """Yield the sentences of a file, one a line, plain or compressed."""
+    """Yield the lines of a file, which may be .xz."""
     opened = lzma.open if file.suffix == ".xz" else open
     with opened(file, "rt", encoding="utf-8") as stream:
         for line in islice(stream, most):
@@ -20,7 +20,7 @@ def read_sentences(file: Path, most: int | None = None) -> Iterator[str]:
 
 
 def obtain(folder: Path, sentences: Path, size: int, most: int | None = None) -> Any:
-    """Return the tokenizer kept in `folder`, or learn one and keep it there."""
+    """Return the tokenizer in `folder`; learn it and save it there first if there is none."""
     from transformers import AutoTokenizer
 
     if folder.exists():
@@ -33,7 +33,7 @@ def obtain(folder: Path, sentences: Path, size: int, most: int | None = None) ->
 def learn(sentences: Iterator[str], size: int) -> Any:
     """Return a BERT tokenizer with `size` tokens learned from the sentences.
 
-    [CLS] and [SEP] frame a sentence; the causal model uses them as its start and end.
+    [CLS] and [SEP] surround a sentence; the causal model uses them as start and end.
     """
     from tokenizers import BertWordPieceTokenizer
     from transformers import BertTokenizer
@@ -43,6 +43,6 @@ def learn(sentences: Iterator[str], size: int) -> Any:
         sentences, vocab_size=size, min_frequency=2, special_tokens=SPECIAL, show_progress=False
     )
     vocabulary = trainer.get_vocab()
-    # In order of their ids, since that is the order in which they are saved.
+    # Tokens are saved in this order, so it must be that of their ids.
     ordered = dict(sorted(vocabulary.items(), key=lambda item: item[1]))
     return BertTokenizer(vocab=ordered, do_lower_case=True, model_max_length=128)

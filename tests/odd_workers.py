@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 import maskov
-from maskov.models.serialization import Parcel
+from maskov.models.serialization import PackedModel
 from maskov.runs import api
 from maskov.runs.task import Taken, Turn
 from maskov.workers.base import Crew, Job
@@ -67,7 +67,7 @@ def oddly(monkeypatch, count: int, seed: int, **settings) -> list[OddCrew]:
     made: list[OddCrew] = []
 
     def crew(workers, manifest, model, groups, stop):
-        made.append(OddCrew(Job(manifest, Parcel.of(model)), count, seed, **settings))
+        made.append(OddCrew(Job(manifest, PackedModel.of(model)), count, seed, **settings))
         return made[-1]
 
     monkeypatch.setattr(api, "crew_for", crew)

@@ -18,8 +18,8 @@ from transformers import PreTrainedTokenizerFast
 
 from maskov.models.conditional import checkpoint
 from maskov.models.conditional.model import ConditionalModel
-from maskov.models.conditional.network import Network, Shape
-from maskov.translation.autoregressive import Twin
+from maskov.models.conditional.network import TranslationNetwork, TranslationShape
+from maskov.translation.autoregressive import AutoregressiveTranslator
 
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<mask>", "<length>")
 WORDS = ("red", "green", "blue", "white")
@@ -46,13 +46,15 @@ def tokenizer(words: Sequence[str] = WORDS) -> Any:
     )
 
 
-def network(seed: int = 0, dtype: torch.dtype = torch.float64, **changes: Any) -> Network:
+def network(
+    seed: int = 0, dtype: torch.dtype = torch.float64, **changes: Any
+) -> TranslationNetwork:
     """Return a random network of two layers a side."""
     vocabulary = len(SPECIAL) + len(WORDS)
-    shape = replace(Shape(vocabulary, 16, 2, 32, 2, 2, LONGEST), **changes)
+    shape = replace(TranslationShape(vocabulary, 16, 2, 32, 2, 2, LONGEST), **changes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        found = Network(shape).double()
+        found = TranslationNetwork(shape).double()
         for name, value in found.named_parameters():
             # Places and what is read from the source must be felt among all else.
             large = "attention." in name or ".cross." in name or "_positions" in name
@@ -72,9 +74,9 @@ def conditional(seed: int = 0, dtype: torch.dtype = torch.float64, **changes: An
     return ConditionalModel(network(seed, dtype, **changes), tokenizer(), "tiny-translation")
 
 
-def twin(seed: int = 1, dtype: torch.dtype = torch.float32) -> Twin:
+def twin(seed: int = 1, dtype: torch.dtype = torch.float32) -> AutoregressiveTranslator:
     """Return a model that writes from left to right."""
-    return Twin(network(seed, dtype, causal=True), tokenizer(), "tiny-twin")
+    return AutoregressiveTranslator(network(seed, dtype, causal=True), tokenizer(), "tiny-twin")
 
 
 def save(folder: Path, seed: int = 0, dtype: torch.dtype = torch.float32, **changes: Any) -> Path:
@@ -113,7 +115,7 @@ def plain_logits(
     if net.shape.target_end:
         line.append(end)
     memory, _ = net.encode(ids, torch.ones_like(ids, dtype=torch.bool))
-    states = net.decode(torch.tensor([line]), net.remember(memory), None)
+    states = net.decode(torch.tensor([line]), net.cross_key_values(memory), None)
     return torch.nn.functional.linear(states[0], net.words.weight)[: len(target)]
 
 

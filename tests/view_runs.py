@@ -9,11 +9,11 @@ from pathlib import Path
 from maskov import (
     DelayedAcceptance,
     Gibbs,
-    Method,
     Metropolis,
     Raw,
     Run,
     Schedule,
+    TranslationMethod,
     load,
     sample,
     translate,
@@ -48,7 +48,7 @@ def make_runs(folder: Path) -> Path:
     models = save(folder / "models" / "tiny")
     translator = load(models, "cpu")
     settings = {"out": runs / "translated", "source": {"name": str(models)}}
-    translate(translator, SOURCES, Method("mh", epochs=4, force_accept=2), **settings)
+    translate(translator, SOURCES, TranslationMethod("mh", epochs=4, force_accept=2), **settings)
     return runs
 
 
@@ -77,11 +77,11 @@ class ServedRuns:
 def _serve(runs: Path, home: Path, pipe) -> None:
     from maskov.ui.viewer.live import LiveRuns
     from maskov.ui.viewer.player import Player
-    from maskov.ui.viewer.run_list import Shelf
+    from maskov.ui.viewer.run_list import RunList
     from maskov.ui.viewer.server import create_app
     from maskov.ui.web.serving import listen, serve
 
     opened, _, loopback = listen("127.0.0.1", 0)
     pipe.send(opened.getsockname()[1])
-    shelf = Shelf([runs], home)
-    serve(create_app(shelf, Player("cpu"), LiveRuns(home, "cpu"), loopback=loopback), opened)
+    run_list = RunList([runs], home)
+    serve(create_app(run_list, Player("cpu"), LiveRuns(home, "cpu"), loopback=loopback), opened)

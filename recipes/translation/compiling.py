@@ -1,4 +1,4 @@
-"""Compile the layers and the loss of a translation model: fewer and larger steps for a GPU."""
+"""Compile the layers and the loss of a translation model with torch.compile."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Callable
 
 import torch
 
-from maskov.models.conditional.network import Network
+from maskov.models.conditional.network import TranslationNetwork
 from recipes.translation.losses import WordLoss, word_loss
 
 
-def compiled(network: Network) -> WordLoss:
+def compiled(network: TranslationNetwork) -> WordLoss:
     """Compile each layer of a network in place; return the compiled loss of words.
 
-    All layers of a side have the same code, so each side is compiled once. Sizes are symbols from
-    the start: with one compilation for each shape of a batch, most of the time would go there.
+    The layers of each side share code, so each side is compiled once. Sizes are dynamic from the
+    start, because compiling for every batch shape would take most of the time.
     """
     from torch import _dynamo
     from torch.fx.experimental import _config as symbols
 
-    # Two sizes that happen to be equal at first must not be taken for one.
+    # Two sizes that happen to be equal at first must stay separate symbols.
     symbols.use_duck_shape = False
-    # Weights as inputs make layers share code; still, a limit too low would give up silently.
+    # Above this limit torch would silently stop compiling.
     _dynamo.config.recompile_limit = 32
-    # The smoothing is one number for ever, no symbol.
+    # The smoothing is constant.
     _dynamo.config.specialize_float = True
     for layer in (*network.encoder, *network.decoder):
         layer.compile(dynamic=True)
@@ -31,24 +31,24 @@ def compiled(network: Network) -> WordLoss:
     return loss
 
 
-def forgive() -> None:
-    """Let what has to be compiled again later run as it is where that fails."""
+def tolerate_failures() -> None:
+    """Run code uncompiled if a later compilation fails."""
     from torch import _dynamo
 
     _dynamo.config.suppress_errors = True
 
 
-def plain(network: Network) -> None:
-    """Take back what `compiled` did to a network."""
+def uncompile(network: TranslationNetwork) -> None:
+    """Undo `compiled`."""
     for layer in (*network.encoder, *network.decoder):
         layer._compiled_call_impl = None
 
 
 def succeeds(attempt: Callable[[], None]) -> bool:
-    """Whether an attempt at compiled code runs through; if not, say so in one line."""
+    """Whether a function runs without an error; print the error otherwise."""
     try:
         attempt()
-    except Exception as error:  # a compiler fails in any way it likes
+    except Exception as error:  # compilers raise many kinds of errors
         reason = (str(error).strip() or "?").splitlines()[0]
         print(f"not compiled: {type(error).__name__}: {reason[:200]}", flush=True)
         return False

@@ -1,7 +1,7 @@
-"""Pairs of sentences as tokens on the device, in batches of few shapes.
+"""Tokenised sentence pairs on the device, in batches of few shapes.
 
-Some examples are two pairs in a row: the training text has short sentences only, and a model that
-never saw a long one cannot place its words.
+Some examples concatenate two pairs, because the training text has only short sentences and the
+model must see long ones.
 """
 
 from __future__ import annotations
@@ -24,62 +24,62 @@ from recipes.translation.cells import choose, table
 MOST_TOKENS = 100
 MOST_SHAPES = 60
 _CHUNK = 20_000
-_UNIT = 8  # of padded lengths and of rows, which kernels on a GPU like
-# The source's end, and the position in front of it that asks for the target's length.
+_UNIT = 8  # padded lengths and rows are multiples of it, which is fast on GPUs
+# The source's end token and the network's extra first position.
 _SOURCE_ROOM = 2
 
 
 @dataclass(frozen=True)
 class Side:
-    """The sentences of one language: tokens in a row, and where each sentence is in it."""
+    """The sentences of one language: concatenated tokens, and where each sentence starts."""
 
     ids: Tensor
     starts: Tensor
     sizes: Tensor
-    lengths: Tensor  # the same as `sizes`, on the host, where batches are planned
+    lengths: Tensor  # `sizes` on the host, where batches are planned
 
     @classmethod
     def of(
         cls, ids: NDArray[np.int32], starts: Tensor, lengths: Tensor, device: torch.device
     ) -> Side:
         """Put sentences on the device."""
-        # One more, so that an index beyond the last sentence reads something.
+        # One extra token, read by indices beyond the last sentence.
         flat = torch.from_numpy(np.append(ids, np.int32(0)))
         return cls(flat.to(device), starts.to(device), lengths.to(device), lengths)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded sources and targets, with what is inside them; neither has special tokens.
+    """Padded sources and targets with their masks, without special tokens.
 
-    There is room for the end token behind each source, and behind each target if asked for.
+    There is room for the end token after each source, and after each target if requested.
     """
 
     source: Tensor
     source_inside: Tensor
     target: Tensor
     target_inside: Tensor
-    tokens: int  # that are inside
-    noisy: bool = False  # whether words of the model's own are shown among those of the target
+    tokens: int  # without padding
+    noisy: bool = False  # whether some visible target tokens are drawn from the model
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """All that the loss reads."""
+        """The inputs of the loss."""
         return self.source, self.source_inside, self.target, self.target_inside
 
     def with_tensors(self, tensors: Sequence[Tensor]) -> Batch:
-        """Return a batch of the same kind with other contents."""
+        """Return a batch of the same kind with other tensors."""
         return Batch(*tensors, self.tokens, self.noisy)
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What decides the work on a batch beside its contents."""
+        """Identifies batches that need the same computation."""
         return self.source.shape, self.target.shape, self.noisy
 
 
 @dataclass(frozen=True)
 class _Shapes:
-    """The shapes of batches, in units, and which of them a cell goes to."""
+    """The shapes of batches, in units, and the shape of each cell."""
 
     sizes: NDArray[np.int64]
     of_cell: NDArray[np.int64]
@@ -98,9 +98,9 @@ class Pairs:
     def of(
         cls, sources: Sequence[str], targets: Sequence[str], tokenizer: Any, device: torch.device
     ) -> tuple[Pairs, Tensor]:
-        """Tokenise; return the pairs that are neither too long nor of unknown signs, and which."""
-        found = [flat_tokens_of(lines, tokenizer) for lines in (sources, targets)]
-        (_, source_sizes), (target_ids, target_sizes) = found
+        """Tokenise; return the pairs without unknown tokens that are not too long, and which."""
+        both = [flat_tokens_of(lines, tokenizer) for lines in (sources, targets)]
+        (_, source_sizes), (target_ids, target_sizes) = both
         strange = np.append(0, np.cumsum(target_ids == tokenizer.unk_token_id))
         ends = np.cumsum(target_sizes)
         fit = strange[ends] == strange[ends - target_sizes]
@@ -108,7 +108,7 @@ class Pairs:
             fit &= (sizes > 0) & (sizes <= MOST_TOKENS)
         kept = torch.from_numpy(np.flatnonzero(fit))
         sides = []
-        for ids, sizes in found:
+        for ids, sizes in both:
             lengths = torch.from_numpy(sizes)
             sides.append(Side.of(ids, (lengths.cumsum(0) - lengths)[kept], lengths[kept], device))
         return cls(*sides, device), kept
@@ -121,11 +121,11 @@ class Pairs:
         times: Tensor | None = None,
         target_end: bool = True,
     ) -> Iterator[Batch]:
-        """Yield batches of at most about `tokens` of both languages, for ever, in random order.
+        """Yield batches of about `tokens` tokens of both languages, endlessly, in random order.
 
-        A share `joined` of the pairs is put together in twos; `times` says how often each pair
-        is seen in an epoch. All batches of a shape are of the same size: the last is filled up
-        with examples of the same shape.
+        A share `joined` of the pairs is concatenated in twos; `times` is how often each pair occurs
+        in an epoch. All batches of a shape have the same size: the last is filled up with repeated
+        examples.
         """
         room = (_SOURCE_ROOM, int(target_end))
         every = torch.arange(len(self))
@@ -141,15 +141,15 @@ class Pairs:
             both = (self.source, self.target)
             sizes = np.stack([self._sizes(side, first, second) for side in both], 1)
             cells = -(-(sizes + room) // _UNIT)
-            # The same for every epoch, though its joined pairs are others.
+            # The same shapes for all epochs, although their joined pairs differ.
             shapes = shapes or self._shapes(cells, tokens, room, joined > 0)
             yield from self._epoch(first, second, sizes, cells, shapes, tokens, generator)
 
     @staticmethod
     def _sizes(side: Side, first: Tensor, second: Tensor) -> NDArray[np.int64]:
         other = torch.where(second >= 0, side.lengths[second.clamp(min=0)], 0)
-        found: NDArray[np.int64] = (side.lengths[first] + other).numpy()
-        return found
+        sizes: NDArray[np.int64] = (side.lengths[first] + other).numpy()
+        return sizes
 
     def _shapes(
         self, cells: NDArray[np.int64], tokens: int, room: tuple[int, int], joins: bool
@@ -157,7 +157,7 @@ class Pairs:
         sizes = choose(cells, MOST_SHAPES, tokens / _UNIT)
         longest = np.array([int(side.lengths.max()) for side in (self.source, self.target)])
         corner = -(-((2 if joins else 1) * longest + room) // _UNIT)
-        # The largest that could ever be, for pairs that a later epoch may join.
+        # The largest possible shape, for pairs that a later epoch may join.
         if not (sizes >= corner).all(1).any():
             sizes = np.concatenate([sizes, corner[None]])
         return _Shapes(sizes, table(sizes, (int(corner[0]), int(corner[1]))))
@@ -189,7 +189,7 @@ class Pairs:
         shuffled = [plan[index] for index in torch.randperm(len(plan), generator=generator)]
         chosen = torch.cat([part for _, part in shuffled])
         within = torch.from_numpy(sizes)[chosen]
-        # All of an epoch at once: a copy within a step would make the host wait for the device.
+        # A whole epoch at once: a copy within a step would synchronise with the device.
         one, two = first[chosen].to(self.device), second[chosen].to(self.device)
         lengths = within.to(self.device)
         begin = 0
@@ -198,7 +198,7 @@ class Pairs:
             begin += len(part)
             ours, theirs = lengths[rows, 0], lengths[rows, 1]
             yield Batch(
-                # The place in front of the source is the network's own.
+                # The network adds one position to the source.
                 *self._padded(self.source, one[rows], two[rows], source - 1, ours),
                 *self._padded(self.target, one[rows], two[rows], target, theirs),
                 int(within[rows].sum()),
@@ -218,29 +218,29 @@ class Pairs:
 
 def tokens_of(lines: Sequence[str], tokenizer: Any) -> list[list[int]]:
     """Tokenise many lines at once."""
-    found = tokenizer._tokenizer.encode_batch_fast(list(lines), add_special_tokens=False)
-    return [encoding.ids for encoding in found]
+    encodings = tokenizer._tokenizer.encode_batch_fast(list(lines), add_special_tokens=False)
+    return [encoding.ids for encoding in encodings]
 
 
 def flat_tokens_of(
     lines: Sequence[str], tokenizer: Any
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Tokenise many lines; return all tokens in a row, and how many each line has."""
+    """Tokenise many lines; return the concatenated tokens, and the number in each line."""
 
     def part(begin: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        found = tokens_of(lines[begin : begin + _CHUNK], tokenizer)
-        flat = np.concatenate([np.array(ids, dtype=np.int32) for ids in found])
-        return flat, np.array([len(ids) for ids in found], dtype=np.int64)
+        tokens = tokens_of(lines[begin : begin + _CHUNK], tokenizer)
+        flat = np.concatenate([np.array(ids, dtype=np.int32) for ids in tokens])
+        return flat, np.array([len(ids) for ids in tokens], dtype=np.int64)
 
-    # One chunk is tokenised, outside of Python, while another's tokens are fetched.
+    # Tokenising releases the GIL, so chunks overlap.
     with ThreadPoolExecutor(3) as pool:
         parts = list(pool.map(part, range(0, len(lines), _CHUNK)))
     return np.concatenate([ids for ids, _ in parts]), np.concatenate([sizes for _, sizes in parts])
 
 
 def read_lines(path: Path) -> list[str]:
-    """Read lines, plain or .xz."""
+    """Read the lines of a file, which may be .xz."""
     content = path.read_bytes()
     text = (lzma.decompress(content) if path.suffix == ".xz" else content).decode()
-    # Only newlines end a line here; others may stand within one.
+    # Split at newlines only: other line separators may occur within a line.
     return text.removesuffix("\n").split("\n")

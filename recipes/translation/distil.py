@@ -1,11 +1,10 @@
-"""Let the twin translate the training sources: its translations are easier to learn than people's.
+"""Sequence-level distillation: translate the training sources with the autoregressive model.
 
-    python -m recipes.translation.distil TWIN PAIRS --seconds 120
+    python -m recipes.translation.distil MODEL PAIRS --seconds 120
 
-writes PAIRS/NAME.distilled.tgt.xz for each pair of languages, line by line as NAME.train.src.xz.
-What does not fit into the time is left empty, so that training passes over it. What the twin
-fails at keeps its reference: an empty translation, or one more than twice as long or less than half
-as long as the reference.
+writes PAIRS/NAME.distilled.tgt.xz for each language pair, aligned with NAME.train.src.xz. Lines
+that do not fit into the time stay empty, and training skips them. A translation that is empty, or
+less than half or more than twice as long as the reference, is replaced by the reference.
 """
 
 from __future__ import annotations
@@ -19,31 +18,31 @@ from pathlib import Path
 import torch
 
 from maskov.models.conditional.checkpoint import load
-from maskov.translation.autoregressive import Twin
+from maskov.translation.autoregressive import AutoregressiveTranslator
 from recipes.translation.corpus import MOST_TOKENS, read_lines, tokens_of
 from recipes.translation.train import PAIRS
 
-_TOKENS = 131_072  # of sources between two looks at the clock, which a GPU searches at once
+_TOKENS = 131_072  # source tokens per batch, between two checks of the clock
 
 
-def load_twin(folder: Path) -> Twin:
-    """Read a twin, on a GPU in bfloat16; scores are in float32 in any case."""
+def load_twin(folder: Path) -> AutoregressiveTranslator:
+    """Load an autoregressive model, on a GPU in bfloat16; scores are always float32."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    return Twin(*load(folder, device, dtype), folder.name)
+    return AutoregressiveTranslator(*load(folder, device, dtype), folder.name)
 
 
-def write_lines(
-    twin: Twin,
+def translate_lines(
+    twin: AutoregressiveTranslator,
     lines: list[str],
     beam: int = 1,
     until: float = float("inf"),
     longest: int = MOST_TOKENS,
     length_power: float = 1.0,
 ) -> list[str | None]:
-    """Let the twin translate lines; nothing for those too long or out of time."""
-    found: list[str | None] = [None] * len(lines)
-    ids = [[*tokens, twin.marks.end] for tokens in tokens_of(lines, twin.tokenizer)]
+    """Translate lines; None for those that are too long or out of time."""
+    translations: list[str | None] = [None] * len(lines)
+    ids = [[*tokens, twin.special.end] for tokens in tokens_of(lines, twin.tokenizer)]
     order = sorted(
         (n for n in range(len(ids)) if len(ids[n]) <= longest), key=lambda n: len(ids[n])
     )
@@ -54,20 +53,20 @@ def write_lines(
         plan.append(order[begin : begin + count])
         begin += count
     generator = torch.Generator().manual_seed(0)
-    # In random order, so that what time does not reach is of every length.
+    # In random order, so that lines out of time are of every length.
     for index in torch.randperm(len(plan), generator=generator).tolist():
         if time.monotonic() > until:
             break
         rows = plan[index]
-        written = twin.write([ids[row] for row in rows], beam, length_power)
+        written = twin.translate_ids([ids[row] for row in rows], beam, length_power)
         decoded = twin.tokenizer._tokenizer.decode_batch(written, skip_special_tokens=True)
         for row, text in zip(rows, decoded, strict=True):
-            found[row] = text.strip()
-    return found
+            translations[row] = text.strip()
+    return translations
 
 
 def fits(text: str, reference: str) -> bool:
-    """Whether a translation is there and about as long as the reference."""
+    """Whether a translation is not empty and about as long as the reference."""
     return bool(text) and 0.5 <= (len(text) + 10) / (len(reference) + 10) <= 2.0
 
 
@@ -78,35 +77,35 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("pairs", type=Path)
     parser.add_argument("--seconds", type=float, default=3600.0, help="for all languages together")
     parser.add_argument("--beam", type=int, default=1)
-    parser.add_argument("--most", type=int, help="only so many pairs of each language")
+    parser.add_argument("--most", type=int, help="maximum pairs of each language")
     given = parser.parse_args(arguments)
     twin = load_twin(given.twin)
     begun = time.monotonic()
-    # The small pair first, so that it is done whatever the time.
+    # The small pair first, so that it is always finished.
     for name in reversed(PAIRS):
         sources = read_lines(given.pairs / f"{name}.train.src.xz")[: given.most]
         references = read_lines(given.pairs / f"{name}.train.tgt.xz")[: given.most]
         since, until = time.monotonic(), begun + given.seconds
-        found = write_lines(twin, sources, given.beam, until)
+        translations = translate_lines(twin, sources, given.beam, until)
         spent = time.monotonic() - since
         kept = [
             "" if text is None else text if fits(text, reference) else reference
-            for text, reference in zip(found, references, strict=True)
+            for text, reference in zip(translations, references, strict=True)
         ]
         content = lzma.compress(("\n".join(kept) + "\n").encode(), preset=1)
         (given.pairs / f"{name}.distilled.tgt.xz").write_bytes(content)
-        facts = {
+        counts = {
             "pairs": len(kept),
-            "translated": (translated := sum(text is not None for text in found)),
+            "translated": (translated := sum(text is not None for text in translations)),
             "kept": sum(
                 text is not None and fits(text, reference)
-                for text, reference in zip(found, references, strict=True)
+                for text, reference in zip(translations, references, strict=True)
             ),
             "beam": given.beam,
             "seconds": round(time.monotonic() - begun, 1),
         }
-        (given.pairs / f"{name}.distilled.json").write_text(json.dumps(facts))
-        print(name, facts, f"{translated / spent:,.0f} sentences/s", flush=True)
+        (given.pairs / f"{name}.distilled.json").write_text(json.dumps(counts))
+        print(name, counts, f"{translated / spent:,.0f} sentences/s", flush=True)
 
 
 if __name__ == "__main__":

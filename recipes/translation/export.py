@@ -1,8 +1,8 @@
-"""Make what ships of a model: `python -m recipes.translation.export FOLDER models/NAME`.
+"""Export a model for shipping: `python -m recipes.translation.export FOLDER models/NAME`.
 
-Adds `about.json`, by which `maskov translate --pair` finds the model, to a copy of its folder. The
-numbers of `--quality` come from `recipes.translation.measure` or `experiments.translation`; the
-card, README.md, is for a person to write.
+Copies the folder and adds `about.json`, by which `maskov translate --pair` finds the model. The
+numbers of `--quality` come from `recipes.translation.measure` or `experiments.translation`. The
+card, README.md, must be written by hand.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the twin and the masked model are trained for."""
+"""The training losses of the autoregressive and the masked translation model."""
 
 from __future__ import annotations
 
@@ -9,35 +9,34 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maskov.models.conditional.network import Network
-from maskov.models.conditional.special_tokens import Marks
+from maskov.models.conditional.network import TranslationNetwork
+from maskov.models.conditional.special_tokens import SpecialTokens
 from recipes.translation.corpus import Batch
 
-_NOWHERE = -100
+_IGNORED = -100
 
-# From states, the table of embeddings, the tokens wanted and the smoothing to the mean loss.
+# Takes states, the embedding table, the targets and the label smoothing; returns the mean loss.
 WordLoss = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 
 
-def word_loss(states: Tensor, table: Tensor, wanted: Tensor, smoothing: float) -> Tensor:
-    """Return the loss of the tokens that are wanted somewhere, in float32."""
+def word_loss(states: Tensor, table: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+    """Return the mean cross-entropy of the targets, in float32."""
     scores = F.linear(states.flatten(0, 1), table).float()
     return F.cross_entropy(
-        scores, wanted.flatten(), ignore_index=_NOWHERE, label_smoothing=smoothing
+        scores, targets.flatten(), ignore_index=_IGNORED, label_smoothing=smoothing
     )
 
 
 @dataclass(frozen=True)
 class Masking:
-    """How much of a target is hidden.
+    """How much of a target is masked.
 
-    Mask-Predict hides a number of tokens drawn evenly from one to all. A sampler that changes one
-    token at a time lives where almost nothing is hidden, so a share `few` of the targets has at
-    most `few_most` of its tokens hidden. In a share `noisy` of the batches, up to `noise` of the
-    tokens that are shown are what the model itself would say there: what is shown to a sampler is
-    never as right as a reference. For a share `foreign` of those targets they are the words of
-    another target: good English that has nothing to do with the source, which alone can then say
-    what is hidden.
+    Mask-Predict masks a uniformly drawn number of tokens, from one to all. A sampler that changes
+    one token at a time masks almost nothing, so a share `few` of the targets has at most `few_most`
+    of its tokens masked. In a share `noisy` of the batches, up to `noise` of the visible tokens are
+    drawn from the model itself, because the context of a sampler is never as good as a reference.
+    For a share `foreign` of those targets they come from another target: fluent English unrelated
+    to the source, so that only the source tells what is masked.
     """
 
     few: float = 0.3
@@ -48,57 +47,57 @@ class Masking:
 
 
 def with_end(ids: Tensor, inside: Tensor, end: int) -> tuple[Tensor, Tensor]:
-    """Put the end token behind each sentence; there must be room for it."""
+    """Append the end token to each sentence; there must be room for it."""
     last = inside.sum(1, keepdim=True)
     place = torch.arange(ids.shape[1], device=ids.device)
     return torch.where(place == last, end, ids), place <= last
 
 
 def causal_loss(
-    network: Network,
-    marks: Marks,
+    network: TranslationNetwork,
+    special: SpecialTokens,
     smoothing: float,
     batch: Batch,
     words: WordLoss = word_loss,
 ) -> Tensor:
-    """Return the loss of every token given those before it, the end included."""
-    source, inside = with_end(batch.source, batch.source_inside, marks.end)
-    target, within = with_end(batch.target, batch.target_inside, marks.end)
-    begin = torch.full_like(target[:, :1], marks.begin)
+    """Return the loss of every token given the previous ones, end token included."""
+    source, inside = with_end(batch.source, batch.source_inside, special.end)
+    target, within = with_end(batch.target, batch.target_inside, special.end)
+    begin = torch.full_like(target[:, :1], special.begin)
     memory, mask, _ = network.read(source, inside)
     shown = torch.cat([begin, target[:, :-1]], dim=1)
-    states = network.decode(shown, network.remember(memory), mask)
-    wanted = target.masked_fill(~within, _NOWHERE)
-    return words(states, network.words.weight, wanted, smoothing)
+    states = network.decode(shown, network.cross_key_values(memory), mask)
+    targets = target.masked_fill(~within, _IGNORED)
+    return words(states, network.words.weight, targets, smoothing)
 
 
 def masked_loss(
-    network: Network,
-    marks: Marks,
+    network: TranslationNetwork,
+    special: SpecialTokens,
     masking: Masking,
     smoothing: float,
     batch: Batch,
     generator: torch.Generator,
     words: WordLoss = word_loss,
 ) -> Tensor:
-    """Return the loss of the hidden tokens, and a tenth of that of the length."""
-    source, inside = with_end(batch.source, batch.source_inside, marks.end)
+    """Return the loss of the masked tokens, plus a tenth of that of the length."""
+    source, inside = with_end(batch.source, batch.source_inside, special.end)
     target, within = batch.target, batch.target_inside
     memory, mask, length_scores = network.read(source, inside)
-    kept = network.remember(memory)
+    kept = network.cross_key_values(memory)
     hidden = choose_hidden(within, masking, generator)
-    shown = target.masked_fill(hidden, marks.mask)
+    shown = target.masked_fill(hidden, special.mask)
     if batch.noisy:
-        shown = _with_noise(network, shown, target, within, hidden, kept, mask, marks, masking,
+        shown = _with_noise(network, shown, target, within, hidden, kept, mask, special, masking,
                             generator)  # fmt: skip
     states = network.decode(shown, kept, mask, within)
-    wanted = target.masked_fill(~hidden, _NOWHERE)
-    of_words = words(states, network.words.weight, wanted, smoothing)
+    targets = target.masked_fill(~hidden, _IGNORED)
+    of_words = words(states, network.words.weight, targets, smoothing)
     return of_words + 0.1 * F.cross_entropy(length_scores.float(), within.sum(1))
 
 
 def choose_hidden(within: Tensor, masking: Masking, generator: torch.Generator) -> Tensor:
-    """Choose, for each target, how many tokens are hidden and which."""
+    """Choose the masked tokens of each target."""
     count, device = len(within), within.device
 
     def uniform(*shape: int) -> Tensor:
@@ -113,18 +112,18 @@ def choose_hidden(within: Tensor, masking: Masking, generator: torch.Generator) 
 
 
 def _with_noise(
-    network: Network,
+    network: TranslationNetwork,
     shown: Tensor,
     target: Tensor,
     within: Tensor,
     hidden: Tensor,
     kept: list[tuple[Tensor, Tensor]],
     mask: Tensor,
-    marks: Marks,
+    special: SpecialTokens,
     masking: Masking,
     generator: torch.Generator,
 ) -> Tensor:
-    """Replace some of the tokens that are shown by the model's own, or by another target's."""
+    """Replace some visible tokens by draws from the model, or by those of another target."""
 
     def uniform(*shape: int) -> Tensor:
         return torch.rand(shape, device=shown.device, generator=generator)
@@ -132,7 +131,7 @@ def _with_noise(
     share = masking.noise * uniform(len(shown), 1)
     wrong = within & ~hidden & (uniform(*shown.shape) < share)
     with torch.no_grad():
-        blank = shown.masked_fill(wrong, marks.mask)
+        blank = shown.masked_fill(wrong, special.mask)
         states = network.decode(blank, kept, mask, within)
         scores = network.scores(states).float()
         # The largest of scores with Gumbel noise is a draw from their softmax.

@@ -1,6 +1,8 @@
-"""BLEU of a twin on test sets: `python -m recipes.translation.measure MODEL TESTS --sets NAME...`.
+"""Measure BLEU of an autoregressive model on test sets.
 
-TESTS is a folder of NAME.LANGUAGE files as in the data folder, such as europarl.dev.deen.de.
+    python -m recipes.translation.measure MODEL TESTS --sets NAME...
+
+TESTS is a folder of NAME.LANGUAGE files, such as europarl.dev.deen.de.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from pathlib import Path
 
 from maskov.evaluation.translation import compare
 from recipes.translation.corpus import read_lines
-from recipes.translation.distil import load_twin, write_lines
+from recipes.translation.distil import load_twin, translate_lines
 
 SETS = ("europarl.dev.deen", "newstest2014.deen", "newstest2016.roen")
 
@@ -30,8 +32,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("tests", type=Path)
     parser.add_argument("--sets", nargs="*", default=SETS)
     parser.add_argument("--beam", type=int, default=5)
-    parser.add_argument("--length-power", type=float, default=1.0, help="more: longer outputs")
-    parser.add_argument("--most", type=int, help="only so many sentences of each set")
+    parser.add_argument("--length-power", type=float, default=1.0, help="larger: longer outputs")
+    parser.add_argument("--most", type=int, help="maximum sentences of each set")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args(arguments)
     twin = load_twin(given.model)
@@ -42,7 +44,7 @@ def main(arguments: list[str] | None = None) -> None:
         )
         begun = time.monotonic()
         longest = twin.network.shape.longest
-        lines = write_lines(
+        lines = translate_lines(
             twin, sources, given.beam, longest=longest, length_power=given.length_power
         )
         spent = time.monotonic() - begun

@@ -2,28 +2,28 @@
 
 Reads the line-aligned files DATA/deen/{europarl,tatoeba}.{de,en}.xz and DATA/roen/train.{ro,en}.xz
 and writes, for de-en and ro-en, OUT/PAIR.train.{src,tgt}.xz and OUT/PAIR.valid.{src,tgt}, in the
-order of the text, and OUT/pairs.json, which counts what was read and why pairs were left out.
+original order, and OUT/pairs.json, which counts the pairs read and dropped by reason.
 
-Each side is tidied: NFC, one space between words, straight quotes, comma-below ș and ț, nothing
-invisible. It is then mended: a label of the speaker ("Berichterstatter. – ") goes, since it mostly
-stands on one side alone, and punctuation that a tokenizer had set apart is joined to its word.
+`tidy` normalises each side: NFC, single spaces, straight quotes, comma-below ș and ț, no invisible
+characters. `mend` then removes a label of the speaker ("Berichterstatter. – "), which is mostly on
+one side only, and joins punctuation that a tokenizer had separated.
 
-A pair is left out if
+A pair is dropped if
 - a side is not UTF-8, has a control character or U+FFFD, or is empty;
-- its sides are equal, or a side is longer than 60 words;
-- a side has more than 2.5 times the words of the other, and more than 6;
+- its sides are equal, or a side has more than 60 words;
+- a side has more than 6 words and more than 2.5 times those of the other;
 - a side has markup, an address, a menu path or a placeholder (`<a name=`, `[[`, `▸`, `$(ARG1)`);
-- a side has holes where a template stood (", ,"), or a quotation mark that belongs to no word;
+- a side has gaps of removed templates (", ,"), or a stray quotation mark;
 - a side was cut in the middle of a sentence, at a German "Mio." or a date;
-- less than half of a side is letters, or a side has a letter that is not Latin;
-- a number of four digits or more, such as a year, is on one side only: then they are misaligned;
-- the same pair was there before;
-- a side is a line of any file in DATA/test, or of a held-out pair, whatever the case and the
-  punctuation. If the target has fewer than 5 words, both sides must be: "Thank you." recurs.
+- less than half of a side is letters, or a side has non-Latin letters;
+- a number of four or more digits, such as a year, is on one side only (misaligned);
+- it is a duplicate;
+- a side equals a line of a file in DATA/test, or of a held-out pair, ignoring case and punctuation.
+  If the target has fewer than 5 words, both sides must: "Thank you." recurs.
 
-The parliament's pairs come with at most 30 words a side. Of long German sentences that keeps those
-whose English is short, often because a clause of it is missing, and a model learns to be short.
-What is cut off above is therefore cut off below too, as far on the other side of the usual length.
+The Europarl pairs have at most 30 words per side. Of long German sentences that keeps those with
+short English, often with a missing clause, and a model would learn to be short. Therefore targets
+that are as far below the usual length as the limit is above it are dropped too.
 """
 
 from __future__ import annotations
@@ -43,25 +43,24 @@ from pathlib import Path
 
 Pair = tuple[str, str]
 
-# Of each pair of languages: folder, the corpora in it, and how many pairs are held out. Multi30k is
-# not among them: it is there for tests and experiments, and no shipped model may have seen it.
+# For each language pair: folder, corpora, and number of held-out pairs. Multi30k is left out: it is
+# for tests and experiments, and no shipped model may be trained on it.
 SOURCES = {
     "de-en": ("deen", ("europarl", "tatoeba"), 1000),
     "ro-en": ("roen", ("train",), 500),
 }
-# English references (newstest, newsdev) have straight quotes alone, the parliament's text has both
-# kinds at random. Guillemets, dashes and ellipses mean the same everywhere and are left alone.
-# A Turkish ş changes too: one rule for all languages needs nobody to say which language it is.
+# English references (newstest, newsdev) have straight quotes only, Europarl both kinds. Guillemets,
+# dashes and ellipses stay. A Turkish ş changes too, because the rule is the same for all languages.
 ALIKE = {
     "“": '"', "”": '"', "„": '"', "‟": '"', "‘": "'", "’": "'", "‚": "'", "‛": "'",
     "ş": "ș", "ţ": "ț", "Ş": "Ș", "Ţ": "Ț",
 }  # fmt: skip
 INVISIBLE = "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
-# The tokenizer writes a space as ▁, so that a ▁ in the text can be nothing else.
+# The tokenizer writes a space as ▁, so ▁ counts as a space in text too.
 SPACE = r"[\s▁]+"
-LONGEST, RATIO, SHORT, COMMON = 60, 2.5, 6, 5  # in words, but for the ratio
-# The most words of a side that the source of the pairs let through, and the English words for one
-# German word in sentences of 20 to 30 words of which nothing was cut off (europarl.dev: 1.07-1.10).
+LONGEST, RATIO, SHORT, COMMON = 60, 2.5, 6, 5  # in words, except the ratio
+# The maximum words per side in the data, and the English words per German word in complete
+# sentences of 20 to 30 words (europarl.dev: 1.07-1.10).
 LET_THROUGH, USUAL = {"de-en": 30}, 1.08
 
 _TABLE = str.maketrans({**ALIKE, **dict.fromkeys(INVISIBLE, "")})
@@ -81,7 +80,7 @@ _CUT = re.compile(
     r"|^\d+\. (?:Januar|Februar|März|April|Mai|Ju[nl]i|August|(?:Septem|Okto|Novem|Dezem)ber)"
 )
 _SEPARATOR = re.compile(r"(?<=\d)[., '](?=\d{3}(?!\d))")
-# Without decades ("the 1990s", "die 90er Jahre") and round numbers ("90 mii"): they vary.
+# Without decades ("the 1990s", "die 90er Jahre") and round numbers ("90 mii"), which vary.
 _NUMBER = re.compile(r"\b\d+(?!000\b)\d{3}\b")
 _NOT_LETTER = re.compile(r"[\W\d_]+")
 _OTHER_SCRIPT = re.compile(r"[\u0370-\u1dff\u1f00-\u1fff\u2c00-\ua71f\uac00-\ufaff]")
@@ -89,30 +88,30 @@ _NOT_KEPT = re.compile(r"[\W_]+")
 
 
 def tidy(text: str) -> str:
-    """Write a line the one way that the models know: what the tokenizer's normaliser does."""
+    """Normalise a line exactly as the tokenizer does."""
     return _SPACE.sub(" ", unicodedata.normalize("NFC", text).translate(_TABLE)).strip()
 
 
 def mend(text: str) -> str:
-    """Take off a label of the speaker, and join punctuation that was set apart."""
+    """Remove a label of the speaker, and join separated punctuation."""
     text = _APART.sub("", _LABEL.sub("", text)).replace("''", '"')
     if text.endswith("..") and not text.endswith("..."):
         text = text[:-1]
     if '"' not in text and "'" not in text:
-        return text  # most of them, and the search is slow
+        return text  # the common case; the search below is slow
     return _QUOTED.sub(lambda m: f"{m[1]}{m[2]}{m[1]}" if m[1] else f"{m[3]}{m[4]}{m[3]}", text)
 
 
 def numbers_agree(source: str, target: str) -> bool:
-    """Say whether the long numbers of each side are on the other, however they are written."""
-    one, other = _SEPARATOR.sub("", source), _SEPARATOR.sub("", target)
-    return all(number in other for number in _NUMBER.findall(one)) and all(
-        number in one for number in _NUMBER.findall(other)
+    """Whether the long numbers of each side occur in the other, ignoring separators."""
+    source, target = _SEPARATOR.sub("", source), _SEPARATOR.sub("", target)
+    return all(number in target for number in _NUMBER.findall(source)) and all(
+        number in source for number in _NUMBER.findall(target)
     )
 
 
-def complaint(source: str, target: str) -> str | None:
-    """Say why a pair of tidy sides is unfit, or None."""
+def defect(source: str, target: str) -> str | None:
+    """Return why a normalised pair is dropped, or None."""
     if not source or not target:
         return "empty"
     if source == target:
@@ -139,20 +138,20 @@ def complaint(source: str, target: str) -> str | None:
 
 
 def short_for_its_source(pair: Pair, most: int) -> bool:
-    """Say whether a target is as far below the usual length as `most` words are above it."""
+    """Whether a target is as far below the usual length as `most` words are above it."""
     source, target = (side.count(" ") + 1 for side in pair)
     return target < 2 * USUAL * source - most
 
 
 def key(text: str) -> str:
-    """Return what is compared to find a line again: its letters and digits, without case."""
+    """Return the key by which lines are compared: letters and digits, without case."""
     return _NOT_KEPT.sub("", text.casefold())
 
 
 def known(pair: Pair, lines: set[str]) -> bool:
-    """Say whether a pair gives away one of the lines, of which `lines` has the keys."""
-    found = [key(side) in lines for side in pair]
-    return all(found) if len(pair[1].split()) < COMMON else any(found)
+    """Whether a pair contains one of the lines, given by their keys."""
+    contained = [key(side) in lines for side in pair]
+    return all(contained) if len(pair[1].split()) < COMMON else any(contained)
 
 
 def keys_of(folder: Path) -> set[str]:
@@ -169,7 +168,7 @@ def keys_of(folder: Path) -> set[str]:
 def raw_lines(
     folder: Path, corpora: Iterable[str], languages: Iterable[str], read: Counter[str]
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the aligned lines of some corpora, counted in `read`."""
+    """Yield the aligned lines of some corpora, and count them in `read`."""
     for corpus in corpora:
         first, second = (folder / f"{corpus}.{language}.xz" for language in languages)
         with lzma.open(first) as left, lzma.open(second) as right:
@@ -181,7 +180,7 @@ def raw_lines(
 
 
 def examine(raw: tuple[bytes, bytes]) -> tuple[str | None, Pair]:
-    """Return a pair, tidied and mended, with what speaks against it."""
+    """Return a normalised pair with its defect, if any."""
     try:
         source, target = (side.decode("utf-8").rstrip("\r\n") for side in raw)
     except UnicodeDecodeError:
@@ -189,13 +188,13 @@ def examine(raw: tuple[bytes, bytes]) -> tuple[str | None, Pair]:
     if _BROKEN.search(source) or _BROKEN.search(target):
         return "broken character", ("", "")
     pair = mend(tidy(source)), mend(tidy(target))
-    return complaint(*pair), pair
+    return defect(*pair), pair
 
 
 def clean(
     lines: Iterable[tuple[bytes, bytes]], tests: set[str], out: Counter[str], processes: int = 2
 ) -> list[Pair]:
-    """Return the fit pairs, each once; count the others by reason in `out`."""
+    """Return the good pairs without duplicates; count the others by reason in `out`."""
     kept: dict[Pair, None] = {}
     with Pool(processes) as pool:
         for reason, pair in pool.imap(examine, lines, chunksize=2048):
@@ -211,7 +210,7 @@ def clean(
 
 
 def hold_out(pairs: list[Pair], count: int, seed: int) -> tuple[list[Pair], list[Pair]]:
-    """Part the pairs in those to train on and `count` others that they do not give away."""
+    """Split into training pairs and `count` held-out pairs that the former do not contain."""
     chosen = set(random.Random(seed).sample(range(len(pairs)), min(count, len(pairs))))
     valid = [pairs[i] for i in sorted(chosen)]
     lines = {key(side) for pair in valid for side in pair}
@@ -220,7 +219,7 @@ def hold_out(pairs: list[Pair], count: int, seed: int) -> tuple[list[Pair], list
 
 
 def write(pairs: list[Pair], stem: Path, suffix: str = "") -> None:
-    """Write one side a file, one sentence a line."""
+    """Write one file per side, one sentence per line."""
     for side, name in enumerate(("src", "tgt")):
         text = "".join(pair[side] + "\n" for pair in pairs).encode("utf-8")
         file = stem.with_name(f"{stem.name}.{name}{suffix}")

@@ -1,16 +1,15 @@
-r"""Train a translation model for a given time: the autoregressive twin, or the masked model.
+r"""Train a translation model, autoregressive (`twin`) or masked, for a given time.
 
     python -m recipes.translation.train twin PAIRS --tokenizer FOLDER --out FOLDER --minutes 6
     python -m recipes.translation.train masked PAIRS --tokenizer FOLDER --out FOLDER \
         --targets distilled
 
-PAIRS is the folder that `recipes.translation.pairs` wrote; `--targets distilled` takes the twin's
-translations of `recipes.translation.distil` in place of the references. One model serves all
-languages it is given; the smaller pair is seen more often. OUT/training.pt is written every so
-often and at the end; called again with more minutes, training goes on from there, and
-`--weights FOLDER` begins at weights without it, with a new optimiser and warm-up. On a GPU the
-network is in bfloat16, `--compile` lets torch compile its layers before the clock starts, and
-`--record` replays the work on a batch as a CUDA graph. The result is OUT/model, in float16.
+PAIRS is the folder written by `recipes.translation.pairs`; `--targets distilled` replaces the
+references by the output of `recipes.translation.distil`. One model serves all language pairs; the
+smaller pair is repeated. OUT/training.pt is written every minute and at the end; the same OUT with
+more minutes continues from there. `--weights FOLDER` starts from existing weights with a new
+optimiser and warm-up. On a GPU the network is in bfloat16, `--compile` compiles its layers before
+the clock starts, and `--record` replays steps as CUDA graphs. The result is OUT/model, in float16.
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ from torch import Tensor
 
 from maskov.models import device_name
 from maskov.models.conditional.checkpoint import load, load_tokenizer, save
-from maskov.models.conditional.network import Network, Shape
-from maskov.models.conditional.special_tokens import Marks
+from maskov.models.conditional.network import TranslationNetwork, TranslationShape
+from maskov.models.conditional.special_tokens import SpecialTokens
 from recipes.trainer import Precision, Trainer, Training
-from recipes.translation.compiling import compiled, forgive, plain, succeeds
+from recipes.translation.compiling import compiled, succeeds, tolerate_failures, uncompile
 from recipes.translation.corpus import Batch, Pairs, read_lines
 from recipes.translation.losses import Masking, WordLoss, causal_loss, masked_loss, word_loss
 
 PAIRS = ("de-en", "ro-en")
-MASKING = ("few", "noisy", "noise", "foreign")  # what the command says of `Masking`
-BY_KIND = ("rate", "dropout", "smoothing")  # what it says of `Recipe` that differs between models
+MASKING = ("few", "noisy", "noise", "foreign")  # options of `Masking`
+BY_KIND = ("rate", "dropout", "smoothing")  # options of `Recipe` whose default depends on the model
 
 
 @dataclass(frozen=True)
 class Recipe(Training):
-    """How to train."""
+    """Training settings."""
 
     rate: float = 1.5e-3
     batch_tokens: int = 65_536
@@ -57,8 +56,8 @@ class Recipe(Training):
     romanian: int = 4
 
 
-# The shipped models, which is what the command trains unless told otherwise. The masked one has no
-# label smoothing: the tail that it leaves on every conditional is what Gibbs would drift into.
+# The settings of the shipped models, and the defaults. The masked one has no label smoothing, which
+# would leave a heavy tail on every conditional, into which Gibbs drifts.
 SHIPPED = {
     "twin": Recipe(rate=1.2e-3),
     "masked": Recipe(dropout=0.05, smoothing=0.0),
@@ -69,7 +68,7 @@ SHIPPED_MASKING = Masking(noisy=0.4, noise=1.0, foreign=0.3)
 def read_pairs(
     folder: Path, targets: str, tokenizer: Any, device: torch.device, often: int, most: int | None
 ) -> tuple[Pairs, Tensor]:
-    """Read all languages; return them with how often each pair is seen in an epoch."""
+    """Read all language pairs; return them with how often each pair occurs in an epoch."""
     files = [
         folder / f"{name}.{side}.xz" for name in PAIRS for side in ("train.src", f"{targets}.tgt")
     ]
@@ -87,13 +86,13 @@ def read_pairs(
 
 
 def with_noise(batches: Iterator[Batch], share: float) -> Iterator[Batch]:
-    """Mark a share of the batches, evenly spread, as those that are shown the model's own words."""
+    """Mark a share of the batches, evenly spread, as noisy."""
     for number, batch in enumerate(batches):
         yield replace(batch, noisy=int((number + 1) * share) > int(number * share))
 
 
 class Counted:
-    """Batches, and how much they have brought."""
+    """Counts the pairs, tokens and positions of batches as they pass."""
 
     def __init__(self, batches: Iterator[Batch]) -> None:
         self._batches = batches
@@ -110,11 +109,11 @@ class Counted:
         return batch
 
     def rates(self, seconds: float) -> str:
-        """Say how much came in a second, and how much of it was padding."""
+        """Return pairs and tokens per second, and the share of padding."""
         seconds = max(seconds, 1e-9)
         return (
             f"{self.pairs / seconds:,.0f} pairs/s, {self.tokens / seconds:,.0f} tokens/s, "
-            f"{1 - self.tokens / max(1, self.places):.1%} padding and marks"
+            f"{1 - self.tokens / max(1, self.places):.1%} padding and special tokens"
         )
 
 
@@ -126,34 +125,36 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--tokenizer", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--targets", default="train", help="train (references) or distilled")
-    parser.add_argument("--minutes", type=float, default=8.0, help="in all, earlier calls included")
-    parser.add_argument("--steps", type=int, help="in all, instead of --minutes")
-    parser.add_argument("--weights", type=Path, help="model folder to begin with")
+    parser.add_argument("--minutes", type=float, default=8.0, help="total, earlier calls included")
+    parser.add_argument("--steps", type=int, help="total, instead of --minutes")
+    parser.add_argument("--weights", type=Path, help="model folder to start from")
     for name in BY_KIND:
-        known = " and ".join(f"{getattr(one, name):g} ({kind})" for kind, one in SHIPPED.items())
-        parser.add_argument(f"--{name}", type=float, help=f"{known} unless given")
+        defaults = ", ".join(f"{getattr(r, name):g} ({kind})" for kind, r in SHIPPED.items())
+        parser.add_argument(f"--{name}", type=float, help=f"default: {defaults}")
     parser.add_argument("--batch-tokens", type=int, default=Recipe.batch_tokens)
     parser.add_argument("--romanian", type=int, default=Recipe.romanian)
     for name in MASKING:
-        known = f"{getattr(SHIPPED_MASKING, name):g} (masked) unless given"
-        parser.add_argument(f"--{name}", type=float, help=known)
-    parser.add_argument("--joined", type=float, default=Recipe.joined, help="pairs put in twos")
-    parser.add_argument("--width", type=int, default=Shape.width)
-    parser.add_argument("--layers", type=int, default=Shape.encoder_layers)
-    parser.add_argument("--most", type=int, help="use only so many pairs of each language")
-    parser.add_argument("--compile", action="store_true", help="let torch compile the layers")
+        default = f"masked models only; default: {getattr(SHIPPED_MASKING, name):g}"
+        parser.add_argument(f"--{name}", type=float, help=default)
+    parser.add_argument(
+        "--joined", type=float, default=Recipe.joined, help="share of pairs concatenated in twos"
+    )
+    parser.add_argument("--width", type=int, default=TranslationShape.width)
+    parser.add_argument("--layers", type=int, default=TranslationShape.encoder_layers)
+    parser.add_argument("--most", type=int, help="maximum pairs of each language")
+    parser.add_argument("--compile", action="store_true", help="compile the layers with torch")
     parser.add_argument("--record", action="store_true", help="replay steps as CUDA graphs")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
     twin = given.kind == "twin"
-    asked = {name: value for name in MASKING if (value := getattr(given, name)) is not None}
-    if twin and asked:
-        parser.error(f"--{min(asked)} is about hidden words, and the twin has none.")
-    masking = replace(SHIPPED_MASKING, **asked)
-    if not masking.noisy and ("noise" in asked or "foreign" in asked):
-        parser.error("--noise and --foreign say what noisy batches show; --noisy 0 has none.")
+    chosen = {name: value for name in MASKING if (value := getattr(given, name)) is not None}
+    if twin and chosen:
+        parser.error(f"--{min(chosen)} is for masked models only.")
+    masking = replace(SHIPPED_MASKING, **chosen)
+    if not masking.noisy and ("noise" in chosen or "foreign" in chosen):
+        parser.error("--noise and --foreign need noisy batches; --noisy 0 has none.")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    # cuDNN builds its attention anew for every shape, which takes longer than the step itself.
+    # cuDNN rebuilds its attention for every shape, which takes longer than the step itself.
     torch.backends.cuda.enable_cudnn_sdp(False)
     given.out.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
@@ -171,22 +172,22 @@ def main(arguments: list[str] | None = None) -> None:
     )  # fmt: skip
     torch.manual_seed(recipe.seed)
     network = _network(given, tokenizer, twin, recipe.dropout)
-    marks = Marks.of(tokenizer)
+    special = SpecialTokens.of(tokenizer)
     of_words: WordLoss = word_loss
 
     def loss(batch: Batch, generator: torch.Generator) -> Tensor:
         if twin:
-            return causal_loss(network, marks, recipe.smoothing, batch, of_words)
-        return masked_loss(network, marks, masking, recipe.smoothing, batch, generator, of_words)
+            return causal_loss(network, special, recipe.smoothing, batch, of_words)
+        return masked_loss(network, special, masking, recipe.smoothing, batch, generator, of_words)
 
     precision: Precision = "bfloat16" if device.type == "cuda" else "autocast"
     trainer = Trainer(network, loss, recipe, device, precision, given.record)
     checkpoint = given.out / "training.pt"
     if checkpoint.exists():
         trainer.restore(torch.load(checkpoint, map_location=device, weights_only=True))
-        print(f"going on from step {trainer.step}", flush=True)
+        print(f"continuing from step {trainer.step}", flush=True)
 
-    def keep() -> None:
+    def save_state() -> None:
         torch.save(trainer.state(), checkpoint.with_suffix(".tmp"))
         checkpoint.with_suffix(".tmp").replace(checkpoint)
         (given.out / "log.json").write_text(
@@ -207,35 +208,37 @@ def main(arguments: list[str] | None = None) -> None:
     batches = with_noise(batches, noisy)
     if given.compile:
         begun = time.monotonic()
-        # Several, so that the code for all shapes, and for noise, is there when the clock starts.
+        # Several, so that code for all shapes and for noise is compiled before the clock starts.
         count = max(4, math.ceil(1 / noisy) + 1) if noisy else 4
-        tried = list(itertools.islice(batches, count))
-        batches = itertools.chain(tried, batches)
+        first = list(itertools.islice(batches, count))
+        batches = itertools.chain(first, batches)
 
         def attempt() -> None:
             nonlocal of_words
             of_words = compiled(network)
-            for batch in tried:
+            for batch in first:
                 trainer.try_out(batch)
-            forgive()
+            tolerate_failures()
 
         if succeeds(attempt):
             print(f"compiled in {time.monotonic() - begun:.0f} s", flush=True)
         else:
-            plain(network)
+            uncompile(network)
             of_words = word_loss
     counted, before = Counted(batches), trainer.seconds
-    trainer.run(counted, given.minutes * 60, given.steps, keep)
+    trainer.run(counted, given.minutes * 60, given.steps, save_state)
     rates = counted.rates(trainer.seconds - before)
-    keep()
+    save_state()
     trainer.use_average()
     save(given.out / "model", network.eval(), tokenizer, torch.float16)
     print(f"{given.out / 'model'}: {trainer.step:,} steps, {trainer.seconds:.0f} s, {rates}")
 
 
-def _network(given: argparse.Namespace, tokenizer: Any, twin: bool, dropout: float) -> Network:
-    """Build a network at its start, or at the weights it is to begin with."""
-    shape = Shape(
+def _network(
+    given: argparse.Namespace, tokenizer: Any, twin: bool, dropout: float
+) -> TranslationNetwork:
+    """Build a network with initial weights, or with those of `--weights`."""
+    shape = TranslationShape(
         vocabulary=len(tokenizer),
         width=given.width,
         heads=max(1, given.width // 64),
@@ -244,8 +247,8 @@ def _network(given: argparse.Namespace, tokenizer: Any, twin: bool, dropout: flo
         decoder_layers=given.layers,
         causal=twin,
     )
-    network = Network(shape, dropout)
-    network.start()
+    network = TranslationNetwork(shape, dropout)
+    network.initialise()
     if given.weights is not None:
         known, _ = load(given.weights, torch.device("cpu"), torch.float32)
         network.load_state_dict(known.state_dict())

@@ -1,14 +1,13 @@
-"""Learn one vocabulary for all the languages, as a Hugging Face tokenizer.
+"""Learn one BPE tokenizer for all languages.
 
     python -m recipes.translation.vocabulary PAIRS_FOLDER OUT_FOLDER --size 8000 --romanian 5
 
-PAIRS_FOLDER is what `recipes.translation.pairs` wrote. The subwords are learned by byte-pair
-encoding from both sides of the training pairs, the Romanian pairs counted several times, since
-there are few of them. The case is kept. Punctuation marks, symbols and digits are tokens of their
-own (with the space in front, if there is one), so that they never become part of a word.
+PAIRS_FOLDER is written by `recipes.translation.pairs`. Subwords are learned from both sides of the
+training pairs; Romanian pairs count several times, because there are few. Case is kept.
+Punctuation, symbols and digits are separate tokens (with the space before them, if any).
 
-Text is tidied as the training text was. Decoding gives back the tidied text, space for space,
-unless it has characters that were never seen: those become <unk>. Encoding adds no special token.
+Text is normalised like the training text. Decoding restores the normalised text exactly, except
+for characters that were never seen, which become <unk>. Encoding adds no special tokens.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _ALONE = r"▁?(?:[\p{P}\p{N}]|(?!▁)\p{S})"
 
 
 def training_text(folder: Path, romanian: int) -> Iterator[str]:
-    """Yield both sides of all training pairs, those with Romanian `romanian` times."""
+    """Yield both sides of all training pairs, Romanian ones `romanian` times."""
     for name in SOURCES:
         for _ in range(romanian if name.startswith("ro") else 1):
             for side in ("src", "tgt"):
@@ -78,10 +77,10 @@ def learn(sentences: Iterator[str], size: int) -> Any:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Learn a vocabulary, keep it, and say how many tokens a sentence takes."""
+    """Learn and save a tokenizer; print the mean number of tokens per sentence."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("pairs", type=Path, help="folder that recipes.translation.pairs wrote")
-    parser.add_argument("out", type=Path, help="folder to keep the tokenizer in")
+    parser.add_argument("pairs", type=Path, help="folder written by recipes.translation.pairs")
+    parser.add_argument("out", type=Path, help="folder to write the tokenizer to")
     parser.add_argument("--size", type=int, default=8000, help="tokens, special ones included")
     parser.add_argument("--romanian", type=int, default=5, help="times to count Romanian pairs")
     given = parser.parse_args(arguments)
@@ -95,7 +94,7 @@ def main(arguments: list[str] | None = None) -> None:
             sentences = list(read_sentences(given.pairs / f"{name}.valid.{side}"))
             tokens = sum(map(len, tokenizer(sentences)["input_ids"]))
             mean = tokens / max(1, len(sentences))
-            print(f"{name}, {language}: {mean:.1f} tokens a sentence")
+            print(f"{name}, {language}: {mean:.1f} tokens per sentence")
 
 
 if __name__ == "__main__":

@@ -26,14 +26,15 @@ from maskov.sampling import resume, sample
 from maskov.schedules import LinearSchedule, Schedule
 from maskov.scoring import Score, score, score_autoregressive
 from maskov.translation.api import Translation, translate
-from maskov.translation.autoregressive import Twin
-from maskov.translation.methods import Method
+from maskov.translation.autoregressive import AutoregressiveTranslator
+from maskov.translation.methods import TranslationMethod
 from maskov.types import Chains, Proposal
 from maskov.version import __version__
 from maskov.workers import Workers
 
 __all__ = [
     "Autoregressive",
+    "AutoregressiveTranslator",
     "Chains",
     "ConditionalModel",
     "Cycle",
@@ -48,7 +49,6 @@ __all__ = [
     "MaskedConditional",
     "MaskedModel",
     "MaskovError",
-    "Method",
     "Metropolis",
     "Mixture",
     "ModelError",
@@ -68,7 +68,7 @@ __all__ = [
     "Sweep",
     "TabularModel",
     "Translation",
-    "Twin",
+    "TranslationMethod",
     "Workers",
     "__version__",
     "counterexample",

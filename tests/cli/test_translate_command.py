@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from maskov import Method, Run, Twin, load, translate
+from maskov import AutoregressiveTranslator, Run, TranslationMethod, load, translate
 from maskov.cli import main
 from maskov.models import choose_device
 from maskov.translation.methods import METHODS
@@ -158,11 +158,11 @@ def test_every_option_reaches_its_method(call, models):
         stdin=_text(SOURCES),
     )[1]  # fmt: skip
     model = load(models / "tiny-translation", "cpu")
-    expected = translate(model, SOURCES, Method("block-mh", **given))
+    expected = translate(model, SOURCES, TranslationMethod("block-mh", **given))
     assert out == "".join(one.to_json() + "\n" for one in expected)
     words = ["--iterations=3", "--length-beam=4", "--json", "-q"]
     out = call("translate", "-", "--pair", "de-en", *words, stdin=_text(SOURCES))[1]
-    expected = translate(model, SOURCES, Method(iterations=3, length_beam=4))
+    expected = translate(model, SOURCES, TranslationMethod(iterations=3, length_beam=4))
     assert out == "".join(one.to_json() + "\n" for one in expected)
 
 
@@ -175,8 +175,8 @@ def test_the_twin_writes(call, models, tmp_path):
         ["--pair", "ro-en", "--twin", "tiny-twin"],
         ["--pair", "de-en", "--beam", "5", "--length-power", "1"],
     ]
-    twin = Twin.load(models / "tiny-twin", choose_device("cpu"), "tiny-twin")
-    expected = translate(model, SOURCES, Method("ar"), twin)
+    twin = AutoregressiveTranslator.load(models / "tiny-twin", choose_device("cpu"), "tiny-twin")
+    expected = translate(model, SOURCES, TranslationMethod("ar"), twin)
     for way in ways:
         code, out, err = call(*words, *way, stdin=_text(SOURCES))
         assert (code, err) == (0, "")
@@ -217,17 +217,17 @@ def test_a_folder_is_found_again_from_anywhere(call, models, tmp_path, monkeypat
     ("words", "reason"),
     [
         ("", "say what to translate: --pair, such as de-en, or --model"),
-        ("--pair en-de", "no model translates 'en-de'; there is de-en, ro-en"),
-        ("--pair ro-en --method ar", "no model translates 'ro-en'; there is de-en"),
+        ("--pair en-de", "no model translates 'en-de'; use one of de-en, ro-en"),
+        ("--pair ro-en --method ar", "no model translates 'ro-en'; use one of de-en"),
         ("--pair de-en --method beam", "unknown method 'beam'"),
         ("--pair de-en --method mh --pick best", "unknown --pick"),
         ("--pair de-en --method mh --lengths long", "unknown --lengths"),
-        ("--pair de-en --method mh --pick mbr", "three or more --chains"),
-        ("--pair de-en --epochs 3", "'mask-predict' makes no use of --epochs"),
-        ("--pair de-en --method greedy --iterations 3", "'greedy' makes no use of --iterations"),
-        ("--pair de-en --method gibbs --energy norm", "'gibbs' makes no use of --energy"),
-        ("--pair de-en --method mh --beam 3", "'mh' makes no use of --beam"),
-        ("--pair de-en --method ar --chains 2", "'ar' makes no use of --chains"),
+        ("--pair de-en --method mh --pick mbr", "give --chains 3 or more"),
+        ("--pair de-en --epochs 3", "'mask-predict' does not use --epochs"),
+        ("--pair de-en --method greedy --iterations 3", "'greedy' does not use --iterations"),
+        ("--pair de-en --method gibbs --energy norm", "'gibbs' does not use --energy"),
+        ("--pair de-en --method mh --beam 3", "'mh' does not use --beam"),
+        ("--pair de-en --method ar --chains 2", "'ar' does not use --chains"),
         ("--pair de-en --method ar --out run", "drop --out"),
         ("--pair de-en --method ar --token-budget 9", "drop it"),
         ("--pair de-en --twin tiny-twin", "makes no use of --twin"),
@@ -237,11 +237,11 @@ def test_a_folder_is_found_again_from_anywhere(call, models, tmp_path, monkeypat
         ("--pair de-en --precision half", "unknown precision"),
         ("--pair de-en --device abacus", "not available"),
         ("--model untrained", "'untrained' reads no source"),
-        ("--model tiny-twin", "writes from left to right"),
+        ("--model tiny-twin", "is autoregressive"),
         ("--model ./nowhere", "'./nowhere'"),
-        ("--pair de-en --method ar --twin tiny-translation", "needs a causal one"),
+        ("--pair de-en --method ar --twin tiny-translation", "needs an autoregressive one"),
         ("--pair de-en --method ar --twin ./nowhere", "'nowhere' is no translation model"),
-        ("--pair de-en --length-beam 99", "no more than 10 lengths"),
+        ("--pair de-en --length-beam 99", "has only 10 lengths"),
     ],
 )
 def test_translate_refuses(refused, words, reason):

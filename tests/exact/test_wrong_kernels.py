@@ -35,7 +35,7 @@ class ForgetsProposal(Metropolis):
 
 @dataclass(frozen=True)
 class IgnoresTruncation(Metropolis):
-    """Draws from the truncated conditional, but corrects by the full one."""
+    """Rng from the truncated conditional, but corrects by the full one."""
 
     def log_ratio(self, chains, proposal, fall):
         masked = proposal.masked

@@ -134,7 +134,7 @@ def test_all_leaves_out_what_has_no_model_and_says_why(call, workshop, monkeypat
     words = ["all", "--quick", "--out", workshop.out, "--model", "untrained"]
     code, _, err = call(*words, "--judge", workshop.models["judge"], models=False)
     assert code == 0
-    assert "figure1: not run: no translation model is here" in err
+    assert "figure1: not run: no translation model found" in err
     assert "acceptance: not run in part: no translation model" in err
     assert not (workshop.out / "figure1.json").exists()
     assert len(json.loads((workshop.out / "acceptance.json").read_text())["cells"]) == 3

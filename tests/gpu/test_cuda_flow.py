@@ -54,7 +54,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(tmp_path, precision):
     if precision == "bfloat16":
         model = model.in_precision(torch.bfloat16)
         model.precision = precision
-    assert flow_for(maskov.models.scorer.Scorer(model)).__name__ == "StaticFlow"
+    assert flow_for(maskov.models.scorer.Scorer(model)).__name__ == "RecordedSampler"
     settings = {"schedule": Schedule(epochs=8), "chains": 30, "length": (4, 20), "seed": 3}
     whole = sample(model, out=tmp_path / "whole", **settings)
     asked = []

@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 import torch
 
-from maskov import Method, translate
+from maskov import TranslationMethod, translate
 from maskov.models.conditional.model import ConditionalModel
 from tiny_translation import SOURCES, network, tokenizer
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 
 METHODS = {
-    "greedy": Method("greedy"),
-    "mask-predict": Method("mask-predict", iterations=4, length_beam=3),
-    "gibbs": Method("gibbs", epochs=3),
-    "block gibbs": Method("block-gibbs", epochs=3),
-    "mh raw": Method("mh", energy="raw", epochs=3, chains=2),
-    "mh norm": Method("mh", energy="norm", epochs=3, anneal=0.04),
-    "block mh": Method("block-mh", energy="norm", epochs=3),
+    "greedy": TranslationMethod("greedy"),
+    "mask-predict": TranslationMethod("mask-predict", iterations=4, length_beam=3),
+    "gibbs": TranslationMethod("gibbs", epochs=3),
+    "block gibbs": TranslationMethod("block-gibbs", epochs=3),
+    "mh raw": TranslationMethod("mh", energy="raw", epochs=3, chains=2),
+    "mh norm": TranslationMethod("mh", energy="norm", epochs=3, anneal=0.04),
+    "block mh": TranslationMethod("block-mh", energy="norm", epochs=3),
 }
 
 

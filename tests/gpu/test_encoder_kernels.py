@@ -12,8 +12,8 @@ import torch
 
 import maskov.encoders.operations as operations
 from encoders.tiny_encoders import FAMILIES, build, packed, places
-from maskov.encoders import Encoder, Packed, Uniform, plain
-from maskov.encoders.blocks import Affine, Block, Embedding, FeedForward, Norm, Rotary
+from maskov.encoders import Encoder, Packed, Uniform, torch_operations
+from maskov.encoders.blocks import Affine, Block, Embedding, FeedForward, LayerNorm, Rotary
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
@@ -53,7 +53,7 @@ def _noise(*shape, dtype=torch.float32, seed=0):
 
 def _block(width, dim, window=None, rotary=False):
     empty = Affine(torch.empty(3 * width, 1), None)
-    norm = Norm(torch.empty(1), None, 1e-5)
+    norm = LayerNorm(torch.empty(1), None, 1e-5)
     feed = FeedForward(empty, empty, False, None)
     angle = torch.arange(256)[:, None] * torch.logspace(0, -3, dim // 2)
     table = Rotary(angle.cos().to(DEVICE), angle.sin().to(DEVICE)) if rotary else None
@@ -105,7 +105,9 @@ def test_packed_attention(dim, lengths, window, rotary, dtype):
     plan = fused.plan(layout, real + tail, qkv.device)
     ours = fused.attend(qkv.clone(), block, heads, plan)
     reference = qkv.nan_to_num(0.0).double()
-    theirs = plain.attend(reference, block, heads, plain.plan(layout, real + tail, qkv.device))
+    theirs = torch_operations.attend(
+        reference, block, heads, torch_operations.plan(layout, real + tail, qkv.device)
+    )
     _close(ours[:real], theirs[:real], dtype)
     assert ours[real:].isfinite().all()
 
@@ -127,13 +129,13 @@ def test_attention_of_one_query(dim, lengths, window, rotary, dtype):
         query = torch.where(there, starts[:-1] + place, real)
         plan = fused.plan(layout, real + tail, kv.device)
         ours = fused.attend_one(q.clone(), kv.clone(), query, block, heads, plan)
-        theirs = plain.attend_one(
+        theirs = torch_operations.attend_one(
             q.double(),
             kv.nan_to_num(0.0).double(),
             query,
             block,
             heads,
-            plain.plan(layout, real + tail, kv.device),
+            torch_operations.plan(layout, real + tail, kv.device),
         )
         assert ours.isfinite().all()
         _close(ours[there], theirs[there], dtype)
@@ -155,17 +157,17 @@ def test_coarse_products_are_used_only_when_allowed():
 @pytest.mark.parametrize("width", [48, 384, 768])
 @pytest.mark.parametrize("biased", [True, False])
 def test_norms(width, biased, dtype):
-    by = Norm(
+    by = LayerNorm(
         _noise(width, dtype=dtype, seed=3),
         _noise(width, dtype=dtype, seed=4) if biased else None,
         1e-5,
     )
-    exact = Norm(by.weight.double(), by.bias.double() if biased else None, by.eps)
+    exact = LayerNorm(by.weight.double(), by.bias.double() if biased else None, by.eps)
     change, stream = _noise(9, width, dtype=dtype), 3 + _noise(9, width, dtype=dtype, seed=2)
-    _close(fused.norm(change, by), plain.norm(change.double(), exact), dtype)
+    _close(fused.norm(change, by), torch_operations.norm(change.double(), exact), dtype)
     for keep in (False, True):
         ours = fused.join(change.clone(), stream, by, keep)
-        theirs = plain.join(change.double(), stream.double(), exact, keep)
+        theirs = torch_operations.join(change.double(), stream.double(), exact, keep)
         for mine, other in zip(ours, theirs, strict=True):
             _close(mine, other, dtype)
 
@@ -174,17 +176,21 @@ def test_norms(width, biased, dtype):
 @pytest.mark.parametrize("placed", [True, False])
 def test_embedding(placed, dtype):
     tokens, table = _noise(40, 48, dtype=dtype), _noise(16, 48, dtype=dtype, seed=1)
-    by = Norm(_noise(48, dtype=dtype, seed=2), None, 1e-5)
+    by = LayerNorm(_noise(48, dtype=dtype, seed=2), None, 1e-5)
     embedding = Embedding(tokens, table if placed else None, by)
     exact = Embedding(
-        tokens.double(), table.double() if placed else None, Norm(by.weight.double(), None, by.eps)
+        tokens.double(),
+        table.double() if placed else None,
+        LayerNorm(by.weight.double(), None, by.eps),
     )
     # The last entry is junk, and far out of bounds.
     ids = torch.tensor([3, 39, 0, 2**40], device=DEVICE)
     position = torch.tensor([0, 15, 1, -(2**40)], device=DEVICE)
     layout = Packed(torch.tensor([0, 3], dtype=torch.int32, device=DEVICE), 3)
     ours = fused.embed(embedding, ids, position, fused.plan(layout, 4, ids.device))
-    theirs = plain.embed(exact, ids, position, plain.plan(layout, 4, ids.device))
+    theirs = torch_operations.embed(
+        exact, ids, position, torch_operations.plan(layout, 4, ids.device)
+    )
     _close(ours, theirs, dtype)
 
 
@@ -195,7 +201,9 @@ def test_activations(gated, width, dtype):
     nothing = Affine(torch.empty(1, 1), None)
     feed = FeedForward(nothing, nothing, gated, None)
     inner = 2 * _noise(11, 2 * width, dtype=dtype)
-    _close(fused.activate(inner.clone(), feed), plain.activate(inner.double(), feed), dtype)
+    _close(
+        fused.activate(inner.clone(), feed), torch_operations.activate(inner.double(), feed), dtype
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -207,7 +215,7 @@ def test_whole_encoder(family, monkeypatch):
     encoder = Encoder.of(network)
     assert encoder is not None
     assert operations.operations(network.base_model.get_input_embeddings().weight) is (
-        plain if INTERPRETED else fused
+        torch_operations if INTERPRETED else fused
     )
     ids, starts, query = packed([3, 9, 0, 14, 1], tail=4, device=DEVICE)
     layout = Packed(starts, 15)

@@ -21,8 +21,7 @@ from maskov import (
     Sweep,
 )
 from maskov.cli import main
-from maskov.moves import Site
-from maskov.translation.methods import METHODS, Method
+from maskov.translation.methods import METHODS, TranslationMethod
 from maskov.workers import Workers
 from mutations import examples, or_refused
 from small import tiny_bert
@@ -147,4 +146,4 @@ def test_any_method_of_translation_is_made_or_refused(name, data):
     chosen = data.draw(st.lists(st.sampled_from(known), max_size=3, unique=True)) if known else []
     whole = {"iterations", "length_beam", "epochs", "force_accept", "block", "chains", "beam"}
     values = {key: data.draw(WHOLE if key in whole else REAL) for key in chosen}
-    _or_refused(lambda: Method(name, **values))
+    _or_refused(lambda: TranslationMethod(name, **values))

@@ -12,12 +12,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from recipes.translation.fairseq import convert, read_dictionary
 from safetensors.torch import load_file, save_file
 
 import maskov
 from maskov import MaskovError, ModelError
-from maskov.models.conditional.bpe import Subwords, read_dictionary
-from maskov.ui.ratings.store import Store
+from maskov.models.conditional.bpe import Merges
+from maskov.ui.ratings.store import RatingStore
 from maskov.ui.ratings.study import Study, make
 from mutations import changed, damaged, examples, or_refused
 from small import tiny_bert
@@ -138,7 +139,7 @@ def test_a_fairseq_checkpoint_with_code_is_refused_and_it_is_not_run(tmp_path):
     (tmp_path / "dict.en.txt").write_text("a 1\n")
     torch.save({"args": Evil(mark), "model": {}}, tmp_path / "checkpoint_best.pt")
     with pytest.raises(ModelError, match="nothing in it was run"):
-        maskov.load(tmp_path, "cpu")
+        convert(tmp_path, tmp_path / "out")
     assert not mark.exists()
 
 
@@ -150,7 +151,7 @@ def test_any_fairseq_checkpoint_is_one_sentence(data, tmp_path):
     torch.save({"args": None, "model": {"encoder.embed_tokens.weight": torch.ones(2, 2)}}, file)
     file.write_bytes(data.draw(damaged(file.read_bytes())))
     with pytest.raises(ModelError):
-        maskov.load(tmp_path, "cpu")
+        convert(tmp_path, tmp_path / "out")
 
 
 @examples(40)
@@ -158,7 +159,7 @@ def test_any_fairseq_checkpoint_is_one_sentence(data, tmp_path):
 def test_any_dictionary_and_any_codes_are_read_or_refused(content, tmp_path):
     file = tmp_path / "file"
     file.write_bytes(content)
-    for read in (read_dictionary, Subwords.read):
+    for read in (read_dictionary, Merges.read):
         with or_refused(ModelError):
             read(file)
 
@@ -174,5 +175,5 @@ def test_any_study_is_read_or_refused(data, name, tmp_path):
     (folder / name).write_bytes(data.draw(damaged((folder / name).read_bytes())))
     with or_refused(MaskovError):
         Study.open(folder).key()
-        with Store.open(folder) as store:
+        with RatingStore.open(folder) as store:
             store.raters()

@@ -28,7 +28,7 @@ from maskov.cli.output import read_lines
 from maskov.evaluation.copies import copied
 from maskov.models import registry
 from maskov.ui.ratings.report import load as load_ratings
-from maskov.ui.ratings.store import Answer, Store
+from maskov.ui.ratings.store import Answer, RatingStore
 from maskov.ui.ratings.study import Study, make
 from maskov.ui.ratings.texts import read_source
 from mutations import changed, damaged, examples, or_refused
@@ -175,7 +175,7 @@ def study(tmp_path) -> Path:
     (tmp_path / "b.txt").write_text("three\nfour\n")
     folder = tmp_path / "study"
     make(folder, [tmp_path / "a.txt", tmp_path / "b.txt"], per_run=2, seed=0)
-    with Store.open(folder) as store:
+    with RatingStore.open(folder) as store:
         for rater in ("Ann", "Bob"):
             store.add_rater(rater)
             for item in range(1, 5):

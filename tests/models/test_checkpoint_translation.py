@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import maskov
-from maskov import ConditionalModel, ModelError, Twin, translate
+from maskov import AutoregressiveTranslator, ConditionalModel, ModelError, translate
 from maskov.models.conditional import checkpoint
 from tiny_models import edit_config
 from tiny_translation import SOURCES, network, save, shelf, tokenizer
@@ -88,10 +88,10 @@ def test_a_folder_says_what_it_is(folder, tmp_path):
     for other in (tmp_path, tmp_path / "nowhere"):
         assert not checkpoint.is_translation(other)
         assert "is no translation model" in refusal(other)
-    with pytest.raises(ModelError, match="writes from left to right"):
+    with pytest.raises(ModelError, match="is autoregressive"):
         maskov.load(save(tmp_path / "twin", causal=True), "cpu")
-    with pytest.raises(ModelError, match="needs a causal one"):
-        Twin.load(folder, CPU, "tiny")
+    with pytest.raises(ModelError, match="needs an autoregressive one"):
+        AutoregressiveTranslator.load(folder, CPU, "tiny")
     with pytest.raises(maskov.InputError, match="drop --tokenizer"):
         maskov.load(folder, "cpu", tokenizer="bert")
 
@@ -165,10 +165,10 @@ def test_weights_of_another_shape(folder, change, weight):
 def test_weights_that_are_missing_or_too_many(folder):
     state = load_file(folder / "model.safetensors")
     save_file(state | {"more": torch.zeros(2)}, folder / "model.safetensors")
-    assert "such as more" in refusal(folder)
+    assert "(more)" in refusal(folder)
     del state["words.weight"]
     save_file(state, folder / "model.safetensors")
-    assert "such as words.weight" in refusal(folder)
+    assert "(words.weight)" in refusal(folder)
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty", "header", "truncated", "foreign"])
@@ -200,7 +200,7 @@ def test_a_damaged_tokenizer(folder, content):
 
 def test_a_tokenizer_that_does_not_fit(folder):
     tokenizer(["red", "green", "blue", "white", "black"]).save_pretrained(folder)
-    assert "tokens that its network has not" in refusal(folder)
+    assert "more tokens than its network" in refusal(folder)
     save(folder)
     settings = json.loads((folder / "tokenizer_config.json").read_text())
     settings.pop("mask_token")

@@ -8,7 +8,8 @@ import pytest
 import torch
 from scipy import stats
 
-from maskov import InputError, Method, ModelError, Norm, Raw, translate
+from maskov import InputError, ModelError, Norm, Raw, TranslationMethod, translate
+from maskov.models.scorer import Scorer
 from maskov.models import Queries
 from maskov.models.conditional.lengths import choose_lengths
 from maskov.models.conditional.model import ConditionalModel
@@ -127,7 +128,7 @@ def test_the_encoder_runs_once_a_sentence_and_never_again(monkeypatch):
         return plain(source, inside)
 
     monkeypatch.setattr(model.network, "encode", encode)
-    translate(model, SOURCES, Method("mh", epochs=4, chains=3, lengths="drawn"))
+    translate(model, SOURCES, TranslationMethod("mh", epochs=4, chains=3, lengths="drawn"))
     assert sorted(size for batch in seen for size in batch) == sorted(
         len(text.split()) + 1 for text in SOURCES
     )
@@ -182,9 +183,9 @@ def test_the_likeliest_lengths_come_in_order_and_once():
     few = choose_lengths(model, "top", 3, 0)
     assert few == [row[:3] for row in choose_lengths(model, "top", LONGEST, 0)]
     assert [row[0] for row in few] == [row[0] for row in choose_lengths(model, "best", 1, 0)]
-    with pytest.raises(InputError, match="no more than 10 lengths"):
+    with pytest.raises(InputError, match="has only 10 lengths"):
         choose_lengths(model, "top", LONGEST + 1, 0)
-    with pytest.raises(InputError, match="unknown rule for lengths 'longest'"):
+    with pytest.raises(InputError, match="unknown length rule 'longest'"):
         choose_lengths(model, "longest", 1, 0)
 
 
@@ -240,7 +241,7 @@ def test_a_coarse_run_says_how_far_energies_move():
     coarse = conditional(dtype=torch.float32).in_precision(torch.bfloat16)
     from maskov.translation.api import run_method
 
-    run = run_method(coarse.given(SOURCES), Method("mh", epochs=2))
+    run = run_method(coarse.given(SOURCES), TranslationMethod("mh", epochs=2))
     shift = vars(run.manifest.precision_check)
     assert 0 < shift["norm_mean"] <= shift["norm_most"]
     assert "precision:bfloat16" in run.signature
@@ -280,7 +281,7 @@ def test_a_network_in_training_is_put_to_rest():
 
 
 def test_a_causal_network_has_no_masked_conditionals():
-    with pytest.raises(ModelError, match="'tiny' writes from left to right"):
+    with pytest.raises(ModelError, match="'tiny' is autoregressive"):
         ConditionalModel(network(causal=True), tokenizer(), "tiny")
 
 
@@ -292,7 +293,7 @@ def test_without_sources_nothing_can_be_asked():
         lambda: MODEL.hidden(Queries(tokens, lengths, masked, source)),
         lambda: MODEL.given(SOURCES).hidden_at(tokens, lengths, place),
     ):
-        with pytest.raises(InputError, match="give it sources"):
+        with pytest.raises(InputError, match="give sources"):
             ask()
     with pytest.raises(InputError, match="nothing to translate"):
         MODEL.given([])
@@ -302,7 +303,7 @@ def test_without_sources_nothing_can_be_asked():
 def test_a_source_that_is_too_long_is_named_by_its_line(kind):
     model, most = KINDS[kind], LONGEST - 1
     longest = " ".join(["red"] * most)
-    assert translate(model, ["red", longest], Method("greedy"))[1].text
+    assert translate(model, ["red", longest], TranslationMethod("greedy"))[1].text
     with pytest.raises(InputError, match=f"^line 2 has {most + 1} tokens; .* at most {most}"):
         model.given(["red", f"{longest} red"])
     with pytest.raises(InputError, match=r"^line 7 has"):
@@ -326,5 +327,7 @@ def test_a_source_without_any_token_is_empty():
 
 
 def test_unknown_words_can_be_read_but_are_never_written():
-    [found] = translate(MODEL, ["grün Ω red"], Method("gibbs", epochs=3, temperature=3.0))
+    [found] = translate(
+        MODEL, ["grün Ω red"], TranslationMethod("gibbs", epochs=3, temperature=3.0)
+    )
     assert set(found.text.split()) <= set(WORDS)

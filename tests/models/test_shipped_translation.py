@@ -38,7 +38,7 @@ def test_found_by_pair_and_small_enough(kind, name, pair):
 
 def test_an_unknown_pair_is_refused_with_those_there_are():
     with pytest.raises(
-        maskov.ModelError, match="no model translates 'fr-en'; there is de-en, ro-en"
+        maskov.ModelError, match="no model translates 'fr-en'; use one of de-en, ro-en"
     ):
         registry.model_for("fr-en", "translation")
 

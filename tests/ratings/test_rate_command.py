@@ -116,8 +116,8 @@ def test_an_address_for_others_is_warned_of(call, capfd, monkeypatch):
 
 def test_what_is_wrong_is_one_sentence(refused, tmp_path):
     assert "two runs" in refused("new", "study", "--runs", "first.txt", "first.txt")
-    assert "holds 9 texts" in refused("new", "study", "--runs", "first.txt")
-    assert "no name" in refused(*NEW, "--raters", " ")
+    assert "has only 9 texts" in refused("new", "study", "--runs", "first.txt")
+    assert "no valid name" in refused(*NEW, "--raters", " ")
     assert not (tmp_path / "study").exists()
     for words in (["rater", "study", "anna"], ["serve", "study"], ["report", "study"]):
         assert "is no study" in refused(*words)

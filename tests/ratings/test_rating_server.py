@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from maskov.ui.ratings import Answer
 from maskov.ui.ratings.server import LONGEST_BODY, LONGEST_COMMENT, create_app
-from maskov.ui.ratings.store import Store
+from maskov.ui.ratings.store import RatingStore
 from rating_server import CONDITIONS, ForkedServer, make_study
 
 GOOD = {"item": 1, "coherence": 2, "fluency": 3, "comment": "hm"}
@@ -222,7 +222,7 @@ def test_a_disk_that_takes_nothing_is_no_acknowledgement(anna, monkeypatch):
     def full(self, answer: Answer) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(Store, "save", full)
+    monkeypatch.setattr(RatingStore, "save", full)
     assert anna.post(GOOD).status_code == 503
 
 

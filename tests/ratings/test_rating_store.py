@@ -11,13 +11,13 @@ from http.client import HTTPException
 import pytest
 
 from maskov.errors import InputError
-from maskov.ui.ratings import Answer, Store
+from maskov.ui.ratings import Answer, RatingStore
 from rating_server import ForkedServer, make_study
 
 
 @pytest.fixture
 def store(tmp_path):
-    with Store.create(tmp_path) as made:
+    with RatingStore.create(tmp_path) as made:
         yield made
 
 
@@ -67,23 +67,23 @@ def test_the_file_itself_refuses_what_is_no_answer(store):
 def test_commits_wait_for_the_disk(store, tmp_path):
     assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
-    with Store.open(tmp_path) as again:
+    with RatingStore.open(tmp_path) as again:
         assert again._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert again._connection.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
 def test_a_missing_or_foreign_file_is_not_made_anew(tmp_path):
-    with pytest.raises(InputError, match=r"no ratings\.sqlite"):
-        Store.open(tmp_path)
+    with pytest.raises(InputError, match=r"no writable ratings\.sqlite"):
+        RatingStore.open(tmp_path)
     assert not list(tmp_path.iterdir())
     (tmp_path / "ratings.sqlite").write_text("something else entirely, and long enough")
-    with pytest.raises(InputError, match="cannot be read"):
-        Store.open(tmp_path)
+    with pytest.raises(InputError, match="cannot read"):
+        RatingStore.open(tmp_path)
 
 
 def test_many_threads_and_connections_lose_nothing(tmp_path):
-    Store.create(tmp_path).close()
-    with Store.open(tmp_path) as one, Store.open(tmp_path) as other:
+    RatingStore.create(tmp_path).close()
+    with RatingStore.open(tmp_path) as one, RatingStore.open(tmp_path) as other:
         names = [f"rater {number}" for number in range(6)]
         for name in names:
             one.add_rater(name)

@@ -90,10 +90,10 @@ def test_what_cannot_be_a_study_is_refused_and_leaves_nothing(tmp_path):
     (tmp_path / "a" / "samples.jsonl").write_text('{"text": "one"}\n')
     before = sorted(tmp_path.iterdir())
     for runs, per_run, reason in [
-        (["a.txt"], 3, "holds 2 texts"),
+        (["a.txt"], 3, "has only 2 texts"),
         (["a.txt"], 0, "1 or more"),
         (["b.txt"], 1, "line 2 of .* has no text"),
-        (["c.jsonl"], 1, "line 1 of .* no JSON object"),
+        (["c.jsonl"], 1, "line 1 of .* not a JSON object"),
         (["d.txt"], 1, "not UTF-8"),
         (["e"], 1, "cannot read .*samples.jsonl"),
         (["f.csv"], 1, "neither"),
@@ -117,13 +117,13 @@ def test_a_study_is_never_written_over(tmp_path):
     [
         ("items.json", None, "is no study"),
         ("items.json", "{", "is no study"),
-        ("items.json", '{"format": 9}', "another version"),
+        ("items.json", '{"format": 9}', "another format version"),
         ("items.json", '{"format": 1}', "damaged"),
         ("key.json", '{"format": 1}', "damaged"),
         (
             "key.json",
             '{"format": 1, "per_run": 1, "conditions": [], "items": []}',
-            "not of one study",
+            "do not match",
         ),
     ],
 )

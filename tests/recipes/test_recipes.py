@@ -42,7 +42,7 @@ def test_cleaning_keeps_sentences_and_says_why_it_drops_the_rest():
 
 
 def test_accents_quotes_and_wikitext_joints_become_plain():
-    assert clean.plain("“Café” – it ’s 1 @,@ 000 @-@ odd .") == '"Cafe" - it \'s 1,000-odd.'
+    assert clean.to_ascii("“Café” – it ’s 1 @,@ 000 @-@ odd .") == '"Cafe" - it \'s 1,000-odd.'
 
 
 def test_cleaning_reads_plain_and_compressed_files(tmp_path):

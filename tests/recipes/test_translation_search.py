@@ -10,24 +10,24 @@ import torch
 from recipes.translation.corpus import Batch
 from recipes.translation.losses import causal_loss
 
-from maskov.models.conditional.network import Network, Shape
-from maskov.models.conditional.special_tokens import Marks
+from maskov.models.conditional.network import TranslationNetwork, TranslationShape
+from maskov.models.conditional.special_tokens import SpecialTokens
 from maskov.translation import search as searching
 from maskov.translation.search import _Beams, search
 
 PAD, BEGIN, END = 0, 1, 2
-MARKS = Marks(PAD, BEGIN, END, mask=PAD)
+MARKS = SpecialTokens(PAD, BEGIN, END, mask=PAD)
 
 
 @pytest.fixture(scope="module")
-def copier() -> Network:
+def copier() -> TranslationNetwork:
     """A network that has begun to learn to copy, so that it is unsure, and ends here or there."""
     generator = torch.Generator().manual_seed(0)
     place = torch.arange(7)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        network = Network(Shape(12, 32, 2, 64, 1, 1, 14, causal=True))
-        network.start()
+        network = TranslationNetwork(TranslationShape(12, 32, 2, 64, 1, 1, 14, causal=True))
+        network.initialise()
         optimizer = torch.optim.AdamW(network.parameters(), lr=5e-3)
         for _ in range(250):
             lengths = torch.randint(1, 7, (64,), generator=generator)
@@ -40,10 +40,12 @@ def copier() -> Network:
     return network.double().eval()
 
 
-def _small(vocabulary: int, longest: int) -> Network:
+def _small(vocabulary: int, longest: int) -> TranslationNetwork:
     generator = torch.Generator().manual_seed(0)
     with torch.device("meta"):
-        network = Network(Shape(vocabulary, 16, 2, 32, 1, 1, longest, causal=True))
+        network = TranslationNetwork(
+            TranslationShape(vocabulary, 16, 2, 32, 1, 1, longest, causal=True)
+        )
     network = network.double().to_empty(device="cpu").eval()
     for weight in network.parameters():
         weight.data.normal_(std=0.3, generator=generator)
@@ -68,13 +70,15 @@ def _sources(count: int, width: int, vocabulary: int) -> tuple[torch.Tensor, tor
     return source.masked_fill(~inside, PAD), inside
 
 
-def _log_chances(network: Network, source: torch.Tensor, tokens: list[int]) -> torch.Tensor:
+def _log_chances(
+    network: TranslationNetwork, source: torch.Tensor, tokens: list[int]
+) -> torch.Tensor:
     """Return the log-probability of every token after some, computed from nothing."""
     inside = torch.ones_like(source, dtype=torch.bool)
     with torch.no_grad():
         memory, _ = network.encode(source, inside)
         target = torch.tensor([[BEGIN, *tokens]])
-        states = network.decode(target, network.remember(memory), inside[:, None, None])
+        states = network.decode(target, network.cross_key_values(memory), inside[:, None, None])
         return network.scores(states[0, -1]).log_softmax(0)
 
 
@@ -99,14 +103,14 @@ def _plain(network, source, limit: int, beam: int, power: float):
 @pytest.mark.parametrize("beam", [1, 3, 5])
 @pytest.mark.parametrize(("power", "every"), [(1.0, 4), (1.0, 1), (0.6, 1)])
 def test_search_finds_what_a_plain_one_finds(copier, beam, power, every, monkeypatch):
-    monkeypatch.setattr(searching, "_ASK_EVERY", every)
-    left, drop = [], _Beams.drop
+    monkeypatch.setattr(searching, "_CHECK_EVERY", every)
+    left, drop = [], _Beams.keep_only
 
     def spy(self: _Beams, kept: torch.Tensor) -> None:
         left.append(len(kept))
         drop(self, kept)
 
-    monkeypatch.setattr(_Beams, "drop", spy)
+    monkeypatch.setattr(_Beams, "keep_only", spy)
     source, inside = _sources(24, 7, 12)
     limit = 13  # the places of this network, the end's included
     texts, scores = search(copier, source, inside, MARKS, _forbidden(12), beam, power)

@@ -18,8 +18,8 @@ from recipes.translation.corpus import Batch, Pairs, Side, read_lines
 from recipes.translation.losses import Masking, causal_loss, masked_loss
 
 from maskov.models.conditional.checkpoint import load, load_tokenizer
-from maskov.models.conditional.network import Network, Shape
-from maskov.models.conditional.special_tokens import Marks
+from maskov.models.conditional.network import TranslationNetwork, TranslationShape
+from maskov.models.conditional.special_tokens import SpecialTokens
 
 CPU = torch.device("cpu")
 PAD, BEGIN, END, MASK = 0, 1, 2, 4
@@ -101,16 +101,18 @@ def test_shapes_are_few_hold_everything_and_pad_little():
     assert len(cells.choose(some, 1000, 0)) == len(np.unique(some, axis=0))
 
 
-def _copying(causal: bool) -> tuple[Network, object, object]:
+def _copying(causal: bool) -> tuple[TranslationNetwork, object, object]:
     """Return a network, its loss on the task of copying, and the batches."""
-    network = Network(Shape(20, 32, 2, 64, 1, 1, 32, causal=causal), dropout=0.0)
-    network.start()
-    marks = Marks(PAD, BEGIN, END, MASK)
+    network = TranslationNetwork(
+        TranslationShape(20, 32, 2, 64, 1, 1, 32, causal=causal), dropout=0.0
+    )
+    network.initialise()
+    special = SpecialTokens(PAD, BEGIN, END, MASK)
 
     def loss(batch: Batch, generator: torch.Generator) -> torch.Tensor:
         if causal:
-            return causal_loss(network, marks, 0.0, batch)
-        return masked_loss(network, marks, Masking(), 0.0, replace(batch, noisy=True), generator)
+            return causal_loss(network, special, 0.0, batch)
+        return masked_loss(network, special, Masking(), 0.0, replace(batch, noisy=True), generator)
 
     def batches():
         generator = torch.Generator().manual_seed(0)
@@ -168,8 +170,8 @@ def test_noise_is_spread_evenly_over_the_batches():
 @pytest.mark.usefixtures("_forked")
 def test_foreign_words_are_those_of_another_target_and_never_hidden_ones():
     torch.manual_seed(0)
-    network = Network(Shape(40, 32, 2, 64, 1, 1, 32), dropout=0.0).eval()
-    marks, masking = Marks(PAD, BEGIN, END, MASK), Masking(noise=1.0, foreign=1.0)
+    network = TranslationNetwork(TranslationShape(40, 32, 2, 64, 1, 1, 32), dropout=0.0).eval()
+    special, masking = SpecialTokens(PAD, BEGIN, END, MASK), Masking(noise=1.0, foreign=1.0)
     target = torch.arange(5, 33).reshape(4, 7)  # no token is in two targets
     within = torch.arange(7) < torch.tensor([7, 4, 6, 7])[:, None]
     hidden = torch.zeros(4, 7, dtype=torch.bool)
@@ -177,8 +179,8 @@ def test_foreign_words_are_those_of_another_target_and_never_hidden_ones():
     shown = target.masked_fill(hidden, MASK).masked_fill(~within, PAD)
     memory, mask, _ = network.read(target, within)
     found = losses._with_noise(
-        network, shown, target, within, hidden, network.remember(memory), mask, marks, masking,
-        torch.Generator().manual_seed(0),
+        network, shown, target, within, hidden, network.cross_key_values(memory), mask, special,
+        masking, torch.Generator().manual_seed(0),
     )  # fmt: skip
     changed = found != shown
     assert changed.sum() > 5
@@ -275,7 +277,7 @@ def test_from_pairs_to_a_twin_that_translates_and_back(toy, tmp_path, capsys):
     _train("twin", toy, tmp_path / "twin", 120, "--rate", "0.01")
     _train("twin", toy, tmp_path / "twin", 200, "--rate", "0.01")
     out = capsys.readouterr().out
-    assert "going on from step 120" in out
+    assert "continuing from step 120" in out
     assert "pairs/s" in out
     log = json.loads((tmp_path / "twin" / "log.json").read_text())["log"]
     assert log[-1]["loss"] < 0.8 * log[0]["loss"]
@@ -291,7 +293,7 @@ def test_from_pairs_to_a_twin_that_translates_and_back(toy, tmp_path, capsys):
     assert "sentences/s" in out
     facts = json.loads((toy / "ro-en.distilled.json").read_text())
     assert (facts["pairs"], facts["translated"]) == (40, 40)
-    found = distil.write_lines(distil.load_twin(weights), ["x1 x2", "x3"], beam=2)
+    found = distil.translate_lines(distil.load_twin(weights), ["x1 x2", "x3"], beam=2)
     assert all(set(str(line)) <= set("xy0123456789 ") for line in found)
     _train("masked", toy, tmp_path / "masked", 60, "--targets", "distilled", "--most", "40",
            "--noisy", "0.3")  # fmt: skip
@@ -327,7 +329,7 @@ def test_a_training_is_that_of_the_shipped_model_unless_told_otherwise(kind, toy
     [
         (["masked", "--foreign", "0.3", "--noisy", "0"], "--noisy 0 has none"),
         (["masked", "--noise", "0.3", "--noisy", "0"], "--noisy 0 has none"),
-        (["twin", "--noisy", "0.3"], "--noisy is about hidden words"),
+        (["twin", "--noisy", "0.3"], "--noisy is for masked models only"),
     ],
 )
 def test_options_that_would_do_nothing_are_refused(words, complaint, tmp_path, capsys):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from maskov.ui.report import build, to_html, to_json, to_markdown
-from maskov.ui.report.json_data import plain
+from maskov.ui.report.json_data import json_safe
 from maskov.ui.report.numbers import with_error
 from report_runs import EVIL, evil_run, small_run
 
@@ -118,8 +118,8 @@ def test_markdown_has_tables_of_even_width_whatever_a_sample_says():
 
 
 def test_infinities_and_rounding_in_plain_data():
-    assert plain({"a": (np.inf, -np.inf, 1 / 3)}) == {"a": [None, None, 1 / 3]}
-    assert plain([1 / 3, 123456789, True], digits=3) == [0.333, 123456789, True]
+    assert json_safe({"a": (np.inf, -np.inf, 1 / 3)}) == {"a": [None, None, 1 / 3]}
+    assert json_safe([1 / 3, 123456789, True], digits=3) == [0.333, 123456789, True]
 
 
 @pytest.mark.parametrize(

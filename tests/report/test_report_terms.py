@@ -12,8 +12,8 @@ from maskov.errors import RunError
 from maskov.runs import Run
 from maskov.schedules import Schedule
 from maskov.ui.report import build
-from maskov.ui.report.terms import Scorer, score_samples
-from maskov.ui.report.token_spans import pieces
+from maskov.ui.report.terms import TermScorer, score_samples
+from maskov.ui.report.token_spans import token_spans
 from small import tiny_bert
 from tiny_translation import SOURCES, conditional
 
@@ -53,7 +53,7 @@ def test_the_runs_own_model_is_loaded_again_and_another_is_refused(tmp_path):
     assert one.samples == other.samples
     run.manifest["model"]["fingerprint"] = "0" * 64
     with pytest.raises(RunError, match="is not the one"):
-        Scorer().terms_of(run, run.samples)
+        TermScorer().terms_of(run, run.samples)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_the_runs_own_model_is_loaded_again_and_another_is_refused(tmp_path):
     ],
 )
 def test_tokens_are_found_in_the_text(text, tokens, expected):
-    assert pieces(text, tokens) == expected
+    assert token_spans(text, tokens) == expected
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,11 @@ def test_tokens_are_found_in_the_text(text, tokens, expected):
     [("one two", ["one"]), ("one", ["one", "two"]), ("é", ["Ã©"]), ("", []), ("x", ["[UNK]"])],
 )
 def test_tokens_that_the_text_does_not_show_are_left_alone(text, tokens):
-    assert pieces(text, tokens) is None
+    assert token_spans(text, tokens) is None
 
 
 @given(st.lists(st.text(min_size=1), min_size=1), st.text())
-def test_pieces_put_together_are_the_text(tokens, text):
+def test_spans_put_together_are_the_text(tokens, text):
     for one in (text, " ".join(tokens), "".join(tokens)):
-        found = pieces(one, tokens)
+        found = token_spans(one, tokens)
         assert found is None or ("".join(found) == one and len(found) == len(tokens))

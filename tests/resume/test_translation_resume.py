@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import maskov
-from maskov import Method, RunError, translate
+from maskov import RunError, TranslationMethod, translate
 from maskov.cli import main
 from maskov.errors import Interrupted
 from maskov.runs.rebuild import load_model
@@ -18,11 +18,11 @@ from maskov.translation.api import translations_of
 from tiny_translation import SOURCES, save
 
 METHODS = {
-    "mh": Method("mh", epochs=5, chains=2, lengths="drawn"),
-    "mh, every epoch kept": Method("mh", energy="norm", epochs=4, pick="lowest"),
-    "block-mh": Method("block-mh", epochs=4, block=2, block_anneal=0.5),
-    "gibbs": Method("gibbs", epochs=3),
-    "mask-predict": Method("mask-predict", iterations=5, length_beam=2),
+    "mh": TranslationMethod("mh", epochs=5, chains=2, lengths="drawn"),
+    "mh, every epoch kept": TranslationMethod("mh", energy="norm", epochs=4, pick="lowest"),
+    "block-mh": TranslationMethod("block-mh", epochs=4, block=2, block_anneal=0.5),
+    "gibbs": TranslationMethod("gibbs", epochs=3),
+    "mask-predict": TranslationMethod("mask-predict", iterations=5, length_beam=2),
 }
 
 
@@ -52,7 +52,7 @@ def _files(path: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in kept}
 
 
-def _stopped(model, folder, method: Method, path: Path, at: int) -> bool:
+def _stopped(model, folder, method: TranslationMethod, path: Path, at: int) -> bool:
     """Begin a run that is asked to stop; return whether it was."""
     settings = {"out": path, "seed": 4, "source": {"name": str(folder)}}
     try:

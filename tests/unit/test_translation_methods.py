@@ -12,13 +12,13 @@ from maskov import (
     InputError,
     LinearSchedule,
     MaskedConditional,
-    Method,
     Metropolis,
     Norm,
     Raw,
     Sample,
     Schedule,
     Sweep,
+    TranslationMethod,
     mask_predict,
     translate,
 )
@@ -50,7 +50,7 @@ VALUES = {
     "beam": 2,
     "length_power": 0.6,
 }
-OPTIONS = [field.name for field in fields(Method) if field.name != "name"]
+OPTIONS = [field.name for field in fields(TranslationMethod) if field.name != "name"]
 UNUSED = [(name, option) for name in METHODS for option in OPTIONS if option not in METHODS[name]]
 USED = [(name, option) for name in METHODS for option in METHODS[name]]
 
@@ -61,9 +61,9 @@ def test_every_option_is_of_use_somewhere():
 
 @pytest.mark.parametrize(("name", "option"), UNUSED)
 def test_an_option_that_a_method_makes_no_use_of_is_refused(name, option):
-    reason = f"'{name}' makes no use of --{option.replace('_', '-')}: drop it"
+    reason = f"'{name}' does not use --{option.replace('_', '-')}: drop it"
     with pytest.raises(InputError, match=reason):
-        Method(name, **{option: VALUES[option]})
+        TranslationMethod(name, **{option: VALUES[option]})
 
 
 @pytest.mark.parametrize(("name", "option"), sorted(USED))
@@ -74,7 +74,9 @@ def test_an_option_that_a_method_takes_changes_it(name, option):
             return (*chosen, method.beam, method.length_power)
         return (*chosen, method.kernel(), method.schedule())
 
-    assert parts(Method(name, **{option: VALUES[option]})) != parts(Method(name))
+    assert parts(TranslationMethod(name, **{option: VALUES[option]})) != parts(
+        TranslationMethod(name)
+    )
 
 
 def _fall(start: float, rate: float, floor: float) -> LinearSchedule:
@@ -107,14 +109,14 @@ PARTS = {
 
 @pytest.mark.parametrize("name", PARTS)
 def test_the_parts_of_a_method(name):
-    method = Method(name)
+    method = TranslationMethod(name)
     assert (method.kernel(), method.schedule(), method.length_rule) == PARTS[name]
     assert method.many == 1
     assert method.samples is (name not in ("greedy", "mask-predict"))
 
 
 def test_the_parts_follow_the_options():
-    method = Method(
+    method = TranslationMethod(
         "block-mh", energy="norm", epochs=9, temperature=1.0, target_temperature=2.0, anneal=0.5,
         target_floor=0.5, force_accept=0, block=6, block_anneal=1.0, chains=5, lengths="top",
     )  # fmt: skip
@@ -123,13 +125,13 @@ def test_the_parts_follow_the_options():
         9, target_temperature=_fall(2.0, 0.5, 0.5), block=_fall(6.0, 1.0, 1.0)
     )
     assert (method.many, method.length_rule, method.target) == (5, "top", "norm")
-    beam = Method("mask-predict", iterations=4, length_beam=3)
+    beam = TranslationMethod("mask-predict", iterations=4, length_beam=3)
     assert (beam.kernel(), beam.many, beam.target) == (mask_predict(4), 3, "norm")
     # Without a fall the target is a fixed one, from the first epoch that is not forced.
-    fixed = Method("mh", anneal=0.0, force_accept=0).schedule()
+    fixed = TranslationMethod("mh", anneal=0.0, force_accept=0).schedule()
     assert fixed.fixed_target()
     assert fixed.target_temperature.at(32) == 1.0
-    assert Method("mh", epochs=1).schedule().forced_epochs == 1
+    assert TranslationMethod("mh", epochs=1).schedule().forced_epochs == 1
 
 
 @pytest.mark.parametrize(
@@ -138,8 +140,8 @@ def test_the_parts_follow_the_options():
         ("beam", {}, "unknown method 'beam'; use one of greedy, mask-predict"),
         ("mh", {"lengths": "longest"}, "unknown --lengths 'longest'"),
         ("mh", {"pick": "best"}, "unknown --pick 'best'"),
-        ("mh", {"pick": "mbr"}, "three or more --chains"),
-        ("mh", {"pick": "mbr", "chains": 2}, "three or more --chains"),
+        ("mh", {"pick": "mbr"}, "give --chains 3 or more"),
+        ("mh", {"pick": "mbr", "chains": 2}, "give --chains 3 or more"),
         ("mh", {"chains": 0}, "--chains must be at least 1, not 0"),
         ("gibbs", {"epochs": -1}, "--epochs must be at least 1"),
         ("mask-predict", {"iterations": 0}, "--iterations must be at least 1"),
@@ -162,7 +164,7 @@ def test_the_parts_follow_the_options():
 )
 def test_what_no_method_can_be(name, options, reason):
     with pytest.raises(InputError, match=reason):
-        Method(name, **options)
+        TranslationMethod(name, **options)
 
 
 # What methods come to.
@@ -195,8 +197,8 @@ def _lengths(model, source: str) -> list[int]:
 def test_mask_predict_is_a_plain_one(kind, iterations):
     model = KINDS[kind]
     texts = [*SOURCES, "white white", "red red red green"]
-    found = translate(model, texts, Method("mask-predict", iterations=iterations))
-    greedy = [one.text for one in translate(model, texts, Method("greedy"))]
+    found = translate(model, texts, TranslationMethod("mask-predict", iterations=iterations))
+    greedy = [one.text for one in translate(model, texts, TranslationMethod("greedy"))]
     for source, one in zip(texts, found, strict=True):
         ids = _plain_mask_predict(model, source, _lengths(model, source)[0], iterations)
         assert one.text == model.decode(ids)
@@ -207,7 +209,7 @@ def test_mask_predict_is_a_plain_one(kind, iterations):
 @pytest.mark.parametrize("kind", KINDS)
 def test_greedy_takes_the_likeliest_token_of_each_place(kind):
     model = KINDS[kind]
-    for one in translate(model, SOURCES, Method("greedy")):
+    for one in translate(model, SOURCES, TranslationMethod("greedy")):
         length = _lengths(model, one.source)[0]
         scores = plain_logits(model, one.source, [model.mask_id] * length, range(length))
         best = scores.masked_fill(model.forbidden, -float("inf")).argmax(1)
@@ -215,14 +217,14 @@ def test_greedy_takes_the_likeliest_token_of_each_place(kind):
 
 
 def test_block_gibbs_without_chance_and_of_everything_is_greedy():
-    cold = Method(
+    cold = TranslationMethod(
         "block-gibbs", temperature=0.0, block=MODEL.max_length, block_anneal=0.0, epochs=2
     )
-    assert translate(MODEL, SOURCES, cold) == translate(MODEL, SOURCES, Method("greedy"))
+    assert translate(MODEL, SOURCES, cold) == translate(MODEL, SOURCES, TranslationMethod("greedy"))
 
 
 def test_a_length_beam_takes_the_candidate_of_lowest_energy_a_token():
-    method = Method("mask-predict", length_beam=4)
+    method = TranslationMethod("mask-predict", length_beam=4)
     picked = translate(MODEL, SOURCES, method)
     everyone = translate(MODEL, SOURCES, method, every_chain=True)
     assert len(everyone) == 4 * len(SOURCES)
@@ -242,12 +244,12 @@ def test_a_length_beam_takes_the_candidate_of_lowest_energy_a_token():
 @pytest.mark.parametrize(
     "method",
     [
-        Method("greedy"),
-        Method("mh", epochs=4, lengths="drawn"),
-        Method("mh", energy="norm", epochs=4),
-        Method("gibbs", epochs=2),
-        Method("block-mh", epochs=3),
-        Method("ar"),
+        TranslationMethod("greedy"),
+        TranslationMethod("mh", epochs=4, lengths="drawn"),
+        TranslationMethod("mh", energy="norm", epochs=4),
+        TranslationMethod("gibbs", epochs=2),
+        TranslationMethod("block-mh", epochs=3),
+        TranslationMethod("ar"),
     ],
     ids=lambda method: f"{method.name} {method.target}",
 )
@@ -272,15 +274,15 @@ def test_the_energy_of_nothing_is_zero():
 
 def test_the_twin_writes_and_is_needed():
     writer = twin()
-    found = translate(MODEL, SOURCES, Method("ar", beam=1), writer)
+    found = translate(MODEL, SOURCES, TranslationMethod("ar", beam=1), writer)
     ids = writer.translate(SOURCES, beam=1)
     assert [one.text for one in found] == [writer.tokenizer.decode(line) for line in ids]
     assert len({one.text for one in found}) > 1
-    with pytest.raises(InputError, match="needs the twin"):
-        translate(MODEL, SOURCES, Method("ar"))
+    with pytest.raises(InputError, match="needs an autoregressive model"):
+        translate(MODEL, SOURCES, TranslationMethod("ar"))
     writer.network.shape = replace(writer.network.shape, longest=4)
-    with pytest.raises(InputError, match=r"^line 5 has 6 tokens; 'tiny-twin' reads at most 3"):
-        translate(MODEL, ["red", "", "blue", "", SOURCES[2]], Method("ar"), writer)
+    with pytest.raises(InputError, match=r"^line 5 has 6 tokens; 'tiny-twin' takes at most 3"):
+        translate(MODEL, ["red", "", "blue", "", SOURCES[2]], TranslationMethod("ar"), writer)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -294,7 +296,7 @@ def test_padding_changes_nothing_that_the_twin_writes(beam, monkeypatch):
 
 def test_empty_lines_stay_where_they_are():
     texts = ["", "red", " \t", "blue green white", ""]
-    found = translate(MODEL, texts, Method("mh", epochs=2, chains=2), every_chain=True)
+    found = translate(MODEL, texts, TranslationMethod("mh", epochs=2, chains=2), every_chain=True)
     assert [one.source for one in found] == ["", "red", "red", " \t", *["blue green white"] * 2, ""]
     assert [one.chain for one in found] == [0, 0, 1, 0, 0, 1, 0]
     for one in found:
@@ -327,7 +329,9 @@ def test_the_lowest_energy_is_the_one_a_token():
 
 def test_the_pick_of_the_lowest_looks_at_every_epoch_of_every_chain():
     for energy in ("raw", "norm", "raw+2*norm"):
-        method = Method("mh", epochs=4, chains=3, pick="lowest", energy=energy, lengths="top")
+        method = TranslationMethod(
+            "mh", epochs=4, chains=3, pick="lowest", energy=energy, lengths="top"
+        )
         run = run_method(MODEL.given(SOURCES), method, seed=3)
         found = translations_of(run, method)
         early = 0
@@ -348,7 +352,7 @@ def test_the_pick_of_the_lowest_looks_at_every_epoch_of_every_chain():
 
 
 def test_the_last_sample_is_that_of_the_first_chain():
-    method = Method("mh", epochs=3, chains=3, lengths="drawn")
+    method = TranslationMethod("mh", epochs=3, chains=3, lengths="drawn")
     run = run_method(MODEL.given(SOURCES), method)
     assert {kept.epoch for kept in run.samples} == {2}
     ends = [kept for kept in run.samples if kept.chain % 3 == 0]
@@ -372,7 +376,7 @@ def test_the_least_risk_is_the_one_most_like_the_others():
     assert least_risk([samples[0], samples[3]]) is samples[0]  # the first of equals
     assert least_risk(samples[2:3]) is samples[2]
     # And in whole runs.
-    method = Method("mh", epochs=3, chains=5, pick="mbr", lengths="drawn")
+    method = TranslationMethod("mh", epochs=3, chains=5, pick="mbr", lengths="drawn")
     run = run_method(MODEL.given(SOURCES), method)
     for row, one in enumerate(translations_of(run, method)):
         ends = [kept for kept in run.samples if kept.template == row]

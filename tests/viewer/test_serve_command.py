@@ -84,8 +84,8 @@ def test_another_address_needs_to_be_meant_and_has_a_token(call, refused, served
 
 def test_what_is_wrong_is_one_sentence(refused, tmp_path):
     (tmp_path / "empty").mkdir()
-    assert "is no folder" in refused("nowhere")
-    assert "holds no run" in refused("empty")
+    assert "is not a folder" in refused("nowhere")
+    assert "has no runs" in refused("empty")
     assert "is not available" in refused("--device", "abacus")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert "in use" in refused("--port", taken.getsockname()[1])

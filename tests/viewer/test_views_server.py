@@ -15,7 +15,7 @@ from maskov import Run
 from maskov.ui.viewer import live as live_module
 from maskov.ui.viewer.live import LiveRuns
 from maskov.ui.viewer.player import Player
-from maskov.ui.viewer.run_list import Shelf, id_of
+from maskov.ui.viewer.run_list import RunList, id_of
 from maskov.ui.viewer.run_request import MOST_CHAINS, MOST_EPOCHS
 from maskov.ui.viewer.server import LONGEST_BODY, create_app
 from maskov.ui.web.security_headers import HEADERS
@@ -43,9 +43,9 @@ def served(runs, tmp_path):
     opened = []
 
     def serve(places=None, start=True, **settings):
-        shelf = Shelf([runs] if places is None else places, tmp_path / "made")
-        live = LiveRuns(shelf.home, "cpu") if start else None
-        app = create_app(shelf, Player("cpu"), live, **settings)
+        run_list = RunList([runs] if places is None else places, tmp_path / "made")
+        live = LiveRuns(run_list.home, "cpu") if start else None
+        app = create_app(run_list, Player("cpu"), live, **settings)
         client = TestClient(app, base_url=BASE)
         client.__enter__()
         opened.append(client)
@@ -101,7 +101,7 @@ def test_the_overview_is_what_diagnose_and_summary_say(client, runs):
     assert told["findings"]["verdict"] == run.diagnose().verdict.state
     assert told["findings"]["reason"] == run.diagnose().verdict.reason
     assert told["why_not_played"] is None
-    assert told["facts"]["kernel"] == "mh"
+    assert told["metadata"]["kernel"] == "mh"
     assert told["numbers"]["accepted"].startswith(f"{run.summary().acceptance_rate:.2f}"[:3])
     assert len(told["energies"]["raw"]["chains"]) == 3
 
@@ -321,14 +321,14 @@ def test_other_methods_are_started_too(client, method):
     assert post(client, "/api/live", SMALL | {"method": method}).status_code == 200
     seen = ended(client)
     assert seen["status"] == "finished"
-    assert client.get(f"/api/runs/{seen['id']}").json()["facts"]["kernel"] == method
+    assert client.get(f"/api/runs/{seen['id']}").json()["metadata"]["kernel"] == method
     assert client.get(f"/api/runs/{seen['id']}/chains/0/epochs/2").json()["agrees"]
 
 
 def test_a_run_is_stopped_saved_and_only_one_goes_at_a_time(client, tmp_path):
     long = SMALL | {"epochs": MOST_EPOCHS, "chains": MOST_CHAINS, "length": 24}
     assert post(client, "/api/live", long).status_code == 200
-    assert "under way" in post(client, "/api/live", SMALL).json()["detail"]
+    assert "another run" in post(client, "/api/live", SMALL).json()["detail"]
     until = time.monotonic() + 60
     while client.get("/api/live").json()["epoch"] < 1 and time.monotonic() < until:
         time.sleep(0.05)
@@ -343,8 +343,8 @@ def test_a_run_is_stopped_saved_and_only_one_goes_at_a_time(client, tmp_path):
 
 
 def test_what_ends_the_server_ends_its_run_saved(tmp_path):
-    shelf = Shelf([], tmp_path / "made")
-    app = create_app(shelf, Player("cpu"), LiveRuns(shelf.home, "cpu"))
+    run_list = RunList([], tmp_path / "made")
+    app = create_app(run_list, Player("cpu"), LiveRuns(run_list.home, "cpu"))
     with TestClient(app, base_url=BASE) as client:
         post(client, "/api/live", SMALL | {"epochs": MOST_EPOCHS, "chains": 8, "length": 24})
         until = time.monotonic() + 60
@@ -396,7 +396,7 @@ def test_runs_are_not_started_without_end(client, monkeypatch):
     monkeypatch.setattr(live_module, "MOST_STARTED", 1)
     post(client, "/api/live", SMALL | {"epochs": 1})
     ended(client)
-    assert "all it will" in post(client, "/api/live", SMALL).json()["detail"]
+    assert "its maximum" in post(client, "/api/live", SMALL).json()["detail"]
 
 
 def test_a_run_that_cannot_be_says_why(client, tmp_path):

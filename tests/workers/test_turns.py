@@ -9,12 +9,12 @@ from maskov import (
     DelayedAcceptance,
     Gibbs,
     LinearSchedule,
-    Method,
     Metropolis,
     Norm,
     Raw,
     Schedule,
     Sweep,
+    TranslationMethod,
     Workers,
     load,
     mask_predict,
@@ -156,7 +156,7 @@ def test_a_kernel_of_the_users_own_is_not_sent_away():
 
 def test_translations_are_shared_out_too(tmp_path, monkeypatch):
     model = load(save(tmp_path / "tiny"), "cpu")
-    method = Method("mh", epochs=5, chains=2, lengths="drawn")
+    method = TranslationMethod("mh", epochs=5, chains=2, lengths="drawn")
     settings = {"seed": 4, "resident": 3}
     here = translate(model, SOURCES, method, out=tmp_path / "here", **settings)
     oddly(monkeypatch, count=2, seed=8)

@@ -18,7 +18,7 @@ from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, choose_device, load
 from maskov.runs import Run
 from maskov.scoring import Score, score_autoregressive
 from maskov.scoring import score as score_texts
-from maskov.ui.report.json_data import plain
+from maskov.ui.report.json_data import json_safe
 from maskov.verify import verify as verify_kernels
 
 
@@ -74,7 +74,7 @@ def diagnose(
     summary, found = opened.summary().to_dict(), opened.diagnose()
     if json:
         # A number that is missing is null: JSON has no not-a-number and no infinity.
-        whole = plain({"diagnosis": found.to_dict(), **summary})
+        whole = json_safe({"diagnosis": found.to_dict(), **summary})
         print_json([json_module.dumps(whole, ensure_ascii=False, allow_nan=False)])
         return
     print_diagnosis(found)

@@ -42,7 +42,7 @@ def serve(
     try:
         from maskov.ui.viewer.live import LiveRuns
         from maskov.ui.viewer.player import Player
-        from maskov.ui.viewer.run_list import Shelf
+        from maskov.ui.viewer.run_list import RunList
         from maskov.ui.viewer.server import create_app
         from maskov.ui.web.security_headers import is_loopback
         from maskov.ui.web.serving import listen
@@ -56,7 +56,7 @@ def serve(
         )
     if device is not None:
         choose_device(device)  # refused now rather than when a page asks for something
-    shelf = Shelf(runs or [], out)
+    run_list = RunList(runs or [], out)
     socket, address, loopback = listen(host, port)
     token = None if loopback else secrets.token_urlsafe(_TOKEN_BYTES)
     if not loopback:
@@ -64,9 +64,9 @@ def serve(
             f"warning: '{host}' can be reached from other machines, without encryption: whoever "
             "sees the link can use it. Prefer a tunnel or a proxy with TLS."
         )
-    live = None if read_only else LiveRuns(shelf.home, device or "auto")
+    live = None if read_only else LiveRuns(run_list.home, device or "auto")
     player = Player(device, trust_remote_code)
     print(address + ("/" if token is None else f"/t/{token}/"), flush=True)
-    found = len(shelf.paths())
+    found = len(run_list.paths())
     say(f"{found} run{'' if found == 1 else 's'}; listening on {address}, Ctrl-C to stop")
-    serve_app(create_app(shelf, player, live, loopback=loopback, token=token), socket)
+    serve_app(create_app(run_list, player, live, loopback=loopback, token=token), socket)

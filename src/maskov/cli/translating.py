@@ -21,11 +21,11 @@ from maskov.models.conditional.model import ConditionalModel
 from maskov.models.registry import folder_of, model_for
 from maskov.runs.folder import RunFolder
 from maskov.translation.api import translate as translate_lines
-from maskov.translation.autoregressive import Twin
-from maskov.translation.methods import METHODS, Method
+from maskov.translation.autoregressive import AutoregressiveTranslator
+from maskov.translation.methods import METHODS, TranslationMethod
 
 _MODEL = "Model"
-_METHOD = "Method"
+_METHOD = "TranslationMethod"
 _RUN = "Run"
 
 
@@ -116,10 +116,10 @@ class TranslatingOptions(WorkerOptions):
     json: Annotated[bool, option("--json", "JSON lines on standard output", _RUN)] = False
     quiet: Annotated[bool, option("--quiet", "no progress", _RUN, "-q")] = False
 
-    def build_method(self) -> Method:
+    def build_method(self) -> TranslationMethod:
         """Return the method; options it makes no use of are refused."""
-        known = {field.name for field in fields(Method)} - {"name"}
-        return Method(self.method, **{name: getattr(self, name) for name in known})
+        known = {field.name for field in fields(TranslationMethod)} - {"name"}
+        return TranslationMethod(self.method, **{name: getattr(self, name) for name in known})
 
 
 @takes_options(TranslatingOptions)
@@ -192,6 +192,8 @@ def _named(name: str | None, pair: str | None, kind: str) -> str:
     return model_for(pair, kind)
 
 
-def _load_twin(options: TranslatingOptions) -> Twin:
+def _load_twin(options: TranslatingOptions) -> AutoregressiveTranslator:
     name = _named(options.twin, options.pair, "twin")
-    return Twin.load(folder_of(name) or Path(name), choose_device(options.device), name)
+    return AutoregressiveTranslator.load(
+        folder_of(name) or Path(name), choose_device(options.device), name
+    )

@@ -1,8 +1,8 @@
-"""What an encoder is made of, whatever its family calls the parts.
+"""The parts of an encoder, under the same names for every family.
 
-Every family is one chain of the same two steps: something is added to a stream and the sum is
-normed. Where norms come last (BERT), the normed sum is the stream; where they come first
-(ModernBERT), the sum is, and the norm after a block is the one that the next block begins with.
+Every family repeats two steps: add to the residual stream, then normalise the sum. With post-norm
+(BERT) the normalised sum becomes the stream; with pre-norm (ModernBERT) the sum does, and the norm
+after a block is the one that the next block starts with.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ class Affine:
     bias: Float[Tensor, " out"] | None
 
     def __call__(self, x: Float[Tensor, "rows in"]) -> Float[Tensor, "rows out"]:
-        """Apply it to every row."""
+        """Apply the product to every row."""
         return F.linear(x, self.weight, self.bias)
 
     def rows(self, first: int, end: int) -> Affine:
-        """Return the part that computes some of the outputs, without a copy."""
+        """Return the product restricted to some outputs, without a copy."""
         bias = None if self.bias is None else self.bias[first:end]
         return Affine(self.weight[first:end], bias)
 
 
 @dataclass(frozen=True)
-class Norm:
+class LayerNorm:
     """A layer norm."""
 
     weight: Float[Tensor, " width"]
@@ -47,17 +47,17 @@ class Norm:
 
 @dataclass(frozen=True)
 class Embedding:
-    """Rows for tokens and, unless positions are rotary, for places; a norm; a projection."""
+    """Embeddings of tokens and, unless positions are rotary, of positions; a norm; a projection."""
 
     tokens: Float[Tensor, "vocabulary width"]
     places: Float[Tensor, "places width"] | None
-    norm: Norm
+    norm: LayerNorm
     project: Affine | None = None
 
 
 @dataclass(frozen=True)
 class Rotary:
-    """Cosines and sines of a position's angles, kept in float32 whatever the weights are in."""
+    """Cosines and sines of the rotary angles, always in float32."""
 
     cos: Float[Tensor, "places half"]
     sin: Float[Tensor, "places half"]
@@ -65,9 +65,9 @@ class Rotary:
 
 @dataclass(frozen=True)
 class FeedForward:
-    """Two products with an activation between them; `gated` ones multiply it by a second half.
+    """Two products with an activation between them; if `gated`, it is multiplied by a second half.
 
-    `activation` is the family's own function, or None for the usual exact GELU, which has kernels.
+    `activation` is None for the exact GELU, which has its own kernels, else the family's function.
     """
 
     inner: Affine
@@ -78,38 +78,38 @@ class FeedForward:
 
 @dataclass(frozen=True)
 class Block:
-    """One layer: attention and feed-forward, each with the norm of the sum that follows it."""
+    """One layer: attention and feed-forward, each with the norm that follows it."""
 
     qkv: Affine
     out: Affine
-    after_attention: Norm
+    after_attention: LayerNorm
     feed: FeedForward
-    after_feed: Norm
+    after_feed: LayerNorm
     rotary: Rotary | None = None
-    # A token sees others at most this far away.
+    # The largest distance that a token attends to.
     window: int | None = None
 
     @property
     def width(self) -> int:
-        """How wide queries are, over all heads; keys and values are as wide."""
+        """Width of queries, keys and values over all heads."""
         return self.qkv.weight.shape[0] // 3
 
 
 @dataclass(frozen=True)
-class Network:
+class EncoderNetwork:
     """A whole encoder."""
 
     embedding: Embedding
-    # The norm before the first block, where there is one.
-    first: Norm | None
+    # The norm before the first block, if any.
+    first: LayerNorm | None
     blocks: tuple[Block, ...]
     heads: int
-    # Whether the sum goes on as the stream (norms first) or the normed sum does (norms last).
+    # Whether the stream is the sum (pre-norm) or the normalised sum (post-norm).
     keeps_sum: bool
 
     @property
     def limit(self) -> int:
-        """How many tokens a sequence may have: as many as there are places."""
+        """Maximum number of tokens in a sequence."""
         tables = [block.rotary.cos for block in self.blocks if block.rotary is not None]
         if self.embedding.places is not None:
             tables.append(self.embedding.places)
@@ -117,13 +117,13 @@ class Network:
 
 
 def cast(part: Part, dtype: torch.dtype) -> Part:
-    """Return a description with all weights in another dtype; angles stay as exact as they are."""
+    """Return a part with all weights in another dtype; rotary angles keep theirs."""
     if isinstance(part, Rotary):
         return part
     if isinstance(part, Tensor):
         return part.to(dtype)  # type: ignore[return-value]
     if isinstance(part, tuple):
-        return tuple(cast(one, dtype) for one in part)  # type: ignore[return-value]
+        return tuple(cast(member, dtype) for member in part)  # type: ignore[return-value]
     if is_dataclass(part) and not isinstance(part, type):
         changed = {f.name: cast(getattr(part, f.name), dtype) for f in fields(part)}
         return replace(part, **changed)

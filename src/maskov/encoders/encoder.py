@@ -1,9 +1,8 @@
-"""A masked LM's encoder, at one token of each sequence and nowhere else.
+"""A masked LM's encoder, evaluated at one token of each sequence.
 
-A masked pass needs the hidden state at its masked token alone. All layers but the last must run
-at every token, as the next layer looks at them; the last one needs keys and values everywhere and
-all the rest (queries, products, feed-forward, norms) at the masked token only. Sequences lie end to
-end, so that no product is spent on padding.
+A masked pass needs the hidden state at its masked token only. All layers but the last run at every
+token; the last needs keys and values everywhere, but queries, products, feed-forward and norms at
+the masked token only. Sequences are concatenated, so nothing is spent on padding.
 """
 
 from __future__ import annotations
@@ -12,30 +11,30 @@ from typing import Any
 
 import torch
 
-from maskov.encoders.blocks import FeedForward, Network, cast
+from maskov.encoders.blocks import EncoderNetwork, FeedForward, cast
 from maskov.encoders.families import describe
-from maskov.encoders.layout import Layout, Packed
+from maskov.encoders.layout import Packed, TokenLayout
 from maskov.encoders.operations import operations
 from maskov.encoders.probe import agrees
 from maskov.types import Float, Int, Tensor
 
 
 class Encoder:
-    """The encoder of a masked LM of a known family; it shares the weights of the network.
+    """The encoder of a masked LM of a known family; it shares the network's weights.
 
-    A sequence may have at most `limit` tokens, special ones included.
+    Sequences have at most `limit` tokens, special ones included.
     """
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: EncoderNetwork) -> None:
         self.network = network
         self.limit = network.limit
 
     @classmethod
     def of(cls, network: Any) -> Encoder | None:
-        """Return the encoder of a Hugging Face masked LM, or None where its own must serve.
+        """Return the encoder of a Hugging Face masked LM, or None if it is not known to be right.
 
-        It is compared with the network on a short probe before it is trusted: code from
-        elsewhere may carry a familiar family name and do something else.
+        It is first compared with the network on a short probe: third-party code may use a known
+        family name for a different network.
         """
         described = describe(network)
         if described is None:
@@ -52,18 +51,18 @@ class Encoder:
         self,
         ids: Int[Tensor, " tokens"],
         position: Int[Tensor, " tokens"],
-        layout: Layout,
+        layout: TokenLayout,
         query: Int[Tensor, " passes"],
     ) -> Float[Tensor, "passes hidden"]:
         """Return the encoder's last hidden state at one token of each sequence.
 
-        `position` counts from zero in each sequence, `query` is an index into `ids`. Nothing here
-        waits for the device, and shapes depend on nothing that the device holds.
+        `position` counts from zero in each sequence; `query` indexes `ids`. Nothing synchronises
+        with the device, and no shape depends on device data.
         """
         network = self.network
         ops = operations(network.embedding.tokens)
         if isinstance(layout, Packed) and layout.longest > self.limit:
-            # A generous bound must not ask for places that the network has not.
+            # The bound may exceed the network's number of positions.
             layout = Packed(layout.starts, self.limit)
         plan = ops.plan(layout, ids.shape[0], ids.device)
         stream = ops.embed(network.embedding, ids, position, plan)

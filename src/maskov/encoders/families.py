@@ -1,8 +1,7 @@
-"""Where each Hugging Face family keeps the parts of its encoder.
+"""Where each Hugging Face family stores the parts of its encoder.
 
-Only what is surely the family's own plain forward is described: a module of another class than
-expected (quantised, wrapped, with adapters), a hook or an unusual setting makes it unknown, and
-the network's own forward serves instead.
+Only unmodified networks are described. A module of an unexpected class (quantised, wrapped, with
+adapters), a hook or an unusual setting makes a network unsupported; its own forward then runs.
 """
 
 from __future__ import annotations
@@ -14,23 +13,31 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from maskov.encoders.blocks import Affine, Block, Embedding, FeedForward, Network, Norm, Rotary
+from maskov.encoders.blocks import (
+    Affine,
+    Block,
+    Embedding,
+    EncoderNetwork,
+    FeedForward,
+    LayerNorm,
+    Rotary,
+)
 from maskov.types import Float, Tensor
 
 
-class UnknownError(Exception):
-    """The network has something that is not described here."""
+class UnsupportedError(Exception):
+    """The network has a part that is not described here."""
 
 
-def describe(network: Any) -> Network | None:
-    """Return the parts of a masked LM's encoder, or None for what is not known."""
+def describe(network: Any) -> EncoderNetwork | None:
+    """Return the parts of a masked LM's encoder, or None if it is not supported."""
     family = FAMILIES.get(getattr(network.config, "model_type", ""))
     if family is None or network.training:
         return None
     try:
         _require_ordinary(network)
         described = family(network.base_model, network.config)
-    except (UnknownError, AttributeError, TypeError, KeyError, IndexError):
+    except (UnsupportedError, AttributeError, TypeError, KeyError, IndexError):
         return None
     return described if described.blocks else None
 
@@ -39,38 +46,38 @@ def _require_ordinary(network: Any) -> None:
     """Refuse decoders, relative positions, hooks, and weights of several dtypes or devices."""
     config = network.config
     if getattr(config, "is_decoder", False) or getattr(config, "add_cross_attention", False):
-        raise UnknownError("a decoder")
+        raise UnsupportedError("a decoder")
     if getattr(config, "position_embedding_type", None) not in (None, "absolute"):
-        raise UnknownError("relative positions")
+        raise UnsupportedError("relative positions")
     for module in network.base_model.modules():
         hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
-        # Transformers' own hooks record outputs when asked to, and change nothing.
+        # Transformers' own hooks only record outputs.
         if any(hook.__module__ != "transformers.utils.output_capturing" for hook in hooks):
-            raise UnknownError("hooks")
+            raise UnsupportedError("hooks")
         if "forward" in vars(module):
-            raise UnknownError("a forward that was replaced")
+            raise UnsupportedError("a replaced forward")
     kinds = {(weight.dtype, weight.device) for weight in network.base_model.parameters()}
     if len(kinds) != 1 or not next(iter(kinds))[0].is_floating_point:
-        raise UnknownError("weights of several kinds")
+        raise UnsupportedError("weights of several dtypes or devices")
 
 
-def _bert(model: Any, config: Any) -> Network:
+def _bert(model: Any, config: Any) -> EncoderNetwork:
     return _post_norm(model, config, _learned(model.embeddings))
 
 
-def _roberta(model: Any, config: Any) -> Network:
-    # Positions are counted from behind the padding's index.
+def _roberta(model: Any, config: Any) -> EncoderNetwork:
+    # Positions start after the padding index.
     offset = int(model.embeddings.padding_idx) + 1
     return _post_norm(model, config, _learned(model.embeddings, offset))
 
 
-def _electra(model: Any, config: Any) -> Network:
+def _electra(model: Any, config: Any) -> EncoderNetwork:
     project = getattr(model, "embeddings_project", None)
     return _post_norm(model, config, _learned(model.embeddings, project=project))
 
 
-def _post_norm(model: Any, config: Any, embedding: Embedding) -> Network:
-    """Describe BERT and its many copies."""
+def _post_norm(model: Any, config: Any, embedding: Embedding) -> EncoderNetwork:
+    """Describe BERT and its variants."""
     blocks = []
     for layer in model.encoder.layer:
         attention = layer.attention.self
@@ -88,10 +95,10 @@ def _post_norm(model: Any, config: Any, embedding: Embedding) -> Network:
                 _norm(layer.output.LayerNorm),
             )
         )
-    return Network(embedding, None, tuple(blocks), int(config.num_attention_heads), False)
+    return EncoderNetwork(embedding, None, tuple(blocks), int(config.num_attention_heads), False)
 
 
-def _distilbert(model: Any, config: Any) -> Network:
+def _distilbert(model: Any, config: Any) -> EncoderNetwork:
     blocks = []
     for layer in model.transformer.layer:
         attention = layer.attention
@@ -110,10 +117,10 @@ def _distilbert(model: Any, config: Any) -> Network:
             )
         )
     embedding = _learned(model.embeddings)
-    return Network(embedding, None, tuple(blocks), int(config.n_heads), False)
+    return EncoderNetwork(embedding, None, tuple(blocks), int(config.n_heads), False)
 
 
-def _modernbert(model: Any, config: Any) -> Network:
+def _modernbert(model: Any, config: Any) -> EncoderNetwork:
     layers = list(model.layers)
     first = layers[0].attn_norm
     after = [*(layer.attn_norm for layer in layers[1:]), model.final_norm]
@@ -138,7 +145,7 @@ def _modernbert(model: Any, config: Any) -> Network:
         for layer, following, kind in zip(layers, after, kinds, strict=True)
     ]
     table = _weight(model.embeddings.tok_embeddings, nn.Embedding)
-    return Network(
+    return EncoderNetwork(
         Embedding(table, None, _norm(model.embeddings.norm)),
         None if type(first) is nn.Identity else _norm(first),
         tuple(blocks),
@@ -147,7 +154,7 @@ def _modernbert(model: Any, config: Any) -> Network:
     )
 
 
-FAMILIES: dict[str, Callable[[Any, Any], Network]] = {
+FAMILIES: dict[str, Callable[[Any, Any], EncoderNetwork]] = {
     "bert": _bert,
     "roberta": _roberta,
     "xlm-roberta": _roberta,
@@ -159,7 +166,7 @@ FAMILIES: dict[str, Callable[[Any, Any], Network]] = {
 
 
 def _learned(embeddings: Any, offset: int = 0, project: Any = None) -> Embedding:
-    """Describe learned positions; the type of token is always the first, so it joins them."""
+    """Describe learned positions; the constant token type embedding is added to them."""
     places = _weight(embeddings.position_embeddings, nn.Embedding)[offset:]
     kinds = getattr(embeddings, "token_type_embeddings", None)
     if kinds is not None:
@@ -173,9 +180,9 @@ def _learned(embeddings: Any, offset: int = 0, project: Any = None) -> Embedding
 
 
 def _rotary(module: Any, kind: str, config: Any) -> Rotary:
-    """Tabulate the angles as the module computes them: in float32, from its own frequencies."""
+    """Tabulate the angles as the module computes them: in float32, from its frequencies."""
     if config.rope_parameters[kind]["rope_type"] != "default":
-        raise UnknownError("positions that are scaled")
+        raise UnsupportedError("scaled positions")
     frequency = getattr(module, f"{kind}_inv_freq").float()
     place = torch.arange(int(config.max_position_embeddings), device=frequency.device)
     angle = place[:, None].float() * frequency
@@ -184,9 +191,9 @@ def _rotary(module: Any, kind: str, config: Any) -> Rotary:
 
 
 def _weight(module: Any, kind: type[nn.Module]) -> Float[Tensor, "rows columns"]:
-    # Exactly this class: quantised and wrapped modules are subclasses or lookalikes of it.
+    # Exactly this class: quantised and wrapped modules may be subclasses.
     if type(module) is not kind:
-        raise UnknownError(f"a {type(module).__name__} in place of a {kind.__name__}")
+        raise UnsupportedError(f"a {type(module).__name__} in place of a {kind.__name__}")
     return cast(Tensor, module.weight).detach()
 
 
@@ -196,28 +203,28 @@ def _affine(module: Any) -> Affine:
 
 
 def _fuse(modules: Iterable[Any]) -> Affine:
-    """Put several products of one input into one: a copy, the only one of the weights."""
+    """Merge several products of one input into one; this copies their weights."""
     parts = [_affine(module) for module in modules]
     weight = torch.cat([part.weight for part in parts])
     biases = [part.bias for part in parts if part.bias is not None]
     if len(biases) not in (0, len(parts)):
-        raise UnknownError("biases in some of the products only")
+        raise UnsupportedError("biases in only some of the products")
     return Affine(weight, torch.cat(biases) if biases else None)
 
 
-def _norm(module: Any) -> Norm:
+def _norm(module: Any) -> LayerNorm:
     if type(module) is not nn.LayerNorm or module.weight is None:
-        raise UnknownError(f"a {type(module).__name__} as a norm")
+        raise UnsupportedError(f"a {type(module).__name__} as a norm")
     bias = None if module.bias is None else module.bias.detach()
-    return Norm(module.weight.detach(), bias, float(module.eps))
+    return LayerNorm(module.weight.detach(), bias, float(module.eps))
 
 
 def _activation(function: Any) -> Callable[[Tensor], Tensor] | None:
-    """Return None for the exact GELU, which has kernels of its own, else the function itself."""
+    """Return None for the exact GELU, which has its own kernels, else the function itself."""
     if isinstance(function, nn.Module) and any(True for _ in function.parameters()):
-        raise UnknownError("an activation with weights")
+        raise UnsupportedError("an activation with weights")
     exact = function is F.gelu or getattr(function, "act", None) is F.gelu
     if exact or (type(function) is nn.GELU and function.approximate == "none"):
         return None
-    own: Callable[[Tensor], Tensor] = function
-    return own
+    other: Callable[[Tensor], Tensor] = function
+    return other

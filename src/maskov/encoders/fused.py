@@ -1,6 +1,6 @@
-"""The encoder's operations as Triton kernels: for GPUs, with no padding anywhere.
+"""The encoder's operations as Triton kernels, for GPUs, without padding.
 
-The functions are those of `plain`, name by name. Importing this needs Triton.
+The functions are those of `torch_operations`. Importing this needs Triton.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from typing import Any
 
 import torch
 
-from maskov.encoders import plain
+from maskov.encoders import torch_operations
 from maskov.encoders import triton_kernels as kernels
-from maskov.encoders.blocks import Block, Embedding, FeedForward, Norm
-from maskov.encoders.layout import Layout, Packed, Uniform
+from maskov.encoders.blocks import Block, Embedding, FeedForward, LayerNorm
+from maskov.encoders.layout import Packed, TokenLayout, Uniform
 from maskov.types import Float, Int, Tensor
 
-# Blocks beyond this are walked through in a loop.
+# Longer sequences are processed block by block.
 _LARGEST = 128
 _ELEMENTS = 2048
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """How many queries and keys one program of the attention holds at once, and its warps."""
+    """Queries and keys per attention program, and its number of warps."""
 
     queries: int
     keys: int
     warps: int
 
 
-class Plan:
-    """A packed layout and the buffer that attention writes to, in every layer the same.
+class PackedPlan:
+    """A packed layout and the buffer that attention writes to, the same in every layer.
 
-    The buffer is cleared once a call: what lies behind the last sequence is never written, and
-    must not be whatever was in memory.
+    The buffer is zeroed once per call: tokens after the last sequence are never written, and must
+    not hold uninitialised memory.
     """
 
     def __init__(self, layout: Packed, tokens: int) -> None:
@@ -44,25 +44,28 @@ class Plan:
         self._buffer: Tensor | None = None
 
     def buffer(self, like: Tensor, width: int) -> Float[Tensor, "tokens width"]:
-        """Return the buffer, made when it is first asked for."""
+        """Return the buffer, allocated on first use."""
         if self._buffer is None or self._buffer.shape[1] != width:
             self._buffer = like.new_zeros(self.tokens, width)
         return self._buffer
 
 
-def plan(layout: Layout, tokens: int, device: torch.device) -> Plan:
-    """Give sequences of one width starts, too."""
+def plan(layout: TokenLayout, tokens: int, device: torch.device) -> PackedPlan:
+    """Return the plan of a layout; a uniform one is turned into a packed one."""
     if isinstance(layout, Uniform):
         width = layout.width
         starts = torch.arange(layout.count + 1, device=device, dtype=torch.int32) * width
         layout = Packed(starts, width)
-    return Plan(layout, tokens)
+    return PackedPlan(layout, tokens)
 
 
 def embed(
-    embedding: Embedding, ids: Int[Tensor, " tokens"], position: Int[Tensor, " tokens"], plan: Plan
+    embedding: Embedding,
+    ids: Int[Tensor, " tokens"],
+    position: Int[Tensor, " tokens"],
+    plan: PackedPlan,
 ) -> Float[Tensor, "tokens width"]:
-    """Look up the tokens and their places, add and norm them."""
+    """Embed the tokens and their positions, add and normalise."""
     tokens, places, by = embedding.tokens, embedding.places, embedding.norm
     count, width = len(ids), tokens.shape[1]
     value = tokens.new_empty(count, width)
@@ -91,10 +94,10 @@ def attend(
     qkv: Float[Tensor, "tokens three_width"],
     block: Block,
     heads: int,
-    plan: Plan,
+    plan: PackedPlan,
     tiles: Tiles | None = None,
 ) -> Float[Tensor, "tokens width"]:
-    """Let every token look at its sequence."""
+    """Attend from every token to its sequence."""
     layout, width = plan.layout, block.width
     out = plan.buffer(qkv, width)
     tiles = tiles or default_tiles(layout.longest, width // heads, qkv.dtype)
@@ -123,9 +126,9 @@ def attend_one(
     query: Int[Tensor, " passes"],
     block: Block,
     heads: int,
-    plan: Plan,
+    plan: PackedPlan,
 ) -> Float[Tensor, "passes width"]:
-    """Let one token of each sequence look at its sequence."""
+    """Attend from one token of each sequence to the sequence."""
     out = torch.empty_like(q)
     if len(q):
         kernels.attention_one[(len(q) * heads,)](
@@ -143,26 +146,29 @@ def attend_one(
     return out
 
 
-def norm(x: Float[Tensor, "rows width"], by: Norm) -> Float[Tensor, "rows width"]:
-    """Norm every row."""
+def norm(x: Float[Tensor, "rows width"], by: LayerNorm) -> Float[Tensor, "rows width"]:
+    """Normalise every row."""
     value = torch.empty_like(x)
     _norm_into(value, x, None, by, keep=False)
     return value
 
 
 def join(
-    change: Float[Tensor, "rows width"], stream: Float[Tensor, "rows width"], by: Norm, keep: bool
+    change: Float[Tensor, "rows width"],
+    stream: Float[Tensor, "rows width"],
+    by: LayerNorm,
+    keep: bool,
 ) -> tuple[Float[Tensor, "rows width"], Float[Tensor, "rows width"]]:
-    """Add to the stream and norm; return the new stream and the normed sum. Overwrites `change`."""
+    """Add to the stream; return the new stream and the normalised sum. Overwrites `change`."""
     value = torch.empty_like(change) if keep else change
     _norm_into(value, change, stream, by, keep)
     return (change, value) if keep else (value, value)
 
 
 def activate(inner: Float[Tensor, "rows inner"], feed: FeedForward) -> Float[Tensor, "rows outer"]:
-    """Apply the activation, and the gate if there is one. May overwrite `inner`."""
+    """Apply the activation, and the gate if any. May overwrite `inner`."""
     if feed.activation is not None:
-        return plain.activate(inner, feed)
+        return torch_operations.activate(inner, feed)
     rows, width = inner.shape[0], inner.shape[1] // (2 if feed.gated else 1)
     grid = (-(-rows * width // _ELEMENTS),)
     if not grid[0]:
@@ -176,13 +182,13 @@ def activate(inner: Float[Tensor, "rows inner"], feed: FeedForward) -> Float[Ten
 
 
 def default_tiles(longest: int, dim: int, dtype: torch.dtype) -> Tiles:
-    """Choose blocks that hold the longest sequence, as far as they fit into a program."""
+    """Choose blocks that hold the longest sequence, up to what fits into a program."""
     largest = _LARGEST if dtype.itemsize == 2 and dim <= 64 else _LARGEST // 2
     size = min(max(_power(longest), 16), largest)
     return Tiles(size, size, {16: 1, 32: 2, 64: 4, 128: 8}[size])
 
 
-def _norm_into(value: Tensor, x: Tensor, stream: Tensor | None, by: Norm, keep: bool) -> None:
+def _norm_into(value: Tensor, x: Tensor, stream: Tensor | None, by: LayerNorm, keep: bool) -> None:
     rows, width = x.shape
     if rows:
         kernels.add_norm[(rows,)](
@@ -202,7 +208,7 @@ def _norm_into(value: Tensor, x: Tensor, stream: Tensor | None, by: Norm, keep: 
 
 
 def _heads(block: Block, heads: int) -> dict[str, Any]:
-    """Return what both kinds of attention are compiled for; products need 16 columns at least."""
+    """Return the compile-time sizes of attention; Triton products need at least 16 columns."""
     dim = block.width // heads
     return {
         "HEADS": heads,
@@ -215,12 +221,12 @@ def _heads(block: Block, heads: int) -> dict[str, Any]:
 
 
 def _angles(block: Block, other: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the tables of angles, or anything where there are none: it is not read."""
+    """Return the tables of angles; without rotary positions, placeholders that are not read."""
     return (other, other) if block.rotary is None else (block.rotary.cos, block.rotary.sin)
 
 
 def _scale(dim: int) -> float:
-    """Return the factor of the scores; the kernels' exponentials are to base 2."""
+    """Return the scale of attention scores, for exponentials to base 2."""
     return math.log2(math.e) / math.sqrt(dim)
 
 

@@ -17,16 +17,16 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Packed:
-    """Sequences of mixed lengths, end to end.
+    """Concatenated sequences of mixed lengths.
 
-    Sequence `i` holds the tokens `starts[i]` to `starts[i + 1]`, so there is one start (int32) more
-    than there are sequences; an empty one is a dummy that fills up a batch of fixed size. What lies
-    behind the last sequence is junk. `longest` is an upper bound of all lengths: it is a number of
-    the host, as it decides how kernels are launched.
+    Sequence `i` has the tokens `starts[i]` to `starts[i + 1]`, so there is one start (int32) more
+    than there are sequences. Empty sequences fill up a batch of fixed size, and tokens after the
+    last sequence are ignored. `longest` bounds all lengths; it is a host integer because it decides
+    how kernels are launched.
     """
 
     starts: Int[Tensor, " bounds"]
     longest: int
 
 
-Layout = Uniform | Packed
+TokenLayout = Uniform | Packed

@@ -1,10 +1,10 @@
 # mypy: ignore-errors
-# ruff: noqa: N803, N806 - what is fixed at compile time is written in capitals, as is usual in Triton
+# ruff: noqa: N803, N806 - compile-time constants are in capitals, as is usual in Triton
 """Triton kernels of the encoder: packed attention, sums with norms, embeddings, activations.
 
-All statistics, angles and softmaxes are in float32. Sequences are found by `starts`; a program
-whose sequence is empty, or shorter than its block of queries, does nothing. Offsets are 64 bits
-wide, as a buffer may hold more than 2^31 elements.
+All statistics, angles and softmaxes are in float32. `starts` locates the sequences; a program
+whose block of queries lies beyond its sequence does nothing. Offsets have 64 bits, because a
+buffer may hold more than 2^31 elements.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-# Finite, so that a row without keys gives no difference of infinities.
+# Finite, so that a row without keys gives no inf - inf.
 LOWEST = tl.constexpr(-1.0e30)
 INVERSE_ROOT_2 = tl.constexpr(0.7071067811865476)
 
 
 @triton.jit
 def _tile(base, row, inside, column, STRIDE: tl.constexpr, SIZE: tl.constexpr):
-    """Load some columns of some rows; what lies outside is zero."""
+    """Load some columns of some rows; zero outside."""
     at = base + row[:, None] * STRIDE + column[None, :]
     return tl.load(at, mask=inside[:, None] & (column < SIZE)[None, :], other=0.0)
 
 
 @triton.jit
-def _turned(base, cos, sin, row, place, inside, column, STRIDE: tl.constexpr, HALF: tl.constexpr):
-    """Load both halves of a head and turn them by the angles of their places."""
+def _rotated(base, cos, sin, row, place, inside, column, STRIDE: tl.constexpr, HALF: tl.constexpr):
+    """Load both halves of a head and rotate them by the angles of their places."""
     left = _tile(base, row, inside, column, STRIDE, HALF)
     right = _tile(base + HALF, row, inside, column, STRIDE, HALF)
     c = _tile(cos, place, inside, column, HALF, HALF)
@@ -38,7 +38,7 @@ def _turned(base, cos, sin, row, place, inside, column, STRIDE: tl.constexpr, HA
 
 @triton.jit
 def _weigh(scores, v, top, total, sums, seen, PRECISION: tl.constexpr):
-    """Take one more block of keys into a running softmax (in base 2)."""
+    """Add a block of keys to a running softmax (in base 2)."""
     scores = tl.where(seen, scores, LOWEST)
     higher = tl.maximum(top, tl.max(scores, 1))
     weight = tl.where(seen, tl.exp2(scores - higher[:, None]), 0.0)
@@ -68,8 +68,8 @@ def attention(
     WINDOW: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Let a block of queries of one head look at their sequence; `scale` is for base 2."""
-    # Heads are the fastest: neighbours read neighbouring parts of the same rows.
+    """Attend from a block of queries of one head to their sequence; `scale` is for base 2."""
+    # Heads vary fastest: adjacent programs read adjacent parts of the same rows.
     sequence = tl.program_id(0) // HEADS
     head = tl.program_id(0) % HEADS
     first = tl.program_id(1) * QUERIES
@@ -88,7 +88,7 @@ def attention(
     column = tl.arange(0, DIM_TILE)
     half = tl.arange(0, HALF_TILE)
     if ROTARY:
-        q_left, q_right = _turned(q_base, cos, sin, place, place, there, half, STRIDE, HALF)
+        q_left, q_right = _rotated(q_base, cos, sin, place, place, there, half, STRIDE, HALF)
     else:
         q = _tile(q_base, place, there, column, STRIDE, DIM)
     top = tl.full([QUERIES], LOWEST, tl.float32)
@@ -100,14 +100,14 @@ def attention(
         low = tl.maximum(first - WINDOW, 0) // KEYS * KEYS
         high = tl.minimum(length, first + QUERIES + WINDOW)
     if ONE_BLOCK:
-        # Known when compiled: no loop is left, and every sequence fits into one block of keys.
+        # Every sequence fits into one block of keys: the compiler removes the loop.
         low = 0
         high = 1
     for begin in range(low, high, KEYS):
         key = begin + tl.arange(0, KEYS)
         inside = key < length
         if ROTARY:
-            k_left, k_right = _turned(k_base, cos, sin, key, key, inside, half, STRIDE, HALF)
+            k_left, k_right = _rotated(k_base, cos, sin, key, key, inside, half, STRIDE, HALF)
             scores = tl.dot(q_left, tl.trans(k_left), input_precision=PRECISION)
             scores = tl.dot(q_right, tl.trans(k_right), scores, input_precision=PRECISION)
         else:
@@ -143,7 +143,7 @@ def attention_one(
     ROTARY: tl.constexpr,
     WINDOW: tl.constexpr,
 ):
-    """Let one query of a sequence look at it, for one head; an empty sequence gives zeros."""
+    """Attend from one query of a sequence, for one head; an empty sequence gives zeros."""
     sequence = (tl.program_id(0) // HEADS).to(tl.int64)
     head = tl.program_id(0) % HEADS
     start = tl.load(starts + sequence).to(tl.int64)
@@ -151,7 +151,7 @@ def attention_one(
     WIDTH: tl.constexpr = HEADS * DIM
     STRIDE: tl.constexpr = 2 * WIDTH
     HALF: tl.constexpr = DIM // 2
-    # A dummy's query may lie anywhere: it is not looked up, as there are no keys.
+    # The query of an empty sequence may be anything; it has no keys.
     place = (tl.load(query + sequence) - start).to(tl.int32)
     place = tl.minimum(tl.maximum(place, 0), tl.maximum(length - 1, 0))
     q_base = q + sequence * WIDTH + head * DIM
@@ -164,7 +164,7 @@ def attention_one(
         b = tl.load(q_base + HALF + half, mask=half < HALF, other=0.0).to(tl.float32)
         c = tl.load(cos + place * HALF + half, mask=half < HALF, other=0.0)
         s = tl.load(sin + place * HALF + half, mask=half < HALF, other=0.0)
-        # Rounded as the keys are, so that a layer is the same with and without this shortcut.
+        # Rounded as the keys are, so that `attention` gives the same result.
         q_left = (a * c - b * s).to(q.dtype.element_ty).to(tl.float32)
         q_right = (b * c + a * s).to(q.dtype.element_ty).to(tl.float32)
     else:
@@ -181,7 +181,7 @@ def attention_one(
         key = begin + tl.arange(0, KEYS)
         inside = key < high
         if ROTARY:
-            k_left, k_right = _turned(k_base, cos, sin, key, key, inside, half, STRIDE, HALF)
+            k_left, k_right = _rotated(k_base, cos, sin, key, key, inside, half, STRIDE, HALF)
             products = k_left.to(tl.float32) * q_left[None, :]
             products += k_right.to(tl.float32) * q_right[None, :]
         else:
@@ -226,7 +226,7 @@ def add_norm(
     KEEP: tl.constexpr,
     BIAS: tl.constexpr,
 ):
-    """Norm a row of `change`, after adding `stream` if asked; keep the sum in `change` if asked."""
+    """Normalise a row of `change`; ADD adds `stream` first, KEEP stores the sum in `change`."""
     row = tl.program_id(0).to(tl.int64) * WIDTH
     column = tl.arange(0, TILE)
     inside = column < WIDTH
@@ -256,7 +256,7 @@ def embed_norm(
     PLACES: tl.constexpr,
     BIAS: tl.constexpr,
 ):
-    """Look up a token and its place, add and norm them; junk is cut to what can be looked up."""
+    """Embed a token and its position, add and normalise; indices are clamped to their tables."""
     token = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, TILE)
     inside = column < WIDTH

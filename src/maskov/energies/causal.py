@@ -13,7 +13,7 @@ from maskov.errors import InputError, ModelError
 from maskov.models.base import MaskedModel
 from maskov.models.batches import Batcher, token_budget
 from maskov.models.checkpoint import fingerprint, load_checkpoint
-from maskov.models.hf_logging import quiet
+from maskov.models.hf_logging import silence_transformers
 from maskov.models.huggingface import HuggingFaceModel
 from maskov.models.registry import source_of
 from maskov.types import Float, Sequences, Tensor
@@ -118,7 +118,7 @@ class Autoregressive(Energy):
     def tokenise(self, text: str) -> list[int]:
         """Turn a text into this model's own tokens."""
         _, tokenizer, _ = self._loaded
-        with quiet():
+        with silence_transformers():
             return [int(i) for i in tokenizer(text, add_special_tokens=False)["input_ids"]]
 
     def token_strings(self, ids: Sequence[int]) -> list[str]:
@@ -171,7 +171,7 @@ def _looks_left_only(network: Any) -> bool:
     """Check that a later token changes nothing before it; encoders load as causal LMs too."""
     probe = torch.zeros((2, 3), dtype=torch.long, device=network.device)
     probe[1, 2] = 1
-    with quiet():
+    with silence_transformers():
         scores = network(input_ids=probe).logits[:, :2]
     return bool(torch.allclose(scores[0], scores[1], rtol=1e-3, atol=1e-4, equal_nan=True))
 

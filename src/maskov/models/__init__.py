@@ -1,4 +1,4 @@
-"""Models: what answers "which token stands here, given the rest?"."""
+"""Masked models: the distribution of each masked token given the rest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from maskov.models.registry import default_judge, default_model, folder_of, sour
 from maskov.models.tabular import TabularModel, counterexample
 from maskov.models.untrained import untrained
 
-# A trained model where one is shipped; there need not be a judge.
+# The untrained stand-in if no model is shipped; None if no judge is.
 DEFAULT_MODEL = default_model()
 DEFAULT_JUDGE = default_judge()
 
@@ -37,39 +37,38 @@ __all__ = [
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """Turn `auto`, `cpu`, `cuda`, `cuda:1` or `mps` into a device that is there."""
+    """Turn `auto`, `cpu`, `cuda`, `cuda:1` or `mps` into an available device."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
         if device.type not in ("cpu", "cuda", "mps", "xpu"):
-            raise RuntimeError("a device without numbers")
+            raise RuntimeError("unsupported device type")
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise InputError(f"the device '{name}' is not available here; try --device cpu.") from error
+        raise InputError(f"the device '{name}' is not available; try --device cpu.") from error
     return device
 
 
 def device_name(device: torch.device) -> str:
-    """Say what a device is, as records name it."""
+    """Return the device's name as records show it."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def conditional_folder(name: str) -> Path | None:
-    """Return the folder of a translation model of this name, if it is one."""
+    """Return the folder of the translation model of this name, or None."""
     from maskov.models.conditional.checkpoint import is_translation
-    from maskov.translation.fairseq import is_fairseq
 
     if name in _BUILT_IN:
         return None
     folder = folder_of(name) or Path(name)
-    return folder if is_translation(folder) or is_fairseq(folder) else None
+    return folder if is_translation(folder) else None
 
 
 def load_conditional(
     folder: Path, device: torch.device, dtype: torch.dtype, name: str
 ) -> MaskedModel:
-    """Load a translation model, which is to be given its sources."""
+    """Load a translation model; `given` sets its sources."""
     from maskov.models.conditional.model import ConditionalModel
 
     return ConditionalModel.load(folder, device, dtype, name)
@@ -82,28 +81,32 @@ def load(
     tokenizer: str | Path | None = None,
     trust_remote_code: bool = False,
 ) -> MaskedModel:
-    """Load a masked model by its own name, its folder (which a Path always is) or hub name.
+    """Load a masked model by its maskov name, folder or hub name; a Path is always a folder.
 
-    `precision` is float32, float64, or a coarser choice: tf32 (on NVIDIA GPUs) or bfloat16.
+    `precision` is float32, float64, or a lower one: tf32 (NVIDIA GPUs) or bfloat16.
     """
     name = str(name.resolve()) if isinstance(name, Path) else name
-    where = choose_device(device) if isinstance(device, str) else device
+    device = choose_device(device) if isinstance(device, str) else device
     if name in _BUILT_IN and tokenizer is not None:
         raise InputError(f"'{name}' has its own tokens: drop --tokenizer.")
     dtype = weights_of(precision)
     if name == "counterexample" and precision not in ("float32", "float64"):
-        raise InputError("'counterexample' is a table of exact numbers: drop --precision.")
+        raise InputError("'counterexample' is a float64 table: drop --precision.")
     if name == "counterexample":
         return counterexample()
-    words = None if tokenizer is None else str(tokenizer)
-    conditional = conditional_folder(name)
-    if conditional is not None:
+    folder = conditional_folder(name)
+    if folder is not None:
         if tokenizer is not None:
             raise InputError(f"'{name}' has its own tokens: drop --tokenizer.")
-        return in_precision(load_conditional(conditional, where, dtype, name), precision)
+        return in_precision(load_conditional(folder, device, dtype, name), precision)
     if name == "untrained":
-        exact: MaskedModel = untrained(where, dtype)
-    else:
-        source = source_of(name, "masked")
-        exact = HuggingFaceModel.load(source, where, dtype, words, trust_remote_code, called=name)
+        return in_precision(untrained(device, dtype), precision)
+    exact = HuggingFaceModel.load(
+        source_of(name, "masked"),
+        device,
+        dtype,
+        None if tokenizer is None else str(tokenizer),
+        trust_remote_code,
+        called=name,
+    )
     return in_precision(exact, precision)

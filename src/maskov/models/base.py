@@ -1,9 +1,8 @@
-"""The protocol of models: they say which token stands at a masked position, given the rest.
+"""The interface of masked models: scores of every token at a masked position, given the rest.
 
-A model answers in two stages, because they differ in price. `hidden` runs the masked sequences
-through the network and keeps one vector for each masked position; `logits` and `logit_of` turn
-such vectors into scores for the whole vocabulary or for one token. A chain keeps the vectors and
-asks the cheap second stage as often as it likes.
+Scoring has two stages. `hidden`, the expensive one, runs masked sequences through the network and
+returns one vector per masked position; `logits` and `logit_of` turn vectors into scores of the
+whole vocabulary or of one token. Chains cache the vectors and repeat only the second stage.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from maskov.types import Bool, Float, Int, Tensor
 class Queries:
     """A batch of masked sequences of mixed lengths: content tokens only, padded on the right.
 
-    `source` says which of its sources a conditional model reads beside each; others read none.
+    `source` is the index of each sequence's source text, for conditional models.
     """
 
     tokens: Int[Tensor, "passes length"]
@@ -41,10 +40,10 @@ class Queries:
 
 
 class MaskedModel(ABC):
-    """Anything that answers masked queries over a finite vocabulary.
+    """A model that scores masked positions over a finite vocabulary.
 
-    `forbidden` marks the tokens that may be neither proposed nor sampled. `min_length` and
-    `max_length` count content tokens, without whatever frame the model puts around them.
+    `forbidden` marks tokens that must never be proposed or sampled. `min_length` and `max_length`
+    count content tokens, without the special tokens that the model adds around them.
     """
 
     name: str
@@ -54,12 +53,12 @@ class MaskedModel(ABC):
     max_length: int
     device: torch.device
     dtype: torch.dtype
-    # Said to the user when not empty: what a sample from this model is not.
+    # A warning shown to the user, if not empty.
     caution: str = ""
-    # How passes are computed, and the model whose passes are not any coarser.
     precision: str = "float32"
-    # Whether sequences of mixed lengths cost no padding.
+    # Whether sequences of mixed lengths need no padding.
     packs: bool = False
+    # The same model in full precision, if this one is in a lower one.
     exact: MaskedModel | None = None
 
     @abstractmethod
@@ -73,33 +72,33 @@ class MaskedModel(ABC):
         place: Int[Tensor, " passes"],
         source: Int[Tensor, " passes"] | None = None,
     ) -> Float[Tensor, "passes hidden"]:
-        """Mask one position of each sequence and return its vector; models may do this faster."""
+        """Mask one position of each sequence and return its vector; models may override this."""
         masked = torch.arange(tokens.shape[1], device=tokens.device) == place[:, None]
         return self.hidden(Queries(tokens, lengths, masked, source))
 
     @abstractmethod
     def logits(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, "masked vocabulary"]:
-        """Return the model's own scores of its full vocabulary."""
+        """Return the scores of the full vocabulary."""
 
     def logit_of(
         self, hidden: Float[Tensor, "masked hidden"], tokens: Int[Tensor, " masked"]
     ) -> Float[Tensor, " masked"]:
-        """Return the score of one token for each vector; models may do this cheaply."""
+        """Return the score of one token for each vector; models may override this."""
         return self.logits(hidden).gather(1, tokens[:, None]).squeeze(1)
 
     def in_precision(self, dtype: torch.dtype, coarse_products: bool = False) -> MaskedModel:
-        """Return this model with its passes in another precision, the exact one beside it."""
-        raise ModelError(f"'{self.name}' has no passes in another precision.")
+        """Return this model with its passes in another precision, and this one as its `exact`."""
+        raise ModelError(f"'{self.name}' supports no other precision.")
 
     @property
     def hidden_width(self) -> int:
-        """Width of the vector that a masked position is kept as."""
+        """Width of the vector of a masked position."""
         return self.vocabulary_size
 
     @property
     @abstractmethod
     def bytes_per_token(self) -> int:
-        """Working memory that one token of a batch needs, as a rough guide for batch sizes."""
+        """Rough working memory of one token in a batch, used to choose batch sizes."""
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
@@ -115,13 +114,13 @@ class MaskedModel(ABC):
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """Return a hash of all that decides the model's answers: weights and vocabulary."""
+        """Return a hash of everything that determines the scores: weights and vocabulary."""
 
     def control_ids(self) -> frozenset[int]:
-        """Return the tokens that steer the model rather than stand for text; never in a text."""
+        """Return the control tokens, which never occur in a text."""
         return frozenset()
 
     @property
     def vocabulary_size(self) -> int:
-        """How many tokens the model scores."""
+        """Number of tokens that the model scores."""
         return self.forbidden.shape[0]

@@ -1,4 +1,4 @@
-"""Cut work into batches under a token budget, and survive a budget that was too bold."""
+"""Split work into batches under a token budget, which is halved if memory runs out."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ import torch
 from maskov.errors import Interrupted, ModelError
 from maskov.types import Int, Tensor
 
-# On a CPU a batch should stay near the caches; on a GPU it should fill the machine.
+# On a CPU a batch should fit the caches; on a GPU it should fill the device.
 _CPU_BYTES = 64 * 2**20
 _GPU_SHARE = 0.25
 _GPU_TOKENS = 2**17
-# A group of equal lengths is padded up to the next one only while it fills less than this share.
+# A batch of one length takes longer sequences only while it fills less than this share.
 PADDED_SHARE = 0.25
 
 
 def token_budget(bytes_per_token: int, device: torch.device) -> int:
-    """Return how many tokens one batch may hold.
+    """Return the maximum number of tokens per batch.
 
-    The answer depends on the model and the machine alone, never on timings, so that a run
-    repeated is a run repeated to the bit.
+    It depends only on the model and the machine, never on timings, so that runs are reproducible.
     """
     if device.type == "cuda":
         total = torch.cuda.get_device_properties(device).total_memory
@@ -32,9 +31,9 @@ def token_budget(bytes_per_token: int, device: torch.device) -> int:
 
 
 def cut_evenly(lengths: Int[Tensor, " n"], budget: int) -> Iterator[tuple[int, int, int]]:
-    """Cut sequences sorted by length into batches of one length, those of a length equally large.
+    """Split sequences sorted by length into batches of one length and nearly equal size.
 
-    Nothing is padded; small batches cost a CPU little, very small leftovers would.
+    Nothing is padded. Small batches are cheap on a CPU, but very small remainders would not be.
     """
     values, counts = torch.unique_consecutive(lengths, return_counts=True)
     begin = 0
@@ -49,10 +48,10 @@ def cut_evenly(lengths: Int[Tensor, " n"], budget: int) -> Iterator[tuple[int, i
 def pack(
     lengths: Int[Tensor, " n"], budget: int, padded_share: float = PADDED_SHARE
 ) -> Iterator[tuple[int, int, int]]:
-    """Cut sequences sorted by length into (begin, end, width) under the budget.
+    """Split sequences sorted by length into (begin, end, width) under the budget.
 
-    Sequences of one length stay together, so that most batches need no padding; a batch is
-    padded only to fill up a small one. The loop runs over distinct lengths, not over sequences.
+    Sequences of one length stay together, so most batches need no padding; only small batches are
+    filled up with longer sequences. The loop is over distinct lengths, not over sequences.
     """
     if padded_share == 0:
         yield from cut_evenly(lengths, budget)
@@ -67,14 +66,14 @@ def pack(
                 yield begin, end, width
                 begin = end
                 continue
-            taken = min(room, count)
-            end, width, count = end + taken, value, count - taken
+            added = min(room, count)
+            end, width, count = end + added, value, count - added
     if end > begin:
         yield begin, end, width
 
 
 class Batcher:
-    """Runs work batch by batch; halves the budget when memory runs out, and goes on."""
+    """Runs work batch by batch; halves the budget when memory runs out, and continues."""
 
     def __init__(
         self,
@@ -89,7 +88,7 @@ class Batcher:
     def each(
         self, lengths: Int[Tensor, " n"], work: Callable[[Int[Tensor, " rows"], int], None]
     ) -> None:
-        """Call `work(rows, width)` until every row was worked on once."""
+        """Call `work(rows, width)` for batches that cover every row once."""
         order = torch.argsort(lengths, stable=True)
         while order.numel():
             order = order[self._until_memory_ends(order, lengths[order], work) :]
@@ -97,7 +96,7 @@ class Batcher:
     def _until_memory_ends(
         self, order: Tensor, lengths: Tensor, work: Callable[[Tensor, int], None]
     ) -> int:
-        """Work through the rows; return how many were done when memory ran out or all were."""
+        """Process rows; return how many were done before memory ran out."""
         for begin, end, width in pack(lengths, self.budget, self._padded_share):
             if self._stop is not None and self._stop():
                 raise Interrupted("asked to stop")
@@ -119,7 +118,7 @@ class Batcher:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell a lack of memory from any other failure, on CPU and GPU."""
+    """Whether an error means out of memory, on CPU or GPU."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     text = str(error).lower()

@@ -1,4 +1,4 @@
-"""Read a Hugging Face checkpoint safely, and say in one sentence why where that fails."""
+"""Load Hugging Face checkpoints safely, with one-sentence errors."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from maskov.errors import InputError, MaskovError, ModelError
-from maskov.models.hf_logging import quiet
+from maskov.models.hf_logging import silence_transformers
 
-# Far beyond what there is.
+# Far more than any network has.
 _MOST_LAYERS = 2**10
-# What a configuration says beside the shape of the network.
+# Configuration entries that do not affect the network's shape.
 _NOT_SHAPE = {"_name_or_path", "transformers_version", "architectures", "dtype"}
 
 
@@ -26,17 +26,17 @@ def load_checkpoint(
     tokenizer: str | None = None,
     trust_remote_code: bool = False,
 ) -> tuple[Any, Any]:
-    """Return a network and its tokenizer; `what` says what was wanted, such as a masked LM.
+    """Return a network and its tokenizer; `what` names the kind of model in errors.
 
-    Pickled weights are read as plain tensors and never executed. A checkpoint that lacks any of
-    the network's weights is refused: they would be random numbers.
+    Pickled weights are read as tensors only; no code in them runs. A checkpoint that lacks any
+    weight of the network is refused, because that weight would be random.
     """
     if Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise ModelError(f"'{name}' is no model folder: it has no config.json.")
     _check_layers(Path(name) / "config.json", name)
     try:
-        # Weights that are missing are drawn at random before we can refuse them.
-        with quiet(), torch.random.fork_rng(devices=[]):
+        # Missing weights are drawn at random before we can refuse them.
+        with silence_transformers(), torch.random.fork_rng(devices=[]):
             network, report = auto_class.from_pretrained(
                 name,
                 dtype=dtype,
@@ -59,16 +59,16 @@ def load_checkpoint(
 
 
 def _check_layers(config: Path, name: str) -> None:
-    """Refuse more layers than any network has: each would be built before its weights are missed.
+    """Refuse an absurd number of layers: all would be built before missing weights are noticed.
 
-    Other sizes only say what the weights must measure, which they do not.
+    Other wrong sizes are caught when the weights do not fit them.
     """
     try:
-        found = json.loads(config.read_text(encoding="utf-8"))
+        content = json.loads(config.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        return  # whoever loads it says what is wrong with it
-    values = found.items() if isinstance(found, dict) else ()
-    for key, value in values:
+        return  # loading reports it
+    entries = content.items() if isinstance(content, dict) else ()
+    for key, value in entries:
         if "layer" in key and isinstance(value, int | float) and value > _MOST_LAYERS:
             raise ModelError(
                 f"'{name}' is no model folder: its config.json has '{key}' {value:.3g}, more than "
@@ -83,18 +83,18 @@ def load_tokenizer(source: str, trust_remote_code: bool = False) -> Any:
     if source.endswith(".txt"):
         path = Path(source)
         if not path.is_file():
-            raise InputError(f"there is no vocabulary file '{source}'.")
+            raise InputError(f"no vocabulary file '{source}'.")
         words = path.read_text(encoding="utf-8").split("\n")
         # Folding case would lose every token of a vocabulary that has capitals (amino acids).
-        plain = [word for word in words if not (word.startswith("[") and word.endswith("]"))]
-        lower = all(word == word.lower() for word in plain)
+        ordinary = [word for word in words if not (word.startswith("[") and word.endswith("]"))]
+        lower = all(word == word.lower() for word in ordinary)
         return BertTokenizer(str(path), do_lower_case=lower)
     return AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
 
 
 def fingerprint(network: Any, tokenizer: Any) -> str:
-    """Hash all that decides a network's answers about a text: weights, shape and vocabulary."""
-    # Two networks of the same weights may still differ, by an activation or a number of heads.
+    """Hash everything that determines a network's scores: weights, shape and vocabulary."""
+    # Networks with equal weights may still differ, for instance in activation or head count.
     shape = {
         key: value
         for key, value in network.config.to_diff_dict().items()
@@ -115,12 +115,12 @@ def hash_of(network: torch.nn.Module, tokenizer: Any, shape: dict[str, Any]) -> 
 
 
 def _why(name: str, what: str, error: Exception) -> str:
-    """Say in one sentence why a checkpoint did not load."""
+    """Return one sentence on why a checkpoint did not load."""
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if "Weights only load failed" in first:
         return (
-            f"the weights of '{name}' are a pickle that holds more than tensors, which may be "
-            "code: it was not run; give the same model as safetensors."
+            f"the weights of '{name}' are a pickle with more than tensors, which may be code: "
+            "it was not run; give the same model as safetensors."
         )
     if "ignore_mismatched_sizes" in first:
         return f"the model '{name}' is damaged: its weights do not fit its config.json."
@@ -128,7 +128,7 @@ def _why(name: str, what: str, error: Exception) -> str:
         return f"'{name}' is no {what}; give a checkpoint of one."
     if not Path(name).exists() and isinstance(error, OSError):
         return (
-            f"no {what} '{name}': there is no such folder, and it could not be had from the hub. "
-            "Give a folder with config.json and weights, or a hub name while online."
+            f"no {what} '{name}': there is no such folder, and the hub could not be reached or "
+            "has none. Give a folder with config.json and weights, or a hub name while online."
         )
     return f"the model '{name}' could not be loaded: {first}"

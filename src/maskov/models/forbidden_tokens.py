@@ -1,4 +1,4 @@
-"""Which tokens must never be proposed: those that steer the model or stand for nothing."""
+"""Which tokens must never be proposed: special tokens and unused placeholders."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 
 from maskov.types import Bool, Tensor
 
-# Placeholders that tokenizers reserve without listing them as special. Each pattern is the whole
-# spelling: BERT's [unused12], Gemma-like <unused12>, fairseq's madeupword0001, ESM's <null_1>,
+# Placeholders that tokenizers reserve without listing them as special. Each pattern matches the
+# whole token: BERT's [unused12], Gemma-like <unused12>, fairseq's madeupword0001, ESM's <null_1>,
 # T5-like <extra_id_3>, CamemBERT's <s>NOTUSED, and bracketed controls such as <|padding|> and
 # |||IP_ADDRESS|||.
 _PLACEHOLDER = re.compile(
@@ -23,7 +23,7 @@ _PLACEHOLDER = re.compile(
 
 
 def forbidden_tokens(tokenizer: Any, size: int) -> Bool[Tensor, " vocabulary"]:
-    """Mark special and unused tokens, and rows of the model that no token belongs to."""
+    """Mark special and unused tokens, and rows of the model that belong to no token."""
     forbidden = torch.ones(size, dtype=torch.bool)
     for token, index in tokenizer.get_vocab().items():
         if index < size:

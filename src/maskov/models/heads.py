@@ -1,8 +1,8 @@
-"""The LM head of each family, split so that it runs at masked positions only.
+"""The LM head of each model family, split so that it runs at masked positions only.
 
 A masked LM ends in a small transform and a projection onto the vocabulary. The projection is most
-of the cost of a small model, and a masked pass needs it at the masked positions alone. Families
-differ in where they keep these parts; a family not listed here is served by its own full forward.
+of the cost of a small model, and a masked pass needs it only at the masked positions. Families
+that are not listed here run their own full forward pass.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from maskov.types import Float, Int, Tensor
 
 
 @dataclass(frozen=True)
-class Head:
+class LMHead:
     """A transform of the encoder's output and the projection onto the vocabulary."""
 
     transform: Callable[[Tensor], Tensor]
@@ -31,20 +31,20 @@ class Head:
     def logit_of(
         self, hidden: Float[Tensor, "masked hidden"], tokens: Int[Tensor, " masked"]
     ) -> Float[Tensor, " masked"]:
-        """Score one token a row: one row of the projection."""
+        """Score one token per row, with one row of the projection."""
         score = (hidden * self.weight[tokens]).sum(-1)
         return score if self.bias is None else score + self.bias[tokens]
 
 
-def _projection(transform: Callable[[Tensor], Tensor], decoder: Any, bias: Any = None) -> Head:
-    return Head(transform, decoder.weight, decoder.bias if bias is None else bias)
+def _projection(transform: Callable[[Tensor], Tensor], decoder: Any, bias: Any = None) -> LMHead:
+    return LMHead(transform, decoder.weight, decoder.bias if bias is None else bias)
 
 
-def _bert(model: Any) -> Head:
+def _bert(model: Any) -> LMHead:
     return _projection(model.cls.predictions.transform, model.cls.predictions.decoder)
 
 
-def _distilbert(model: Any) -> Head:
+def _distilbert(model: Any) -> LMHead:
     def transform(x: Tensor) -> Tensor:
         out: Tensor = model.vocab_layer_norm(model.activation(model.vocab_transform(x)))
         return out
@@ -52,18 +52,18 @@ def _distilbert(model: Any) -> Head:
     return _projection(transform, model.vocab_projector)
 
 
-def _roberta(model: Any) -> Head:
+def _roberta(model: Any) -> LMHead:
     head = model.lm_head
 
     def transform(x: Tensor) -> Tensor:
         out: Tensor = head.layer_norm(F.gelu(head.dense(x)))
         return out
 
-    # ESM adds the bias outside its projection, RoBERTa inside: both keep it here.
+    # ESM adds the bias outside its projection, RoBERTa inside; both store it here.
     return _projection(transform, head.decoder, head.bias)
 
 
-def _albert(model: Any) -> Head:
+def _albert(model: Any) -> LMHead:
     head = model.predictions
 
     def transform(x: Tensor) -> Tensor:
@@ -73,15 +73,15 @@ def _albert(model: Any) -> Head:
     return _projection(transform, head.decoder)
 
 
-def _electra(model: Any) -> Head:
+def _electra(model: Any) -> LMHead:
     return _projection(model.generator_predictions, model.generator_lm_head)
 
 
-def _modernbert(model: Any) -> Head:
+def _modernbert(model: Any) -> LMHead:
     return _projection(model.head, model.decoder)
 
 
-FAMILIES: dict[str, Callable[[Any], Head]] = {
+FAMILIES: dict[str, Callable[[Any], LMHead]] = {
     "bert": _bert,
     "distilbert": _distilbert,
     "roberta": _roberta,
@@ -94,11 +94,11 @@ FAMILIES: dict[str, Callable[[Any], Head]] = {
 }
 
 
-def split_head(model: Any, probe: Int[Tensor, "1 length"]) -> Head | None:
-    """Return the model's split head, or None where only its own forward is known to be right.
+def split_head(model: Any, probe: Int[Tensor, "1 length"]) -> LMHead | None:
+    """Return the model's split head, or None if only its own forward is known to be right.
 
-    The split is compared with the model's own logits on a short probe before it is trusted: code
-    from elsewhere may carry a familiar family name and do something else.
+    The split head is first compared with the model's own logits on a short probe: third-party code
+    may use a known family name for a different network.
     """
     family = FAMILIES.get(getattr(model.config, "model_type", ""))
     if family is None:

@@ -1,4 +1,4 @@
-"""Keep third-party chatter off the user's terminal while a model loads."""
+"""Keep third-party logs and progress bars off the terminal while a model loads."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from logging import CRITICAL
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Silence the logs and progress bars, then put both back as they were."""
+def silence_transformers() -> Iterator[None]:
+    """Silence the logs and progress bars of transformers and huggingface_hub, then restore them."""
     from huggingface_hub.utils import logging as hub
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     hub_level = hub.get_verbosity()
     logging.set_verbosity_error()
-    hub.set_verbosity(CRITICAL)  # its retries are told as one sentence when they have failed
+    hub.set_verbosity(CRITICAL)  # if its retries fail, our own error says so
     logging.disable_progress_bar()
     try:
         yield

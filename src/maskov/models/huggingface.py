@@ -1,4 +1,4 @@
-"""Any Hugging Face masked LM, from a local folder or by its hub name."""
+"""Hugging Face masked LMs, from a local folder or by hub name."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 import torch
 
-from maskov.encoders import Encoder, Layout, Packed, Uniform
+from maskov.encoders import Encoder, Packed, TokenLayout, Uniform
 from maskov.errors import ModelError
 from maskov.models.base import Queries
 from maskov.models.checkpoint import fingerprint, load_checkpoint
 from maskov.models.forbidden_tokens import forbidden_tokens
 from maskov.models.heads import split_head
-from maskov.models.hf_logging import quiet
+from maskov.models.hf_logging import silence_transformers
 from maskov.models.packing import Frame, PackedPasses, pack
 from maskov.models.precision import coarse
 from maskov.models.tokenized import TokenizedModel
 from maskov.types import Float, Int, Tensor
 
-# Families whose positions start after the padding index, which shortens what they can hold.
+# Families whose positions start after the padding index, which lowers their maximum length.
 _OFFSET_POSITIONS = frozenset(
     {"roberta", "xlm-roberta", "camembert", "esm", "longformer", "mpnet", "data2vec-text",
      "roberta-prelayernorm", "xlm-roberta-xl", "xmod", "ibert"}
@@ -32,11 +32,11 @@ class HuggingFaceModel(TokenizedModel):
     def __init__(self, network: Any, tokenizer: Any, name: str, caution: str = "") -> None:
         if tokenizer.mask_token_id is None:
             raise ModelError(
-                f"the tokenizer of '{name}' has no mask token; this is no masked language model."
+                f"the tokenizer of '{name}' has no mask token; it is not a masked language model."
             )
         self.name = name
         self.caution = caution
-        # Without gradients nothing is recorded, so no inference context is needed anywhere.
+        # No parameter needs gradients, so no inference context is needed anywhere.
         self.network = network.eval().requires_grad_(False)
         self.tokenizer = tokenizer
         self.mask_id = int(tokenizer.mask_token_id)
@@ -49,7 +49,7 @@ class HuggingFaceModel(TokenizedModel):
         probe = torch.tensor(
             [[*self._before, self.mask_id, self.mask_id, *self._after]], device=self.device
         )
-        with quiet():
+        with silence_transformers():
             size = network(input_ids=probe).logits.shape[-1]
             self._head = split_head(network, probe)
             self.encoder = None if self._head is None else Encoder.of(network)
@@ -57,11 +57,11 @@ class HuggingFaceModel(TokenizedModel):
         ends = (torch.tensor(ids, dtype=torch.long) for ids in (self._before, self._after))
         before, after = (ids.to(self.device) for ids in ends)
         self.frame = Frame(before, after, self.mask_id)
-        # Whether matrix products in float32 may round their factors to 10 bits (TF32).
+        # Whether float32 matrix products may use TF32.
         self.coarse_products = False
         self.forbidden = forbidden_tokens(tokenizer, size).to(self.device)
         if bool(self.forbidden.all()):
-            raise ModelError(f"every token of '{name}' is special: there is nothing to sample.")
+            raise ModelError(f"every token of '{name}' is special; nothing can be sampled.")
         self.min_length = 1
         self.max_length = _capacity(network.config, tokenizer) - probe.shape[1] + 2
 
@@ -75,9 +75,9 @@ class HuggingFaceModel(TokenizedModel):
         trust_remote_code: bool = False,
         called: str | None = None,
     ) -> HuggingFaceModel:
-        """Load a checkpoint; pickled weights are read as plain tensors, never executed.
+        """Load a checkpoint; no code in pickled weights runs.
 
-        The model is `called` what it was loaded from, unless it has a name of its own.
+        `called` is the model's name, by default what it is loaded from.
         """
         from transformers import AutoModelForMaskedLM
 
@@ -87,8 +87,8 @@ class HuggingFaceModel(TokenizedModel):
         return cls(network.to(device), loaded, called or name)
 
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
-        """Run the framed, masked sequences and pick the masked positions."""
-        ids, attention = self._frame_up(queries)
+        """Run the masked sequences and select the masked positions."""
+        ids, attention = self._framed(queries)
         offset = len(self._before)
         row, place = queries.masked.nonzero(as_tuple=True)
         with coarse(self.coarse_products):
@@ -96,8 +96,8 @@ class HuggingFaceModel(TokenizedModel):
                 logits: Tensor = self.network(input_ids=ids, attention_mask=attention).logits
                 return _at_least_single(logits[row, place + offset])
             states = self.network.base_model(input_ids=ids, attention_mask=attention)[0]
-            picked = states[row, place + offset].to(self._head.weight.dtype)
-            return self._head.transform(picked)
+            masked = states[row, place + offset].to(self._head.weight.dtype)
+            return self._head.transform(masked)
 
     def hidden_at(
         self,
@@ -106,7 +106,7 @@ class HuggingFaceModel(TokenizedModel):
         place: Int[Tensor, " passes"],
         source: Int[Tensor, " passes"] | None = None,
     ) -> Float[Tensor, "passes hidden"]:
-        """Mask one place of each sequence; without padding where the family is known."""
+        """Mask one place of each sequence; known families need no padding."""
         if self.encoder is None:
             return super().hidden_at(tokens, lengths, place)
         count, width = tokens.shape
@@ -117,7 +117,7 @@ class HuggingFaceModel(TokenizedModel):
         return self.hidden_of(packed, width + self.frame.size)
 
     def hidden_of(self, passes: PackedPasses, longest: int) -> Float[Tensor, "passes hidden"]:
-        """Return the vector at the mask of each packed pass; nothing waits for the device."""
+        """Return the vector at the mask of each packed pass, without device synchronisation."""
         layout = Packed(passes.starts, longest)
         return self._encoded(passes.ids, passes.position, layout, passes.query)
 
@@ -134,7 +134,7 @@ class HuggingFaceModel(TokenizedModel):
         position = torch.arange(full).repeat(count)
         return self._encoded(ids.flatten(), position, Uniform(count, full), query)
 
-    def _encoded(self, ids: Tensor, position: Tensor, layout: Layout, query: Tensor) -> Tensor:
+    def _encoded(self, ids: Tensor, position: Tensor, layout: TokenLayout, query: Tensor) -> Tensor:
         assert self.encoder is not None
         assert self._head is not None
         with coarse(self.coarse_products):
@@ -142,7 +142,7 @@ class HuggingFaceModel(TokenizedModel):
             return self._head.transform(states.to(self._head.weight.dtype))
 
     def logits(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, "masked vocabulary"]:
-        """Apply the projection, or nothing where the vectors are logits already."""
+        """Apply the projection, unless the vectors are logits already."""
         if self._head is None:
             return hidden
         with coarse(self.coarse_products):
@@ -159,8 +159,8 @@ class HuggingFaceModel(TokenizedModel):
     def in_precision(self, dtype: torch.dtype, coarse_products: bool = False) -> HuggingFaceModel:
         """Return this model with the passes of its encoder in another precision.
 
-        The head stays as it is: it runs at masked positions only, and scores are what energies
-        are made of. Where it is not known, the network's own forward is rounded as a whole.
+        The head keeps its precision: it runs at masked positions only, and energies depend on it
+        directly. If the head cannot be split, the whole network is converted.
         """
         changed = copy.copy(self)
         changed.exact = self
@@ -176,32 +176,32 @@ class HuggingFaceModel(TokenizedModel):
 
     @property
     def hidden_width(self) -> int:
-        """Width of the vector before the projection, or of the logits where the head is whole."""
+        """Width of the vector before the projection, or of the logits if the head is not split."""
         return self.vocabulary_size if self._head is None else self._head.weight.shape[1]
 
     @property
     def head_at_masked_positions(self) -> bool:
-        """Whether the head is split for this family (false: its own full forward is used)."""
+        """Whether the head is split (otherwise the model's full forward pass runs)."""
         return self._head is not None
 
     @property
     def bytes_per_token(self) -> int:
-        """Guess the activations of one layer, plus logits everywhere if the head is whole."""
+        """Estimate the activations of one layer, plus all logits if the head is not split."""
         config = self.network.config
         width = int(getattr(config, "hidden_size", 512))
-        width *= 16  # input, attention's four, the feed-forward's four times two, and slack
+        width *= 16  # input, 4 for attention, 4 x 2 for the feed-forward, and slack
         if self._head is None:
             width += 2 * self.vocabulary_size
         return width * self.dtype.itemsize
 
-    def _frame_up(self, queries: Queries) -> tuple[Tensor, Tensor | None]:
-        """Mask the queries and put the model's special tokens around them."""
+    def _framed(self, queries: Queries) -> tuple[Tensor, Tensor | None]:
+        """Return the masked queries with the model's special tokens, and an attention mask."""
         count, width = queries.tokens.shape
         content = queries.tokens.masked_fill(queries.masked, self.mask_id)
         before = torch.tensor(self._before, dtype=torch.long, device=self.device)
         after = torch.tensor(self._after, dtype=torch.long, device=self.device)
         if bool((queries.lengths == width).all()):
-            # Without padding there is nothing to hide, and attention is faster without a mask.
+            # Without padding no mask is needed, and attention is faster without one.
             ids = torch.cat([before.expand(count, -1), content, after.expand(count, -1)], dim=1)
             return ids, None
         place = torch.arange(len(before) + width + len(after), device=self.device)[None]
@@ -215,7 +215,7 @@ class HuggingFaceModel(TokenizedModel):
         return ids, (place < end + len(after)).long()
 
     def fingerprint(self) -> str:
-        """Hash every weight, as it was before any rounding, and the vocabulary."""
+        """Hash the full-precision weights and the vocabulary."""
         if isinstance(self.exact, HuggingFaceModel):
             return self.exact.fingerprint()
         return fingerprint(self.network, self.tokenizer)
@@ -223,14 +223,14 @@ class HuggingFaceModel(TokenizedModel):
 
 def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
     """Return the special tokens the tokenizer puts before and after a text."""
-    with quiet():
+    with silence_transformers():
         coded = tokenizer(tokenizer.mask_token)["input_ids"]
     place = coded.index(tokenizer.mask_token_id)
     return list(coded[:place]), list(coded[place + 1 :])
 
 
 def _capacity(config: Any, tokenizer: Any) -> int:
-    """Return how many tokens the model takes, its frame included."""
+    """Return how many tokens the model takes, special ones included."""
     limit = int(getattr(config, "max_position_embeddings", None) or 10**9)
     if getattr(config, "model_type", "") in _OFFSET_POSITIONS:
         limit -= int(getattr(config, "pad_token_id", None) or 0) + 1
@@ -238,5 +238,5 @@ def _capacity(config: Any, tokenizer: Any) -> int:
 
 
 def _at_least_single(scores: Tensor) -> Tensor:
-    """Return scores in float32 at least: sums of 16-bit numbers would be rounded again."""
+    """Return scores in float32 or better, so that sums of them are not rounded to 16 bits."""
     return scores.float() if scores.dtype.itemsize < 4 else scores

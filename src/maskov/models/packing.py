@@ -1,4 +1,4 @@
-"""Lay masked sequences end to end, with the model's special tokens around each."""
+"""Concatenate masked sequences without padding, with the model's special tokens around each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from maskov.types import Int, Tensor
 
 @dataclass(frozen=True)
 class Frame:
-    """The special tokens before and after a text, and the token that masks."""
+    """The special tokens before and after a text, and the mask token."""
 
     before: Int[Tensor, " before"]
     after: Int[Tensor, " after"]
@@ -19,13 +19,13 @@ class Frame:
 
     @property
     def size(self) -> int:
-        """How many tokens are added to each sequence."""
+        """Number of tokens added to each sequence."""
         return len(self.before) + len(self.after)
 
 
 @dataclass(frozen=True)
 class PackedPasses:
-    """Masked passes end to end: `starts` says where each begins, `query` where its mask is."""
+    """Concatenated masked passes: `starts` is where each begins, `query` where its mask is."""
 
     ids: Int[Tensor, " tokens"]
     position: Int[Tensor, " tokens"]
@@ -40,9 +40,9 @@ def pack(
     frame: Frame,
     total: int,
 ) -> PackedPasses:
-    """Mask one place of each sequence and lay them end to end in a row of `total` tokens.
+    """Mask one place of each sequence and concatenate them into a row of `total` tokens.
 
-    A length of zero is a dummy that takes no room. Nothing waits for the device.
+    A sequence of length zero takes no room. Nothing synchronises with the device.
     """
     count, width = tokens.shape
     device = tokens.device

@@ -1,4 +1,4 @@
-"""Coarser arithmetic as an explicit choice."""
+"""Lower-precision arithmetic, as an explicit choice."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
 
-# What a run may be computed in. Energies are summed in float64 whatever the choice.
+# The precisions of masked passes. Energies are always summed in float64.
 PRECISIONS = ("float32", "tf32", "bfloat16", "float64")
 
 
 def weights_of(precision: str) -> torch.dtype:
-    """Return the type in which a model of this precision is loaded."""
+    """Return the dtype in which a model of this precision is loaded."""
     if precision not in PRECISIONS:
         raise InputError(f"unknown precision '{precision}'; use one of {', '.join(PRECISIONS)}.")
     return torch.float64 if precision == "float64" else torch.float32
@@ -26,7 +26,7 @@ def in_precision(model: MaskedModel, precision: str) -> MaskedModel:
     if precision in ("float32", "float64"):
         return model
     if precision == "tf32" and model.device.type != "cuda":
-        raise InputError("tf32 is a mode of NVIDIA GPUs; use float32 here, or --device cuda.")
+        raise InputError("tf32 needs an NVIDIA GPU; use float32, or --device cuda.")
     if precision == "tf32":
         return model.in_precision(torch.float32, coarse_products=True)
     return model.in_precision(getattr(torch, precision))
@@ -34,7 +34,7 @@ def in_precision(model: MaskedModel, precision: str) -> MaskedModel:
 
 @contextmanager
 def coarse(allowed: bool) -> Iterator[None]:
-    """Allow matrix products in float32 to round their factors, if a precision was chosen so."""
+    """Allow float32 matrix products to round their factors (TF32), if `allowed`."""
     if not allowed:
         yield
         return

@@ -1,10 +1,9 @@
 """The models that come with maskov, by name: shipped folders and two that are built in code.
 
-A shipped model is a folder with config.json, weights, a tokenizer, a model card and `about.json`,
-which says what it is. The small ones are part of the package; translation models are in the
-repository's `models/`, which a checkout finds by itself and MASKOV_MODELS can name elsewhere. A
-name from here goes before a folder of the same name in the working directory; `./NAME` means that
-folder.
+A shipped model is a folder with config.json, weights, a tokenizer, a model card and a description,
+`about.json`. Small ones are part of the package; translation models are in the repository's
+`models/`, or in the folder that MASKOV_MODELS names. These names take precedence over folders in
+the working directory; `./NAME` means the folder.
 """
 
 from __future__ import annotations
@@ -23,9 +22,10 @@ KINDS = ("masked", "causal", "translation", "twin")
 
 @dataclass(frozen=True)
 class Shipped:
-    """What a model is, as its `about.json` says; `quality` holds numbers by what they measure.
+    """The description of a model in its `about.json`; `quality` maps measures to values.
 
-    `pairs` are the languages that a translation model or its twin serves, such as de-en.
+    `pairs` are the language pairs of a translation model, such as de-en. The kind `twin` is the
+    autoregressive counterpart of a masked translation model.
     """
 
     name: str
@@ -48,7 +48,7 @@ BUILT_IN = (
     Shipped(
         name="untrained",
         kind="masked",
-        summary="a stand-in with random weights; its sentences mean nothing",
+        summary="a tiny model with random weights; its sentences mean nothing",
         parameters=105_938,
         bytes=0,
         training_data="none",
@@ -57,7 +57,7 @@ BUILT_IN = (
     Shipped(
         name="counterexample",
         kind="masked",
-        summary="the paper's two tokens and two positions, whose conditionals fit no joint",
+        summary="the paper's two tokens at two positions, with inconsistent conditionals",
         parameters=8,
         bytes=0,
         training_data="none",
@@ -67,62 +67,62 @@ BUILT_IN = (
 
 
 def shipped() -> list[Shipped]:
-    """Return the shipped models, in the order of their names; none if no folder is there."""
+    """Return the shipped models, sorted by name within each folder."""
     return [_read(file.parent) for root in _roots() for file in sorted(root.glob("*/about.json"))]
 
 
 def _roots() -> list[Path]:
     """Return the folders that hold models, the package's own first."""
-    named = os.environ.get("MASKOV_MODELS")
-    return [ROOT, Path(named) if named else REPOSITORY]
+    chosen = os.environ.get("MASKOV_MODELS")
+    return [ROOT, Path(chosen) if chosen else REPOSITORY]
 
 
 def listed() -> list[Shipped]:
-    """Return every model that needs no download, with the defaults of each kind marked."""
+    """Return every model that needs no download, the defaults marked."""
     defaults = (default_model(), default_judge())
     return [replace(model, default=model.name in defaults) for model in (*shipped(), *BUILT_IN)]
 
 
 def folder_of(name: str) -> Path | None:
-    """Return the folder of a shipped model, or nothing where no model has that name."""
+    """Return the folder of a shipped model, or None."""
     known = {file.parent.name: file.parent for r in _roots() for file in r.glob("*/about.json")}
     return known.get(name)
 
 
 def model_for(pair: str, kind: str) -> str:
-    """Return the shipped model of a kind that serves a pair of languages."""
-    found = [model for model in shipped() if model.kind == kind]
-    for model in found:
+    """Return the shipped model of a kind for a language pair."""
+    models = [model for model in shipped() if model.kind == kind]
+    for model in models:
         if pair in model.pairs:
             return model.name
-    pairs = sorted({known for model in found for known in model.pairs})
+    pairs = sorted({known for model in models for known in model.pairs})
     if not pairs:
         raise ModelError(
-            "no translation model is here: those of the repository are in its models/ folder "
-            "(MASKOV_MODELS names another), or give --model."
+            "no translation model found: set MASKOV_MODELS to the repository's models/ folder, or "
+            "give --model."
         )
-    raise ModelError(f"no model translates '{pair}'; there is {', '.join(pairs)}.")
+    raise ModelError(f"no model translates '{pair}'; use one of {', '.join(pairs)}.")
 
 
 def source_of(name: str, kind: str) -> str:
-    """Return what to load a model of this kind from: a shipped model's folder, or `name` itself."""
+    """Return where to load a model of this kind from: a shipped model's folder, or `name`."""
     for model in (*shipped(), *BUILT_IN):
         if model.name == name and model.kind != kind:
             raise ModelError(
-                f"'{name}' is a {model.kind} model, not a {kind} one; `maskov models` lists those "
-                "of each kind."
+                f"'{name}' is a {model.kind} model, not a {kind} one; `maskov models` lists all "
+                "models and their kinds."
             )
     folder = folder_of(name)
     return name if folder is None else str(folder)
 
 
 def default_model() -> str:
-    """Return the masked model that is used where none is named."""
+    """Return the masked model used by default."""
     return _default("masked") or "untrained"
 
 
 def default_judge() -> str | None:
-    """Return the causal model that judges texts where none is named, if one is shipped."""
+    """Return the causal model that judges texts by default, if one is shipped."""
     return _default("causal")
 
 
@@ -131,7 +131,7 @@ def _default(kind: str) -> str | None:
 
 
 def _read(folder: Path) -> Shipped:
-    """Read a description; one that is not whole means that the installation is not."""
+    """Read a description; a bad one means a damaged installation."""
     try:
         about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
         model = Shipped(
@@ -162,6 +162,5 @@ def _read(folder: Path) -> Shipped:
 
 def _damaged(folder: Path) -> ModelError:
     return ModelError(
-        f"the shipped model '{folder.name}' is damaged: its about.json does not describe it; "
-        "install maskov again."
+        f"the shipped model '{folder.name}' is damaged (invalid about.json); install maskov again."
     )

@@ -1,8 +1,7 @@
-"""A model as it travels to other processes: its weights apart from everything else.
+"""Send a model to other processes, with its weights separate from everything else.
 
-Weights are plain arrays, which a cluster's store can hold once for all processes of a machine; the
-rest is small. A model is built again from its parts on the device it is wanted on, so that it is
-the model it would be had it been loaded there.
+Weights become numpy arrays, which a cluster's object store shares between the processes of a
+machine; the rest is small. The receiver rebuilds the model on its own device, as if loaded there.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ from maskov.models.huggingface import HuggingFaceModel
 from maskov.models.precision import in_precision
 from maskov.types import Tensor
 
-# Products of arrays that begin elsewhere may round otherwise.
-_ALIGNED = 64
+# Matrix products of unaligned arrays may round differently.
+_ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
-class Parcel:
-    """The parts of a model without its tensors, and the tensors as bytes."""
+class PackedModel:
+    """A pickled model without its tensors, and the tensors as bytes."""
 
-    rest: bytes
+    pickled: bytes
     arrays: list[npt.NDArray[np.uint8]]
 
     @classmethod
-    def of(cls, model: MaskedModel) -> Parcel:
-        """Take a model apart; the model itself is left alone."""
+    def of(cls, model: MaskedModel) -> PackedModel:
+        """Pack a model, which stays as it is."""
         file, arrays = io.BytesIO(), list[npt.NDArray[np.uint8]]()
         try:
-            _Packer(file, arrays).dump(_parts(model))
+            _Pickler(file, arrays).dump(_parts(model))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise InputError(
                 f"'{model.name}' cannot be sent to other processes ({error}); run it without "
@@ -47,10 +46,10 @@ class Parcel:
             ) from error
         return cls(file.getvalue(), arrays)
 
-    def open(self, device: torch.device) -> MaskedModel:
-        """Build the model on a device."""
-        parts = _Unpacker(io.BytesIO(self.rest), self.arrays).load()
-        return _assembled(parts, device)
+    def unpack(self, device: torch.device) -> MaskedModel:
+        """Rebuild the model on a device."""
+        parts = _Unpickler(io.BytesIO(self.pickled), self.arrays).load()
+        return _assemble(parts, device)
 
 
 def _parts(model: MaskedModel) -> dict[str, Any]:
@@ -72,12 +71,12 @@ def _parts(model: MaskedModel) -> dict[str, Any]:
     }
 
 
-def _assembled(parts: dict[str, Any], device: torch.device) -> MaskedModel:
+def _assemble(parts: dict[str, Any], device: torch.device) -> MaskedModel:
     from maskov.models.conditional.model import ConditionalModel
 
     if parts["kind"] == "other":
-        found: MaskedModel = parts["model"]
-        return found
+        other: MaskedModel = parts["model"]
+        return other
     network, tokenizer, name = parts["network"].to(device), parts["tokenizer"], parts["name"]
     if parts["kind"] == "masked":
         exact: MaskedModel = HuggingFaceModel(network, tokenizer, name, parts["caution"])
@@ -87,43 +86,43 @@ def _assembled(parts: dict[str, Any], device: torch.device) -> MaskedModel:
     return model if parts["texts"] is None else model.given(parts["texts"])
 
 
-class _Packer(pickle.Pickler):
+class _Pickler(pickle.Pickler):
     def __init__(self, file: io.BytesIO, arrays: list[npt.NDArray[np.uint8]]) -> None:
         super().__init__(file, protocol=5)
         self._arrays = arrays
-        self._numbers: dict[int, tuple[Any, ...]] = {}
-        self._kept: list[Tensor] = []
+        self._keys: dict[int, tuple[Any, ...]] = {}
+        self._alive: list[Tensor] = []
 
-    def persistent_id(self, found: Any) -> Any:
-        """Put tensors aside; one that is used twice stays one."""
-        if not isinstance(found, Tensor):
+    def persistent_id(self, value: Any) -> Any:
+        """Store tensors separately; a tensor used twice is stored once."""
+        if not isinstance(value, Tensor):
             return None
-        if id(found) not in self._numbers:
-            self._kept.append(found)  # so that no other takes its place in memory
-            plain = found.detach().cpu().contiguous()
-            self._arrays.append(plain.flatten().view(torch.uint8).numpy())
-            parameter = isinstance(found, torch.nn.Parameter)
+        if id(value) not in self._keys:
+            self._alive.append(value)  # keeps its id from being reused
+            tensor = value.detach().cpu().contiguous()
+            self._arrays.append(tensor.flatten().view(torch.uint8).numpy())
+            parameter = isinstance(value, torch.nn.Parameter)
             number = len(self._arrays) - 1
-            self._numbers[id(found)] = (number, plain.dtype, tuple(plain.shape), parameter)
-        return self._numbers[id(found)]
+            self._keys[id(value)] = (number, tensor.dtype, tuple(tensor.shape), parameter)
+        return self._keys[id(value)]
 
 
-class _Unpacker(pickle.Unpickler):
+class _Unpickler(pickle.Unpickler):
     def __init__(self, file: io.BytesIO, arrays: list[npt.NDArray[np.uint8]]) -> None:
         super().__init__(file)
         self._arrays = arrays
-        self._found: dict[int, Tensor] = {}
+        self._tensors: dict[int, Tensor] = {}
 
     def persistent_load(self, key: Any) -> Tensor:
-        """Return a tensor; what the store keeps in memory for all is used where it lies."""
+        """Return a tensor; arrays in shared memory are used without a copy."""
         number, dtype, shape, parameter = key
-        if number not in self._found:
+        if number not in self._tensors:
             with warnings.catch_warnings():
-                # Nobody writes to weights, so that they may lie where nobody can.
+                # Shared memory is read-only, and nothing writes to weights.
                 warnings.filterwarnings("ignore", message=".*not writable.*")
                 flat = torch.from_numpy(self._arrays[number])
-            if flat.data_ptr() % _ALIGNED:
+            if flat.data_ptr() % _ALIGNMENT:
                 flat = flat.clone()
             tensor = flat.view(dtype).view(shape)
-            self._found[number] = torch.nn.Parameter(tensor, False) if parameter else tensor
-        return self._found[number]
+            self._tensors[number] = torch.nn.Parameter(tensor, False) if parameter else tensor
+        return self._tensors[number]

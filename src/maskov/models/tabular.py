@@ -1,8 +1,7 @@
-"""A masked model small enough to be known completely: a table of scores, a handful of states.
+"""A masked model given by a table of scores, small enough to enumerate all its states.
 
-It exists to prove things. Its tables need not come from any joint distribution, so it shows
-exactly what goes wrong with Gibbs sampling from masked conditionals and that
-Metropolis-Hastings does not suffer from it.
+It serves exact proofs and tests. Its conditionals need not come from any joint distribution, so it
+shows where Gibbs sampling from masked conditionals fails and Metropolis-Hastings does not.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from maskov.types import Float, Int, Tensor
 
 
 class TabularModel(MaskedModel):
-    """Conditionals given as a table: `scores[i, x_1, ..., x_n]` is the score of x_i in place i.
+    """Conditionals as a table: `scores[i, x_1, ..., x_n]` is the score of x_i at position i.
 
-    Where several positions are masked, the score is the average over all ways to fill the other
-    ones: some fixed function of the unmasked context is all that an exact block move needs.
+    If several positions are masked, scores are averaged over all ways to fill the other ones; an
+    exact block move needs only some fixed function of the unmasked context.
     """
 
     def __init__(
@@ -58,11 +57,11 @@ class TabularModel(MaskedModel):
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
         """Look the scores up; they are their own hidden vectors."""
         if (queries.lengths != self.max_length).any():
-            raise InputError(f"'{self.name}' only knows sequences of {self.max_length} tokens.")
+            raise InputError(f"'{self.name}' takes only sequences of {self.max_length} tokens.")
         row, place = queries.masked.nonzero(as_tuple=True)
         context = queries.tokens.masked_fill(queries.masked, self.mask_id)[row]
         strides = (len(self.tokens) + 1) ** torch.arange(self.max_length - 1, -1, -1)
-        # The asked place itself is read at every token, so its own index is left out.
+        # The queried position takes every token, so its own index is left out.
         code = (context * strides).sum(1) - context[torch.arange(len(row)), place] * strides[place]
         every = torch.arange(len(self.tokens))[None] * strides[place][:, None]
         return self._answers.flatten(1)[place[:, None], code[:, None] + every]
@@ -79,7 +78,7 @@ class TabularModel(MaskedModel):
 
     @property
     def bytes_per_token(self) -> int:
-        """A few numbers per token."""
+        """Estimate a few numbers per token."""
         return 64 * (len(self.tokens) + 4)
 
     def encode(self, text: str) -> list[int]:
@@ -114,16 +113,16 @@ def _averaged(table: Tensor, place: int) -> Tensor:
     """Add to every axis but `place` an entry for the mask: the average over that axis."""
     for axis in range(table.dim()):
         extra = table.mean(axis, keepdim=True)
-        # The asked place never holds the mask in a lookup; its extra entry only keeps shapes equal.
+        # A lookup never has the mask at `place`; that entry only keeps the shapes equal.
         table = torch.cat([table, torch.zeros_like(extra) if axis == place else extra], axis)
     return table
 
 
 def counterexample() -> TabularModel:
-    """Return the paper's example: two tokens, two places, conditionals that fit no joint.
+    """Return the paper's example: two tokens, two positions, inconsistent conditionals.
 
-    X_2 all but decides X_1, while X_1 says nothing of X_2. The odds ratio
-    p(aa)p(bb)/(p(ab)p(ba)) is 9801 by the first conditional and 1 by the second.
+    X_1 nearly equals X_2, but X_2 is independent of X_1. The odds ratio p(aa)p(bb)/(p(ab)p(ba)) is
+    9801 by the first conditional and 1 by the second.
     """
     # p(x_1 | x_2), indexed [x_1, x_2], and p(x_2 | x_1)
     first = torch.tensor([[0.99, 0.01], [0.01, 0.99]], dtype=torch.float64)

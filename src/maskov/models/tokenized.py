@@ -1,4 +1,4 @@
-"""Models whose tokens are those of a Hugging Face tokenizer: text in and text out."""
+"""Masked models with a Hugging Face tokenizer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from maskov.errors import ModelError
 from maskov.models.base import MaskedModel
-from maskov.models.hf_logging import quiet
+from maskov.models.hf_logging import silence_transformers
 
 
 class TokenizedModel(MaskedModel):
@@ -16,12 +16,12 @@ class TokenizedModel(MaskedModel):
     tokenizer: Any
 
     def encode(self, text: str) -> list[int]:
-        """Tokenise without special tokens; [MASK] is read as this model's own mask."""
+        """Tokenise without special tokens; [MASK] becomes this model's mask."""
         text = text.replace("[MASK]", self.tokenizer.mask_token)
         try:
-            with quiet():
+            with silence_transformers():
                 ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        except Exception as error:  # a vocabulary that is not whole fails only here
+        except Exception as error:  # an incomplete vocabulary fails only here
             first = str(error).partition("\n")[0]
             raise ModelError(
                 f"the tokenizer of '{self.name}' cannot read a text: {first}"
@@ -29,7 +29,7 @@ class TokenizedModel(MaskedModel):
         return [int(i) for i in ids]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Join the tokens as the tokenizer does."""
+        """Decode with the tokenizer."""
         text: str = self.tokenizer.decode([int(i) for i in ids])
         return text.strip()
 
@@ -38,5 +38,5 @@ class TokenizedModel(MaskedModel):
         return [str(t) for t in self.tokenizer.convert_ids_to_tokens([int(i) for i in ids])]
 
     def control_ids(self) -> frozenset[int]:
-        """All special tokens but the one for unknown words, which may stand in a scored text."""
+        """Return all special tokens but the unknown one, which may occur in a scored text."""
         return frozenset(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id}

@@ -1,7 +1,7 @@
-"""The stand-in default: a tiny BERT with random weights over a few hundred English words.
+"""The fallback model: a tiny BERT with random weights over a few hundred English words.
 
-It makes the commands work on a fresh machine with nothing to download. Its sentences mean
-nothing, and every output says so.
+It makes every command work without a download. Its sentences mean nothing, and every output says
+so.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ heart voice name number part place thing way side end line night question answer
 def untrained(
     device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
 ) -> HuggingFaceModel:
-    """Build the stand-in; its weights come from a fixed seed, so it is the same everywhere."""
+    """Build the model; its weights come from a fixed seed."""
     from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -52,7 +52,7 @@ def untrained(
         num_attention_heads=4,
         intermediate_size=128,
         max_position_embeddings=130,
-        initializer_range=0.3,  # wide enough that its energies differ from word to word
+        initializer_range=0.3,  # wide enough that energies differ between words
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -61,6 +61,6 @@ def untrained(
         network.to(device, dtype),
         tokenizer,
         name="untrained",
-        caution="'untrained' is a small stand-in with random weights: it was never trained, "
-        "and its sentences mean nothing. Give --model for a real one.",
+        caution="'untrained' was never trained: its weights are random and its sentences mean "
+        "nothing. Give --model for a trained model.",
     )

@@ -1,1 +1,1 @@
-"""Translation: conditional masked language models, sampled by the same kernels as all others."""
+"""Translation with conditional masked language models, sampled by the same kernels as others."""

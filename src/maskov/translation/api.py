@@ -1,4 +1,4 @@
-"""Translate texts: from lines to lines, by any of the methods."""
+"""Translate texts, line by line, with any of the methods."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from maskov.models.conditional.model import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.runs import Run, Sample
 from maskov.sampling import sample
-from maskov.translation.autoregressive import Twin
-from maskov.translation.methods import Method
+from maskov.translation.autoregressive import AutoregressiveTranslator
+from maskov.translation.methods import TranslationMethod
 from maskov.translation.selection import least_risk, lowest
 from maskov.types import Sequences
 
 
 @dataclass(frozen=True)
 class Translation:
-    """One translation of one source, with its energies under the masked model.
+    """A translation of a source, with its energies under the masked model.
 
-    `chain` is the number of the chain among those of its source. The translation of an empty line
-    is empty, and the energies of nothing are 0.
+    `chain` counts the chains of one source. An empty line has an empty translation with energies 0.
     """
 
     source: str
@@ -43,36 +42,36 @@ class Translation:
 def translate(
     model: ConditionalModel,
     texts: Sequence[str],
-    method: Method | None = None,
-    twin: Twin | None = None,
+    method: TranslationMethod | None = None,
+    twin: AutoregressiveTranslator | None = None,
     every_chain: bool = False,
     **settings: Any,
 ) -> list[Translation]:
-    """Translate each text; the order is kept, and empty lines stay empty.
+    """Translate each text, in order; empty lines stay empty.
 
-    `settings` are those of `maskov.sample`, such as `seed`, `out` or `listener`. One translation
-    of each source is returned, picked from its chains as the method says, or with `every_chain`
-    the last sample of each chain.
+    Returns one translation per source, selected from its chains by `method.pick`, or with
+    `every_chain` the last sample of each chain. `twin` is the autoregressive model that the method
+    'ar' needs. `settings` are passed to `maskov.sample`, such as `seed`, `out` or `listener`.
     """
-    method = method or Method()
+    method = method or TranslationMethod()
     lines = [line for line, text in enumerate(texts) if text.strip()]
-    found: dict[int, list[Translation]] = {}
+    translations: dict[int, list[Translation]] = {}
     if lines:
         given = model.given([texts[line] for line in lines], [line + 1 for line in lines])
         if method.name == "ar":
-            each = _written(given, twin, method, [line + 1 for line in lines])
+            rows = _autoregressive(given, twin, method, [line + 1 for line in lines])
         else:
-            each = _sampled(run_method(given, method, **settings), method, every_chain)
-        found = dict(zip(lines, each, strict=True))
+            rows = _sampled(run_method(given, method, **settings), method, every_chain)
+        translations = dict(zip(lines, rows, strict=True))
     return [
         translation
         for line, text in enumerate(texts)
-        for translation in found.get(line, [Translation(text, "", 0.0, 0.0, 0)])
+        for translation in translations.get(line, [Translation(text, "", 0.0, 0.0, 0)])
     ]
 
 
-def run_method(given: ConditionalModel, method: Method, **settings: Any) -> Run:
-    """Run the chains of a method over the sources that a model was given."""
+def run_method(given: ConditionalModel, method: TranslationMethod, **settings: Any) -> Run:
+    """Run the chains of a method over the sources of a model."""
     return sample(
         given,
         method.kernel(),
@@ -86,12 +85,14 @@ def run_method(given: ConditionalModel, method: Method, **settings: Any) -> Run:
     )
 
 
-def translations_of(run: Run, method: Method, every_chain: bool = False) -> list[Translation]:
+def translations_of(
+    run: Run, method: TranslationMethod, every_chain: bool = False
+) -> list[Translation]:
     """Return the translations of a run of non-empty sources."""
     return [translation for row in _sampled(run, method, every_chain) for translation in row]
 
 
-def _sampled(run: Run, method: Method, every_chain: bool) -> list[list[Translation]]:
+def _sampled(run: Run, method: TranslationMethod, every_chain: bool) -> list[list[Translation]]:
     sources = run.manifest.inputs.sources or ()
     chains: list[list[Sample]] = [[] for _ in sources]
     for kept in run.samples:
@@ -101,7 +102,7 @@ def _sampled(run: Run, method: Method, every_chain: bool) -> list[list[Translati
         first = min(kept.chain for kept in samples)
         last = max(kept.epoch for kept in samples)
         ends = [kept for kept in samples if kept.epoch == last]
-        chosen = ends if every_chain else [_picked(samples, ends, method)]
+        chosen = ends if every_chain else [_selected(samples, ends, method)]
         rows.append([_translation(source, kept, kept.chain - first) for kept in chosen])
     return rows
 
@@ -110,36 +111,39 @@ def _translation(source: str, kept: Sample, chain: int) -> Translation:
     return Translation(source, kept.text, kept.energy_raw, kept.energy_norm, chain)
 
 
-def _picked(samples: list[Sample], ends: list[Sample], method: Method) -> Sample:
-    """Choose among all samples of a source, or among those that its chains ended with."""
+def _selected(samples: list[Sample], ends: list[Sample], method: TranslationMethod) -> Sample:
+    """Select from all samples of a source, or from the last samples of its chains."""
     if method.pick == "lowest":
         return lowest(samples, method.target)
     if method.pick == "mbr":
         return least_risk(ends)
     if method.name == "mask-predict":
-        # Candidates of several lengths: the one the model is surest of, token by token.
+        # Candidates of several lengths: the most probable per token.
         return lowest(ends, "norm")
     return ends[0]
 
 
-def _written(
-    given: ConditionalModel, twin: Twin | None, method: Method, lines: Sequence[int]
+def _autoregressive(
+    given: ConditionalModel,
+    twin: AutoregressiveTranslator | None,
+    method: TranslationMethod,
+    lines: Sequence[int],
 ) -> list[list[Translation]]:
-    """Let the twin write, and the masked model say what energy that has."""
+    """Translate with the autoregressive model, and score with the masked one."""
     if twin is None:
-        raise InputError("the method 'ar' needs the twin, a model that writes left to right.")
+        raise InputError("the method 'ar' needs an autoregressive model: give `twin`.")
     assert given.sources is not None
     texts = given.sources.texts
     power = 1.0 if method.length_power is None else method.length_power
     ids = twin.translate(texts, method.beam or 5, power, lines)
-    written = [twin.tokenizer.decode(line).strip() for line in ids]
-    raw, norm = energies_of(given, written)
-    rows = zip(texts, written, raw, norm, strict=True)
+    translated = [twin.tokenizer.decode(line).strip() for line in ids]
+    raw, norm = energies_of(given, translated)
+    rows = zip(texts, translated, raw, norm, strict=True)
     return [[Translation(source, text, a, b, 0)] for source, text, a, b in rows]
 
 
 def energies_of(given: ConditionalModel, texts: Sequence[str]) -> tuple[list[float], list[float]]:
-    """Return E_raw and E_norm of one translation of each source; those of nothing are 0."""
+    """Return E_raw and E_norm of one translation of each source; 0 for empty ones."""
     ids = [given.encode(text)[: given.max_length] for text in texts]
     device = given.device
     lengths = torch.tensor([max(1, len(line)) for line in ids], device=device)
@@ -151,7 +155,7 @@ def energies_of(given: ConditionalModel, texts: Sequence[str]) -> tuple[list[flo
     sites = engine.sites(whole)
     engine.check()
     known = Sequences(tokens, lengths, sites, whole.source)
-    there = torch.tensor([bool(line) for line in ids], device=device)
-    both = (torch.where(there, energy(given, known), 0.0) for energy in (Raw(), Norm()))
+    nonempty = torch.tensor([bool(line) for line in ids], device=device)
+    both = (torch.where(nonempty, energy(given, known), 0.0) for energy in (Raw(), Norm()))
     raw, norm = (values.tolist() for values in both)
     return raw, norm

@@ -1,4 +1,4 @@
-"""The autoregressive twin: an ordinary translation model of the same size, for comparison."""
+"""An ordinary autoregressive translation model of the same architecture, for comparison."""
 
 from __future__ import annotations
 
@@ -13,38 +13,40 @@ from maskov.errors import InputError, ModelError
 from maskov.models.batches import Batcher
 from maskov.models.checkpoint import hash_of
 from maskov.models.conditional import checkpoint
-from maskov.models.conditional.network import Network
-from maskov.models.conditional.special_tokens import Marks
+from maskov.models.conditional.network import TranslationNetwork
+from maskov.models.conditional.special_tokens import SpecialTokens
 from maskov.models.forbidden_tokens import forbidden_tokens
-from maskov.models.hf_logging import quiet
+from maskov.models.hf_logging import silence_transformers
 from maskov.translation.search import search
 from maskov.types import Tensor, inside
 
-# Source tokens, times the beam, that are searched at once.
+# Maximum source tokens, times beam size, per batch.
 _CPU_TOKENS, _GPU_TOKENS = 2**11, 2**17
-# Sources, with the position that the network puts in front, are padded to a multiple of this.
+# Sources, with the network's extra first position, are padded to a multiple of this.
 _CPU_UNIT, _GPU_UNIT = 1, 8
 
 
-class Twin:
-    """A model that writes from left to right, and its tokenizer."""
+class AutoregressiveTranslator:
+    """A translation model that generates from left to right."""
 
-    def __init__(self, network: Network, tokenizer: Any, name: str) -> None:
+    def __init__(self, network: TranslationNetwork, tokenizer: Any, name: str) -> None:
         if not network.shape.causal:
-            raise ModelError(f"'{name}' is a masked model; --method ar needs a causal one.")
+            raise ModelError(
+                f"'{name}' is a masked model; --method ar needs an autoregressive one."
+            )
         self.name, self.network, self.tokenizer = name, network, tokenizer
         self.device = network.words.weight.device
-        self.marks = Marks.of(tokenizer)
+        self.special = SpecialTokens.of(tokenizer)
         self.forbidden = forbidden_tokens(tokenizer, network.shape.vocabulary).to(self.device)
 
     @classmethod
-    def load(cls, folder: Path, device: torch.device, name: str) -> Twin:
-        """Read a twin."""
+    def load(cls, folder: Path, device: torch.device, name: str) -> AutoregressiveTranslator:
+        """Load a translation model folder."""
         network, tokenizer = checkpoint.load(folder, device, torch.float32)
         return cls(network, tokenizer, name)
 
     def fingerprint(self) -> str:
-        """Hash every weight, the sizes and the vocabulary."""
+        """Hash the weights, the sizes and the vocabulary."""
         return hash_of(self.network, self.tokenizer, asdict(self.network.shape))
 
     def translate(
@@ -54,44 +56,44 @@ class Twin:
         length_power: float = 1.0,
         lines: Sequence[int] | None = None,
     ) -> list[list[int]]:
-        """Return the tokens of the best translation found of each text.
+        """Return the tokens of the best translation found for each text.
 
-        `lines` are the numbers by which complaints name them, from 1 unless given.
+        Errors name texts by `lines`, by default 1, 2, ...
         """
         if beam < 1:
-            raise InputError(f"a beam holds at least one hypothesis, not {beam}.")
-        with quiet():
-            coded = self.tokenizer(list(texts), add_special_tokens=False)["input_ids"]
-        ids = [[*line, self.marks.end] for line in coded]
+            raise InputError(f"the beam size must be at least 1, not {beam}.")
+        with silence_transformers():
+            encoded = self.tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+        ids = [[*line, self.special.end] for line in encoded]
         most = self.network.shape.longest
         for line, tokens in zip(lines or range(1, len(ids) + 1), ids, strict=True):
             if len(tokens) > most:
                 raise InputError(
-                    f"line {line} has {len(tokens) - 1} tokens; '{self.name}' reads at most "
+                    f"line {line} has {len(tokens) - 1} tokens; '{self.name}' takes at most "
                     f"{most - 1}. Split it into sentences."
                 )
-        return self.write(ids, beam, length_power)
+        return self.translate_ids(ids, beam, length_power)
 
-    def write(
+    def translate_ids(
         self, ids: Sequence[Sequence[int]], beam: int, length_power: float = 1.0
     ) -> list[list[int]]:
-        """Return the tokens of the best translation found of each source, its end included."""
+        """Return the tokens of the best translation found for each source, which has its end."""
         sizes = torch.tensor([len(line) for line in ids], device=self.device)
-        found: list[list[int]] = [[] for _ in ids]
+        translations: list[list[int]] = [[] for _ in ids]
         on_gpu = self.device.type == "cuda"
         unit = _GPU_UNIT if on_gpu else _CPU_UNIT
 
         def work(rows: Tensor, width: int) -> None:
             width = min(-(-(width + 1) // unit) * unit - 1, self.network.shape.longest)
             lines = [ids[row] for row in rows.tolist()]
-            padded = [[*line, *[self.marks.pad] * (width - len(line))] for line in lines]
+            padded = [[*line, *[self.special.pad] * (width - len(line))] for line in lines]
             best, _ = search(
                 self.network, torch.tensor(padded, device=self.device),
-                inside(sizes[rows], width), self.marks, self.forbidden, beam, length_power,
+                inside(sizes[rows], width), self.special, self.forbidden, beam, length_power,
             )  # fmt: skip
             for row, tokens in zip(rows.tolist(), best, strict=True):
-                found[row] = tokens
+                translations[row] = tokens
 
         budget = _GPU_TOKENS if on_gpu else _CPU_TOKENS
         Batcher(max(1, budget // beam), padded_share=1.0).each(sizes, work)
-        return found
+        return translations

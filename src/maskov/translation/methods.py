@@ -1,4 +1,4 @@
-"""The ways to translate, each an assembly of parts that exist: kernel, schedule, lengths, pick."""
+"""The translation methods: each combines a kernel, a schedule, a length rule and a selection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TARGET = {"energy", "target_temperature", "anneal", "target_floor", "force_acce
 _BLOCKS = {"block", "block_anneal"}
 _FORCED = 8
 
-# The options that each method heeds; any other is refused.
+# The options of each method; any other is refused.
 METHODS: dict[str, set[str]] = {
     "greedy": set(),
     "mask-predict": {"iterations", "length_beam"},
@@ -31,13 +31,13 @@ METHODS: dict[str, set[str]] = {
 
 
 @dataclass(frozen=True)
-class Method:
-    """How to translate; what is None takes the default of the method.
+class TranslationMethod:
+    """How to translate; None means the default of the method.
 
-    The defaults of `mh` are those of the paper's Table 5: started from one greedy pass, proposals
-    at temperature 0.8, a target whose temperature falls by 0.02 an epoch. But for one: eight first
-    epochs accept everything, not two. A small model's greedy pass is far from a translation, and
-    a chain that begins to reject there stays there (experiments/LOG.md).
+    The defaults of `mh` are those of the paper's Table 5: start from one greedy pass, propose at
+    temperature 0.8, lower the target temperature by 0.02 per epoch. One differs: the first eight
+    epochs accept every proposal, not two. The greedy pass of a small model is far from a good
+    translation, and a chain that starts rejecting there does not move (experiments/LOG.md).
     """
 
     name: str = "mask-predict"
@@ -65,13 +65,13 @@ class Method:
         unused = sorted(given - METHODS[self.name] - {"name"})
         if unused:
             options = ", ".join("--" + option.replace("_", "-") for option in unused)
-            raise InputError(f"the method '{self.name}' makes no use of {options}: drop it.")
+            raise InputError(f"the method '{self.name}' does not use {options}: drop it.")
         if self.lengths is not None and self.lengths not in RULES:
             raise InputError(f"unknown --lengths '{self.lengths}'; use one of {', '.join(RULES)}.")
         if self.pick is not None and self.pick not in PICKS:
             raise InputError(f"unknown --pick '{self.pick}'; use one of {', '.join(PICKS)}.")
         if self.pick == "mbr" and self.many < 3:
-            raise InputError("--pick mbr chooses among chains: ask for three or more --chains.")
+            raise InputError("--pick mbr compares chains: give --chains 3 or more.")
         for option in ("iterations", "length_beam", "beam", "chains", "epochs", "block"):
             value = getattr(self, option)
             if value is not None and value < 1:
@@ -79,38 +79,38 @@ class Method:
         if self.length_power is not None and not math.isfinite(self.length_power):
             raise InputError(f"--length-power must be a number, not {self.length_power}.")
         if self.pick == "lowest" and not parse_energy(self.target).sums_over_sites:
-            raise InputError("--pick lowest compares sums of raw and norm: use another --energy.")
+            raise InputError("--pick lowest supports only sums of raw and norm as --energy.")
         if self.name != "ar":
             self.kernel()
             self.schedule()
 
     @property
     def samples(self) -> bool:
-        """Whether chains are run that draw; otherwise the method is a rule without chance."""
+        """Whether the method is random; otherwise it is deterministic."""
         return "chains" in METHODS[self.name]
 
     @property
     def many(self) -> int:
-        """How many chains each source has."""
+        """Number of chains per source."""
         if self.name == "mask-predict":
             return self.length_beam or 1
         return self.chains or 1
 
     @property
     def length_rule(self) -> str:
-        """How lengths are chosen."""
+        """The rule that chooses target lengths."""
         return "top" if self.name == "mask-predict" else self.lengths or "best"
 
     @property
     def sweeps(self) -> int:
-        """How many epochs the chains run."""
+        """Number of epochs."""
         if self.name == "greedy":
             return 1
         return (self.iterations or 10) if self.name == "mask-predict" else self.epochs or 33
 
     @property
     def target(self) -> str:
-        """The energy that is sampled, or by which chains are compared where none is."""
+        """The energy that is sampled, or that compares chains if none is sampled."""
         return self.energy or ("norm" if self.name == "mask-predict" else "raw")
 
     def kernel(self) -> Kernel:
@@ -134,7 +134,7 @@ class Method:
         begin = 1.0 if self.target_temperature is None else self.target_temperature
         fall = 0.02 if self.anneal is None else self.anneal
         if self.target_floor is not None and fall == 0:
-            raise InputError("--target-floor needs --anneal, the fall of the temperature.")
+            raise InputError("--target-floor needs --anneal above 0.")
         floor = begin if fall == 0 else min(begin, 0.01)
         floor = floor if self.target_floor is None else self.target_floor
         forced = _FORCED if self.force_accept is None else self.force_accept

@@ -1,4 +1,4 @@
-"""From several chains of a source to one translation."""
+"""Select one translation from the chains of a source."""
 
 from __future__ import annotations
 
@@ -14,30 +14,28 @@ PICKS = ("last", "lowest", "mbr")
 
 
 def energy_per_token(sample: Sample, energy: str) -> float:
-    """Return an energy that can be compared between lengths: raw, norm or a sum of these."""
+    """Return an energy per token, to compare lengths: raw, norm or a sum of these."""
     logit = torch.tensor(-sample.energy_raw, dtype=torch.float64)
     value = parse_energy(energy).of_scores(logit, logit + sample.energy_norm)
     return float(value) / len(sample.ids)
 
 
 def lowest(samples: Sequence[Sample], energy: str) -> Sample:
-    """Return the sample of lowest energy a token; the first of equals."""
+    """Return the sample with the lowest energy per token; the first in case of ties."""
     return min(samples, key=lambda sample: energy_per_token(sample, energy))
 
 
 def least_risk(samples: Sequence[Sample]) -> Sample:
-    """Return the sample most like all the others, by chrF: minimum Bayes risk over the chains."""
+    """Return the sample of minimum Bayes risk: the most similar to all others by chrF."""
     if len(samples) < 2:
         return samples[0]
     try:
         from sacrebleu.metrics.chrf import CHRF
     except ImportError as error:
-        raise InputError(
-            "--pick mbr compares translations with sacreBLEU: pip install 'maskov[evaluate]'."
-        ) from error
+        raise InputError("--pick mbr needs sacreBLEU: pip install 'maskov[evaluate]'.") from error
     metric = CHRF()
     texts = [sample.text for sample in samples]
-    # Equal texts are compared once.
+    # Each distinct text is compared once.
     distinct = list(dict.fromkeys(texts))
 
     def gain(text: str) -> float:

@@ -1,1 +1,1 @@
-"""What people look at: reports, the run viewer, rating pages, and the web server beneath them."""
+"""User interfaces: reports, the run viewer, rating pages, and the web server below them."""

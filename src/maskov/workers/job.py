@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from maskov.config import Manifest
-from maskov.models.serialization import Parcel
+from maskov.models.serialization import PackedModel
 from maskov.runs.rebuild import kernel_of
 from maskov.runs.task_runner import TaskRunner
 
@@ -22,7 +22,7 @@ class Job:
     """A run's description and its model; `paths` is where modules of its parts are found."""
 
     manifest: Manifest
-    model: Parcel
+    model: PackedModel
     paths: tuple[str, ...] = field(default_factory=lambda: tuple(path for path in sys.path if path))
 
     def runner(self, device: torch.device, stop: Callable[[], bool] | None = None) -> TaskRunner:
@@ -33,7 +33,7 @@ class Job:
             # Kernels of our own and recorded rounds go to the current device.
             torch.cuda.set_device(device.index or 0)
         sys.path.extend(path for path in self.paths if path not in sys.path)
-        model = self.model.open(device)
+        model = self.model.unpack(device)
         # The process that sent this job has trusted its parts.
         kernel = kernel_of(self.manifest, model, trust_parts=True)
         return TaskRunner.of(self.manifest, kernel, model, stop)

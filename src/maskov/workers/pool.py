@@ -8,7 +8,7 @@ import torch
 
 from maskov.config import Manifest
 from maskov.models.base import MaskedModel
-from maskov.models.serialization import Parcel
+from maskov.models.serialization import PackedModel
 from maskov.runs.worker_pool import WorkerPool
 from maskov.workers.job import Job
 from maskov.workers.options import Workers
@@ -24,7 +24,7 @@ def pool_for(
     stop: Callable[[], bool] | None,
 ) -> WorkerPool:
     """Return the workers of a run; on this machine no more of them than there are groups."""
-    job = Job(manifest, Parcel.of(model))
+    job = Job(manifest, PackedModel.of(model))
     if workers.engine == "ray":
         return Cluster(job, workers, model.device, stop)
     return Processes(job, devices_of(model.device, min(workers.count, groups)), stop)

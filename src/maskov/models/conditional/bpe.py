@@ -1,9 +1,7 @@
-"""Text as fairseq reads it: words cut by learned merges, and a dictionary that numbers the pieces.
+"""Byte-pair encoding as subword-nmt and fastBPE define it, on top of a word-level tokenizer.
 
-A piece that its word goes on after ends in `@@`, so that pieces stand between spaces like words.
-Text is expected as it was in training: tokenised by Moses' rules (punctuation apart, `&apos;`
-for an apostrophe), and for the published English-German models with `##AT##-##AT##` for a hyphen
-within a word.
+Merges split each word into subwords; every subword but the last of its word ends in `@@`. The
+vocabulary then maps subwords to ids.
 """
 
 from __future__ import annotations
@@ -16,163 +14,115 @@ from typing import Any
 
 from maskov.errors import ModelError
 
-# The tokens in front of every dictionary of Mask-Predict's fairseq, which the file does not list;
-# other versions of fairseq have no mask there.
-BEGIN, PAD, END, UNKNOWN, MASK = SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+# The merges of a saved tokenizer, beside its Hugging Face files.
+FILE = "bpe_merges.txt"
+CONTINUES = "@@"
 
-_GOES_ON = "@@"
 _WORD_END = "</w>"
-_SPECIAL = re.compile("|".join(map(re.escape, SPECIAL)))
 
 
-def read_dictionary(path: Path) -> list[str]:
-    """Read a fairseq dictionary of lines `token count`; return all tokens, the special ones first.
+class Merges:
+    """Byte-pair merges, in order of priority.
 
-    A token's place in the list is its id.
-    """
-    words = dict.fromkeys(SPECIAL)
-    try:
-        with path.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                word, gap, count = line.rstrip("\n").rpartition(" ")
-                if not gap or not count.isdecimal():
-                    raise ModelError(f"line {number} of '{path}' is not 'token count'.")
-                if word in words:
-                    # Fairseq would number it twice, and no text could tell which is meant.
-                    raise ModelError(f"line {number} of '{path}' lists '{word}' again.")
-                words[word] = None
-    except (OSError, UnicodeError) as error:
-        raise ModelError(f"the dictionary '{path}' cannot be read: {error}.") from error
-    return list(words)
-
-
-class Subwords:
-    """Byte-pair merges, as subword-nmt and fastBPE learn them, in the order to be done.
-
-    `apart` is the older form of the codes, in which the mark for a word's end is a symbol of its
-    own until something merges with it; otherwise the word's last letter carries it.
+    With `separate_end` (version 0.1 of the file format) the end-of-word marker starts as a symbol
+    of its own; otherwise (0.2) it starts attached to the word's last letter.
     """
 
-    def __init__(self, merges: Sequence[tuple[str, str]], apart: bool = False) -> None:
-        self.apart = apart
+    def __init__(self, merges: Sequence[tuple[str, str]], separate_end: bool = False) -> None:
+        self.separate_end = separate_end
         self._rank: dict[tuple[str, str], int] = {}
         for merge in merges:
             self._rank.setdefault(merge, len(self._rank))
 
     @classmethod
-    def read(cls, path: Path) -> Subwords:
-        """Read a file of codes: `left right`, or fastBPE's `left right count`."""
+    def read(cls, path: Path) -> Merges:
+        """Read lines of `left right`, or fastBPE's `left right count`."""
         try:
             lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
         except (OSError, UnicodeError) as error:
-            raise ModelError(f"the subword codes '{path}' cannot be read: {error}.") from error
+            raise ModelError(f"cannot read the BPE merges '{path}': {error}.") from error
         version = re.fullmatch(r"#version: ([\d.]+)\s*", lines[0])
-        # Only spaces part the symbols; other blanks may be letters here.
-        codes = [line.strip("\r\n ").split(" ") for line in lines[bool(version) :]]
-        columns = {len(code) for code in codes}
+        # Split at spaces only: other whitespace may be part of a symbol.
+        rows = [line.strip("\r\n ").split(" ") for line in lines[bool(version) :]]
+        columns = {len(row) for row in rows}
         if columns not in ({2}, {3}):
-            raise ModelError(f"'{path}' is no file of subword codes: not all lines are pairs.")
-        # fastBPE writes no version; nor did subword-nmt while the mark stood apart.
-        unsaid = "0.1" if columns == {2} else "0.2"
-        apart = (version[1] if version else unsaid) == "0.1"
-        return cls([(code[0], code[1]) for code in codes], apart)
+            raise ModelError(f"'{path}' is not a BPE merges file: not every line is a pair.")
+        # Files without a version: fastBPE (3 columns) is like 0.2, early subword-nmt is 0.1.
+        default = "0.1" if columns == {2} else "0.2"
+        separate_end = (version[1] if version else default) == "0.1"
+        return cls([(row[0], row[1]) for row in rows], separate_end)
 
-    def cut(self, word: str) -> list[str]:
-        """Return the pieces of one word, with `@@` on each but the last."""
-        parts = [*word, _WORD_END] if self.apart else [*word[:-1], word[-1] + _WORD_END]
+    def write(self, path: Path) -> None:
+        """Write the merges with their format version."""
+        version = "0.1" if self.separate_end else "0.2"
+        lines = [f"#version: {version}", *(f"{left} {right}" for left, right in self._rank)]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+
+    def split(self, word: str) -> list[str]:
+        """Return the subwords of a word, with `@@` on each but the last."""
+        parts = [*word, _WORD_END] if self.separate_end else [*word[:-1], word[-1] + _WORD_END]
         while known := [pair for pair in pairwise(parts) if pair in self._rank]:
-            parts = _merged(parts, min(known, key=self._rank.__getitem__))
+            parts = _merge(parts, min(known, key=self._rank.__getitem__))
         if parts[-1] == _WORD_END:
             parts.pop()
         else:
             parts[-1] = parts[-1].removesuffix(_WORD_END)
-        return [part + _GOES_ON for part in parts[:-1]] + parts[-1:]
-
-    def apply(self, text: str) -> str:
-        """Return the text with all its words cut; special tokens stay whole."""
-        words = _SPECIAL.sub(r" \g<0> ", text).split()
-        cut = (self.cut(word) if word not in SPECIAL else [word] for word in words)
-        return " ".join(piece for pieces in cut for piece in pieces)
+        return [part + CONTINUES for part in parts[:-1]] + parts[-1:]
 
 
-def _merged(parts: Sequence[str], pair: tuple[str, str]) -> list[str]:
-    """Join a pair wherever it stands, from the left."""
-    found: list[str] = []
+def _merge(parts: Sequence[str], pair: tuple[str, str]) -> list[str]:
+    """Join every occurrence of a pair, from the left."""
+    merged: list[str] = []
     place = 0
     while place < len(parts):
         step = 2 if tuple(parts[place : place + 2]) == pair else 1
-        found.append("".join(parts[place : place + step]))
+        merged.append("".join(parts[place : place + step]))
         place += step
-    return found
+    return merged
 
 
-def plain_tokenizer(words: Sequence[str]) -> Any:
-    """Return a tokenizer of pieces between spaces, which joins them to words when it decodes."""
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
+class BytePairTokenizer:
+    """A word-level tokenizer whose words are split by merges first; special tokens stay whole.
 
-    backend = Tokenizer(
-        models.WordLevel({word: index for index, word in enumerate(words)}, unk_token=UNKNOWN)
-    )
-    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    backend.decoder = decoders.Sequence(
-        [
-            decoders.Replace(Regex(r"\z"), " "),
-            decoders.Fuse(),
-            decoders.Replace(f"{_GOES_ON} ", ""),
-            decoders.Replace(Regex(r" +\z"), ""),
-        ]
-    )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        bos_token=BEGIN,
-        pad_token=PAD,
-        eos_token=END,
-        unk_token=UNKNOWN,
-        mask_token=MASK,
-        clean_up_tokenization_spaces=False,
-    )
-
-
-class SubwordTokenizer:
-    """A tokenizer of pieces that cuts words first; all else is the plain one's own.
-
-    The merges of `tokenizers` will not do: they need an id for every piece on the way, and a
-    dictionary lists only those that were left at the end.
+    The BPE model of `tokenizers` cannot be used: it needs an id for every intermediate merge, and
+    vocabularies of this kind list only the final subwords.
     """
 
-    def __init__(self, plain: Any, subwords: Subwords) -> None:
-        self.plain, self.subwords = plain, subwords
+    def __init__(self, words: Any, merges: Merges) -> None:
+        self.words, self.merges = words, merges
+        self._special = frozenset(words.all_special_tokens)
+        self._pattern = re.compile("|".join(map(re.escape, sorted(self._special))))
 
     def __call__(self, text: str | Sequence[str], **options: Any) -> Any:
         """Tokenise one text or several, with the options of Hugging Face tokenizers."""
-        return self.plain(self._cut(text), **options)
+        return self.words(self._split(text), **options)
 
     def encode(self, text: str, **options: Any) -> Any:
         """Return the ids of one text."""
-        return self.plain.encode(self._cut(text), **options)
+        return self.words.encode(self._split(text), **options)
 
     def tokenize(self, text: str, **options: Any) -> Any:
-        """Return the pieces of one text, those the dictionary lacks as they are."""
-        return self.plain.tokenize(self._cut(text), **options)
+        """Return the subwords of one text, those outside the vocabulary included."""
+        return self.words.tokenize(self._split(text), **options)
 
-    def save_pretrained(self, *_: Any, **__: Any) -> None:
-        """Refuse: what would be written could not cut words."""
-        raise ModelError(
-            "a tokenizer with fairseq's subword codes cannot be saved as a Hugging Face one; "
-            "keep the folder that it was read from."
-        )
+    def save_pretrained(self, folder: str | Path, **options: Any) -> None:
+        """Write the word-level tokenizer and the merges."""
+        self.words.save_pretrained(folder, **options)
+        self.merges.write(Path(folder) / FILE)
 
     def __len__(self) -> int:
-        return len(self.plain)
+        return len(self.words)
 
     def __getattr__(self, name: str) -> Any:
-        # While being copied or unpickled there is nothing to ask yet.
-        if name.startswith("__") or name == "plain":
+        # Copying and unpickling look up attributes before `words` exists.
+        if name.startswith("__") or name == "words":
             raise AttributeError(name)
-        return getattr(self.plain, name)
+        return getattr(self.words, name)
 
-    def _cut(self, text: str | Sequence[str]) -> str | list[str]:
-        if isinstance(text, str):
-            return self.subwords.apply(text)
-        return [self.subwords.apply(line) for line in text]
+    def _split(self, text: str | Sequence[str]) -> str | list[str]:
+        return self._line(text) if isinstance(text, str) else [self._line(line) for line in text]
+
+    def _line(self, text: str) -> str:
+        parts = self._pattern.sub(r" \g<0> ", text).split()
+        split = ([word] if word in self._special else self.merges.split(word) for word in parts)
+        return " ".join(subword for subwords in split for subword in subwords)

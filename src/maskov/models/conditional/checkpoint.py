@@ -1,4 +1,8 @@
-"""Translation models as folders: config.json, model.safetensors and a tokenizer."""
+"""Translation models as folders: config.json, model.safetensors and a tokenizer.
+
+The tokenizer is a Hugging Face one; with `bpe_merges.txt` its words are split by these merges
+first (`maskov.models.conditional.bpe`).
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from maskov.errors import ModelError
-from maskov.models.conditional.network import Network, Shape
-from maskov.models.hf_logging import quiet
+from maskov.models.conditional import bpe
+from maskov.models.conditional.network import TranslationNetwork, TranslationShape
+from maskov.models.hf_logging import silence_transformers
 from maskov.types import Tensor
 
 ARCHITECTURE = "maskov-translation"
 
 
-def save(folder: Path, network: Network, tokenizer: Any, dtype: torch.dtype) -> None:
+def save(folder: Path, network: TranslationNetwork, tokenizer: Any, dtype: torch.dtype) -> None:
     """Write a network and its tokenizer."""
     folder.mkdir(parents=True, exist_ok=True)
     weights = {name: value.to(dtype).contiguous() for name, value in network.state_dict().items()}
@@ -29,18 +34,18 @@ def save(folder: Path, network: Network, tokenizer: Any, dtype: torch.dtype) -> 
 
 
 def is_translation(folder: Path) -> bool:
-    """Whether a folder holds such a model, as far as its config says."""
+    """Whether a folder's config.json says that it is such a model."""
     return _config(folder).get("architecture") == ARCHITECTURE
 
 
-def load(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple[Network, Any]:
-    """Read a network and its tokenizer, or say what is wrong with the folder."""
+def load(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple[TranslationNetwork, Any]:
+    """Read a network and its tokenizer."""
     config = _config(folder)
     if config.pop("architecture", None) != ARCHITECTURE:
-        raise ModelError(f"'{folder}' is no translation model: its config.json does not say so.")
-    # On the meta device nothing is drawn or filled; every weight is put in its place.
+        raise ModelError(f"'{folder}' is no translation model, by its config.json.")
+    # The meta device allocates and draws nothing; every weight is assigned below.
     with torch.device("meta"):
-        network = Network(_shape(config, folder))
+        network = TranslationNetwork(_shape(config, folder))
     try:
         weights = load_file(folder / "model.safetensors")
     except Exception as error:  # safetensors has an exception class of its own
@@ -48,18 +53,18 @@ def load(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple[Networ
             f"the translation model '{folder}' is damaged: its model.safetensors is missing or "
             "cannot be read."
         ) from error
-    wanted, found = _sizes(network.state_dict()), _sizes(weights)
-    differ = [name for name in wanted.keys() | found if wanted.get(name) != found.get(name)]
+    expected, actual = _sizes(network.state_dict()), _sizes(weights)
+    differ = [name for name in expected.keys() | actual if expected.get(name) != actual.get(name)]
     if differ:
         raise ModelError(
-            f"the translation model '{folder}' is damaged: its weights do not fit its config.json, "
-            f"such as {min(differ)}."
+            f"the translation model '{folder}' is damaged: its weights do not fit its config.json "
+            f"({min(differ)})."
         )
-    placed = {name: value.to(device, dtype, copy=True) for name, value in weights.items()}
-    network.load_state_dict(placed, assign=True)
+    copies = {name: value.to(device, dtype, copy=True) for name, value in weights.items()}
+    network.load_state_dict(copies, assign=True)
     tokenizer = load_tokenizer(folder)
     if max(tokenizer.get_vocab().values(), default=0) >= network.shape.vocabulary:
-        raise ModelError(f"the tokenizer of '{folder}' has tokens that its network has not.")
+        raise ModelError(f"the tokenizer of '{folder}' has more tokens than its network.")
     return network.eval().requires_grad_(False), tokenizer
 
 
@@ -68,46 +73,49 @@ def load_tokenizer(folder: Path) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     try:
-        with quiet():
+        with silence_transformers():
             tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
-    except Exception as error:  # a damaged file fails in a dozen ways
-        raise ModelError(f"'{folder}' has no tokenizer that can be read.") from error
-    for mark in ("pad", "bos", "eos", "unk", "mask"):
-        if getattr(tokenizer, f"{mark}_token_id") is None:
-            raise ModelError(f"the tokenizer of '{folder}' lacks its {mark} token.")
-    return tokenizer
+    except Exception as error:  # damaged files raise many kinds of errors
+        raise ModelError(f"'{folder}' has no readable tokenizer.") from error
+    for name in ("pad", "bos", "eos", "unk", "mask"):
+        if getattr(tokenizer, f"{name}_token_id") is None:
+            raise ModelError(f"the tokenizer of '{folder}' lacks its {name} token.")
+    merges = Path(folder) / bpe.FILE
+    return (
+        bpe.BytePairTokenizer(tokenizer, bpe.Merges.read(merges)) if merges.exists() else tokenizer
+    )
 
 
 def _config(folder: Path) -> dict[str, Any]:
     try:
-        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return config if isinstance(config, dict) else {}
 
 
-def _shape(config: dict[str, Any], folder: Path) -> Shape:
-    """Refuse sizes that no network has, before memory is asked for."""
-    kinds = get_type_hints(Shape)
+def _shape(config: dict[str, Any], folder: Path) -> TranslationShape:
+    """Refuse impossible sizes before anything is allocated."""
+    kinds = get_type_hints(TranslationShape)
     try:
-        shape = Shape(**{name: config[name] for name in kinds if name in config})
-    except TypeError:  # one that has no default is not there
-        raise _misshapen(folder) from None
+        shape = TranslationShape(**{name: config[name] for name in kinds if name in config})
+    except TypeError:  # a required size is missing
+        raise _invalid_sizes(folder) from None
     values = asdict(shape)
     if not all(type(value) is kinds[name] for name, value in values.items()):
-        raise _misshapen(folder)
+        raise _invalid_sizes(folder)
     sizes = [value for value in values.values() if type(value) is int]
     layers = max(shape.encoder_layers, shape.decoder_layers)
     if not all(0 < size <= 2**20 for size in sizes) or layers > 2**10:
-        raise _misshapen(folder)
+        raise _invalid_sizes(folder)
     if shape.width % shape.heads or not 0 < shape.norm_epsilon < 1:
-        raise _misshapen(folder)
+        raise _invalid_sizes(folder)
     return shape
 
 
-def _misshapen(folder: Path) -> ModelError:
+def _invalid_sizes(folder: Path) -> ModelError:
     return ModelError(
-        f"the translation model '{folder}' is damaged: the sizes in its config.json fit no network."
+        f"the translation model '{folder}' is damaged: invalid sizes in its config.json."
     )
 
 

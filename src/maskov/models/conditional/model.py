@@ -1,8 +1,7 @@
-"""A conditional masked LM: the target's masked conditionals, given a source.
+"""A conditional masked LM: the masked conditionals of a target, given a source.
 
-Once it has been `given` its sources it is a masked model like any other: a chain says by its number
-which source it belongs to, and energies, proposals, kernels, runs and the engine need to know no
-more. The encoder has then run already; a pass is one run of the decoder.
+`given` sets the sources and runs the encoder once. The result is a masked model like any other:
+each chain carries the index of its source, and a pass runs only the decoder.
 """
 
 from __future__ import annotations
@@ -19,24 +18,23 @@ from maskov.errors import InputError, ModelError
 from maskov.models.base import Queries
 from maskov.models.checkpoint import hash_of
 from maskov.models.conditional import checkpoint
-from maskov.models.conditional.network import Network
+from maskov.models.conditional.network import TranslationNetwork
 from maskov.models.conditional.sources import Sources
 from maskov.models.forbidden_tokens import forbidden_tokens
-from maskov.models.hf_logging import quiet
+from maskov.models.hf_logging import silence_transformers
 from maskov.models.precision import coarse
 from maskov.models.tokenized import TokenizedModel
-from maskov.translation import fairseq
 from maskov.types import Float, Int, Tensor, inside
 
 
 class ConditionalModel(TokenizedModel):
     """An encoder-decoder masked LM, its tokenizer and, once given, the sources it reads."""
 
-    def __init__(self, network: Network, tokenizer: Any, name: str) -> None:
+    def __init__(self, network: TranslationNetwork, tokenizer: Any, name: str) -> None:
         if network.shape.causal:
             raise ModelError(
-                f"'{name}' writes from left to right: it translates with --method ar, and has no "
-                "masked conditionals."
+                f"'{name}' is autoregressive and has no masked conditionals; use it with "
+                "--method ar."
             )
         self.name = name
         self.network = network.eval().requires_grad_(False)
@@ -45,7 +43,7 @@ class ConditionalModel(TokenizedModel):
         self.device = network.words.weight.device
         self.dtype = network.words.weight.dtype
         self.precision = str(self.dtype).removeprefix("torch.")
-        # The head stays as it is whatever the precision of the passes.
+        # The head keeps its precision, whatever that of the passes.
         self._head = network.words.weight
         self.forbidden = forbidden_tokens(tokenizer, network.shape.vocabulary).to(self.device)
         self.min_length = 1
@@ -57,26 +55,25 @@ class ConditionalModel(TokenizedModel):
     def load(
         cls, folder: Path, device: torch.device, dtype: torch.dtype, name: str
     ) -> ConditionalModel:
-        """Read a model of ours, or a published Mask-Predict checkpoint."""
-        read = fairseq.load_fairseq if fairseq.is_fairseq(folder) else checkpoint.load
-        network, tokenizer = read(folder, device, dtype)
+        """Load a translation model folder."""
+        network, tokenizer = checkpoint.load(folder, device, dtype)
         return cls(network, tokenizer, name)
 
-    # What is read.
+    # Sources.
 
     def source_ids(self, text: str) -> list[int]:
-        """Tokenise a source, its end included."""
-        with quiet():
+        """Tokenise a source, end token included."""
+        with silence_transformers():
             ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         return [*(int(token) for token in ids), int(self.tokenizer.eos_token_id)]
 
     def given(self, texts: Sequence[str], lines: Sequence[int] | None = None) -> ConditionalModel:
-        """Return this model with the sources it is to read, encoded.
+        """Return this model with these sources, encoded.
 
-        `lines` are the numbers by which complaints name them, from 1 unless given.
+        Errors name them by `lines`, by default 1, 2, ...
         """
         if not texts:
-            raise InputError("there is nothing to translate.")
+            raise InputError("nothing to translate.")
         ids = []
         for line, text in zip(lines or range(1, len(texts) + 1), texts, strict=True):
             ids.append(read_source(self, text, f"line {line}"))
@@ -90,10 +87,9 @@ class ConditionalModel(TokenizedModel):
             changed.exact = self.exact._with(sources)
         return changed
 
-    # What is asked.
-
+    # Scores.
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
-        """Run the decoder; keep its state at each masked position."""
+        """Run the decoder and return its state at each masked position."""
         tokens = queries.tokens.masked_fill(queries.masked, self.mask_id)
         states = self._decode(tokens, queries.lengths, queries.source, None)
         return states[:, : tokens.shape[1]][queries.masked]
@@ -115,7 +111,7 @@ class ConditionalModel(TokenizedModel):
     ) -> Float[Tensor, "passes _ hidden"]:
         if self.sources is None or source is None:
             raise InputError(
-                f"'{self.name}' translates: give it sources, with `maskov translate` or "
+                f"'{self.name}' is a translation model: give sources with `maskov translate` or "
                 "`model.given(texts)`."
             )
         if self.network.shape.target_end:
@@ -127,9 +123,9 @@ class ConditionalModel(TokenizedModel):
         distinct, which = torch.unique(source, return_inverse=True)
         memory, within = self.sources.padded(distinct)
         with coarse(self.coarse_products):
-            kept = self.network.remember(memory.to(self.network.words.weight.dtype))
+            kept = self.network.cross_key_values(memory.to(self.network.words.weight.dtype))
             read = [(key[which], value[which]) for key, value in kept]
-            # Attention is faster without a mask, where nothing is padded.
+            # Without padding no mask is needed, and attention is faster without one.
             mask = None if bool(within.all()) else within[which][:, None, None]
             full = bool((lengths == tokens.shape[1]).all())
             padding = None if full else inside(lengths, tokens.shape[1])
@@ -144,7 +140,7 @@ class ConditionalModel(TokenizedModel):
     def logit_of(
         self, hidden: Float[Tensor, "masked hidden"], tokens: Int[Tensor, " masked"]
     ) -> Float[Tensor, " masked"]:
-        """Return the score of one token each."""
+        """Return the score of one token per vector."""
         return (hidden * self._head[tokens]).sum(1)
 
     def length_scores(self) -> Float[Tensor, "texts lengths"]:
@@ -157,10 +153,9 @@ class ConditionalModel(TokenizedModel):
         scores[:, 0] = -torch.inf
         return scores.log_softmax(1)
 
-    # What it is.
-
+    # Properties.
     def in_precision(self, dtype: torch.dtype, coarse_products: bool = False) -> ConditionalModel:
-        """Return this model with its decoder in another precision; head and sources stay exact."""
+        """Return this model with its decoder in another precision; head and sources keep theirs."""
         changed = copy.copy(self)
         changed.exact = self
         if dtype != self.dtype:
@@ -177,18 +172,18 @@ class ConditionalModel(TokenizedModel):
 
     @property
     def bytes_per_token(self) -> int:
-        """Guess the activations of one layer, and the keys and values of the source."""
+        """Estimate the activations of one layer, and the keys and values of the source."""
         return 24 * self.network.shape.width * self.dtype.itemsize
 
     def fingerprint(self) -> str:
-        """Hash every weight, as it was before any rounding, the sizes and the vocabulary."""
+        """Hash the full-precision weights, the sizes and the vocabulary."""
         if isinstance(self.exact, ConditionalModel):
             return self.exact.fingerprint()
         return hash_of(self.network, self.tokenizer, asdict(self.network.shape))
 
 
 def read_source(model: ConditionalModel, text: str, what: str) -> list[int]:
-    """Tokenise a source and refuse what cannot be read; `what` names it in the complaint."""
+    """Tokenise a source and refuse bad ones; `what` names it in errors."""
     if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
         raise InputError(f"{what} is not UTF-8 text.")
     ids, most = model.source_ids(text), model.network.shape.longest
@@ -196,7 +191,7 @@ def read_source(model: ConditionalModel, text: str, what: str) -> list[int]:
         raise InputError(f"{what} is empty; give at least one word.")
     if len(ids) > most:
         raise InputError(
-            f"{what} has {len(ids) - 1} tokens; '{model.name}' reads at most {most - 1}. Split it "
+            f"{what} has {len(ids) - 1} tokens; '{model.name}' takes at most {most - 1}. Split it "
             "into sentences."
         )
     return ids

@@ -1,4 +1,4 @@
-"""Texts that a conditional model reads: encoded once, and used by every pass."""
+"""The source texts of a conditional model, encoded once for all passes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 
 from maskov.models.batches import Batcher, token_budget
-from maskov.models.conditional.network import Network
+from maskov.models.conditional.network import TranslationNetwork
 from maskov.types import Bool, Float, Int, Tensor, inside
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Encoded texts in a row, each from its start, and scores of the lengths of their targets."""
+    """Concatenated encoder states of texts, and the scores of their target lengths."""
 
     texts: tuple[str, ...]
     states: Float[Tensor, "tokens width"]
@@ -24,9 +24,9 @@ class Sources:
 
     @classmethod
     def encode(
-        cls, network: Network, texts: Sequence[str], ids: Sequence[Sequence[int]]
+        cls, network: TranslationNetwork, texts: Sequence[str], ids: Sequence[Sequence[int]]
     ) -> Sources:
-        """Run the encoder over all texts, similar lengths together."""
+        """Run the encoder over all texts, batched by length."""
         weight = network.words.weight
         device = weight.device
         sizes = torch.tensor([len(line) for line in ids], device=device)
@@ -50,7 +50,7 @@ class Sources:
     def padded(
         self, index: Int[Tensor, " n"]
     ) -> tuple[Float[Tensor, "n s width"], Bool[Tensor, "n s"]]:
-        """Return the states of some texts, one row each, and what of them is inside."""
+        """Return the states of some texts, padded, and a mask of the real positions."""
         sizes = self.sizes[index]
         width = int(sizes.max())
         within = inside(sizes, width)

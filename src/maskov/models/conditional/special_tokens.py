@@ -1,4 +1,4 @@
-"""The special tokens of a translation model, by what they mean."""
+"""The special tokens of a translation model."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Marks:
-    """The tokens that stand for no word, but for where text begins, ends or is missing."""
+class SpecialTokens:
+    """Ids of the tokens that pad, begin, end and mask a text."""
 
     pad: int
     begin: int
@@ -16,8 +16,8 @@ class Marks:
     mask: int
 
     @classmethod
-    def of(cls, tokenizer: Any) -> Marks:
-        """Read them off a tokenizer."""
+    def of(cls, tokenizer: Any) -> SpecialTokens:
+        """Read the ids from a tokenizer."""
         return cls(
             tokenizer.pad_token_id,
             tokenizer.bos_token_id,

@@ -1,4 +1,4 @@
-"""What raters said: means with intervals for each condition, and how far they agree."""
+"""The results of a study: means with intervals for each condition, and agreement of raters."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _COLUMNS = ("rater", "item", "condition", "text", "coherence", "fluency", "comme
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean of ratings and its 95 % interval; without ratings there is none.
+    """A mean of ratings and its 95 % interval; None without ratings.
 
-    A single item tells nothing of other items, so that its mean has no interval.
+    The mean of a single item has no interval: the bootstrap is over items.
     """
 
     value: float | None
@@ -35,7 +35,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class Condition:
-    """The ratings of one condition: its texts, how many of them were rated, how often, by whom."""
+    """The ratings of one condition; `items` of its texts are in the study, `rated` were rated."""
 
     name: str
     items: int
@@ -48,7 +48,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Ratings:
-    """A study's numbers; `raters` says how many items each rater has rated, `rows` holds each."""
+    """The results of a study; `raters` maps each rater to a count of items, `rows` has them all."""
 
     study: str
     conditions: list[Condition]
@@ -59,7 +59,7 @@ class Ratings:
     rows: list[dict[str, str | int]]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data, without the single ratings."""
+        """Return a dict without the single ratings."""
         values = asdict(self)
         del values["rows"]
         return values
@@ -77,7 +77,7 @@ class Ratings:
 
 
 def load(path: str | Path, seed: int = 0, resamples: int = RESAMPLES) -> Ratings:
-    """Read a study and work out its numbers; `seed` is that of the bootstrap."""
+    """Read a study and compute its results; `seed` is that of the bootstrap."""
     study = Study.open(path)
     key = study.key()
     with study.store() as store:
@@ -110,8 +110,8 @@ def load(path: str | Path, seed: int = 0, resamples: int = RESAMPLES) -> Ratings
 def mean(items: Sequence[Sequence[int]], seed: int, resamples: int = RESAMPLES) -> Mean:
     """Return the mean of all ratings, and its interval by a percentile bootstrap over items.
 
-    Items are drawn with all their ratings, since ratings of one item resemble each other. The
-    interval is about other texts of the same condition, judged by the same raters.
+    Items are drawn with all their ratings, because ratings of one item are correlated. The interval
+    covers other texts of the same condition, rated by the same raters.
     """
     sums = np.array([sum(ratings) for ratings in items], dtype=np.float64)
     counts = np.array([len(ratings) for ratings in items], dtype=np.float64)
@@ -128,7 +128,7 @@ def mean(items: Sequence[Sequence[int]], seed: int, resamples: int = RESAMPLES) 
 
 
 def _by_item(answers: Sequence[Answer], scale: str) -> list[list[int]]:
-    """Return the ratings of each item that has any, in the order of the items' numbers."""
+    """Return the ratings of each rated item, in the order of item numbers."""
     ratings: dict[int, list[int]] = {}
     for answer in answers:
         ratings.setdefault(answer.item, []).append(getattr(answer, scale))

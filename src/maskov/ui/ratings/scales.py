@@ -1,7 +1,7 @@
-"""What raters are asked: two scales of four points, each point with its meaning in words.
+"""The rating scales: coherence and fluency, four points each, every point described in words.
 
-The paper (its Table 6) asked for coherence and fluency on 4-point Likert scales and gives no
-wording; this is ours. A study keeps a copy, so that its questions never change under it.
+The paper (Table 6) uses 4-point Likert scales and gives no wording; this is ours. A study keeps a
+copy, so that later changes here do not affect it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Scale:
-    """A question and what its points, from 1 upwards, stand for: a title and a gloss each."""
+    """A question and its points from 1 up, each with a title and an explanation."""
 
     name: str
     question: str

@@ -1,7 +1,7 @@
-"""The page on which raters rate: every path begins with a rater's token, all else is 404.
+"""The rating page: every path starts with a rater's token; all others are 404.
 
-The static files are read once, at the start, so that no path of a request reaches the file
-system; the texts come from `items.json`, which knows no conditions.
+Static files are read once at startup, so that no request path reaches the file system. Texts come
+from `items.json`, which does not contain the conditions.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from maskov.ui.ratings.store import Answer
 from maskov.ui.ratings.study import Study
 from maskov.ui.web.files import StaticFiles
 from maskov.ui.web.requests import read
-from maskov.ui.web.security_headers import Shield
+from maskov.ui.web.security_headers import SecurityHeaders
 
 LONGEST_BODY = 8 * 1024
-# Every character of it may take the six bytes that JSON has for a control character and still fit.
+# Fits into the body even if JSON escapes every character with six bytes.
 LONGEST_COMMENT = 1000
 _FILES = ("index.html", "rate.css", "rate.js", "icon.svg")
 
 
-class Given(BaseModel):
-    """An answer as the page sends it; a number is a number, and nothing else may come along."""
+class AnswerRequest(BaseModel):
+    """An answer from the page, validated strictly; unknown fields are refused."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -42,7 +42,7 @@ class Given(BaseModel):
 
 
 def create_app(study: Study, loopback: bool = True) -> FastAPI:
-    """Make the application for one study; `loopback` also checks what host requests name."""
+    """Return the application of one study; `loopback` also checks the Host header."""
     store = study.store()
     known = {item.id for item in study.items}
     static = StaticFiles("maskov.ui.ratings", _FILES)
@@ -55,7 +55,7 @@ def create_app(study: Study, loopback: bool = True) -> FastAPI:
     app = FastAPI(
         lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
     )
-    app.add_middleware(Shield, loopback=loopback)
+    app.add_middleware(SecurityHeaders, loopback=loopback)
 
     def rater_of(token: str) -> str:
         rater = store.rater(token)
@@ -110,7 +110,7 @@ def create_app(study: Study, loopback: bool = True) -> FastAPI:
     @app.post("/r/{token}/answers")
     async def answer(token: str, request: Request) -> dict[str, int]:
         rater = await run_in_threadpool(rater_of, token)
-        given = await read(request, Given, LONGEST_BODY)
+        given = await read(request, AnswerRequest, LONGEST_BODY)
         if given.item not in known:
             raise HTTPException(422, "no such item")
         await run_in_threadpool(store.save, Answer(rater, **given.model_dump()))
@@ -118,7 +118,7 @@ def create_app(study: Study, loopback: bool = True) -> FastAPI:
 
     @app.exception_handler(sqlite3.Error)
     async def not_saved(request: Request, error: Exception) -> JSONResponse:
-        # A full disk, say. The page holds on to the answer and tries again.
+        # For instance a full disk. The page keeps the answer and tries again.
         return JSONResponse({"detail": "not saved"}, status_code=503)
 
     return app

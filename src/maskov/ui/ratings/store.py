@@ -1,7 +1,7 @@
-"""Where answers are kept: SQLite, on disk before anybody is told that they are saved.
+"""The answers of a study in SQLite, durably on disk before the page reports them as saved.
 
-Answers are only ever added. The latest of a rater for an item is what counts; the ones before it
-stay as history.
+Answers are only added. The latest answer of a rater to an item counts; earlier ones stay as
+history.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from maskov.errors import InputError
 
 _FILE = "ratings.sqlite"
-_PATIENCE = 30.0  # seconds to wait while another process writes
+_TIMEOUT = 30.0  # seconds to wait while another process writes
 _LONGEST_NAME = 60
 _TABLES = (
     """CREATE TABLE raters (
@@ -39,8 +39,8 @@ _TABLES = (
     ) STRICT""",
     "CREATE INDEX answers_of_raters ON answers (rater, item, id)",
 )
-# Rows that the tables above do not let in; the file may have others.
-_WRONG = (
+# Queries for invalid rows, which a file from elsewhere may have.
+_INVALID = (
     "SELECT 1 FROM raters WHERE typeof(name) != 'text' OR typeof(token) != 'text'",
     """SELECT 1 FROM answers WHERE typeof(rater) != 'text' OR typeof(item) != 'integer'
         OR typeof(coherence) != 'integer' OR coherence NOT BETWEEN 1 AND 4
@@ -54,7 +54,7 @@ _LATEST = f"""SELECT {_COLUMNS} FROM answers
 
 @dataclass(frozen=True)
 class Answer:
-    """What one rater said about one item, and when (UTC)."""
+    """The rating of one item by one rater, and its time (UTC)."""
 
     rater: str
     item: int
@@ -64,19 +64,19 @@ class Answer:
     time: str = ""
 
 
-class Store:
-    """The answers of one study; any number of threads and processes may use it at once."""
+class RatingStore:
+    """The answers of one study, safe for several threads and processes."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._lock = Lock()  # a connection takes one transaction at a time
         connection.execute("PRAGMA foreign_keys = ON")
-        # With FULL, a commit returns when the log is on the disk: it outlives the machine's power.
+        # With FULL, a commit returns after the log is on disk, so it survives a power loss.
         connection.execute("PRAGMA synchronous = FULL")
 
     @classmethod
-    def create(cls, folder: Path) -> Store:
-        """Start with nobody and nothing."""
+    def create(cls, folder: Path) -> RatingStore:
+        """Create an empty store."""
         store = cls(_connect(folder, "rwc"))
         store._connection.execute("PRAGMA journal_mode = WAL")
         for table in _TABLES:
@@ -84,24 +84,24 @@ class Store:
         return store
 
     @classmethod
-    def open(cls, folder: Path) -> Store:
-        """Open what is there; a missing file is not made anew, since answers would be missing."""
+    def open(cls, folder: Path) -> RatingStore:
+        """Open a store; a missing file is an error, because its answers would be missing."""
         try:
             connection = _connect(folder, "rw")
         except sqlite3.Error as error:
-            raise InputError(f"'{folder}' is no study: it has no {_FILE} to write to.") from error
+            raise InputError(f"'{folder}' is no study: it has no writable {_FILE}.") from error
         try:
             _check(connection)
             return cls(connection)
         except sqlite3.Error as error:
             connection.close()
-            raise InputError(f"the {_FILE} of '{folder}' cannot be read: {error}.") from error
+            raise InputError(f"cannot read the {_FILE} of '{folder}': {error}.") from error
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> RatingStore:
         return self
 
     def __exit__(
@@ -113,44 +113,42 @@ class Store:
         self.close()
 
     def add_rater(self, name: str) -> tuple[str, bool]:
-        """Return the rater's token and whether it is new: a lost link can be asked for again."""
+        """Return the rater's token and whether the rater is new."""
         check_name(name)
         with self._writing() as connection:
-            found = connection.execute(
-                "SELECT token FROM raters WHERE name = ?", (name,)
-            ).fetchone()
-            if found:
-                return str(found[0]), False
+            row = connection.execute("SELECT token FROM raters WHERE name = ?", (name,)).fetchone()
+            if row:
+                return str(row[0]), False
             token = secrets.token_urlsafe(24)
             connection.execute("INSERT INTO raters VALUES (?, ?, ?)", (name, token, _now()))
             return token, True
 
     def raters(self) -> dict[str, str]:
-        """Return the token of each rater, in the order of their coming."""
+        """Return the token of each rater, in the order they were added."""
         rows = self._read("SELECT name, token FROM raters ORDER BY rowid")
         return {str(name): str(token) for name, token in rows}
 
     def rater(self, token: str) -> str | None:
-        """Return whose token this is."""
+        """Return the rater of a token, or None."""
         rows = self._read("SELECT name FROM raters WHERE token = ?", token)
         return str(rows[0][0]) if rows else None
 
     def save(self, answer: Answer) -> None:
-        """Add an answer; when this returns, it is on the disk.
+        """Add an answer; when this returns, it is on disk.
 
-        The same answer again adds nothing, so that a page may repeat itself when it was not heard.
+        Repeating the latest answer adds nothing, so that a page can safely resend it.
         """
-        given = (answer.coherence, answer.fluency, answer.comment)
+        values = (answer.coherence, answer.fluency, answer.comment)
         with self._writing() as connection:
             latest = connection.execute(
                 "SELECT coherence, fluency, comment FROM answers WHERE rater = ? AND item = ? "
                 "ORDER BY id DESC LIMIT 1",
                 (answer.rater, answer.item),
             ).fetchone()
-            if latest != given:
+            if latest != values:
                 connection.execute(
                     f"INSERT INTO answers ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-                    (answer.rater, answer.item, *given, answer.time or _now()),
+                    (answer.rater, answer.item, *values, answer.time or _now()),
                 )
 
     def answers(self, rater: str | None = None) -> list[Answer]:
@@ -162,7 +160,7 @@ class Store:
         return [Answer(*row) for row in rows]
 
     def history(self) -> list[Answer]:
-        """Return every answer ever given, the oldest first."""
+        """Return all answers, the oldest first."""
         return [Answer(*row) for row in self._read(f"SELECT {_COLUMNS} FROM answers ORDER BY id")]
 
     def _read(self, query: str, *values: str) -> list[Any]:
@@ -171,7 +169,7 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Hold the only right to write, so that what is read within stays true."""
+        """Run a write transaction; nobody else writes meanwhile."""
         with self._lock:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -185,34 +183,36 @@ class Store:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that could not be shown on a line or told from another."""
+    """Refuse names that are empty, unprintable, too long or have outer spaces."""
     if not name.strip() or name != name.strip() or not name.isprintable():
-        raise InputError(f"{name!r} is no name for a rater: give printable words.")
+        raise InputError(f"{name!r} is no valid name for a rater: give printable words.")
     if len(name) > _LONGEST_NAME:
-        raise InputError(f"a rater's name may have {_LONGEST_NAME} characters, not {len(name)}.")
+        raise InputError(
+            f"a rater's name may have at most {_LONGEST_NAME} characters, not {len(name)}."
+        )
 
 
 def _check(connection: sqlite3.Connection) -> None:
-    """Refuse a file that somebody else has made, or that is not whole.
+    """Refuse a damaged file, or one that was not created here.
 
-    A view could go on for ever, a trigger write where nobody asked; no table of ours has either.
+    Views and triggers are refused: a hostile view may never end, and a trigger may write anything.
     """
     kinds = connection.execute("SELECT name, type FROM sqlite_schema").fetchall()
     tables = {name for name, kind in kinds if kind == "table"}
     if not {"raters", "answers"} <= tables or {kind for _, kind in kinds} & {"view", "trigger"}:
-        raise sqlite3.DatabaseError("it is not laid out as answers are")
+        raise sqlite3.DatabaseError("unexpected tables, views or triggers")
     if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-        raise sqlite3.DatabaseError("it is damaged")
-    if any(connection.execute(query).fetchone() for query in _WRONG):
-        raise sqlite3.DatabaseError("it holds answers that nobody can have given")
+        raise sqlite3.DatabaseError("the file is damaged")
+    if any(connection.execute(query).fetchone() for query in _INVALID):
+        raise sqlite3.DatabaseError("invalid answers")
 
 
 def _connect(folder: Path, mode: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{(folder / _FILE).absolute().as_uri()}?mode={mode}",
         uri=True,
-        timeout=_PATIENCE,
-        isolation_level=None,  # transactions begin and end where we say
+        timeout=_TIMEOUT,
+        isolation_level=None,  # explicit transactions
         check_same_thread=False,  # guarded by our own lock
     )
     connection.text_factory = lambda content: content.decode(errors="replace")

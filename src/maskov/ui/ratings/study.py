@@ -1,12 +1,12 @@
-"""A blind study: texts of several conditions, drawn, mixed and numbered.
+"""A blind study: texts of several conditions, sampled, shuffled and numbered.
 
-A study folder holds
+A study folder has
 
     items.json       what raters see: numbered texts and the questions
-    key.json         which condition each number belongs to, and how the texts were drawn
+    key.json         the condition of each text, and how the texts were sampled
     ratings.sqlite   raters, their links and their answers
 
-The server opens the first and the last only: it cannot reveal a condition it has not read.
+The server never opens key.json, so it cannot reveal a condition.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ import maskov
 from maskov.errors import InputError
 from maskov.runs.files import sync_folder, write_atomically
 from maskov.ui.ratings.scales import SCALES, Scale
-from maskov.ui.ratings.store import Store
+from maskov.ui.ratings.store import RatingStore
 from maskov.ui.ratings.texts import Source, read_source
 
 T = TypeVar("T")
 _FORMAT = 1
-# How a file that is no study's fails to be read as one.
+# Errors raised by reading a file that is not a study's.
 _DAMAGE = (KeyError, TypeError, ValueError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True)
 class Item:
-    """A text under the number that raters' answers refer to."""
+    """A text and its number in the study."""
 
     id: int
     text: str
@@ -44,7 +44,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Key:
-    """Where the texts came from: what raters must not see."""
+    """The condition of each text, hidden from raters."""
 
     per_run: int
     conditions: tuple[str, ...]
@@ -53,7 +53,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Study:
-    """What raters see, without a word on where it comes from."""
+    """The part of a study that raters see."""
 
     path: Path
     seed: int
@@ -62,7 +62,7 @@ class Study:
 
     @classmethod
     def open(cls, path: str | Path) -> Study:
-        """Open a study folder, leaving its key alone."""
+        """Open a study folder without its key."""
         path = Path(path)
         data = _read(path, "items.json")
         try:
@@ -83,7 +83,7 @@ class Study:
             raise InputError(f"the items.json of the study '{path}' is damaged.") from error
 
     def key(self) -> Key:
-        """Read which condition each text belongs to."""
+        """Read the condition of each text."""
         data = _read(self.path, "key.json")
         try:
             key = Key(
@@ -94,16 +94,16 @@ class Study:
         except _DAMAGE as error:
             raise InputError(f"the key.json of the study '{self.path}' is damaged.") from error
         if key.condition_of.keys() != {item.id for item in self.items}:
-            raise InputError(f"key.json and items.json of '{self.path}' are not of one study.")
+            raise InputError(f"key.json and items.json of '{self.path}' do not match.")
         return key
 
     def order(self, rater: str) -> list[Item]:
-        """Return the items in this rater's own order, the same at every visit."""
+        """Return the items in this rater's order, the same at every visit."""
         return _shuffled(self.items, self.seed, "rater", rater)
 
-    def store(self) -> Store:
+    def store(self) -> RatingStore:
         """Open the answers."""
-        return Store.open(self.path)
+        return RatingStore.open(self.path)
 
     def fingerprint(self) -> str:
         """Return a short hash of the texts, the questions and the key."""
@@ -112,10 +112,10 @@ class Study:
 
 
 def make(path: str | Path, runs: Sequence[str | Path], per_run: int, seed: int) -> Study:
-    """Draw `per_run` texts of each run without replacement and mix them into a new study."""
+    """Create a study of `per_run` texts from each run, sampled without replacement and shuffled."""
     path = Path(path)
     if path.exists():
-        raise InputError(f"'{path}' already exists; give a study another name.")
+        raise InputError(f"'{path}' already exists; choose another name.")
     if per_run < 1:
         raise InputError("--per-run must be 1 or more.")
     sources = [read_source(Path(run)) for run in runs]
@@ -161,26 +161,26 @@ def _check(sources: Sequence[Source], per_run: int) -> None:
     names = [source.name for source in sources]
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"two runs are called '{name}'; their names have to differ.")
+            raise InputError(f"two runs are called '{name}'; their names must differ.")
     for source in sources:
         if len(source.texts) < per_run:
             raise InputError(
-                f"'{source.path}' holds {len(source.texts)} texts; ask for no more with --per-run."
+                f"'{source.path}' has only {len(source.texts)} texts; lower --per-run."
             )
 
 
 def _shuffled(things: Iterable[T], seed: int, *purpose: str) -> list[T]:
-    """Shuffle by hashes of the places: the same on any machine and in any version of Python."""
+    """Shuffle by hashes of the indices: the same on any machine and Python version."""
 
     def rank(place: int) -> bytes:
         return hashlib.sha256(json.dumps([seed, *purpose, place]).encode()).digest()
 
-    listed = list(things)
-    return [listed[place] for place in sorted(range(len(listed)), key=rank)]
+    values = list(things)
+    return [values[place] for place in sorted(range(len(values)), key=rank)]
 
 
 def _write(path: Path, files: dict[str, dict[str, Any]]) -> None:
-    """Make the folder whole before it gets its name; it is its owner's alone, for the links."""
+    """Write the folder under a temporary name, readable by its owner only, then rename it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
@@ -188,7 +188,7 @@ def _write(path: Path, files: dict[str, dict[str, Any]]) -> None:
             for name, content in files.items():
                 text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
                 write_atomically(unfinished / name, text.encode())
-            Store.create(unfinished).close()
+            RatingStore.create(unfinished).close()
             os.rename(unfinished, path)
             sync_folder(path.parent)
         except BaseException:
@@ -196,15 +196,15 @@ def _write(path: Path, files: dict[str, dict[str, Any]]) -> None:
             raise
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise InputError(f"cannot make the study '{path}': {reason}.") from error
+        raise InputError(f"cannot create the study '{path}': {reason}.") from error
 
 
 def _read(path: Path, name: str) -> dict[str, Any]:
     try:
         data = json.loads((path / name).read_bytes())
-        written = data["format"]
+        version = data["format"]
     except (OSError, *_DAMAGE) as error:
         raise InputError(f"'{path}' is no study: it has no readable {name}.") from error
-    if written != _FORMAT:
-        raise InputError(f"'{path}' was made by another version of maskov ({str(written)[:20]!r}).")
+    if version != _FORMAT:
+        raise InputError(f"'{path}' has another format version ({str(version)[:20]!r}).")
     return dict(data)

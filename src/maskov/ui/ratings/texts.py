@@ -1,4 +1,4 @@
-"""Reading the texts of one condition: a run folder, or a file of texts."""
+"""Read the texts of one condition, from a run folder or a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from maskov.errors import InputError
 
 @dataclass(frozen=True)
 class Source:
-    """The texts of one condition, and how they came about where a run folder says so."""
+    """The texts of one condition, and the run's signature if there is one."""
 
     name: str
     path: Path
@@ -42,10 +42,10 @@ def _read(path: Path) -> list[str]:
     if path.suffix == ".jsonl":
         texts = [_text(line, number, path) for number, line in enumerate(lines, 1)]
     for number, text in enumerate(texts, 1):
-        # Left out in silence, empty texts would flatter the condition that gave them.
+        # Skipping empty texts silently would flatter their condition.
         if not text.strip():
             raise InputError(
-                f"line {number} of '{path}' has no text, which nobody can rate; take it out."
+                f"line {number} of '{path}' has no text and cannot be rated; remove it."
             )
     return texts
 
@@ -56,12 +56,12 @@ def _text(line: str, number: int, path: Path) -> str:
     except (ValueError, TypeError, KeyError, RecursionError):
         text = None
     if not isinstance(text, str):
-        raise InputError(f"line {number} of '{path}' is no JSON object with a `text`.")
+        raise InputError(f"line {number} of '{path}' is not a JSON object with a `text`.")
     return text
 
 
 def _signature(run: Path) -> str | None:
-    """Return the run's signature; a folder with samples and no manifest will do without."""
+    """Return the run's signature, or None if its manifest cannot be read."""
     try:
         return str(json.loads((run / "manifest.json").read_bytes())["signature"])
     except (OSError, ValueError, TypeError, KeyError, RecursionError):

@@ -1,4 +1,4 @@
-"""Reports: runs as one file that can be sent to a colleague."""
+"""Reports: one or more runs as a single file (HTML, Markdown or JSON)."""
 
 from maskov.ui.report.data import Report, RunReport, build
 from maskov.ui.report.html import to_html

@@ -1,4 +1,4 @@
-"""The curves of a report, from plain arrays of epochs × chains."""
+"""The curves of a report, from arrays of epochs × chains."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FEWEST_BINS, _MOST_BINS = 8, 50
 
 @dataclass(frozen=True)
 class Spread:
-    """A quantity by epoch, over chains: its middle, and the limits that leave a tenth outside."""
+    """A quantity by epoch: its centre over chains, and their 10 % and 90 % quantiles."""
 
     middle: list[float | None]
     low: list[float | None]
@@ -24,28 +24,28 @@ class Spread:
 
 @dataclass(frozen=True)
 class Histogram:
-    """How often an energy fell between edges, as shares; one list a run, over common edges."""
+    """Shares of energies between edges; one list per run, with common edges."""
 
     edges: list[float]
     shares: list[list[float]]
 
 
 def energy_spread(values: Values) -> Spread:
-    """Return the median over chains with the limits of the middle 80 %; gaps where not traced."""
+    """Return the median over chains and the central 80 %; None where not traced."""
     return _spread(values, _medians)
 
 
 def rate_spread(part: npt.NDArray[np.int64], whole: npt.NDArray[np.int64]) -> Spread:
-    """Return the share over all chains, with the limits of the middle 80 % of the chains' own."""
+    """Return the rate over all chains, and the central 80 % of the chains' rates."""
     total = np.where(whole.sum(1) > 0, whole.sum(1), 1)
     means = np.where(whole.sum(1) > 0, part.sum(1) / total, np.nan)
     shares = np.where(whole > 0, part / np.where(whole > 0, whole, 1), np.nan)
-    found = _spread(shares, _means)
-    return Spread(listed(means), found.low, found.high)
+    by_chain = _spread(shares, _means)
+    return Spread(listed(means), by_chain.low, by_chain.high)
 
 
 def chain_rate_error(part: npt.NDArray[np.int64], whole: npt.NDArray[np.int64]) -> float | None:
-    """Return the standard error of a rate over chains, each chain's own rate counting once."""
+    """Return the standard error of a rate over chains, each chain weighted equally."""
     steps = whole.sum(0)
     if len(steps) < 2 or not steps.all():
         return None
@@ -53,7 +53,7 @@ def chain_rate_error(part: npt.NDArray[np.int64], whole: npt.NDArray[np.int64]) 
 
 
 def histogram(groups: Sequence[Values]) -> Histogram | None:
-    """Count energies of several runs in common bins; nothing where no run has any."""
+    """Count energies of several runs in common bins; None if there are none."""
     finite = [values[np.isfinite(values)] for values in groups]
     pooled = np.concatenate([values.ravel() for values in finite])
     if not pooled.size:
@@ -70,7 +70,7 @@ def histogram(groups: Sequence[Values]) -> Histogram | None:
 
 
 def spaced(count: int, most: int) -> list[int]:
-    """Choose up to `most` of so many things, evenly, the first and the last among them."""
+    """Return up to `most` evenly spaced indices below `count`, first and last included."""
     if count <= most:
         return list(range(count))
     if most == 1:
@@ -79,12 +79,12 @@ def spaced(count: int, most: int) -> list[int]:
 
 
 def listed(values: Values) -> list[float | None]:
-    """Return a list with nothing in place of not-a-number."""
+    """Return a list with None in place of NaN and infinities."""
     return [float(value) if np.isfinite(value) else None for value in values.tolist()]
 
 
 def _bins(values: Values, width: float) -> int:
-    """Choose as Freedman and Diaconis would, within what can be read."""
+    """Choose the number of bins by the Freedman-Diaconis rule, within limits."""
     quarter, three = np.quantile(values, (0.25, 0.75))
     step = 2 * (three - quarter) / values.size ** (1 / 3)
     return int(np.clip(width / step, _FEWEST_BINS, _MOST_BINS)) if step > 0 else _FEWEST_BINS
@@ -93,11 +93,11 @@ def _bins(values: Values, width: float) -> int:
 def _spread(values: Values, middle: Callable[[Values], Values]) -> Spread:
     whole = np.isfinite(values).all(1)
     rows = values[whole]
-    found = np.full((3, len(values)), np.nan)
+    curves = np.full((3, len(values)), np.nan)
     if len(rows) and rows.shape[1]:
-        found[0, whole] = middle(rows)
-        found[1:, whole] = np.quantile(rows, (0.1, 0.9), axis=1)
-    return Spread(*(listed(row) for row in found))
+        curves[0, whole] = middle(rows)
+        curves[1:, whole] = np.quantile(rows, (0.1, 0.9), axis=1)
+    return Spread(*(listed(row) for row in curves))
 
 
 def _medians(rows: Values) -> Values:

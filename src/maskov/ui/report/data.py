@@ -1,4 +1,4 @@
-"""What a report holds: plain data from runs, the same for the page, Markdown and JSON."""
+"""The data of a report, the same for HTML, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from maskov.ui.report.curves import (
 from maskov.ui.report.findings import Findings, findings
 from maskov.ui.report.metadata import metadata, temperatures
 from maskov.ui.report.terms import Terms, TermScorer
-from maskov.ui.report.token_spans import pieces
+from maskov.ui.report.token_spans import token_spans
 
-# What a page can show and a browser draw without delay; averages are over everything.
+# Limits that keep a page fast; averages are over everything.
 MOST_CHAINS = 40
 MOST_EPOCHS = 500
 MOST_SAMPLES = 1000
-# Samples whose tokens are shaded: each costs as many passes as it has tokens.
+# Samples whose tokens are shaded, which costs one pass per token.
 MOST_SHADED = 200
 
 ENERGIES = ("raw", "norm")
@@ -42,7 +42,7 @@ ENERGIES = ("raw", "norm")
 
 @dataclass(frozen=True)
 class Number:
-    """A number of a run and its standard error over chains, where there is one."""
+    """A number and its standard error over chains, if any."""
 
     name: str
     value: float | None
@@ -51,7 +51,7 @@ class Number:
 
 @dataclass(frozen=True)
 class EnergyTrace:
-    """An energy by epoch: over all chains, and of the chains that are shown."""
+    """An energy by epoch: over all chains, and for each chain that is drawn."""
 
     spread: Spread
     chains: list[list[float | None]]
@@ -59,13 +59,13 @@ class EnergyTrace:
 
 @dataclass(frozen=True)
 class ShownSample:
-    """A sample as it is shown; `pieces` cut its text by tokens where both agree."""
+    """A sample; `token_spans` splits its text into one span per token, or is None."""
 
     chain: int
     epoch: int
     text: str
     tokens: list[str]
-    pieces: list[str] | None
+    token_spans: list[str] | None
     energy_raw: float
     energy_norm: float
     source: str | None
@@ -74,17 +74,17 @@ class ShownSample:
 
 @dataclass(frozen=True)
 class RunReport:
-    """A run: what it was, what it did, what came of it.
+    """The report of one run.
 
-    Curves go along `epochs`, counted from 1; `shown_chains` are those with lines of their own.
-    `remarks` say what was left out to keep the report small.
+    Curves are over `epochs`, counted from 1; `shown_chains` have lines of their own. `remarks` say
+    what was left out to keep the report small.
     """
 
     label: str
     findings: Findings
     signature: str
     notes: list[str]
-    facts: dict[str, str]
+    metadata: dict[str, str]
     finished: bool
     chains: int
     epochs_done: int
@@ -104,7 +104,7 @@ class RunReport:
 
 @dataclass(frozen=True)
 class Report:
-    """Some runs side by side; histograms have common edges, a list of shares each."""
+    """One or more runs; their histograms have common edges."""
 
     title: str
     version: str
@@ -122,11 +122,10 @@ def build(
     device: str | None = None,
     trust_remote_code: bool = False,
 ) -> Report:
-    """Collect what a report says of some runs.
+    """Build the report of some runs, with up to `samples` samples of each.
 
-    Up to `samples` of each are shown. With `terms` the models are loaded again, on `device` or
-    where they were, to say what every token contributes; code that comes with them is run only
-    if it is trusted here.
+    With `terms`, models are loaded again, on `device` or where they ran, to compute the energy of
+    every token; their remote code runs only with `trust_remote_code`.
     """
     if not runs:
         raise InputError("a report needs at least one run.")
@@ -135,15 +134,15 @@ def build(
     most = samples if samples is not None else MOST_SHADED if terms else MOST_SAMPLES
     labels = _labels(runs)
     scorer = TermScorer(device, trust_remote_code) if terms else None
-    found, kept = [], []
+    reports, kept = [], []
     for run, label in zip(runs, labels, strict=True):
         traces = run.traces
-        found.append(_run_report(run, traces, label, most, scorer))
+        reports.append(_run_report(run, traces, label, most, scorer))
         kept.append(_after_burn_in(run, traces))
     return Report(
         title=title or " · ".join(labels),
         version=maskov.__version__,
-        runs=found,
+        runs=reports,
         histograms={
             name: histogram([values[f"energy_{name}"] for values in kept]) for name in ENERGIES
         },
@@ -168,7 +167,7 @@ def _run_report(
         findings=findings(run),
         signature=run.signature,
         notes=summary.notes,
-        facts=metadata(run.manifest),
+        metadata=metadata(run.manifest),
         finished=done >= summary.epochs,
         chains=chains,
         epochs_done=done,
@@ -186,7 +185,10 @@ def _run_report(
         temperature=None if temperature is None else [temperature[epoch] for epoch in epochs],
         accepted=rate_spread(counted["accepted"], counted["steps"]),
         novel=rate_spread(counted["novel"], counted["steps"]),
-        samples=[_shown(run.manifest, one, part) for one, part in zip(chosen, scored, strict=True)],
+        samples=[
+            _shown(run.manifest, sample, terms)
+            for sample, terms in zip(chosen, scored, strict=True)
+        ],
         samples_in_all=len(every),
         shaded=scorer is not None and bool(chosen),
         remarks=_remarks(done, len(epochs), chains, len(shown_chains), len(every), len(chosen)),
@@ -199,7 +201,7 @@ def _after_burn_in(run: Run, traces: Traces) -> Traces:
 
 
 def _numbers(run: Run, traces: Traces) -> list[Number]:
-    """Return what runs are compared by, over the epochs after burn-in."""
+    """Return the main numbers, over the epochs after burn-in."""
     summary, kept = run.summary(), _after_burn_in(run, traces)
     return [
         Number("E_raw", summary.energy_raw_mean, summary.energy_raw_standard_error),
@@ -219,7 +221,7 @@ def _shown(manifest: Manifest, sample: Sample, terms: Terms | None) -> ShownSamp
         sample.epoch + 1,
         sample.text,
         sample.tokens,
-        pieces(sample.text, sample.tokens),
+        token_spans(sample.text, sample.tokens),
         sample.energy_raw,
         sample.energy_norm,
         None if sources is None else sources[sample.template],
@@ -228,7 +230,7 @@ def _shown(manifest: Manifest, sample: Sample, terms: Terms | None) -> ShownSamp
 
 
 def _labels(runs: Sequence[Run]) -> list[str]:
-    """Name runs by their folders: as much of the path as tells them apart, else numbered."""
+    """Name runs by the shortest distinct ends of their paths, or number them."""
     paths = [_path(run) for run in runs]
     for parts in (1, 2, 3):
         names = ["/".join(path.parts[-parts:]) for path in paths]
@@ -251,35 +253,35 @@ def _path(run: Run) -> Path:
 
 
 def _cautions(runs: Sequence[Run]) -> list[str]:
-    """Say what keeps the runs of a report from being compared."""
-    found = []
+    """Return why the runs should not be compared."""
+    cautions = []
     if len({run.manifest.config.model.fingerprint for run in runs}) > 1:
-        found.append(
+        cautions.append(
             "the models differ: E_raw is defined up to a shift of the logits and cannot be "
             "compared between them"
         )
     if len({run.manifest.inputs for run in runs}) > 1:
-        found.append(
+        cautions.append(
             "the runs differ in lengths or starting texts: energies grow with the length, compare "
             "them per token"
         )
     if len({run.manifest.leaves_invariant for run in runs}) > 1:
-        found.append("some of the runs leave no target invariant; their energies belong to none")
-    return found
+        cautions.append("some of the runs leave no target invariant")
+    return cautions
 
 
 def _remarks(
     done: int, epochs: int, chains: int, lines: int, samples: int, listed_: int
 ) -> list[str]:
-    """Say what is not shown; averages, bands and tables are over everything all the same."""
-    found = []
+    """Return what is not shown."""
+    remarks = []
     if lines < chains:
-        found.append(
+        remarks.append(
             f"lines are drawn for {lines} of {chains:,} chains, evenly chosen; medians, bands and "
             "tables are over all"
         )
     if epochs < done:
-        found.append(f"curves show {epochs} of {done:,} epochs, evenly spaced")
+        remarks.append(f"curves show {epochs} of {done:,} epochs, evenly spaced")
     if listed_ < samples:
-        found.append(f"{listed_:,} of {samples:,} samples are listed, evenly chosen")
-    return found
+        remarks.append(f"{listed_:,} of {samples:,} samples are listed, evenly chosen")
+    return remarks

@@ -1,4 +1,4 @@
-"""What the diagnostics say of a run, as a report shows it: the only place that asks them."""
+"""The diagnostics of a run, as a report shows them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Correlation:
 
 @dataclass(frozen=True)
 class Mixing:
-    """How well chains agree on a quantity and how fast they forget it; `time` is in epochs."""
+    """Convergence of a quantity; `time` is its autocorrelation time in epochs."""
 
     name: str
     r_hat: float | None
@@ -37,7 +37,7 @@ class Mixing:
 
 @dataclass(frozen=True)
 class PositionCurve:
-    """Acceptance and novelty along the positions, counted from 1, over all templates."""
+    """Acceptance and novelty by position, counted from 1, over all templates."""
 
     positions: list[int]
     accepted: list[float]
@@ -48,7 +48,7 @@ class PositionCurve:
 
 @dataclass(frozen=True)
 class Findings:
-    """A verdict and its reason, whether it is `good`, `bad` or `open`, and what it rests on."""
+    """A verdict with its reason and tone (`good`, `bad` or `open`), and the numbers behind it."""
 
     verdict: str
     reason: str
@@ -61,34 +61,41 @@ class Findings:
 
 
 def findings(run: Run) -> Findings:
-    """Ask the diagnostics."""
-    found = run.diagnose()
-    state, tokens = found.verdict.state, found.tokens
-    spacing = {name: one.spacing or 1 for name, one in found.energies.items()}
+    """Run the diagnostics."""
+    diagnosis = run.diagnose()
+    state, tokens = diagnosis.verdict.state, diagnosis.tokens
     correlations = [
-        _correlation(name, one.autocorrelation, spacing[name])
-        for name, one in found.energies.items()
+        _correlation(name, figures.autocorrelation, figures.spacing or 1)
+        for name, figures in diagnosis.energies.items()
     ]
-    mixing = [_mixing(name, one) for name, one in found.energies.items()]
+    mixing = [_mixing(name, figures) for name, figures in diagnosis.energies.items()]
     if tokens is not None:
         correlations.append(_correlation("tokens", tokens.autocorrelation, 1))
         nothing = (None,) * 5
         mixing.append(Mixing("tokens", *nothing, tokens.time, tokens.at_least))
     return Findings(
         verdict=state,
-        reason=found.verdict.reason,
+        reason=diagnosis.verdict.reason,
         tone="good" if state in _GOOD else "bad" if state in _BAD else "open",
         invariant=run.manifest.leaves_invariant,
         mixing=mixing,
-        correlations=[one for one in correlations if one is not None],
+        correlations=[curve for curve in correlations if curve is not None],
         positions=None if tokens is None else _pooled(tokens.positions),
-        notes=found.notes,
+        notes=diagnosis.notes,
     )
 
 
-def _mixing(name: str, one: EnergyFigures) -> Mixing:
-    sizes = (one.ess_bulk, one.ess_tail)
-    return Mixing(name, one.r_hat, *sizes, one.mean, one.mcse, one.time, one.at_least)
+def _mixing(name: str, figures: EnergyFigures) -> Mixing:
+    return Mixing(
+        name,
+        figures.r_hat,
+        figures.ess_bulk,
+        figures.ess_tail,
+        figures.mean,
+        figures.mcse,
+        figures.time,
+        figures.at_least,
+    )
 
 
 def _correlation(name: str, values: Sequence[float] | None, spacing: int) -> Correlation | None:
@@ -98,14 +105,14 @@ def _correlation(name: str, values: Sequence[float] | None, spacing: int) -> Cor
 
 
 def _pooled(figures: Sequence[PositionFigures]) -> PositionCurve | None:
-    """Join templates position by position, each visit counting once."""
+    """Pool templates by position, weighted by visits."""
     visits: dict[int, int] = defaultdict(int)
     accepted: dict[int, float] = defaultdict(float)
     novel: dict[int, float] = defaultdict(float)
-    for one in figures:
-        if one.visits is None or one.acceptance is None or one.novel is None:
+    for rates in figures:
+        if rates.visits is None or rates.acceptance is None or rates.novel is None:
             continue
-        rows = zip(one.positions, one.visits, one.acceptance, one.novel, strict=True)
+        rows = zip(rates.positions, rates.visits, rates.acceptance, rates.novel, strict=True)
         for position, count, share, new in rows:
             visits[position] += count
             accepted[position] += share * count

@@ -1,7 +1,7 @@
-"""A report as one HTML file: styles, scripts and data inside, nothing fetched from anywhere.
+"""A report as one self-contained HTML file.
 
-Text goes through `html.escape`, data through JSON in which no tag can end, and the page allows its
-own scripts and styles only, by their hashes: whatever a sample says, it is shown and never run.
+Text is escaped, data is JSON that cannot end its element, and the content security policy allows
+only the page's own scripts and styles, by hash: no sample can inject code.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from html import escape
 from importlib.resources import files
 
 from maskov.ui.report.data import Number, Report, RunReport
-from maskov.ui.report.json_data import PAGE_DIGITS, plain
+from maskov.ui.report.json_data import PAGE_DIGITS, json_safe
 from maskov.ui.report.numbers import UNKNOWN, mixing_row, with_error
 
 _SCRIPTS = ("scales.js", "charts.js", "figures.js", "samples.js", "theme.js", "page.js")
 _STYLES = ("report.css", "charts.css", "samples.css", "print.css")
-_MIXING = ("", "R-hat", "ESS bulk", "ESS tail", "mean", "MCSE", "forgotten in")
+_MIXING = ("", "R-hat", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
 _SHADING = "maskov report RUN --terms"
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page and the policy that it states itself, for whoever serves it to state as well."""
+    """A page and its content security policy, which a server sends as a header too."""
 
     html: str
     policy: str
@@ -39,7 +39,7 @@ def to_html(report: Report) -> str:
 
 def to_page(report: Report) -> Page:
     """Return the page with its policy."""
-    # One scope for all scripts: what they define is nobody else's.
+    # One scope for all scripts, to define no globals.
     script = "(() => {\n" + _read(_SCRIPTS) + "})();\n"
     style = _read(_STYLES)
     policy = (
@@ -67,8 +67,8 @@ def to_page(report: Report) -> Page:
 {"".join(_run(run, index, len(report.runs)) for index, run in enumerate(report.runs))}
 {_samples(report)}
 </main>
-<footer><p>Made by maskov {escape(report.version)}. This page is complete in itself: it asks for
-nothing from anywhere.</p></footer>
+<footer><p>Made by maskov {escape(report.version)}. This page is self-contained: it loads nothing
+from the network.</p></footer>
 <script type="application/json" id="report-data">{_data(report)}</script>
 <script>{script}</script>
 </body>
@@ -119,31 +119,31 @@ def _comparison(report: Report) -> str:
 
 
 def _run(run: RunReport, index: int, count: int) -> str:
-    found = run.findings
+    diagnosis = run.findings
     title = "" if count == 1 else f"<h2 id='run-{index}-title'>{escape(run.label)}</h2>"
     labelled = "aria-label='Run'" if count == 1 else f"aria-labelledby='run-{index}-title'"
     level = "h2" if count == 1 else "h3"
-    yes = "yes" if found.invariant else "no"
+    yes = "yes" if diagnosis.invariant else "no"
+    tone, verdict, reason = diagnosis.tone, escape(diagnosis.verdict), escape(diagnosis.reason)
     cards = "".join(_card(number) for number in run.numbers)
     done = "" if run.finished else '<span class="pill bad">not finished</span>'
-    rows = [[escape(one.name), *map(escape, mixing_row(one))] for one in found.mixing]
-    facts = "".join(
+    rows = [[escape(mixing.name), *map(escape, mixing_row(mixing))] for mixing in diagnosis.mixing]
+    metadata = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
-        for name, value in run.facts.items()
+        for name, value in run.metadata.items()
     )
     return f"""<section id="run-{index}" class="part" {labelled}>{title}
-<div class="verdict {found.tone}"><p><span class="pill {found.tone}">{escape(found.verdict)}</span>{
-        done
-    } <span>{escape(found.reason)}</span></p>
+<div class="verdict {tone}"><p><span class="pill {tone}">{verdict}</span>{done}
+<span>{reason}</span></p>
 <p class="small">leaves its target invariant: <strong>{yes}</strong></p></div>
 <dl class="cards">{cards}</dl>
-{_list((*run.notes, *found.notes, *run.remarks), "notes")}
+{_list((*run.notes, *diagnosis.notes, *run.remarks), "notes")}
 <{level}>Traces and mixing</{level}>
 <div class="charts" data-charts="run" data-run="{index}"></div>
 <{level}>Agreement of the chains</{level}>
 {_table(_MIXING, rows, "Convergence after burn-in")}
 <{level}>How it was made</{level}>
-<dl class="facts">{facts}</dl>
+<dl class="metadata">{metadata}</dl>
 <div class="signature"><p class="label" id="signature-{index}-label">Signature</p>
 <code id="signature-{index}">{escape(run.signature)}</code>
 <button type="button" class="copy" data-copy="signature-{index}"
@@ -179,7 +179,7 @@ def _list(items: Iterable[str], kind: str) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
-    """Return a table of cells that are escaped already, in a box that scrolls by itself."""
+    """Return a table of escaped cells, in a scrolling box."""
     if not rows:
         return ""
     tops = "".join(f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in head)
@@ -195,9 +195,9 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> 
 
 
 def _data(report: Report) -> str:
-    """Return the data as JSON in which nothing can end the element that holds it."""
+    """Return the data as JSON that cannot end the element around it."""
     text = json.dumps(
-        plain(report, PAGE_DIGITS), ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        json_safe(report, PAGE_DIGITS), ensure_ascii=False, allow_nan=False, separators=(",", ":")
     )
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")

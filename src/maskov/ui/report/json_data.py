@@ -1,4 +1,4 @@
-"""Plain data for JSON, which knows no not-a-number."""
+"""Convert data for JSON, which has no NaN."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
-# Digits that a page shows at most, with some to spare for zooming; more would only make it larger.
+# Significant digits in a page: enough for zooming, and keeps it small.
 PAGE_DIGITS = 7
 
 
-def plain(value: Any, digits: int | None = None) -> Any:
-    """Return plain data, floats rounded to so many significant digits, without not-a-number."""
+def json_safe(value: Any, digits: int | None = None) -> Any:
+    """Return dicts, lists and numbers; floats rounded to `digits`, NaN and infinities as None."""
     if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value), digits)
+        return json_safe(asdict(value), digits)
     if isinstance(value, Mapping):
-        return {str(name): plain(part, digits) for name, part in value.items()}
+        return {str(name): json_safe(part, digits) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(part, digits) for part in value]
+        return [json_safe(part, digits) for part in value]
     if isinstance(value, float):
         if not math.isfinite(value):
             return None
@@ -28,5 +28,5 @@ def plain(value: Any, digits: int | None = None) -> Any:
 
 
 def to_json(report: Any) -> str:
-    """Return all that a report holds as one JSON object."""
-    return json.dumps(plain(report), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+    """Return a report as one JSON object."""
+    return json.dumps(json_safe(report), ensure_ascii=False, allow_nan=False, indent=1) + "\n"

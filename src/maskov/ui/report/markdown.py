@@ -1,4 +1,4 @@
-"""A report as Markdown: the numbers and some samples, for notes, issues and e-mails."""
+"""A report as Markdown, for notes, issues and e-mails."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from maskov.ui.report.data import Number, Report, RunReport
 from maskov.ui.report.numbers import UNKNOWN, mixing_row, shown, with_error
 
 _LISTED = 20
-_MIXING = ("", "R-hat", "ESS bulk", "ESS tail", "mean", "MCSE", "forgotten in")
+_MIXING = ("", "R-hat", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
 
 
 def to_markdown(report: Report) -> str:
-    """Return a summary with tables; samples are the lowest in energy."""
+    """Return the tables of a report and the samples of lowest energy."""
     lines = [f"# {_safe(report.title)}", ""]
     if len(report.runs) > 1:
         lines += _comparison(report)
@@ -35,37 +35,37 @@ def _comparison(report: Report) -> list[str]:
 
 def _run(run: RunReport, level: str) -> list[str]:
     lines = [f"{level} {_safe(run.label)}", ""] if level else []
-    found = run.findings
-    invariant = "yes" if found.invariant else "no"
-    lines += [f"**{_safe(found.verdict)}**: {_safe(found.reason)}.", ""]
+    diagnosis = run.findings
+    invariant = "yes" if diagnosis.invariant else "no"
+    lines += [f"**{_safe(diagnosis.verdict)}**: {_safe(diagnosis.reason)}.", ""]
     lines += [f"Leaves its target invariant: {invariant}.", ""]
-    lines += [f"- {_safe(note)}" for note in (*run.notes, *found.notes, *run.remarks)]
+    lines += [f"- {_safe(note)}" for note in (*run.notes, *diagnosis.notes, *run.remarks)]
     lines += ["", *_table(["", "value"], [[n.name, _number(n)] for n in run.numbers]), ""]
-    if found.mixing:
-        rows = [[one.name, *mixing_row(one)] for one in found.mixing]
+    if diagnosis.mixing:
+        rows = [[mixing.name, *mixing_row(mixing)] for mixing in diagnosis.mixing]
         lines += [*_table(_MIXING, rows), ""]
-    lines += [*_table(["how", ""], [[name, value] for name, value in run.facts.items()]), ""]
+    lines += [*_table(["how", ""], [[name, value] for name, value in run.metadata.items()]), ""]
     lines += [*_samples(run), "", "Signature:", "", f"    {_one_line(run.signature)}", ""]
     return lines
 
 
 def _samples(run: RunReport) -> list[str]:
-    lowest = sorted(run.samples, key=lambda one: one.energy_raw)[:_LISTED]
+    lowest = sorted(run.samples, key=lambda sample: sample.energy_raw)[:_LISTED]
     if not lowest:
         return ["No samples yet."]
-    several = any(one.source is not None for one in lowest)
-    head = ["E_raw", "E_norm", "text", *(["source"] if several else [])]
+    sources = any(sample.source is not None for sample in lowest)
+    head = ["E_raw", "E_norm", "text", *(["source"] if sources else [])]
     rows = [
         [
-            shown(one.energy_raw),
-            shown(one.energy_norm),
-            one.text,
-            *([one.source or ""] if several else []),
+            shown(sample.energy_raw),
+            shown(sample.energy_norm),
+            sample.text,
+            *([sample.source or ""] if sources else []),
         ]
-        for one in lowest
+        for sample in lowest
     ]
-    said = f"The {len(lowest)} lowest in E_raw of {run.samples_in_all:,} samples:"
-    return [said, "", *_table(head, rows)]
+    title = f"The {len(lowest)} lowest in E_raw of {run.samples_in_all:,} samples:"
+    return [title, "", *_table(head, rows)]
 
 
 def _number(number: Number) -> str:
@@ -82,7 +82,7 @@ def _one_line(text: str) -> str:
 
 
 def _safe(text: str) -> str:
-    """Escape what Markdown or HTML would read as more than text."""
+    """Escape the special characters of Markdown and HTML."""
     if text == "---":
         return text
     return re.sub(r"([\\`*_\[\]<>|~#])", r"\\\1", _one_line(text)).replace("&", "&amp;")

@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them: as many digits as their uncertainty allows."""
+"""Format numbers with as many digits as their uncertainty allows."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ UNKNOWN = "–"
 
 
 def shown(value: float | None, form: str = ".2f") -> str:
-    """Return a number with a real minus sign, or a dash where there is none."""
+    """Return a number with a typographic minus sign, or a dash for None."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
     return format(value, form).replace("-", "−")
 
 
 def with_error(value: float, error: float | None) -> str:
-    """Return value ± error, both to two digits of the error; without one, four digits."""
+    """Return value ± error, to two digits of the error; without an error, four digits."""
     if error is None or not math.isfinite(error) or error <= 0:
         return shown(value, ".4g")
     places = max(0, 1 - math.floor(math.log10(error)))
     return f"{shown(value, f'.{places}f')} ± {error:.{places}f}"
 
 
-def mixing_row(one: Mixing) -> list[str]:
-    """Return R-hat, effective sizes, mean, its Monte Carlo error, and the time to forget."""
-    time = UNKNOWN if one.time is None else f"{'≥ ' * one.at_least}{one.time:.1f} epochs"
+def mixing_row(mixing: Mixing) -> list[str]:
+    """Return R-hat, effective sizes, mean, its Monte Carlo error, and autocorrelation time."""
+    time = UNKNOWN if mixing.time is None else f"{'≥ ' * mixing.at_least}{mixing.time:.1f} epochs"
     return [
-        shown(one.r_hat, ".3f"),
-        shown(one.ess_bulk, ",.0f"),
-        shown(one.ess_tail, ",.0f"),
-        shown(one.mean),
-        shown(one.mcse, ".2g"),
+        shown(mixing.r_hat, ".3f"),
+        shown(mixing.ess_bulk, ",.0f"),
+        shown(mixing.ess_tail, ",.0f"),
+        shown(mixing.mean),
+        shown(mixing.mcse, ".2g"),
         time,
     ]

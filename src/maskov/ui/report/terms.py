@@ -1,4 +1,4 @@
-"""What every token of a sample contributes to its energies, from the run's own model."""
+"""The energy terms of every token of a sample, computed with the run's model."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from maskov.runs import Run, Sample
 from maskov.runs.rebuild import LoadedModels
 from maskov.types import Sequences
 
-# Samples held at once: the masked passes of more than this add nothing to a full batch.
+# Samples per group; their masked passes already fill the batches.
 _GROUP = 64
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of one sample, one a token; they add up to its energies."""
+    """The terms of one sample, one per token; they sum to its energies."""
 
     raw: list[float]
     norm: list[float]
 
 
 class TermScorer:
-    """Scores samples of runs by their own models, each loaded once, on `device` if it is named."""
+    """Scores samples with the models of their runs, each loaded once."""
 
     def __init__(self, device: str | None = None, trust_remote_code: bool = False) -> None:
         self._models = LoadedModels(device, trust=trust_remote_code)
@@ -38,22 +38,22 @@ class TermScorer:
 
 
 def score_samples(model: MaskedModel, samples: Sequence[Sample]) -> list[Terms]:
-    """Return the terms of each sample, by its tokens: its text might be read as others."""
+    """Return the terms of each sample; its text could be tokenised differently, so ids are used."""
     engine = Scorer(model)
-    found: list[Terms] = []
+    terms: list[Terms] = []
     for begin in range(0, len(samples), _GROUP):
         group = samples[begin : begin + _GROUP]
-        lengths = torch.tensor([len(one.ids) for one in group], device=model.device)
+        lengths = torch.tensor([len(sample.ids) for sample in group], device=model.device)
         tokens = torch.full((len(group), int(lengths.max())), model.mask_id, device=model.device)
-        for row, one in enumerate(group):
-            tokens[row, : len(one.ids)] = torch.tensor(one.ids, device=model.device)
-        source = torch.tensor([one.template for one in group], device=model.device)
+        for row, sample in enumerate(group):
+            tokens[row, : len(sample.ids)] = torch.tensor(sample.ids, device=model.device)
+        source = torch.tensor([sample.template for sample in group], device=model.device)
         given = Sequences(tokens, lengths, source=source)
         given = replace(given, sites=engine.sites(given))
         engine.check()
         raw, norm = (energy.terms(model, given).tolist() for energy in (Raw(), Norm()))
-        found += [
-            Terms(raw[row][: len(one.ids)], norm[row][: len(one.ids)])
-            for row, one in enumerate(group)
+        terms += [
+            Terms(raw[row][: len(sample.ids)], norm[row][: len(sample.ids)])
+            for row, sample in enumerate(group)
         ]
-    return found
+    return terms

@@ -1,32 +1,32 @@
-"""Which part of a text each token stands for, so that tokens can be shaded in readable text."""
+"""Find the span of each token in a text, so that tokens can be shaded there."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-# How vocabularies mark that a token begins or goes on within a word.
+# Markers of word starts and continuations in vocabularies.
 _BEFORE = ("##", "Ġ", "▁")
 _AFTER = ("</w>", "@@")
 
 
-def pieces(text: str, tokens: Sequence[str]) -> list[str] | None:
-    """Cut a text into one piece a token, spaces before it included; nothing where they disagree.
+def token_spans(text: str, tokens: Sequence[str]) -> list[str] | None:
+    """Split a text into one span per token, with the spaces before it; None if they disagree.
 
-    Put together the pieces are the text. A decoder may have changed more than case and spaces;
-    tokens are then better shown as they are.
+    The concatenated spans are the text. They disagree if the decoder changed more than case and
+    spaces.
     """
-    found: list[str] = []
+    spans: list[str] = []
     at = 0
     for token in tokens:
         end = _end(text, at, _spelling(token))
         if end is None:
             return None
-        found.append(text[at:end])
+        spans.append(text[at:end])
         at = end
-    if not found or text[at:].strip():
+    if not spans or text[at:].strip():
         return None
-    found[-1] += text[at:]
-    return found
+    spans[-1] += text[at:]
+    return spans
 
 
 def _spelling(token: str) -> str:
@@ -40,7 +40,7 @@ def _spelling(token: str) -> str:
 
 
 def _end(text: str, at: int, word: str) -> int | None:
-    """Return where a word ends that begins here, after any spaces."""
+    """Return where a word that starts here, after any spaces, ends; None if it does not."""
     while at < len(text) and text[at].isspace():
         at += 1
     end = at + len(word)

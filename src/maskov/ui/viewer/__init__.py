@@ -1,1 +1,1 @@
-"""Runs in a browser: pick one, play its chains step by step, start another and watch it."""
+"""Runs in a browser: list them, replay chains step by step, start a run and watch it."""

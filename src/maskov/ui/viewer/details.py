@@ -1,4 +1,4 @@
-"""What pages show of runs beside their steps: the list, the overview, the samples."""
+"""The run list, the overview and the samples of a run, as JSON data for pages."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from maskov.errors import MaskovError
 from maskov.runs import Run, Sample
 from maskov.ui.report import build
 from maskov.ui.report.html import Page, shown_number, to_page
-from maskov.ui.report.json_data import PAGE_DIGITS, plain
-from maskov.ui.viewer.run_list import Opened, Shelf, stamp_of
+from maskov.ui.report.json_data import PAGE_DIGITS, json_safe
+from maskov.ui.viewer.run_list import OpenedRun, RunList, stamp_of
 
 SORTS = ("energy_raw", "energy_norm", "raw_per_token", "norm_per_token", "chain", "epoch")
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Which samples to show, in which order, and how many from which one on."""
+class SampleQuery:
+    """Filter, order and page of samples."""
 
     search: str = ""
     chain: int | None = None
@@ -30,88 +30,91 @@ class Wanted:
     limit: int = 50
 
 
-class Listing:
-    """A line for each run, made again only when the run has gone on."""
+class RunSummaries:
+    """A summary of each run, recomputed only when the run has progressed."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
-        self._known: dict[str, tuple[int, dict[str, Any]]] = {}
+    def __init__(self, run_list: RunList) -> None:
+        self._runs = run_list
+        self._cache: dict[str, tuple[int, dict[str, Any]]] = {}
 
-    def lines(self) -> list[dict[str, Any]]:
-        """Return the lines; a run that cannot be read says why."""
-        paths = self._shelf.paths()
+    def all(self) -> list[dict[str, Any]]:
+        """Return the summaries; an unreadable run has an `error`."""
+        paths = self._runs.paths()
         for run_id, path in paths.items():
             stamp = stamp_of(path)
-            if self._known.get(run_id, (None,))[0] != stamp:
-                self._known[run_id] = stamp, _line(run_id, path)
-        return [self._known[run_id][1] for run_id in paths]
+            if self._cache.get(run_id, (None,))[0] != stamp:
+                self._cache[run_id] = stamp, _summary(run_id, path)
+        return [self._cache[run_id][1] for run_id in paths]
 
 
-def _line(run_id: str, path: Path) -> dict[str, Any]:
-    line: dict[str, Any] = {"id": run_id, "name": path.name, "folder": path.parent.name}
+def _summary(run_id: str, path: Path) -> dict[str, Any]:
+    names: dict[str, Any] = {"id": run_id, "name": path.name, "folder": path.parent.name}
     try:
-        return {**line, **_figures(Run.open(path))}
+        return {**names, **_figures(Run.open(path))}
     except MaskovError as error:
-        return {**line, "error": str(error)}
+        return {**names, "error": str(error)}
 
 
 def _figures(run: Run) -> dict[str, Any]:
-    summary = run.summary()
-    wanted = (
+    shown = (
         "model", "kernel", "energy", "chains", "epochs", "epochs_done", "acceptance_rate",
         "novel_rate", "energy_raw_mean", "energy_norm_mean", "leaves_invariant",
     )  # fmt: skip
-    figures = summary.to_dict()
-    found = {name: figures[name] for name in wanted}
-    return plain({**found, "created": run.manifest.created}, PAGE_DIGITS)  # type: ignore[no-any-return]
+    summary = run.summary().to_dict()
+    figures = {name: summary[name] for name in shown}
+    return json_safe({**figures, "created": run.manifest.created}, PAGE_DIGITS)  # type: ignore[no-any-return]
 
 
-def overview(opened: Opened, why_not: str | None) -> dict[str, Any]:
-    """Return what a report says of the run, and whether its chains can be played."""
-    found = build([opened.run], samples=0).runs[0]
+def overview(opened: OpenedRun, why_not: str | None) -> dict[str, Any]:
+    """Return the run's report without samples, and why its chains cannot be replayed, if so."""
+    report = build([opened.run], samples=0).runs[0]
     return {
-        **plain(found, PAGE_DIGITS),
+        **json_safe(report, PAGE_DIGITS),
         "id": opened.id,
         "name": opened.name,
         "why_not_played": why_not,
-        "numbers": {number.name: shown_number(number) for number in found.numbers},
+        "numbers": {number.name: shown_number(number) for number in report.numbers},
     }
 
 
-def report_page(opened: Opened) -> Page:
-    """Return the report of the run, as `maskov report` makes it."""
+def report_page(opened: OpenedRun) -> Page:
+    """Return the report of the run, as `maskov report` writes it."""
     return to_page(build([opened.run], title=opened.name))
 
 
-def samples(run: Run, wanted: Wanted) -> dict[str, Any]:
-    """Return the samples that were asked for, and how many there are."""
+def samples(run: Run, query: SampleQuery) -> dict[str, Any]:
+    """Return the samples that match a query, and how many there are."""
     every = run.samples
     sources = run.manifest.inputs.sources
-    found = [one for one in every if _fits(one, wanted)]
-    found.sort(key=lambda one: _key(one, wanted.sort), reverse=wanted.descending)
-    shown = found[wanted.offset : wanted.offset + wanted.limit]
+    matching = [sample for sample in every if _matches(sample, query)]
+    matching.sort(key=lambda sample: _key(sample, query.sort), reverse=query.descending)
+    shown = matching[query.offset : query.offset + query.limit]
     return {
         "in_all": len(every),
-        "found": len(found),
+        "found": len(matching),
         "samples": [
-            {**plain(asdict(one)), "source": None if sources is None else sources[one.template]}
-            for one in shown
+            {
+                **json_safe(asdict(sample)),
+                "source": None if sources is None else sources[sample.template],
+            }
+            for sample in shown
         ],
     }
 
 
-def _fits(one: Sample, wanted: Wanted) -> bool:
-    energy = one.energy_norm if wanted.sort.startswith(("energy_norm", "norm")) else one.energy_raw
+def _matches(sample: Sample, query: SampleQuery) -> bool:
+    by_norm = query.sort.startswith(("energy_norm", "norm"))
+    energy = sample.energy_norm if by_norm else sample.energy_raw
     return (
-        wanted.search.casefold() in one.text.casefold()
-        and wanted.chain in (None, one.chain)
-        and (wanted.lowest is None or energy >= wanted.lowest)
-        and (wanted.highest is None or energy <= wanted.highest)
+        query.search.casefold() in sample.text.casefold()
+        and query.chain in (None, sample.chain)
+        and (query.lowest is None or energy >= query.lowest)
+        and (query.highest is None or energy <= query.highest)
     )
 
 
-def _key(one: Sample, sort: str) -> float:
-    per_token = {"raw_per_token": one.energy_raw, "norm_per_token": one.energy_norm}
+def _key(sample: Sample, sort: str) -> float:
+    per_token = {"raw_per_token": sample.energy_raw, "norm_per_token": sample.energy_norm}
     if sort in per_token:
-        return per_token[sort] / max(len(one.ids), 1)
-    return float(getattr(one, sort))
+        return per_token[sort] / max(len(sample.ids), 1)
+    return float(getattr(sample, sort))

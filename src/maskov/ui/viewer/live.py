@@ -1,6 +1,6 @@
-"""A run that was started from the page: in a thread of its own, watched and stopped from outside.
+"""Runs that pages start: each in its own thread, with its progress readable at any time.
 
-It is written by the same function as any other run, so that in the end it is one.
+They use the same `sample` function, and end up as ordinary run folders.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from maskov.models.base import MaskedModel
 from maskov.runs.eta import Pace
 from maskov.sampling import sample
 from maskov.types import Chains, Traces
-from maskov.ui.report.json_data import plain
+from maskov.ui.report.json_data import json_safe
 from maskov.ui.viewer.run_list import id_of
-from maskov.ui.viewer.run_request import WantedRun
+from maskov.ui.viewer.run_request import RunRequest
 
 _FRAME_SECONDS = 1 / 8
 _CHECKPOINT_SECONDS = 10.0
-_KEPT_SAMPLES = 10  # of each chain, evenly over the epochs
-# How many runs a server starts in all: a page must not fill a disk.
+_KEPT_SAMPLES = 10  # per chain, evenly over the epochs
+# Runs that one server starts in all, so that a page cannot fill the disk.
 MOST_STARTED = 50
 
 
-class Live:
-    """One run: what a listener heard of it last, for any number of pages to read."""
+class LiveRun:
+    """A run and its latest progress, for any number of pages to read."""
 
-    def __init__(self, wanted: WantedRun, path: Path, device: str) -> None:
-        self._wanted, self._path, self._device = wanted, path, device
+    def __init__(self, request: RunRequest, path: Path, device: str) -> None:
+        self._request, self._path, self._device = request, path, device
         self._lock, self._asked_to_stop = Lock(), Event()
-        self._pace = Pace(wanted.epochs)
+        self._pace = Pace(request.epochs)
         self._model: MaskedModel | None = None
         self._drawn = 0.0
-        # Of kernels that know none on the way: those of the last epoch that ended.
+        # The energies after the last epoch, for kernels that do not track them.
         self._energies: dict[int, float] = {}
-        self._seen: dict[str, Any] = {
+        self._progress: dict[str, Any] = {
             "status": "loading the model", "message": "", "running": True, "epoch": 0, "chains": [],
             "passes": 0, "per_second": None, "seconds_left": None, "accepted": None, "novel": None,
             "energy_raw": [], "energy_norm": [], "notes": [],
@@ -52,21 +52,21 @@ class Live:
         self._thread = Thread(target=self._work, name="live run", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self, patience: float | None = 0.0) -> None:
-        """Ask the run to end at its next batch, saved; wait for it so many seconds."""
+        """Ask the run to save and stop at its next batch; wait up to `patience` seconds."""
         self._asked_to_stop.set()
         self._thread.join(patience)
 
     @property
     def running(self) -> bool:
-        """Whether the run is still under way."""
+        """Whether the run is still going."""
         return self._thread.is_alive()
 
-    def seen(self, after: int = -1) -> dict[str, Any]:
-        """Return what is known now; only the version where nothing has changed since `after`."""
+    def progress(self, after: int = -1) -> dict[str, Any]:
+        """Return the progress, or only its version if that is still `after`."""
         with self._lock:
             if self._version == after:
                 return {"version": self._version}
@@ -74,14 +74,14 @@ class Live:
                 "version": self._version,
                 "id": id_of(self._path),
                 "name": self._path.name,
-                "wanted": self._wanted.model_dump(),
+                "request": self._request.model_dump(),
                 "saved": (self._path / "manifest.json").is_file(),
-                **plain(self._seen),
+                **json_safe(self._progress),
             }
 
     def _note(self, **changes: Any) -> None:
         with self._lock:
-            self._seen |= changes
+            self._progress |= changes
             self._version += 1
 
     def _work(self) -> None:
@@ -93,47 +93,47 @@ class Live:
         except (MaskovError, OSError) as error:
             self._note(status="failed", message=str(error), running=False)
         except Exception:
-            # Whatever it was must not leave a page waiting for a run that is no more.
+            # Without this, pages would wait for ever.
             traceback.print_exc(file=sys.stderr)
-            self._note(status="failed", message="an error of maskov's own", running=False)
+            self._note(status="failed", message="internal error", running=False)
 
     def _run(self) -> None:
-        wanted = self._wanted
-        model = load(wanted.model, self._device)
+        request = self._request
+        model = load(request.model, self._device)
         if self._asked_to_stop.is_set():
             raise Interrupted("asked to stop")
         run = sample(
             model,
-            wanted.kernel(),
-            wanted.schedule(),
-            chains=wanted.chains,
-            length=wanted.length,
-            seed=wanted.seed,
-            thin=max(1, wanted.epochs // _KEPT_SAMPLES),
+            request.kernel(),
+            request.schedule(),
+            chains=request.chains,
+            length=request.length,
+            seed=request.seed,
+            thin=max(1, request.epochs // _KEPT_SAMPLES),
             out=self._path,
             checkpoint_seconds=_CHECKPOINT_SECONDS,
             listener=self,
             stop=self._asked_to_stop.is_set,
-            source=ModelSource(wanted.model),
+            source=ModelSource(request.model),
         )
-        # On the way chains may be further than the epoch that is written; here all have ended.
-        self._note(chains=self._ended(run.traces["tokens"][-1].tolist()))
+        # Chains may have been shown ahead of the last written epoch; show their final state.
+        self._note(chains=self._final_chains(run.traces["tokens"][-1].tolist()))
 
-    # What a listener hears.
+    # The listener interface.
 
     def begun(self, model: MaskedModel) -> None:
-        """Hear that the first step is next."""
+        """Note that sampling starts."""
         self._model = model
         self._pace.begin()
-        notes = [*self._seen["notes"], *([model.caution] if model.caution else [])]
+        notes = [*self._progress["notes"], *([model.caution] if model.caution else [])]
         self._note(status="sampling", notes=notes)
 
     def noted(self, text: str) -> None:
-        """Keep it for the page."""
-        self._note(notes=[*self._seen["notes"], text])
+        """Keep a note for the page."""
+        self._note(notes=[*self._progress["notes"], text])
 
     def moved(self, state: Chains, epoch: int, passes: int) -> None:
-        """Keep what the chains hold, a few times a second."""
+        """Keep the current tokens of the chains, a few times a second."""
         now = time.monotonic()
         if now - self._drawn < _FRAME_SECONDS:
             return
@@ -156,7 +156,7 @@ class Live:
         """Keep the rates and the mean energies of the epoch."""
         steps = max(int(values["steps"].sum()), 1)
         means = {name: float(values[name].mean()) for name in ("energy_raw", "energy_norm")}
-        self._energies = dict(enumerate(values[f"energy_{self._wanted.energy}"].tolist()))
+        self._energies = dict(enumerate(values[f"energy_{self._request.energy}"].tolist()))
         self._note(
             epoch=epoch + 1,
             passes=passes,
@@ -164,11 +164,11 @@ class Live:
             seconds_left=self._pace.seconds_left(epoch + 1),
             accepted=values["accepted"].sum() / steps,
             novel=values["novel"].sum() / steps,
-            **{name: [*self._seen[name], mean] for name, mean in means.items()},
+            **{name: [*self._progress[name], mean] for name, mean in means.items()},
         )
 
-    def _ended(self, tokens: list[list[int]]) -> list[dict[str, Any]]:
-        """Return the chains as the last epoch left them: what the run came to."""
+    def _final_chains(self, tokens: list[list[int]]) -> list[dict[str, Any]]:
+        """Return the chains after the last epoch."""
         assert self._model is not None
         return [
             {
@@ -180,7 +180,7 @@ class Live:
         ]
 
     def _energies_of(self, state: Chains) -> list[float]:
-        """Return the energies of some chains, as of the last epoch where they know none."""
+        """Return the energies of some chains, or those of the last epoch if not tracked."""
         if state.energy is not None:
             return list(state.energy.tolist())
         return [self._energies.get(chain, math.nan) for chain in state.chain.tolist()]
@@ -191,32 +191,32 @@ class Live:
 
 
 class LiveRuns:
-    """The runs that pages start: one at a time, and not too many in all."""
+    """The runs that pages start: one at a time, up to MOST_STARTED in all."""
 
     def __init__(self, home: Path, device: str = "auto") -> None:
         self._home, self._device = home, device
         self._lock = Lock()
         self._started = 0
-        self.current: Live | None = None
+        self.current: LiveRun | None = None
 
-    def start(self, wanted: WantedRun) -> Live:
-        """Begin a run, unless one is under way or enough were begun."""
+    def start(self, request: RunRequest) -> LiveRun:
+        """Start a run, unless one is going or too many were started."""
         with self._lock:
             if self.current is not None and self.current.running:
-                raise InputError("a run is under way: stop it, or wait for it to end.")
+                raise InputError("another run is going: stop it, or wait for it to end.")
             if self._started >= MOST_STARTED:
                 raise InputError(
-                    f"this server has started {MOST_STARTED} runs, which is all it will; start it "
-                    "again, or use `maskov sample`."
+                    f"this server has started {MOST_STARTED} runs, its maximum; restart it, or use "
+                    "`maskov sample`."
                 )
             self._started += 1
             when = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
             path = self._home / f"page-{when}-{self._started:02d}"
-            self.current = Live(wanted, path, self._device)
+            self.current = LiveRun(request, path, self._device)
             self.current.start()
             return self.current
 
     def close(self, patience: float) -> None:
-        """End what is under way, saved."""
+        """Save and stop the current run."""
         if self.current is not None:
             self.current.stop(patience)

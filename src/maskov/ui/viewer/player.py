@@ -1,4 +1,4 @@
-"""Chains to be played: what the page asks for while somebody steps through a run."""
+"""Replay chains for the page that steps through a run."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from maskov.models.base import MaskedModel
 from maskov.replay import Replay, Replayer
 from maskov.replay.replayer import why_not
 from maskov.runs.rebuild import LoadedModels
-from maskov.ui.report.json_data import plain
-from maskov.ui.viewer.run_list import Opened
+from maskov.ui.report.json_data import json_safe
+from maskov.ui.viewer.run_list import OpenedRun
 
-# Tokens of one chain that are sent at once: a few megabytes.
+# Maximum tokens of a chain in one response, a few megabytes.
 MOST_TOKENS = 1_000_000
 _KEPT_REPLAYERS, _KEPT_EPOCHS = 4, 256
 
 
 class Player:
-    """Replays epochs, one at a time, and remembers the latest.
+    """Replays epochs, one at a time, and caches the latest.
 
-    Models that come with code of their own are loaded only if `trust` says so: a run folder may be
-    anybody's.
+    Models with remote code are loaded only with `trust`, because a run folder may be anybody's.
     """
 
     def __init__(
@@ -36,16 +35,15 @@ class Player:
         self._trust, self._trust_parts = trust, trust_parts
         self._lock = Lock()
         self._replayers: dict[tuple[str, int], tuple[Replayer, MaskedModel]] = {}
-        self._played: dict[tuple[str, int, int, int], dict[str, Any]] = {}
+        self._epochs: dict[tuple[str, int, int, int], dict[str, Any]] = {}
 
-    def why_not(self, opened: Opened) -> str | None:
-        """Say what keeps the chains of a run from being played, as far as that is known."""
+    def why_not(self, opened: OpenedRun) -> str | None:
+        """Return why the chains of a run cannot be replayed, or None."""
         reason = why_not(opened.run)
         config = opened.run.manifest.config
         if reason is None and config.model.source.trust_remote_code and not self._trust:
             return (
-                "its model brings code of its own: start the server with --trust-remote-code to "
-                "let it run"
+                "its model has remote code: start the server with --trust-remote-code to allow it"
             )
         if reason is None and imported_parts(config.kernel) and not self._trust_parts:
             return (
@@ -54,13 +52,13 @@ class Player:
             )
         return reason
 
-    def chain(self, opened: Opened, chain: int) -> dict[str, Any]:
+    def chain(self, opened: OpenedRun, chain: int) -> dict[str, Any]:
         """Return a chain as recorded: its tokens and energies at the end of each epoch."""
         with self._lock:
             replayer, model = self._replayer(opened)
             rows = replayer.tokens(chain)
             if sum(map(len, rows)) > MOST_TOKENS:
-                raise InputError("this chain is too long to be sent to a page.")
+                raise InputError("this chain is too long to show.")
             traces, sources = opened.run.traces, opened.run.manifest.inputs.sources
             return {
                 "chain": chain,
@@ -69,27 +67,27 @@ class Player:
                 "free": replayer.free(chain),
                 "source": None if sources is None else sources[replayer.source(chain)],
                 **{
-                    name: plain(traces[name][: replayer.epochs, chain].tolist())
+                    name: json_safe(traces[name][: replayer.epochs, chain].tolist())
                     for name in ("energy_raw", "energy_norm", "energy_target", "accepted", "steps")
                 },
             }
 
-    def epoch(self, opened: Opened, chain: int, epoch: int) -> dict[str, Any]:
-        """Return one epoch of a chain step by step."""
+    def epoch(self, opened: OpenedRun, chain: int, epoch: int) -> dict[str, Any]:
+        """Return the steps of one epoch of a chain."""
         key = (opened.id, opened.stamp, chain, epoch)
         with self._lock:
-            if key not in self._played:
+            if key not in self._epochs:
                 replayer, model = self._replayer(opened)
-                self._played[key] = _told(replayer.epoch(chain, epoch), model)
-                _drop(self._played, _KEPT_EPOCHS)
-            return self._played[key]
+                self._epochs[key] = _to_json(replayer.epoch(chain, epoch), model)
+                _drop(self._epochs, _KEPT_EPOCHS)
+            return self._epochs[key]
 
-    def _replayer(self, opened: Opened) -> tuple[Replayer, MaskedModel]:
+    def _replayer(self, opened: OpenedRun) -> tuple[Replayer, MaskedModel]:
         key = (opened.id, opened.stamp)
         if key not in self._replayers:
             reason = self.why_not(opened)
             if reason is not None:
-                raise RunError(f"this run cannot be played: {reason}.")
+                raise RunError(f"this run cannot be replayed: {reason}.")
             model = self._models.of(opened.run.manifest)
             self._replayers[key] = (
                 Replayer(opened.run, model, self._trust_parts),
@@ -99,7 +97,7 @@ class Player:
         return self._replayers[key]
 
 
-def _told(replay: Replay, model: MaskedModel) -> dict[str, Any]:
+def _to_json(replay: Replay, model: MaskedModel) -> dict[str, Any]:
     tokens = {*replay.before, *(token for step in replay.steps for token in step.new)}
     return {
         **numbers(asdict(replay)),
@@ -111,15 +109,15 @@ def _told(replay: Replay, model: MaskedModel) -> dict[str, Any]:
 
 
 def _words(model: MaskedModel, tokens: Iterable[int]) -> dict[int, str]:
-    """Return how the vocabulary spells some tokens."""
-    known = sorted(set(tokens))
-    return dict(zip(known, model.token_strings(known), strict=True))
+    """Return the spelling of some tokens."""
+    distinct = sorted(set(tokens))
+    return dict(zip(distinct, model.token_strings(distinct), strict=True))
 
 
 def numbers(value: Any) -> Any:
-    """Return plain data in which infinities, which JSON lacks, are words; a rejection may be one.
+    """Return JSON data with infinities as the strings "inf" and "-inf".
 
-    A step whose way back is impossible has a log q of −inf, and that is the whole reason.
+    They matter: a step whose reverse is impossible is rejected because its log q is −inf.
     """
     if isinstance(value, dict):
         return {name: numbers(part) for name, part in value.items()}
@@ -127,7 +125,7 @@ def numbers(value: Any) -> Any:
         return [numbers(part) for part in value]
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"
-    return plain(value)
+    return json_safe(value)
 
 
 def _drop(kept: dict[Any, Any], most: int) -> None:

@@ -1,4 +1,4 @@
-"""The run folders that may be looked at, by ids that only the server can turn into paths."""
+"""The run folders that the viewer shows, under ids that only the server maps to paths."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from maskov.errors import InputError
 from maskov.runs import Run
 
 _ID_DIGITS = 12
-# More than this nobody picks from a list.
+# Only the newest are listed.
 _MOST_RUNS = 1000
 
 
 @dataclass(frozen=True)
-class Opened:
-    """A run as it stands; `stamp` changes when it goes on."""
+class OpenedRun:
+    """A run; `stamp` changes whenever it progresses."""
 
     id: str
     name: str
@@ -25,10 +25,10 @@ class Opened:
     stamp: int
 
 
-class Shelf:
-    """Run folders, and folders that hold some, looked through anew whenever they are asked for.
+class RunList:
+    """Run folders, and folders of run folders, scanned on every request.
 
-    New runs are made in `home`, which need not be there yet.
+    New runs are created in `home`, which need not exist yet.
     """
 
     def __init__(self, places: Sequence[Path], home: Path) -> None:
@@ -36,31 +36,31 @@ class Shelf:
         self._places = [place.resolve() for place in places]
         for given, place in zip(places, self._places, strict=True):
             if not place.is_dir():
-                raise InputError(f"'{given}' is no folder: give run folders, or folders of them.")
+                raise InputError(f"'{given}' is not a folder; give run folders or folders of runs.")
             if not _is_run(place) and not any(map(_is_run, _children(place))):
                 raise InputError(
-                    f"'{given}' holds no run: give a folder that `maskov sample --out` made, or "
-                    "one of such folders."
+                    f"'{given}' has no runs: give a folder written by `maskov sample --out`, or a "
+                    "folder of such folders."
                 )
 
     def paths(self) -> dict[str, Path]:
         """Return the folders by their ids, the newest first."""
-        found: set[Path] = set()
+        runs: set[Path] = set()
         for place in (*self._places, self.home):
-            found.update([place] if _is_run(place) else filter(_is_run, _children(place)))
-        newest = sorted(found, key=lambda path: (-_changed(path), str(path)))
+            runs.update([place] if _is_run(place) else filter(_is_run, _children(place)))
+        newest = sorted(runs, key=lambda path: (-_changed(path), str(path)))
         return {id_of(path): path for path in newest[:_MOST_RUNS]}
 
-    def open(self, run_id: str) -> Opened | None:
-        """Open a run by its id; nothing where there is none."""
+    def open(self, run_id: str) -> OpenedRun | None:
+        """Open a run by its id, or return None."""
         path = self.paths().get(run_id)
         if path is None:
             return None
-        return Opened(run_id, path.name, Run.open(path), stamp_of(path))
+        return OpenedRun(run_id, path.name, Run.open(path), stamp_of(path))
 
 
 def id_of(path: Path) -> str:
-    """Return the id of a folder: the same whenever it is served, and no way back to the path."""
+    """Return the id of a folder: a hash of its path."""
     return hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:_ID_DIGITS]
 
 

@@ -1,4 +1,4 @@
-"""What a page may ask for: a small run, every number of it within bounds."""
+"""The runs that a page may start: small ones, with all settings within bounds."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ METHODS = {
 }
 
 
-class WantedRun(BaseModel):
-    """A run as the page asks for it; a number is a number, and nothing else may come along."""
+class RunRequest(BaseModel):
+    """The settings of a run, validated strictly; unknown fields are refused."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -50,14 +50,14 @@ class WantedRun(BaseModel):
 
 
 def known_models() -> dict[str, str]:
-    """Return the models that a page may run, by name, with what they are."""
+    """Return the names and summaries of the models that a page may run."""
     return {model.name: model.summary for model in listed() if model.kind == "masked"}
 
 
 def choices() -> dict[str, Any]:
-    """Return what a form needs: the choices, the bounds and what stands there at first."""
+    """Return the choices, bounds and defaults of the form."""
     bounds: dict[str, dict[str, Any]] = {}
-    for name, field in WantedRun.model_fields.items():
+    for name, field in RunRequest.model_fields.items():
         limits = {type(part).__name__.lower(): part for part in field.metadata}
         bounds[name] = {
             "value": None if field.is_required() else field.default,
@@ -65,7 +65,9 @@ def choices() -> dict[str, Any]:
             "most": getattr(limits.get("le"), "le", None),
         }
     bounds["model"]["value"] = DEFAULT_MODEL
-    energies = ["raw", "norm"]
     return {
-        "models": known_models(), "methods": METHODS, "energies": energies, "bounds": bounds,
-    }  # fmt: skip
+        "models": known_models(),
+        "methods": METHODS,
+        "energies": ["raw", "norm"],
+        "bounds": bounds,
+    }

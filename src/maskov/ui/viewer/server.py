@@ -1,8 +1,7 @@
-"""The pages and what they ask for.
+"""The pages of the viewer and their API.
 
-No path of a request reaches the file system: static files are read at the start, and runs have ids
-that the server alone can turn into folders. Beyond loopback every path begins with a token, and
-without it there is nothing.
+No request path reaches the file system: static files are read at startup, and only the server maps
+run ids to folders. Beyond loopback every path starts with a secret token; all others are 404.
 """
 
 from __future__ import annotations
@@ -20,14 +19,21 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel, ConfigDict
 
 from maskov.errors import InputError, MaskovError
-from maskov.ui.viewer.details import SORTS, Listing, Wanted, overview, report_page, samples
+from maskov.ui.viewer.details import (
+    SORTS,
+    RunSummaries,
+    SampleQuery,
+    overview,
+    report_page,
+    samples,
+)
 from maskov.ui.viewer.live import LiveRuns
 from maskov.ui.viewer.player import Player
-from maskov.ui.viewer.run_list import Opened, Shelf
-from maskov.ui.viewer.run_request import WantedRun, choices, known_models
+from maskov.ui.viewer.run_list import OpenedRun, RunList
+from maskov.ui.viewer.run_request import RunRequest, choices, known_models
 from maskov.ui.web.files import StaticFiles
 from maskov.ui.web.requests import read
-from maskov.ui.web.security_headers import Shield
+from maskov.ui.web.security_headers import SecurityHeaders
 
 LONGEST_BODY = 4 * 1024
 _PAGES = {"": "runs.html", "run": "run.html", "live": "live.html"}
@@ -35,26 +41,26 @@ _OWN = (
     "views.css", "player.css", "common.js", "runs.js", "run.js", "player.js", "decision.js",
     "samples.js", "live.js", "icon.svg",
 )  # fmt: skip
-# The look and the charts are those of a report.
+# Styles and charts shared with reports.
 _SHARED = ("report.css", "charts.css", "scales.js", "charts.js", "theme.js")
 _STOPPING_SECONDS = 10.0
 
 
-class Nothing(BaseModel):
-    """A request that says nothing beyond itself."""
+class EmptyRequest(BaseModel):
+    """A request without content."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 def create_app(
-    shelf: Shelf,
+    run_list: RunList,
     player: Player,
     live: LiveRuns | None,
     *,
     loopback: bool = True,
     token: str | None = None,
 ) -> FastAPI:
-    """Make the application; without `live` nothing can be started, with `token` it is needed."""
+    """Return the application; without `live` pages cannot start runs."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -65,12 +71,12 @@ def create_app(
     app = FastAPI(
         lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
     )
-    app.add_middleware(Shield, loopback=loopback)
+    app.add_middleware(SecurityHeaders, loopback=loopback)
     router = APIRouter(
-        prefix="" if token is None else "/t/{token}", dependencies=[Depends(_gate(token))]
+        prefix="" if token is None else "/t/{token}", dependencies=[Depends(_require(token))]
     )
     _add_files(router)
-    _add_runs(router, shelf, player)
+    _add_runs(router, run_list, player)
     _add_live(router, live)
     app.include_router(router)
 
@@ -80,18 +86,18 @@ def create_app(
 
     @app.exception_handler(RequestValidationError)
     async def not_understood(request: Request, error: Exception) -> JSONResponse:
-        # What was wrong, and never what was given.
-        return JSONResponse({"detail": "the question was not understood"}, status_code=422)
+        # The default answer would echo the input.
+        return JSONResponse({"detail": "invalid request"}, status_code=422)
 
     @app.exception_handler(405)
     async def nothing(request: Request, error: Exception) -> JSONResponse:
-        # That a path knows another method is nobody's business who lacks the token.
+        # A 405 would tell those without the token that the path exists.
         return JSONResponse({"detail": "Not Found"}, status_code=404)
 
     return app
 
 
-def _gate(token: str | None) -> Any:
+def _require(token: str | None) -> Any:
     def check(request: Request) -> None:
         given = request.path_params.get("token", "")
         if token is not None and not secrets.compare_digest(given.encode(), token.encode()):
@@ -110,12 +116,12 @@ def _add_files(router: APIRouter) -> None:
             router.add_api_route(f"/{name}", partial(files.response, name), response_model=None)
 
 
-def _add_runs(router: APIRouter, shelf: Shelf, player: Player) -> None:
-    def opened(run_id: str) -> Opened:
-        found = shelf.open(run_id)
-        if found is None:
-            raise HTTPException(404, "there is no such run")
-        return found
+def _add_runs(router: APIRouter, run_list: RunList, player: Player) -> None:
+    def opened(run_id: str) -> OpenedRun:
+        run = run_list.open(run_id)
+        if run is None:
+            raise HTTPException(404, "no such run")
+        return run
 
     @router.get("/report")
     def report(run_id: Annotated[str, Query(alias="id", max_length=100)]) -> HTMLResponse:
@@ -123,16 +129,16 @@ def _add_runs(router: APIRouter, shelf: Shelf, player: Player) -> None:
         policy = f"{page.policy}; frame-ancestors 'none'"
         return HTMLResponse(page.html, headers={"Content-Security-Policy": policy})
 
-    listing = Listing(shelf)
+    summaries = RunSummaries(run_list)
 
     @router.get("/api/runs")
     def runs() -> list[dict[str, Any]]:
-        return listing.lines()
+        return summaries.all()
 
     @router.get("/api/runs/{run_id}")
     def run(run_id: str) -> dict[str, Any]:
-        found = opened(run_id)
-        return overview(found, player.why_not(found))
+        chosen = opened(run_id)
+        return overview(chosen, player.why_not(chosen))
 
     @router.get("/api/runs/{run_id}/samples")
     def run_samples(
@@ -146,8 +152,8 @@ def _add_runs(router: APIRouter, shelf: Shelf, player: Player) -> None:
         offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
         limit: Annotated[int, Query(ge=1, le=200)] = 50,
     ) -> dict[str, Any]:
-        wanted = Wanted(search, chain, lowest, highest, sort, descending, offset, limit)
-        return samples(opened(run_id).run, wanted)
+        query = SampleQuery(search, chain, lowest, highest, sort, descending, offset, limit)
+        return samples(opened(run_id).run, query)
 
     @router.get("/api/runs/{run_id}/chains/{chain}")
     def chain_of(run_id: str, chain: int) -> dict[str, Any]:
@@ -166,22 +172,22 @@ def _add_live(router: APIRouter, live: LiveRuns | None) -> None:
     @router.get("/api/live")
     def seen(after: Annotated[int, Query(ge=-1, le=2**62)] = -1) -> dict[str, Any]:
         current = None if live is None else live.current
-        return {"version": -1, "status": "none"} if current is None else current.seen(after)
+        return {"version": -1, "status": "none"} if current is None else current.progress(after)
 
     @router.post("/api/live")
     async def start(request: Request) -> dict[str, Any]:
-        wanted = await read(request, WantedRun, LONGEST_BODY)
+        run_request = await read(request, RunRequest, LONGEST_BODY)
         if live is None:
             raise HTTPException(403, "this server starts no runs")
-        if wanted.model not in known_models():
-            raise InputError("this server knows no such model.")
-        started = await run_in_threadpool(live.start, wanted)
-        return started.seen()
+        if run_request.model not in known_models():
+            raise InputError("no such model on this server.")
+        started = await run_in_threadpool(live.start, run_request)
+        return started.progress()
 
     @router.post("/api/live/stop")
     async def stop(request: Request) -> Response:
-        await read(request, Nothing, LONGEST_BODY)
+        await read(request, EmptyRequest, LONGEST_BODY)
         if live is None or live.current is None:
-            raise HTTPException(404, "nothing was started")
+            raise HTTPException(404, "no run was started")
         await run_in_threadpool(live.current.stop)
         return Response(status_code=204)

@@ -1,1 +1,1 @@
-"""What all pages that maskov serves have in common: who may reach them, and what they may send."""
+"""What all served pages share: access control, request parsing and static files."""

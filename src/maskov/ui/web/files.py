@@ -1,4 +1,4 @@
-"""The files of a page, read once at the start: no path of a request reaches the file system."""
+"""Static files, read once at startup, so that no request path reaches the file system."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ class StaticFiles:
         return list(self._contents)
 
     def response(self, name: str) -> Response:
-        """Return a file as it is served."""
+        """Return a file as a response."""
         return Response(self._contents[name], media_type=_TYPES[PurePath(name).suffix])

@@ -1,4 +1,4 @@
-"""Reading requests: small, JSON, and exactly of the form that was asked for."""
+"""Read JSON requests of limited size into forms."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TypeVar
 from fastapi import HTTPException, Request
 from pydantic import BaseModel, ValidationError
 
-Given = TypeVar("Given", bound=BaseModel)
+Form = TypeVar("Form", bound=BaseModel)
 
 
-async def read(request: Request, form: type[Given], longest: int) -> Given:
-    """Return the body as the form says, or refuse it."""
+async def read(request: Request, form: type[Form], longest: int) -> Form:
+    """Return the body as a form, or refuse it."""
     return parse(await body(request, longest), form)
 
 
 async def body(request: Request, longest: int) -> bytes:
-    """Read a body, and give up on one that is too long before it is all here."""
+    """Read a body; refuse one that is too long before it has all arrived."""
     if request.headers.get("content-type", "").split(";")[0].strip() != "application/json":
         raise HTTPException(415, "send application/json")
     content = b""
@@ -27,12 +27,12 @@ async def body(request: Request, longest: int) -> bytes:
     return content
 
 
-def parse(content: bytes, form: type[Given]) -> Given:
-    """Read JSON into a form, or say what is wrong with it."""
+def parse(content: bytes, form: type[Form]) -> Form:
+    """Read JSON into a form, or refuse it with the reason."""
     try:
         return form.model_validate_json(content)
     except ValidationError as error:
-        # What was wrong, and never what was given: the name of an unknown field is left out too.
+        # The reason must not echo the input, not even the name of an unknown field.
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = [str(part) for part in first["loc"] if part in form.model_fields]
         raise HTTPException(422, ": ".join([*where, first["msg"]])) from error

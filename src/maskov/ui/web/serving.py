@@ -1,4 +1,4 @@
-"""Listening: a socket of our own, so that a port in use is one sentence, and uvicorn upon it."""
+"""Open a port and serve an application on it with uvicorn."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def serve(app: FastAPI, opened: socket.socket) -> None:
     """Serve until Ctrl-C or SIGTERM."""
     config = uvicorn.Config(
         app,
-        # Addresses hold tokens, which belong in no log.
+        # Addresses contain tokens, which must not be logged.
         access_log=False,
         log_level="warning",
         proxy_headers=False,

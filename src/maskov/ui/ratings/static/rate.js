@@ -1,4 +1,4 @@
-// The rating page. Texts and comments are only ever put in as text, never as markup.
+// The rating page. Texts and comments are inserted as text, never as markup.
 "use strict";
 
 const byId = (id) => document.getElementById(id);
@@ -28,7 +28,7 @@ function say(text, warning = false) {
   byId("status").classList.toggle("warning", warning);
 }
 
-// --- what is on the page
+// --- display
 
 function buildScale({ name, question, points }) {
   const scale = element("fieldset");
@@ -109,7 +109,7 @@ function show(number) {
   byId("sentence").focus({ preventScroll: true });
 }
 
-// --- saving: an answer is held here until the server says that it is on its disk
+// --- saving: answers are kept here until the server confirms that they are on disk
 
 function same(a, b) {
   return a && b && a.comment === b.comment && scales.every((name) => a[name] === b[name]);
@@ -135,7 +135,7 @@ async function send() {
       });
       if (response.ok) {
         saved.set(item, answer);
-        // It may have changed while it was on its way; then it is sent again.
+        // If it changed meanwhile, it is sent again.
         if (unsaved.get(item) === answer) unsaved.delete(item);
         showProgress();
         say("Saved");
@@ -148,7 +148,7 @@ async function send() {
         return;
       }
     } catch {
-      // No server there, or no network: the same as a server in trouble.
+      // No server or no network: handled like a server error.
     }
     say("Not saved yet: the server does not answer. Trying again …", true);
     await new Promise((resolve) => setTimeout(resolve, pause));
@@ -156,7 +156,7 @@ async function send() {
   }
 }
 
-// --- moving about
+// --- navigation
 
 async function move(step) {
   if (moving || place + step < 0) return;

@@ -1,4 +1,4 @@
-// A chart that can be read by pointer, by touch, by keys and by a screen reader.
+// An interactive chart for pointer, touch, keyboard and screen readers.
 //
 // A series is a line (`x`, `y`, perhaps with a band `low`, `high`), a bundle of thin lines (`many`,
 // named by `names`) or a histogram (`steps`: `x` are edges, one more than `y`).
@@ -30,7 +30,7 @@ class Chart {
     new ResizeObserver(() => this.draw()).observe(this.plot);
   }
 
-  // The parts of a chart, which stay; what is drawn in them changes.
+  // The fixed elements of a chart; their contents are redrawn.
   build(holder) {
     const { spec, id } = this;
     const tool = (text, label, act) => {
@@ -93,7 +93,7 @@ class Chart {
 
   get visible() { return this.spec.series.filter((one) => !this.hidden.has(one)); }
 
-  // Where the values lie: all of them along x, and those in sight along y.
+  // The range of all values along x, and of the visible ones along y.
   extent() {
     const xs = this.spec.series.flatMap((one) => [one.x[0], one.x[one.x.length - 1]]).filter(known);
     let [low, high] = xs.length ? [Math.min(...xs), Math.max(...xs)] : [0, 1];
@@ -120,7 +120,7 @@ class Chart {
     for (const value of axis.include ?? []) see(value);
     if (low > high) return [0, 1];
     const room = (high - low) * 0.06 || Math.abs(high) * 0.05 || 1;
-    // A scale ends where it must by its nature, and has some room elsewhere.
+    // A scale ends at its natural limit, if any, and has a margin elsewhere.
     return [low === axis.include?.[0] ? low : low - room, high === axis.include?.[1] ? high : high + room];
   }
 
@@ -153,7 +153,7 @@ class Chart {
       this.drawRightAxis(r0, r1, rightY);
     }
     this.lanes = new Map(this.visible.map((one) => [one, one.right ? rightY : y]));
-    // What fills comes before what runs over it: no line is tinted by another's band.
+    // Bands are drawn before lines, so that no band covers a line.
     const [ground, lines] = [svg("g", {}, inside), svg("g", {}, inside)];
     for (const one of this.visible) {
       const group = (parent) => svg("g", { class: `series s${one.tone}` }, parent);
@@ -381,7 +381,7 @@ class Chart {
       this.zoomTo({ x: [Math.min(a.x, b.x), Math.max(a.x, b.x)], y: tall ? [Math.min(a.y, b.y), Math.max(a.y, b.y)] : null });
     });
     plot.addEventListener("pointercancel", () => { start = null; this.rest(); });
-    // A finger that is lifted leaves as well, but what it asked for stays.
+    // Lifting a finger is a leave event too, but the reading stays.
     plot.addEventListener("pointerleave", (event) => { if (!start && event.pointerType === "mouse") this.rest(); });
     plot.addEventListener("dblclick", () => this.zoomTo(null));
     plot.addEventListener("blur", () => this.rest());

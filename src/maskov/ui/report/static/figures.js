@@ -88,7 +88,7 @@ const comparisonCharts = () => [
 
 const runCharts = (index) => {
   const run = data.runs[index];
-  // Beside other runs everything of one run has its colour; alone, each quantity has its own.
+  // With several runs, colours distinguish runs; with one, they distinguish quantities.
   const hue = (own) => (several ? index % 7 : own);
   const specs = [
     energyChart(run, index, "raw", hue(0)),

@@ -1,4 +1,4 @@
-// What the page does as a whole: its copy buttons.
+// The copy buttons.
 
 for (const button of document.querySelectorAll("[data-copy]")) {
   const source = document.getElementById(button.dataset.copy);
@@ -7,7 +7,7 @@ for (const button of document.querySelectorAll("[data-copy]")) {
     try {
       await navigator.clipboard.writeText(source.textContent);
     } catch {
-      // Without leave to write there, the text is chosen and copied as a reader would.
+      // Without clipboard permission, select the text and copy it.
       getSelection().selectAllChildren(source);
       document.execCommand("copy");
     }

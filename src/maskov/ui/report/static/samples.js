@@ -1,4 +1,4 @@
-// The samples: sorted, searched, shaded by what each token adds to the energy.
+// The sample browser: sorting, search, and shading by each token's energy term.
 
 const PORTION = 50;
 const ORDERS = {
@@ -22,7 +22,7 @@ class Samples {
     this.list();
   }
 
-  // Shading goes from the terms' 10th to their 98th percentile: the unlikely tokens stand out.
+  // Shading covers the 10th to the 98th percentile of the terms, so unlikely tokens stand out.
   scale(name) {
     const terms = this.all.flatMap((one) => one.terms?.[name] ?? []).filter(known).sort((a, b) => a - b);
     if (!terms.length) return null;
@@ -72,16 +72,16 @@ class Samples {
   }
 
   list() {
-    const wanted = this.search.value.trim().toLowerCase();
+    const query = this.search.value.trim().toLowerCase();
     const value = ORDERS[this.orderSelect.value][1];
     const way = Number(this.fromSelect.value);
     const far = (one) => (known(one.energy_raw) && known(one.energy_norm) ? way * value(one) : Infinity);
     const found = this.all.filter((one) => (this.runSelect.value === "" || one.run === Number(this.runSelect.value))
-      && (!wanted || one.text.toLowerCase().includes(wanted) || (one.source ?? "").toLowerCase().includes(wanted)));
+      && (!query || one.text.toLowerCase().includes(query) || (one.source ?? "").toLowerCase().includes(query)));
     found.sort((one, other) => (far(one) < far(other) ? -1 : far(one) > far(other) ? 1 : 0));
     const shown = found.slice(0, this.shown);
     this.body.replaceChildren(...shown.map((one) => this.row(one)));
-    const all = wanted || this.runSelect.value !== "" ? `${found.length} found among ${this.all.length}` : `${this.all.length}`;
+    const all = query || this.runSelect.value !== "" ? `${found.length} found among ${this.all.length}` : `${this.all.length}`;
     this.count.textContent = `${shown.length} of ${all} samples`;
     this.more.hidden = this.every.hidden = shown.length >= found.length;
     const scale = this.scales[this.shadeSelect.value];
@@ -110,9 +110,9 @@ class Samples {
     const name = this.shadeSelect.value;
     const scale = this.scales[name];
     if (!one.terms || !scale) return [one.text];
-    const parts = one.pieces ?? one.tokens.map((token, index) => (index ? ` ${token}` : token));
+    const parts = one.token_spans ?? one.tokens.map((token, index) => (index ? ` ${token}` : token));
     return parts.flatMap((part, index) => {
-      // Spaces stay outside: a token is shaded, not the gap before it.
+      // The space before a token is not shaded.
       const space = part.slice(0, part.length - part.trimStart().length);
       const span = html("span", { class: "token", tabindex: index ? "-1" : "0" }, part.trimStart());
       span.style.setProperty("--term", clamp((one.terms[name][index] - scale[0]) / (scale[1] - scale[0]), 0, 1).toFixed(3));
@@ -148,7 +148,7 @@ class Samples {
     this.body.addEventListener("mouseleave", hide);
     this.body.addEventListener("focusin", tell);
     this.body.addEventListener("focusout", hide);
-    // One stop a sample for the tab key; arrows go from token to token.
+    // The tab key stops once per sample; arrow keys move between tokens.
     this.body.addEventListener("keydown", (event) => {
       const token = event.target.closest?.(".token");
       if (event.key === "Escape") hide();

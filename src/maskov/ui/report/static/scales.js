@@ -1,7 +1,7 @@
-// Numbers, ticks and elements that every part of the page uses.
+// Numbers, ticks and elements used by all parts of the page.
 "use strict";
 
-// Asked of the browser, so that no address stands in this file.
+// Taken from the browser, so that the file contains no address.
 const svgSpace = document.createRange().createContextualFragment("<svg></svg>").firstChild
   .namespaceURI;
 
@@ -12,7 +12,7 @@ const svg = (name, attributes = {}, parent = null) => {
   return made;
 };
 
-// Text is set as text: nothing of a run is ever read as HTML.
+// Text is set as text: nothing of a run is parsed as HTML.
 const html = (name, attributes = {}, ...content) => {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {

@@ -1,4 +1,4 @@
-// The colours: the system's, until the button says otherwise.
+// The colour theme: the system's until the button changes it.
 
 const themeButton = document.getElementById("theme");
 const darkOutside = matchMedia("(prefers-color-scheme: dark)");

@@ -1,8 +1,8 @@
-// What every page uses: asking the server, spelling tokens, showing numbers.
+// Shared by all pages: requests to the server, spelling of tokens, number formats.
 
 const byId = (id) => document.getElementById(id);
 
-// Paths are relative, so that a token in the page's address goes along by itself.
+// Paths are relative, so that they include the token of the page's address.
 const ask = async (path, body) => {
   const request = body === undefined ? {} : {
     method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
@@ -19,7 +19,7 @@ const ask = async (path, body) => {
   return answer;
 };
 
-// Vocabularies mark pieces of words in their own ways: what to show, and whether it goes on.
+// Vocabularies mark subwords differently: what to show, and whether a word continues.
 const spelled = (words) => {
   const marked = words.some((word) => /^[Ġ▁]/.test(word));
   const ended = words.some((word) => word.endsWith("</w>"));

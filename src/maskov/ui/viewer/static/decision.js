@@ -8,7 +8,7 @@ const outcome = (step) => {
     ? { word: "accepted", sign: "✓", tone: "good" } : { word: "rejected", sign: "✗", tone: "bad" };
 };
 
-// A share of the bar is the probability of passing; u lies within it or beyond.
+// The filled part of the bar is the acceptance probability; u lies inside or outside it.
 const chance = (test) => {
   const share = Math.min(1, Math.exp(asNumber(test.log_threshold)));
   const bar = html("div", { class: `chance ${test.passed ? "good" : "bad"}`, "aria-hidden": "true" }, html("i"), html("b"));

@@ -1,4 +1,4 @@
-// A run as it goes: its chains word by word, its energies, its pace.
+// A live run: its chains, energies and speed.
 
 const PAUSE = 200;
 const LONG_PAUSE = 2000;
@@ -40,19 +40,19 @@ const drawEnergies = (seen) => {
 
 const draw = (seen) => {
   if (seen.id !== shownId) { shownId = seen.id; before.clear(); }
-  const { wanted } = seen;
+  const { request } = seen;
   byId("title").textContent = seen.name;
-  byId("settings").textContent = `${wanted.model} · ${wanted.method}${wanted.method === "mh" ? ` · E_${wanted.energy}` : ""} · ${wanted.chains} chains of ${wanted.length} tokens · ${wanted.epochs} epochs · seed ${wanted.seed}`;
+  byId("settings").textContent = `${request.model} · ${request.method}${request.method === "mh" ? ` · E_${request.energy}` : ""} · ${request.chains} chains of ${request.length} tokens · ${request.epochs} epochs · seed ${request.seed}`;
   const state = seen.status[0].toUpperCase() + seen.status.slice(1);
   if (byId("state").textContent !== state) byId("state").textContent = byId("spoken").textContent = state;
   byId("message").textContent = seen.message;
-  byId("progress").max = wanted.epochs;
+  byId("progress").max = request.epochs;
   byId("progress").value = seen.epoch;
   byId("stop").hidden = !seen.running;
   byId("open").hidden = seen.running || !seen.saved;
   byId("open").href = `run?id=${seen.id}`;
   byId("figures").replaceChildren(
-    card("epoch", `${seen.epoch} / ${wanted.epochs}`),
+    card("epoch", `${seen.epoch} / ${request.epochs}`),
     card("accepted", percent(seen.accepted)), card("novel", percent(seen.novel)),
     card("passes per second", known(seen.per_second) ? Math.round(seen.per_second).toLocaleString("en") : "–"),
     card("time left", seen.running ? duration(seen.seconds_left) : "–"),

@@ -1,4 +1,4 @@
-// Plays a chain: through the epochs as they were recorded, through the steps as they are replayed.
+// Plays a chain: recorded epochs, replayed steps.
 
 const SPEEDS = [0.5, 1, 2, 4, 8];
 const SETTLE = 250; // a slider that is being dragged asks for nothing until it rests
@@ -74,7 +74,7 @@ class Player {
     }
   }
 
-  // The sequence at the end of an epoch is on record; its steps take a moment.
+  // The sequence at the end of an epoch is recorded; its steps must be replayed first.
   showRecorded() {
     byId("epoch").value = this.epoch + 1;
     byId("epoch-said").textContent = `${this.epoch + 1} of ${this.run.epochs_done}`;
@@ -254,8 +254,8 @@ class Player {
 
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || byId("player").hidden) return;
-    // Fields, charts and boxes that scroll have uses of their own for these keys, and so has a page
-    // whose player is out of sight.
+    // Fields, charts and scrolling boxes use these keys themselves, as does the page when the player
+    // is out of sight.
     if (event.target.closest("input, select, textarea, summary, .plot, .scroll")) return;
     const { top, bottom } = byId("sentence").getBoundingClientRect();
     if (bottom < 0 || top > innerHeight) return;

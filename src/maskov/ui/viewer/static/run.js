@@ -1,4 +1,4 @@
-// A run's page: what it was and did, its charts; then the player and the samples.
+// The page of a run: overview and charts, the player, and the samples.
 
 const NAMES = { raw: "E_raw", norm: "E_norm" };
 
@@ -43,11 +43,11 @@ const showCharts = (run) => {
 };
 
 const showAbout = (run) => {
-  byId("facts").append(...Object.entries(run.facts).map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value))));
+  byId("metadata").append(...Object.entries(run.metadata).map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value))));
   byId("signature").textContent = run.signature;
   byId("report").href = `report?id=${run.id}`;
   if (!run.findings.mixing.length) return;
-  const head = ["", "R-hat", "ESS bulk", "ESS tail", "mean", "forgotten in"];
+  const head = ["", "R-hat", "ESS bulk", "ESS tail", "mean", "autocorr. time"];
   const rows = run.findings.mixing.map((one) => html(
     "tr", {}, html("th", { scope: "row" }, one.name),
     ...[one.r_hat, one.ess_bulk, one.ess_tail, one.mean].map((value) => html("td", {}, shortNumber(value))),

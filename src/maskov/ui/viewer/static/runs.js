@@ -26,8 +26,8 @@ const runLine = (run) => {
 const showRuns = (runs) => {
   const list = byId("runs-list");
   const draw = () => {
-    const wanted = byId("find").value.trim().toLowerCase();
-    const found = runs.filter((run) => `${run.name} ${run.folder} ${run.model} ${run.kernel} ${run.energy}`.toLowerCase().includes(wanted));
+    const query = byId("find").value.trim().toLowerCase();
+    const found = runs.filter((run) => `${run.name} ${run.folder} ${run.model} ${run.kernel} ${run.energy}`.toLowerCase().includes(query));
     list.replaceChildren(...found.map(runLine));
     byId("runs-said").textContent = runs.length === 0
       ? "No runs yet: start one below, or with maskov sample --out runs/first."
@@ -69,13 +69,13 @@ byId("start-form").addEventListener("submit", async (event) => {
     wrong.focus();
     return;
   }
-  const wanted = { model: form.model.value, method: form.method.value };
-  for (const name of ["chains", "length", "epochs", "seed"]) wanted[name] = Number(form[name].value);
-  if (!form.energy.disabled) wanted.energy = form.energy.value;
-  if (!form.temperature.disabled) wanted.temperature = Number(form.temperature.value);
+  const request = { model: form.model.value, method: form.method.value };
+  for (const name of ["chains", "length", "epochs", "seed"]) request[name] = Number(form[name].value);
+  if (!form.energy.disabled) request.energy = form.energy.value;
+  if (!form.temperature.disabled) request.temperature = Number(form.temperature.value);
   byId("refusal").textContent = "";
   try {
-    await ask("live", wanted);
+    await ask("live", request);
     location.href = "live";
   } catch (error) {
     byId("refusal").textContent = error.message;

@@ -1,4 +1,4 @@
-// The samples of a run: searched, filtered and sorted by the server, a portion at a time.
+// The samples of a run, searched, filtered, sorted and paged by the server.
 
 const PORTION = 25;
 const WAIT = 200;
@@ -33,7 +33,7 @@ class SampleList {
     this.form.lowest.labels[0].firstChild.textContent = this.form.sort.value.includes("norm") ? "E_norm from" : "E_raw from";
     try {
       const answer = await ask(`runs/${this.run.id}/samples?${this.query(offset)}`);
-      if (mine !== this.asked) return; // a later question is under way
+      if (mine !== this.asked) return; // a later request is pending
       if (!offset) byId("found").replaceChildren();
       byId("found").append(...answer.samples.map((one) => this.row(one)));
       const shown = byId("found").children.length;

@@ -1,18 +1,23 @@
-"""Published Mask-Predict checkpoints, against a plain second account of fairseq's forward pass."""
+"""Converted Mask-Predict checkpoints, against a second implementation of fairseq's forward pass."""
 
 import copy
 import math
 import pickle
 import sys
+import tempfile
 import types
+from pathlib import Path
 
 import pytest
 import torch
+from recipes.translation.fairseq import convert, convert_once, main, read_dictionary
 
+import maskov
 from maskov.errors import ModelError
-from maskov.models.conditional.bpe import Subwords, read_dictionary
+from maskov.models.conditional import checkpoint
+from maskov.models.conditional.bpe import FILE, Merges
+from maskov.models.conditional.model import ConditionalModel
 from maskov.models.forbidden_tokens import forbidden_tokens
-from maskov.translation.fairseq import is_fairseq, load_fairseq
 from tiny_fairseq import (
     DECODERS,
     ENCODERS,
@@ -30,7 +35,14 @@ from tiny_fairseq import (
 CPU = torch.device("cpu")
 
 
-class Plain:
+def converted(path, dtype=torch.float32):
+    """Convert a model and load what was written."""
+    with tempfile.TemporaryDirectory() as out:
+        convert(path, Path(out))
+        return checkpoint.load(Path(out), CPU, dtype)
+
+
+class Reference:
     """Fairseq's network, one sentence at a time, from its published description."""
 
     def __init__(self, state, norm_first):
@@ -118,7 +130,7 @@ class Plain:
 def refusal(path):
     """Return the one sentence with which a path is refused."""
     with pytest.raises(ModelError) as caught:
-        load_fairseq(path, CPU, torch.float32)
+        converted(path)
     sentence = str(caught.value)
     assert "\n" not in sentence
     return sentence
@@ -142,21 +154,21 @@ def test_network_agrees_with_fairseq_s_forward_pass(tmp_path, norm_first, apart,
     state = weights(norm_first, apart)
     before = {"encoder_normalize_before": norm_first, "decoder_normalize_before": norm_first}
     write(tmp_path, state, **before)
-    network, _ = load_fairseq(tmp_path, CPU, dtype)
-    plain = Plain(state, norm_first)
+    network, _ = converted(tmp_path, dtype)
+    reference = Reference(state, norm_first)
     source, inside = padded(SOURCES)
     target, within = padded(TARGETS)
     memory, lengths = network.encode(source, inside)
-    states = network.decode(target, network.remember(memory), inside[:, None, None], within)
+    states = network.decode(target, network.cross_key_values(memory), inside[:, None, None], within)
     scores = network.scores(states)
     # Row 0 asks for the length and is no answer.
     assert lengths.shape == (3, TARGET)
     assert bool((lengths[:, 0] < -1e8).all())
     for row, (tokens, targets) in enumerate(zip(SOURCES, TARGETS, strict=True)):
-        expected, answers = plain.encode(tokens)
+        expected, answers = reference.encode(tokens)
         found = [memory[row, : len(tokens)], lengths[row, 1:], scores[row, : len(targets)]]
         for ours, theirs in zip(
-            found, [expected, answers, plain.decode(targets, expected)], strict=True
+            found, [expected, answers, reference.decode(targets, expected)], strict=True
         ):
             assert ours.dtype == dtype
             torch.testing.assert_close(ours.double(), theirs, atol=error, rtol=error)
@@ -164,19 +176,19 @@ def test_network_agrees_with_fairseq_s_forward_pass(tmp_path, norm_first, apart,
 
 def test_the_comparison_would_notice_swapped_keys_and_values():
     state = weights()
-    plain = Plain(state, False)
+    reference = Reference(state, False)
     swapped = copy.deepcopy(state)
     name = "decoder.layers.1.encoder_attn.in_proj_weight"
     query, key, value = state[name].chunk(3)
     swapped[name] = torch.cat([query, value, key])
-    memory, _ = plain.encode(SOURCES[0])
-    same, other = (Plain(x, False).decode(TARGETS[0], memory) for x in (state, swapped))
+    memory, _ = reference.encode(SOURCES[0])
+    same, other = (Reference(x, False).decode(TARGETS[0], memory) for x in (state, swapped))
     assert (same - other).abs().max() > 1e-2
 
 
 def test_shape_says_what_fairseq_does(tmp_path):
     write(tmp_path)
-    network, _ = load_fairseq(tmp_path, CPU, torch.float32)
+    network, _ = converted(tmp_path)
     shape = network.shape
     assert (shape.vocabulary, shape.width, shape.heads, shape.inner) == (
         VOCABULARY,
@@ -199,7 +211,7 @@ def test_tables_are_cut_to_the_shortest(tmp_path):
     state = weights()
     state["encoder.embed_positions.weight"] = state["encoder.embed_positions.weight"][: 6 + 2]
     write(tmp_path, state)
-    network, _ = load_fairseq(tmp_path, CPU, torch.float32)
+    network, _ = converted(tmp_path)
     assert network.shape.longest == 6
     torch.testing.assert_close(
         network.lengths.weight, state["encoder.embed_lengths.weight"][:7], rtol=0, atol=0
@@ -215,7 +227,7 @@ def test_tables_are_cut_to_the_shortest(tmp_path):
 def test_half_precision_and_the_older_file_format_are_read(tmp_path):
     state = {name: value.half() for name, value in weights().items()}
     write(tmp_path, state, old=True)
-    network, _ = load_fairseq(tmp_path, CPU, torch.float32)
+    network, _ = converted(tmp_path)
     expected = state["encoder.layers.1.fc2.bias"].float()
     torch.testing.assert_close(network.encoder[1].narrow.bias, expected, rtol=0, atol=0)
 
@@ -223,7 +235,7 @@ def test_half_precision_and_the_older_file_format_are_read(tmp_path):
 def test_loading_draws_no_random_numbers(tmp_path):
     write(tmp_path)
     before = torch.random.get_rng_state()
-    load_fairseq(tmp_path, CPU, torch.float32)
+    converted(tmp_path)
     assert torch.equal(before, torch.random.get_rng_state())
 
 
@@ -236,7 +248,7 @@ def test_statistics_of_training_are_dropped_without_fairseq(tmp_path, monkeypatc
         meter = meters.AverageMeter()
         meter.avg = 3.5
         write(tmp_path, extra={"train_meters": {"loss": meter}})
-    load_fairseq(tmp_path, CPU, torch.float32)
+    converted(tmp_path)
 
 
 class Payload:
@@ -318,8 +330,8 @@ def test_weights_with_no_place_are_refused(tmp_path):
         ({"decoder_normalize_before": True}, "differ"),
         ({"decoder_attention_heads": 2}, "differ"),
         ({"encoder_attention_heads": 5}, "do not divide"),
-        ({"encoder_attention_heads": 0}, "fit no network"),
-        ({"encoder_layers": "6"}, "fit no network"),
+        ({"encoder_attention_heads": 0}, "invalid numbers"),
+        ({"encoder_layers": "6"}, "invalid numbers"),
         ({"encoder_layers": 10**12}, "encoder.layers.2."),
     ],
 )
@@ -331,7 +343,7 @@ def test_settings_of_another_network_are_refused(tmp_path, changes, said):
 def test_embeddings_must_be_shared(tmp_path):
     state = weights()
     write(tmp_path, state | {"decoder.embed_out": state["decoder.embed_tokens.weight"].clone()})
-    load_fairseq(tmp_path, CPU, torch.float32)
+    converted(tmp_path)
     for name in ("decoder.embed_out", "decoder.embed_tokens.weight"):
         write(tmp_path, state | {name: state["decoder.embed_tokens.weight"] + 1})
         assert "--share-all-embeddings" in refusal(tmp_path)
@@ -339,17 +351,14 @@ def test_embeddings_must_be_shared(tmp_path):
 
 def test_folder_or_file_may_be_named(tmp_path):
     file = write(tmp_path)
-    assert is_fairseq(tmp_path)
-    assert is_fairseq(file)
-    assert not is_fairseq(tmp_path / "nothing")
-    load_fairseq(file, CPU, torch.float32)
+    converted(file)
     # With a best one the choice is clear, without it is not.
     other = tmp_path / "checkpoint_last.pt"
     other.write_bytes(b"")
-    load_fairseq(tmp_path, CPU, torch.float32)
+    converted(tmp_path)
     file.rename(tmp_path / "checkpoint_3.pt")
     assert "name one" in refusal(tmp_path)
-    load_fairseq(tmp_path / "checkpoint_3.pt", CPU, torch.float32)
+    converted(tmp_path / "checkpoint_3.pt")
     assert "no checkpoint" in refusal(tmp_path / "nothing")
 
 
@@ -360,7 +369,7 @@ def test_dictionary_must_be_the_model_s_own(tmp_path):
     (tmp_path / "dict.de.txt").write_text("other 3\n")
     assert "differ" in refusal(tmp_path)
     (tmp_path / "dict.de.txt").unlink()
-    load_fairseq(tmp_path, CPU, torch.float32)
+    converted(tmp_path)
     (tmp_path / "dict.en.txt").unlink()
     assert "no dictionary" in refusal(tmp_path)
 
@@ -375,7 +384,7 @@ def test_lines_that_no_dictionary_has_are_refused(tmp_path, line):
 
 def test_ids_are_fairseq_s(tmp_path):
     write(tmp_path)
-    _, tokenizer = load_fairseq(tmp_path, CPU, torch.float32)
+    _, tokenizer = converted(tmp_path)
     vocabulary = tokenizer.get_vocab()
     special = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "<mask>": 4}
     assert vocabulary == special | {word: 5 + number for number, word in enumerate(WORDS)}
@@ -391,7 +400,7 @@ def test_ids_are_fairseq_s(tmp_path):
 
 def test_text_in_pieces_needs_no_codes(tmp_path):
     write(tmp_path)
-    _, tokenizer = load_fairseq(tmp_path, CPU, torch.float32)
+    _, tokenizer = converted(tmp_path)
     ids = tokenizer("lo@@ w@@ er <mask> xyz .", add_special_tokens=False)["input_ids"]
     assert tokenizer.convert_ids_to_tokens(ids) == ["lo@@", "w@@", "er", "<mask>", "<unk>", "."]
     assert tokenizer.decode(ids) == "lower <mask> <unk> ."
@@ -420,25 +429,25 @@ NEWER = "#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in CODES)
 )
 def test_words_are_cut_as_by_hand(tmp_path, word, pieces):
     (tmp_path / "codes").write_text(NEWER)
-    assert Subwords.read(tmp_path / "codes").cut(word) == pieces
+    assert Merges.read(tmp_path / "codes").split(word) == pieces
     # fastBPE's file has counts and no version.
     (tmp_path / "codes").write_text("".join(f"{a} {b} 7\n" for a, b in CODES))
-    assert Subwords.read(tmp_path / "codes").cut(word) == pieces
+    assert Merges.read(tmp_path / "codes").split(word) == pieces
 
 
 def test_the_earliest_merge_comes_first_not_the_leftmost():
-    subwords = Subwords([("b", "c"), ("a", "b"), ("b", "c")])
-    assert subwords.cut("abcx") == ["a@@", "bc@@", "x"]
-    assert subwords.cut("abx") == ["ab@@", "x"]
-    assert Subwords([("a", "a")]).cut("aaaax") == ["aa@@", "aa@@", "x"]
+    merges = Merges([("b", "c"), ("a", "b"), ("b", "c")])
+    assert merges.split("abcx") == ["a@@", "bc@@", "x"]
+    assert merges.split("abx") == ["ab@@", "x"]
+    assert Merges([("a", "a")]).split("aaaax") == ["aa@@", "aa@@", "x"]
 
 
 def test_older_codes_keep_the_end_apart(tmp_path):
     (tmp_path / "codes").write_text("l o\nlo w\nr </w>\ne r</w>\n")
-    subwords = Subwords.read(tmp_path / "codes")
-    assert subwords.cut("low") == ["low"]
-    assert subwords.cut("lower") == ["low@@", "er"]
-    assert subwords.cut("erl") == ["e@@", "r@@", "l"]
+    merges = Merges.read(tmp_path / "codes")
+    assert merges.split("low") == ["low"]
+    assert merges.split("lower") == ["low@@", "er"]
+    assert merges.split("erl") == ["e@@", "r@@", "l"]
 
 
 @pytest.mark.parametrize("codes", ["", "one\n", "a b\nc\n", "a b c d\n", "a b\nc d 3\n"])
@@ -455,7 +464,7 @@ def test_two_files_of_codes_are_refused(tmp_path):
 
 def test_text_is_cut_and_joined_again(tmp_path):
     write(tmp_path, codes=NEWER)
-    _, tokenizer = load_fairseq(tmp_path, CPU, torch.float32)
+    _, tokenizer = converted(tmp_path)
     text = "low lowest <mask> . silent ringing <unk>"
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     assert tokenizer.convert_ids_to_tokens(ids)[:6] == ["low", "lo@@", "w@@", "est", "<mask>", "."]
@@ -472,8 +481,48 @@ def test_text_is_cut_and_joined_again(tmp_path):
     assert pickle.loads(pickle.dumps(tokenizer)).encode(text) == ids
 
 
-def test_codes_are_not_lost_in_saving(tmp_path):
-    write(tmp_path, codes=NEWER)
-    _, tokenizer = load_fairseq(tmp_path, CPU, torch.float32)
-    with pytest.raises(ModelError, match="cannot be saved"):
-        tokenizer.save_pretrained(tmp_path)
+def test_merges_of_either_kind_are_saved_with_the_model(tmp_path):
+    older = "l o\nlo w\nr </w>\ne r</w>\n"
+    for codes in (NEWER, older):
+        write(tmp_path, codes=codes)
+        convert(tmp_path, tmp_path / "out")
+        saved = Merges.read(tmp_path / "out" / FILE)
+        original = Merges.read(tmp_path / "ende.code")
+        for word in ("low", "lower", "lowest", "erl", "o"):
+            assert saved.split(word) == original.split(word)
+
+
+def test_the_command_writes_a_model_that_maskov_loads(tmp_path, capsys):
+    fairseq, out = tmp_path / "fairseq", tmp_path / "out"
+    fairseq.mkdir()
+    write(fairseq, codes=NEWER)
+    main([str(fairseq), "--out", str(out)])
+    assert str(out) in capsys.readouterr().out
+    model = maskov.load(out, "cpu")
+    assert isinstance(model, ConditionalModel)
+    assert model.decode(model.encode("low lowest .")) == "low lowest ."
+    with pytest.raises(SystemExit, match="no checkpoint"):
+        main([str(out), "--out", str(out)])
+    # The package itself knows nothing of fairseq's files.
+    with pytest.raises(ModelError, match="no config"):
+        maskov.load(fairseq, "cpu")
+
+
+def test_a_model_is_converted_again_only_when_a_file_has_changed(tmp_path):
+    fairseq, cache = tmp_path / "fairseq", tmp_path / "cache"
+    fairseq.mkdir()
+    write(fairseq)
+    first = convert_once(fairseq, cache)
+    assert first.name == "fairseq"
+    written = (first / "config.json").stat().st_mtime_ns
+    assert convert_once(fairseq, cache) == first
+    assert (first / "config.json").stat().st_mtime_ns == written
+    write(fairseq, codes=NEWER)
+    second = convert_once(fairseq, cache)
+    assert second != first
+    assert (second / FILE).exists()
+    (fairseq / "dict.en.txt").write_text("a 1\n")
+    with pytest.raises(ModelError):
+        convert_once(fairseq, cache)
+    # A failed conversion leaves nothing behind.
+    assert {path for path in cache.glob("*/*") if path.is_dir()} == {first, second}

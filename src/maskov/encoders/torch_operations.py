@@ -1,7 +1,7 @@
-"""The encoder's operations in plain torch: for CPUs, and for dtypes that have no kernels.
+"""The encoder's operations in torch, for CPUs and for dtypes without Triton kernels.
 
-Attention works on sequences of one width. Packed sequences are spread out to a padded block for
-it and gathered again, with indices that are found once a call; nothing waits for the device.
+Attention needs sequences of one width, so packed sequences are padded for it and gathered again,
+with indices computed once per call. Nothing synchronises with the device.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from maskov.encoders.blocks import Block, Embedding, FeedForward, Norm
-from maskov.encoders.layout import Layout, Uniform
+from maskov.encoders.blocks import Block, Embedding, FeedForward, LayerNorm
+from maskov.encoders.layout import TokenLayout, Uniform
 from maskov.types import Bool, Float, Int, Tensor
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Where the tokens of packed sequences stand in a padded block, and back."""
+class PaddingIndex:
+    """Indices from packed tokens to a padded block, and back."""
 
     block: Int[Tensor, "passes longest"]
     back: Int[Tensor, " tokens"]
@@ -26,44 +26,47 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A layout prepared for attention: `spread` is absent where there is nothing to pad."""
+class PaddedPlan:
+    """A layout prepared for attention; `padding` is None if all sequences have one width."""
 
     count: int
     width: int
     start: Int[Tensor, " passes"]
-    spread: Spread | None
+    padding: PaddingIndex | None
 
 
-def plan(layout: Layout, tokens: int, device: torch.device) -> Plan:
-    """Find the indices that every layer needs."""
+def plan(layout: TokenLayout, tokens: int, device: torch.device) -> PaddedPlan:
+    """Compute the indices that every layer needs."""
     if isinstance(layout, Uniform):
         start = torch.arange(0, tokens, layout.width, device=device)
-        return Plan(layout.count, layout.width, start, None)
+        return PaddedPlan(layout.count, layout.width, start, None)
     starts, width = layout.starts.long(), layout.longest
     start, end = starts[:-1], starts[1:]
     place = torch.arange(width, device=device)
     inside = place < (end - start)[:, None]
     block = (start[:, None] + place).clamp(max=tokens - 1)
-    # An empty sequence may look at anything: what comes out is junk, but no division by zero.
+    # An empty sequence attends to anything, which avoids 0/0; its output is ignored.
     keys = (inside | (start == end)[:, None])[:, None, None]
     token = torch.arange(tokens, device=device)
-    # The number of sequences that end at or before a token; behind the last there is only junk.
+    # The number of sequences that end at or before a token; later tokens are ignored.
     owner = torch.searchsorted(end.contiguous(), token, right=True).clamp(max=len(start) - 1)
     back = owner * width + (token - start[owner]).clamp(0, width - 1)
-    return Plan(len(start), width, start, Spread(block, back, keys))
+    return PaddedPlan(len(start), width, start, PaddingIndex(block, back, keys))
 
 
 def embed(
-    embedding: Embedding, ids: Int[Tensor, " tokens"], position: Int[Tensor, " tokens"], plan: Plan
+    embedding: Embedding,
+    ids: Int[Tensor, " tokens"],
+    position: Int[Tensor, " tokens"],
+    plan: PaddedPlan,
 ) -> Float[Tensor, "tokens width"]:
-    """Look up the tokens and their places, add and norm them."""
-    if plan.spread is not None:
-        # Whatever lies behind the last sequence must not be looked up out of bounds.
+    """Embed the tokens and their positions, add and normalise."""
+    if plan.padding is not None:
+        # Tokens after the last sequence may be out of bounds.
         ids = ids.clamp(0, embedding.tokens.shape[0] - 1)
     x = F.embedding(ids, embedding.tokens)
     if embedding.places is not None:
-        if plan.spread is not None:
+        if plan.padding is not None:
             position = position.clamp(0, embedding.places.shape[0] - 1)
         x += F.embedding(position, embedding.places)
     x = norm(x, embedding.norm)
@@ -71,10 +74,10 @@ def embed(
 
 
 def attend(
-    qkv: Float[Tensor, "tokens three_width"], block: Block, heads: int, plan: Plan
+    qkv: Float[Tensor, "tokens three_width"], block: Block, heads: int, plan: PaddedPlan
 ) -> Float[Tensor, "tokens width"]:
-    """Let every token look at its sequence. Overwrites `qkv`."""
-    wide = _spread(qkv, plan).view(plan.count, plan.width, 3, heads, -1)
+    """Attend from every token to its sequence. Overwrites `qkv`."""
+    wide = _padded(qkv, plan).view(plan.count, plan.width, 3, heads, -1)
     if block.rotary is not None:
         cos, sin = (t[: plan.width, None, None] for t in (block.rotary.cos, block.rotary.sin))
         _rotate(wide[:, :, :2], cos, sin)
@@ -82,7 +85,7 @@ def attend(
     place = torch.arange(plan.width, device=qkv.device)
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=_mask(place[None], block, plan))
     out = out.transpose(1, 2).reshape(plan.count * plan.width, -1)
-    return out if plan.spread is None else out.index_select(0, plan.spread.back)
+    return out if plan.padding is None else out.index_select(0, plan.padding.back)
 
 
 def attend_one(
@@ -91,38 +94,41 @@ def attend_one(
     query: Int[Tensor, " passes"],
     block: Block,
     heads: int,
-    plan: Plan,
+    plan: PaddedPlan,
 ) -> Float[Tensor, "passes width"]:
-    """Let one token of each sequence look at its sequence. Overwrites `q` and `kv`."""
-    wide = _spread(kv, plan).view(plan.count, plan.width, 2, heads, -1)
-    one = q.view(plan.count, 1, heads, -1)
+    """Attend from one token of each sequence to the sequence. Overwrites `q` and `kv`."""
+    wide = _padded(kv, plan).view(plan.count, plan.width, 2, heads, -1)
+    queries = q.view(plan.count, 1, heads, -1)
     place = (query - plan.start).clamp(0, plan.width - 1)
     if block.rotary is not None:
         cos, sin = block.rotary.cos, block.rotary.sin
-        _rotate(one, cos[place][:, None, None], sin[place][:, None, None])
+        _rotate(queries, cos[place][:, None, None], sin[place][:, None, None])
         _rotate(wide[:, :, 0], cos[: plan.width, None], sin[: plan.width, None])
     k, v = wide.permute(2, 0, 3, 1, 4).unbind()
     mask = _mask(place[:, None], block, plan)
-    out = F.scaled_dot_product_attention(one.transpose(1, 2), k, v, attn_mask=mask)
+    out = F.scaled_dot_product_attention(queries.transpose(1, 2), k, v, attn_mask=mask)
     return out.reshape(plan.count, -1)
 
 
-def norm(x: Float[Tensor, "rows width"], by: Norm) -> Float[Tensor, "rows width"]:
-    """Norm every row."""
+def norm(x: Float[Tensor, "rows width"], by: LayerNorm) -> Float[Tensor, "rows width"]:
+    """Normalise every row."""
     return F.layer_norm(x, x.shape[1:], by.weight, by.bias, by.eps)
 
 
 def join(
-    change: Float[Tensor, "rows width"], stream: Float[Tensor, "rows width"], by: Norm, keep: bool
+    change: Float[Tensor, "rows width"],
+    stream: Float[Tensor, "rows width"],
+    by: LayerNorm,
+    keep: bool,
 ) -> tuple[Float[Tensor, "rows width"], Float[Tensor, "rows width"]]:
-    """Add to the stream and norm; return the new stream and the normed sum. Overwrites `change`."""
+    """Add to the stream; return the new stream and the normalised sum. Overwrites `change`."""
     total = change.add_(stream)
     value = norm(total, by)
     return (total, value) if keep else (value, value)
 
 
 def activate(inner: Float[Tensor, "rows inner"], feed: FeedForward) -> Float[Tensor, "rows outer"]:
-    """Apply the activation, and the gate if there is one. May overwrite `inner`."""
+    """Apply the activation, and the gate if any. May overwrite `inner`."""
     if not feed.gated:
         return torch.ops.aten.gelu_(inner) if feed.activation is None else feed.activation(inner)
     left, gate = inner.chunk(2, dim=-1)
@@ -130,20 +136,20 @@ def activate(inner: Float[Tensor, "rows inner"], feed: FeedForward) -> Float[Ten
     return out * gate if out is left else out.mul_(gate)
 
 
-def _spread(x: Float[Tensor, "tokens width"], plan: Plan) -> Float[Tensor, "... width"]:
-    return x if plan.spread is None else x[plan.spread.block]
+def _padded(x: Float[Tensor, "tokens width"], plan: PaddedPlan) -> Float[Tensor, "... width"]:
+    return x if plan.padding is None else x[plan.padding.block]
 
 
 def _mask(
-    place: Int[Tensor, "#passes queries"], block: Block, plan: Plan
+    place: Int[Tensor, "#passes queries"], block: Block, plan: PaddedPlan
 ) -> Bool[Tensor, "#passes 1 #queries keys"] | None:
-    """Say which keys the queries at these places may see, or None if all."""
-    keys = None if plan.spread is None else plan.spread.keys
+    """Return which keys the queries at these places attend to, or None for all."""
+    keys = None if plan.padding is None else plan.padding.keys
     if block.window is None or block.window >= plan.width - 1:
         return keys
     key = torch.arange(plan.width, device=place.device)
     away = (place[:, :, None] - key).abs()[:, None]
-    # Padding sees at least itself, so that no row is without a key.
+    # Padding attends at least to itself, so that no row is without a key.
     return away <= block.window if keys is None else (away <= block.window) & keys | (away == 0)
 
 
@@ -152,17 +158,17 @@ def _rotate(
     cos: Float[Tensor, "*angles half"],
     sin: Float[Tensor, "*angles half"],
 ) -> None:
-    """Turn the two halves of every head by the angles of its position, in place.
+    """Rotate the two halves of every head by the angles of its position, in place.
 
-    Hugging Face rounds what it turns to float32, in float64 too. So do we, to agree with it.
+    Hugging Face computes this in float32 even for float64 models; so do we, to agree with it.
     """
     left, right = x.chunk(2, dim=-1)
     wide = torch.promote_types(x.dtype, torch.float32)
     cos, sin = cos.to(wide), sin.to(wide)
     a, b = left.float(), right.float()
-    turned = (a * cos).addcmul_(b, sin, value=-1) if wide == a.dtype else a * cos - b * sin
+    rotated = (a * cos).addcmul_(b, sin, value=-1) if wide == a.dtype else a * cos - b * sin
     right.copy_((b * cos).addcmul_(a, sin) if wide == a.dtype else b * cos + a * sin)
-    left.copy_(turned)
+    left.copy_(rotated)
 
 
 __all__ = ["activate", "attend", "attend_one", "embed", "join", "norm", "plan"]

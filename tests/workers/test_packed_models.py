@@ -10,7 +10,7 @@ import torch
 import maskov
 from maskov.errors import InputError
 from maskov.models.scorer import Scorer
-from maskov.models.serialization import Parcel
+from maskov.models.serialization import PackedModel
 from maskov.types import Sequences
 from small import random_table, tiny_bert
 from tiny_translation import SOURCES, save
@@ -19,7 +19,7 @@ TOKENS = torch.tensor([[6, 7, 8, 6], [8, 8, 6, 7]])
 
 
 def _sent(model):
-    return pickle.loads(pickle.dumps(Parcel.of(model))).open(torch.device("cpu"))
+    return pickle.loads(pickle.dumps(PackedModel.of(model))).unpack(torch.device("cpu"))
 
 
 @pytest.mark.parametrize("precision", [torch.float64, torch.float32, torch.bfloat16])
@@ -63,4 +63,4 @@ def test_what_cannot_be_sent_is_one_sentence():
     model = random_table()
     model.secret = lambda: None
     with pytest.raises(InputError, match="without workers"):
-        Parcel.of(model)
+        PackedModel.of(model)
