@@ -1,4 +1,4 @@
-"""A context of tiny models, and a setting small enough to run in a second."""
+"""A context with tiny models and a setting that runs in a second."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tiny_models_by_role(tmp_path_factory):
 
 @pytest.fixture
 def context(tmp_path, tiny_models_by_role):
-    """Return an empty context with two test sets."""
+    """Return a context with an empty output folder and two test sets."""
     data = tmp_path / "data"
     data.mkdir()
     for name in ("words.deen", "words.roen"):

@@ -135,7 +135,7 @@ def test_mask_predict_is_block_gibbs_at_temperature_zero(context, monkeypatch):
     assert run_cell(other, context)["values"]["equal"]["value"] < 1
 
 
-def test_rules_have_the_error_of_sentences(context):
+def test_deterministic_methods_have_the_error_of_sentences(context):
     cell = run_cell(
         DeterministicTranslations("mask-predict", "words.deen", 4, iterations=3), context
     )

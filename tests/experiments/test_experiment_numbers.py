@@ -1,4 +1,4 @@
-"""The numbers behind results: estimates, BLEU, the counter-example, the hunt for low energies."""
+"""The numbers behind results: estimates, BLEU, the counter-example, the low-energy search."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_the_counter_example_is_the_papers(context):
     assert values["variation_norm, random position"] > 0.1
 
 
-def test_the_hunt_finds_the_lowest_repetitions(context, tmp_path, monkeypatch):
+def test_the_search_finds_the_lowest_repetitions(context, tmp_path, monkeypatch):
     import maskov
 
     texts = tmp_path / "held-out.txt"
