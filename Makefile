@@ -21,9 +21,9 @@ test-browser: $(VENV)/.dev build/axe/axe.min.js  ## the pages in a real Chromium
 	command -v chromium > /dev/null || apt-get install -y chromium || { apt-get update && apt-get install -y chromium; } || { echo 'test-browser needs Chromium: install it, as `chromium` on the path.' >&2; exit 1; }
 	$(BIN)/pytest -m browser tests/browser
 
-reproduce-quick: $(VENV)/.dev  ## every experiment of the paper, at a size that only shows that it runs
+reproduce-quick: $(VENV)/.dev  ## every experiment of the paper, as a smoke test
 	rm -rf build/reproduce-quick
-	$(BIN)/maskov reproduce all --quick --device cpu --out build/reproduce-quick
+	$(BIN)/python -m experiments all --quick --device cpu --out build/reproduce-quick
 
 lint: $(VENV)/.dev  ## style
 	$(BIN)/ruff check .

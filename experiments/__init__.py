@@ -1,1 +1,1 @@
-"""Experiments with the shipped models: each a declared configuration, a run and a comparison."""
+"""Reproductions of the paper's results: declared cells, their runs, and comparisons."""

@@ -1,25 +1,25 @@
-"""Section 5's text: acceptance and novel rates, of translations and of unconditional text."""
+"""Section 5: acceptance and novel rates of translations and of unconditional text."""
 
 from __future__ import annotations
 
 from experiments import figures, paper
+from experiments.cell import Cell
 from experiments.result import Entry, Result
 from experiments.settings import Setting
 from experiments.studies import text, translations
-from experiments.work import Work
 
 SAMPLERS = ("deg", "raw", "norm")
 
 
-def _cells(setting: Setting) -> dict[str, Work]:
-    cells: dict[str, Work] = {f"translation, {n}": translations(setting, n) for n in SAMPLERS}
+def _cells(setting: Setting) -> dict[str, Cell]:
+    cells: dict[str, Cell] = {f"translation, {n}": translations(setting, n) for n in SAMPLERS}
     return cells | {f"text, {name}": text(setting, name) for name in SAMPLERS}
 
 
 def _entries(setting: Setting) -> list[Entry]:
     return [
-        Entry(q, name, task, f"{task}, {name}", paper.ACCEPTANCE[task][name].get(q))
-        for q in ("acceptance", "novel", "proposed_novel")
+        Entry(quantity, name, task, f"{task}, {name}", paper.ACCEPTANCE[task][name].get(quantity))
+        for quantity in ("acceptance", "novel", "proposed_novel")
         for name in SAMPLERS
         for task in ("translation", "text")
     ]
@@ -30,10 +30,10 @@ RESULT = Result(
     title="How often chains move",
     cells=_cells,
     entries=_entries,
-    draw=lambda document: figures.bars(document, ("acceptance", "novel")),
+    draw=lambda document: figures.plot_bars(document, ("acceptance", "novel")),
     notes=(
-        "Accepted and novel (accepted and different) are shares of all proposals, a proposal that "
-        "equals the current token included; it is always accepted.",
-        "The paper prints the label 'raw' twice for the MH rates; the second is read as norm.",
+        "Accepted and novel (accepted and different) are shares of all proposals. A proposal that "
+        "equals the current token counts, and is always accepted.",
+        "The paper prints the label 'raw' twice for the MH rates; we read the second as norm.",
     ),
 )

@@ -1,4 +1,4 @@
-"""The appendix's trial: an autoregressive model as the energy, masked conditionals as proposals."""
+"""From the appendix: an autoregressive model as the energy, masked conditionals as proposals."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ RESULT = Result(
         for quantity in (*QUANTITIES, "proposed_novel")
         for name in SAMPLERS
     ],
-    draw=lambda document: figures.bars(document, QUANTITIES),
+    draw=lambda document: figures.plot_bars(document, QUANTITIES),
     notes=(
         "The paper says 'a high rejection rate and low exploration' and gives no numbers.",
-        "The energy is −log p under the judge, so that its own perplexity is what these chains "
-        "seek: "
-        "it says nothing of quality here.",
+        "The energy is −log p under the judge, so these chains minimise its perplexity, which "
+        "therefore says nothing about quality here.",
     ),
 )

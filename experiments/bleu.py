@@ -1,8 +1,8 @@
-"""Corpus BLEU many times over: what sacreBLEU counts in a sentence is counted once and kept.
+"""Corpus BLEU from cached sentence counts.
 
-Chains repeat themselves from epoch to epoch. The score is that of sacreBLEU's corpus BLEU by
-default settings, put together from its own sentence counts. Kept sentence by sentence, the counts
-also tell how sure a difference between two ways to translate the same sentences is.
+Chains repeat texts from epoch to epoch, so each sentence is counted once. The score equals
+sacreBLEU's corpus BLEU with default settings and is computed from its own sentence counts. The
+counts per sentence also give the standard error of a difference between two systems.
 """
 
 from __future__ import annotations
@@ -30,48 +30,48 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 
 def sentence_counts(corpora: Sequence[Sequence[str]], references: Sequence[str]) -> list[list[int]]:
-    """Return what BLEU counts in each sentence, added up over several translations of it.
+    """Return BLEU's counts for each sentence, summed over several translations of it.
 
-    A row has the n-grams that match, one to four, those that there are, and both lengths.
+    A row contains the matching n-grams (n = 1 to 4), all n-grams, and both lengths.
     """
     rows = np.zeros((len(references), 10), dtype=np.int64)
     for texts in corpora:
         for row, text, reference in zip(rows, texts, references, strict=True):
-            matched, total, length, wanted = _counts(text, reference)
-            row += [*matched, *total, length, wanted]
-    found: list[list[int]] = rows.tolist()
-    return found
+            matched, total, length, reference_length = _counts(text, reference)
+            row += [*matched, *total, length, reference_length]
+    counts: list[list[int]] = rows.tolist()
+    return counts
 
 
 def paired_difference(
     first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]
 ) -> tuple[float, float]:
-    """Return how much more BLEU the second has than the first, and its standard error.
+    """Return the BLEU of the second system minus that of the first, and its standard error.
 
-    The error is over sentences: resamples of them, the same for both, so that how hard a sentence
-    is does not count.
+    The error is a paired bootstrap: both systems use the same resampled sentences, which removes
+    the variation in difficulty between sentences.
     """
-    both = np.array(first, dtype=float), np.array(second, dtype=float)
-    count = len(both[0])
-    drawn = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), _RESAMPLES)
-    gap = _bleu(both[1].sum(0)) - _bleu(both[0].sum(0))
-    gaps = _bleu(drawn @ both[1]) - _bleu(drawn @ both[0])
+    counts = np.array(first, dtype=float), np.array(second, dtype=float)
+    count = len(counts[0])
+    weights = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), _RESAMPLES)
+    gap = _bleu(counts[1].sum(0)) - _bleu(counts[0].sum(0))
+    gaps = _bleu(weights @ counts[1]) - _bleu(weights @ counts[0])
     return float(gap), float(gaps.std(ddof=1))
 
 
 def _bleu(counts: np.ndarray) -> np.ndarray:
-    """Return BLEU of summed counts; where nothing matches, it is smoothed as sacreBLEU does."""
-    matched, total, length, wanted = np.split(counts, (4, 8, 9), axis=-1)
+    """Return BLEU of summed counts, smoothed as in sacreBLEU where nothing matches."""
+    matched, total, length, reference_length = np.split(counts, (4, 8, 9), axis=-1)
     # The k-th order without a match counts as 1 / 2^k of one.
     none = matched == 0
     share = np.where(none, 0.5 ** none.cumsum(-1), matched) / np.maximum(total, 1)
-    brevity = np.minimum(0.0, 1 - wanted / np.maximum(length, 1))
+    brevity = np.minimum(0.0, 1 - reference_length / np.maximum(length, 1))
     score: np.ndarray = 100 * np.exp(np.log(share).mean(-1) + brevity[..., 0])
     return score
 
 
 def signature() -> str:
-    """Return how BLEU is computed, in sacreBLEU's words."""
+    """Return sacreBLEU's signature."""
     metric = _metric()(force=True)
     metric.corpus_score(["a"], [["a"]])
     return str(metric.get_signature().format())

@@ -1,10 +1,10 @@
-"""The appendix's figure of block sizes: acceptance over epochs while blocks shrink."""
+"""From the appendix: acceptance over epochs while blocks shrink."""
 
 from __future__ import annotations
 
 from experiments import figures
 from experiments.result import Entry, Result
-from experiments.studies import BLOCK, FALLING, blocks
+from experiments.studies import FIRST_BLOCK, SHRINK_SHARE, blocks
 
 SAMPLERS = ("raw", "norm", "deg")
 
@@ -17,12 +17,12 @@ RESULT = Result(
         for quantity in ("acceptance", "novel")
         for name in SAMPLERS
     ],
-    draw=lambda document: figures.epochs(
+    draw=lambda document: figures.plot_epochs(
         document, {name: name for name in SAMPLERS}, ("acceptance", "novel")
     ),
     notes=(
-        f"Blocks of {BLOCK} positions at first, single ones after {FALLING:.0%} of the epochs; the "
-        "paper gives neither sizes nor numbers.",
-        "Chains start from the greedy pass, burn-in epochs are shown.",
+        f"Blocks shrink from {FIRST_BLOCK} positions to one after {SHRINK_SHARE:.0%} of the "
+        "epochs; the paper gives neither sizes nor numbers.",
+        "Chains start from the greedy pass; burn-in epochs are shown.",
     ),
 )

@@ -1,16 +1,16 @@
-"""Chains as cells: unconditional text, and translations of a test set."""
+"""Cells that sample chains: unconditional text, and translations of a test set."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import maskov
 from experiments import bleu
+from experiments.cell import Cell, CellResult
+from experiments.context import Context, pair_of
 from experiments.estimates import PARTS, averages, by_replicate, correlation, curves, estimate
-from experiments.work import Found, Work
-from experiments.workshop import Workshop, pair_of
 from maskov import (
     DelayedAcceptance,
     Gibbs,
@@ -27,19 +27,19 @@ from maskov.evaluation.perplexity import perplexity
 from maskov.models.conditional.model import ConditionalModel
 from maskov.moves import Site
 
-# Texts that a cell keeps, to be read and rated.
-_KEPT = 500
-# Guesses, for plans alone: positions of a translation, and the share of proposals that differ.
-_LENGTH, _DIFFERENT = 20, 0.4
+# Texts that a cell stores, to be read and rated.
+_STORED_TEXTS = 500
+# Rough values for planning: tokens of a translation, share of proposals that differ.
+_EXPECTED_LENGTH, _EXPECTED_NOVEL = 20, 0.4
 
 
 @dataclass(frozen=True)
-class Chains(Work):
-    """A sampler and how long it runs.
+class Chains(Cell):
+    """A sampler and its schedule.
 
-    `sampler` is deg (degenerate Gibbs), raw, norm, or autoregressive. `block` falls by `shrink` an
-    epoch to single positions, the target's temperature by `anneal` from 1. Every test is taken in
-    full: delayed acceptance would accept less often than the algorithm whose rates are reported.
+    `sampler` is deg (degenerate Gibbs), raw, norm or autoregressive. Each epoch lowers `block` by
+    `shrink`, down to 1, and the target temperature by `anneal`, from 1. Acceptance is never
+    delayed: delayed acceptance accepts less often than the algorithm whose rates are reported.
     """
 
     sampler: str
@@ -55,18 +55,22 @@ class Chains(Work):
     forced: int = 0
     seed: int = 0
 
-    def kernel(self, workshop: Workshop) -> Kernel:
+    def kernel(self, context: Context) -> Kernel:
         """Return the kernel."""
         proposal = MaskedConditional(self.temperature, None, self.top_p, self.epsilon)
         positions = Sweep(block=self.block)
         if self.sampler == "deg":
             return Gibbs(Site(proposal, positions))
         if self.sampler == "autoregressive":
-            return Metropolis(workshop.judge(), Site(proposal, positions), delayed=DelayedAcceptance(0))
-        return Metropolis(parse_energy(self.sampler), Site(proposal, positions), delayed=DelayedAcceptance(0))
+            return Metropolis(
+                context.judge(), Site(proposal, positions), delayed=DelayedAcceptance(0)
+            )
+        return Metropolis(
+            parse_energy(self.sampler), Site(proposal, positions), delayed=DelayedAcceptance(0)
+        )
 
     def schedule(self) -> Schedule:
-        """Return the schedule; an annealed target stops at 0.01."""
+        """Return the schedule; annealing stops at temperature 0.01."""
         return Schedule(
             self.epochs,
             self.burn_in,
@@ -75,57 +79,58 @@ class Chains(Work):
             self.forced,
         )
 
-    def sampled(
-        self, model: maskov.MaskedModel, workshop: Workshop, folder: Path, **settings: Any
+    def sample(
+        self, model: maskov.MaskedModel, context: Context, folder: Path, **settings: Any
     ) -> maskov.Run:
-        """Run the chains, or go on with a run that was stopped."""
+        """Run the chains, or resume an interrupted run."""
         if (folder / "manifest.json").is_file():
-            return maskov.resume(folder, model, stop=workshop.stop)
+            return maskov.resume(folder, model, stop=context.stop)
         return maskov.sample(
             model,
-            self.kernel(workshop),
+            self.kernel(context),
             self.schedule(),
             chains=self.chains,
             seed=self.seed,
             out=folder,
-            stop=workshop.stop,
+            stop=context.stop,
             **settings,
         )
 
-    def cost(self, count: int, length: float) -> float:
-        """Guess the passes of `count` chains."""
+    def chain_passes(self, count: int, length: float) -> float:
+        """Return a rough number of passes of `count` chains."""
         steps = count * self.epochs * length / self.block
-        each = 1.0 if self.sampler == "deg" else _DIFFERENT * length * min(self.block, 2)
+        each = 1.0 if self.sampler == "deg" else _EXPECTED_NOVEL * length * min(self.block, 2)
         return steps * each + (count * self.epochs * length if self.sampler == "deg" else 0.0)
 
 
-def described(run: maskov.Run, each: int, burn_in: int) -> Found:
-    """Return what every run of chains has to tell."""
+def summarize(run: maskov.Run, each: int, burn_in: int) -> CellResult:
+    """Return the signature, averages and curves of a run."""
     traces = by_replicate(run.traces, each)
     values = averages(traces, burn_in)
-    together = correlation(run.traces, each, burn_in)
-    if together is not None:
-        values["correlation"] = together
-    shown = curves(traces)
-    kept = zip(*(shown["energy_norm"][part][burn_in:] for part in PARTS), strict=True)
+    energy_correlation = correlation(run.traces, each, burn_in)
+    if energy_correlation is not None:
+        values["correlation"] = energy_correlation
+    by_epoch = curves(traces)
+    kept = zip(*(by_epoch["energy_norm"][part][burn_in:] for part in PARTS), strict=True)
     best = min((row for row in kept if row[0] is not None), default=None)
     if best is not None:
         values["energy_norm_best"] = dict(zip(PARTS, best, strict=True)) | {"n": each}
+    check = run.manifest.precision_check
     return {
         "signature": run.signature,
         "seed": run.manifest.config.seed,
         "leaves_invariant": run.manifest.leaves_invariant,
         "notes": list(run.manifest.notes),
-        "energy_shift": check_of(run),
+        "energy_shift": None if check is None else asdict(check),
         "replicates": each,
         "values": values,
-        "epochs": shown,
+        "epochs": by_epoch,
     }
 
 
 @dataclass(frozen=True)
 class TextChains(Chains):
-    """Unconditional chains of a masked model, judged by a causal one."""
+    """Unconditional chains of a masked model, with perplexities from a causal one."""
 
     kind: ClassVar[str] = "text"
 
@@ -133,39 +138,39 @@ class TextChains(Chains):
     model: str = "base"
 
     def roles(self) -> tuple[str, ...]:
-        """Return the models that are used."""
+        """Return the roles of the models."""
         return (self.model, "judge")
 
     @property
-    def passes(self) -> float:
-        """Guess the passes."""
-        return self.cost(self.chains, sum(self.length) / 2)
+    def expected_passes(self) -> float:
+        """A rough number of masked passes."""
+        return self.chain_passes(self.chains, sum(self.length) / 2)
 
-    def run(self, workshop: Workshop, folder: Path) -> Found:
-        """Run, and judge the last sequence of each chain."""
-        model = workshop.masked(self.model)
-        run = self.sampled(model, workshop, folder, length=self.length)
-        texts = [one.text for one in run.samples]
-        found = described(run, self.chains, self.burn_in)
-        said = perplexity(workshop.judge(), texts)
-        found["values"] |= {
-            name: {"value": one.value, "standard_error": one.standard_error, "n": len(texts)}
-            for name, one in (
-                ("perplexity", said.per_sentence),
-                ("perplexity_per_token", said.per_token),
-                ("nll", said.nll),
+    def run(self, context: Context, folder: Path) -> CellResult:
+        """Sample; compute the perplexity of the last sequence of each chain."""
+        model = context.masked_model(self.model)
+        run = self.sample(model, context, folder, length=self.length)
+        texts = [sample.text for sample in run.samples]
+        result = summarize(run, self.chains, self.burn_in)
+        judged = perplexity(context.judge(), texts)
+        result["values"] |= {
+            name: {"value": mean.value, "standard_error": mean.standard_error, "n": len(texts)}
+            for name, mean in (
+                ("perplexity", judged.per_sentence),
+                ("perplexity_per_token", judged.per_token),
+                ("nll", judged.nll),
             )
         }
-        return found | {"texts": texts[:_KEPT]}
+        return result | {"texts": texts[:_STORED_TEXTS]}
 
 
 @dataclass(frozen=True)
 class Translations(Chains):
-    """Chains of translations, `chains` to each sentence, all started from the same greedy pass.
+    """Chains of translations: `chains` per sentence, all started from the same greedy pass.
 
-    The c-th chains of all sentences are one replicate; BLEU is that of a replicate at `every`
-    epochs after burn-in, averaged. `best` and `last` are those of the single epochs. Sources of
-    more than `longest` tokens are passed over, and so are those that the model cannot read.
+    The c-th chains of all sentences form one replicate. BLEU is computed for each replicate every
+    `every` epochs after burn-in and averaged; `bleu_best` and `bleu_last` are single epochs.
+    Sources that are longer than `longest` tokens, or too long for the model, are skipped.
     """
 
     kind: ClassVar[str] = "translation"
@@ -177,76 +182,76 @@ class Translations(Chains):
     trace: str = "every"
 
     def roles(self) -> tuple[str, ...]:
-        """Return the models that are used."""
+        """Return the roles of the models."""
         return (pair_of(self.data),)
 
     @property
-    def passes(self) -> float:
-        """Guess the passes."""
-        return self.cost(self.chains * (self.sentences or 3000), _LENGTH)
+    def expected_passes(self) -> float:
+        """A rough number of masked passes."""
+        return self.chain_passes(self.chains * (self.sentences or 3000), _EXPECTED_LENGTH)
 
-    def run(self, workshop: Workshop, folder: Path) -> Found:
-        """Run, and score each replicate."""
-        model = workshop.masked(*self.roles())
+    def run(self, context: Context, folder: Path) -> CellResult:
+        """Sample; compute BLEU of each replicate."""
+        model = context.masked_model(*self.roles())
         assert isinstance(model, ConditionalModel)
-        everything = workshop.pairs(self.data)
-        sources, references, long = readable(model, *everything, self.sentences, self.longest)
-        run = self.sampled(
-            model.given(sources), workshop, folder, start="greedy", thin=self.every,
+        pairs = context.pairs(self.data)
+        sources, references, skipped = readable_pairs(model, *pairs, self.sentences, self.longest)
+        run = self.sample(
+            model.given(sources), context, folder, start="greedy", thin=self.every,
             trace=self.trace,
         )  # fmt: skip
-        found = described(run, self.chains, self.burn_in)
-        written: dict[int, list[list[str]]] = {}
-        for one in run.samples:
-            rows = written.setdefault(one.epoch, [[] for _ in range(self.chains)])
-            rows[one.chain % self.chains].append(one.text)
+        result = summarize(run, self.chains, self.burn_in)
+        replicates: dict[int, list[list[str]]] = {}
+        for sample in run.samples:
+            texts = replicates.setdefault(sample.epoch, [[] for _ in range(self.chains)])
+            texts[sample.chain % self.chains].append(sample.text)
         scores = {
             epoch: [bleu.corpus_bleu(texts, references) for texts in rows]
-            for epoch, rows in sorted(written.items())
+            for epoch, rows in sorted(replicates.items())
         }
         epochs = list(scores)
         means = [estimate(scores[epoch]) for epoch in epochs]
-        found["values"] |= {
+        result["values"] |= {
             "bleu": estimate([sum(row) / len(row) for row in zip(*scores.values(), strict=True)]),
-            "bleu_best": max(means, key=lambda one: one["value"]),
+            "bleu_best": max(means, key=lambda mean: mean["value"]),
             "bleu_last": means[-1],
         }
-        found["epochs"]["bleu"] = {
-            "epoch": epochs, **{part: [one[part] for one in means] for part in means[0]}
+        result["epochs"]["bleu"] = {
+            "epoch": epochs, **{part: [mean[part] for mean in means] for part in means[0]}
         }  # fmt: skip
-        return found | {
+        return result | {
             "sentences": len(sources),
-            "left_out": long,
+            "left_out": skipped,
             "bleu_signature": bleu.signature(),
-            "texts": written[epochs[-1]][0][:_KEPT],
-            "sentence_counts": bleu.sentence_counts(written[epochs[-1]], references),
+            "texts": replicates[epochs[-1]][0][:_STORED_TEXTS],
+            "sentence_counts": bleu.sentence_counts(replicates[epochs[-1]], references),
         }
 
 
-def readable(
+def readable_pairs(
     model: ConditionalModel,
     sources: list[str],
     references: list[str],
     most: int | None,
     longest: int | None = None,
 ) -> tuple[list[str], list[str], int]:
-    """Return the first pairs whose source is not too long, and how many were passed over."""
+    """Return the first `most` pairs whose source is short enough, and the number skipped."""
     limit = min(longest or 10**9, model.network.shape.longest - 1)
     kept: list[tuple[str, str]] = []
-    passed = 0
+    skipped = 0
     for pair in zip(sources, references, strict=True):
         if len(kept) == most:
             break
-        # The end of the source counts as a token of the model, not of the text.
+        # The model adds an end token, which is not part of the text.
         if len(model.source_ids(pair[0])) - 1 <= limit:
             kept.append(pair)
         else:
-            passed += 1
+            skipped += 1
     if not kept:
         raise InputError(f"no source of the test set has at most {limit} tokens.")
-    return [a for a, _ in kept], [b for _, b in kept], passed
+    return [a for a, _ in kept], [b for _, b in kept], skipped
 
 
 def spacing(kept: int, points: int) -> int:
-    """Return the smallest step that divides the kept epochs into at most `points`."""
+    """Return the smallest step that divides the kept epochs into at most `points` parts."""
     return next(step for step in range(1, kept + 1) if kept % step == 0 and kept // step <= points)

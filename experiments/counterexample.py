@@ -1,9 +1,9 @@
-"""Section 2.1: conditionals that fit no joint, and what degenerate Gibbs makes of them."""
+"""Section 2.1: conditionals of no joint distribution, and degenerate Gibbs on them."""
 
 from __future__ import annotations
 
 from experiments import paper, style
-from experiments.laws import Laws
+from experiments.exact_laws import ExactLaws
 from experiments.quantities import ORDERS
 from experiments.result import Document, Entry, Result
 from experiments.style import Figure
@@ -37,20 +37,20 @@ def _draw(document: Document) -> Figure:
         "deg": ("degenerate Gibbs", cell["laws"]["deg, left to right"]),
     }
     for index, (series, (label, law)) in enumerate(shown.items()):
-        places = [place + (index - 1) * 0.27 for place in range(len(law))]
-        axes[0].bar(places, list(law.values()), 0.25, color=style.COLOURS[series], label=label)
+        positions = [x + (index - 1) * 0.27 for x in range(len(law))]
+        axes[0].bar(positions, list(law.values()), 0.25, color=style.COLOURS[series], label=label)
     axes[0].set_xticks(range(4), list(shown["raw"][1]))
     axes[0].set_title("Targets, and what Gibbs visits left to right")
     axes[0].set_ylabel("probability")
-    rules = {order: cell["laws"][f"deg, {order}"] for order in ORDERS}
-    for index, (order, law) in enumerate(rules.items()):
-        places = [place + (index - 1) * 0.27 for place in range(len(law))]
-        axes[1].bar(places, list(law.values()), 0.25, color=style.OTHERS[index], label=order)
-    axes[1].set_xticks(range(4), list(rules[ORDERS[0]]))
+    by_order = {order: cell["laws"][f"deg, {order}"] for order in ORDERS}
+    for index, (order, law) in enumerate(by_order.items()):
+        positions = [x + (index - 1) * 0.27 for x in range(len(law))]
+        axes[1].bar(positions, list(law.values()), 0.25, color=style.OTHERS[index], label=order)
+    axes[1].set_xticks(range(4), list(by_order[ORDERS[0]]))
     axes[1].set_title("Degenerate Gibbs: the order decides the law")
-    for one in axes:
-        one.grid(False, axis="x")
-        one.legend(fontsize=11)
+    for panel in axes:
+        panel.grid(False, axis="x")
+        panel.legend(fontsize=11)
     style.caption(figure, document)
     return figure
 
@@ -58,17 +58,17 @@ def _draw(document: Document) -> Figure:
 RESULT = Result(
     name="counterexample",
     title="Conditionals that fit no joint distribution",
-    cells=lambda setting: {"laws": Laws()},
+    cells=lambda setting: {"laws": ExactLaws()},
     entries=_entries,
     draw=_draw,
     notes=(
-        "Two tokens, two positions: everything is enumerated with the kernels' own code.",
-        "A joint fixes the odds ratio p(aa)p(bb)/(p(ab)p(ba)), and either conditional gives it; "
-        "the "
-        "two conditionals disagree by a factor of 9801, so that no joint has both.",
-        "Distances are total variation between the stationary law of a sweep and a target. Both "
-        "energies have the same distribution here, since the table holds log-probabilities.",
-        "Swept right to left, degenerate Gibbs happens to hit the target, because the second "
-        "conditional is uniform: the order in which positions are visited decides its law.",
+        "Two tokens, two positions: all states are enumerated with the kernels' own code.",
+        "Either conditional of a joint distribution gives its odds ratio p(aa)p(bb)/(p(ab)p(ba)); "
+        "these two disagree by a factor of 9801, so no joint has both.",
+        "Distances are total variation between the stationary distribution of a sweep and a "
+        "target. Both energies have the same distribution here, because the table contains "
+        "log-probabilities.",
+        "Swept right to left, degenerate Gibbs happens to reach the target, because the second "
+        "conditional is uniform: its stationary distribution depends on the order.",
     ),
 )

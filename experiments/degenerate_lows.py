@@ -1,9 +1,9 @@
-"""The appendix's observation: ill-formed sequences such as '.......' have low energies."""
+"""From the appendix: ill-formed sequences such as '.......' have low energies."""
 
 from __future__ import annotations
 
 from experiments import style
-from experiments.lows import LowEnergies
+from experiments.low_energy_search import LowEnergySearch
 from experiments.result import Document, Entry, Result
 from experiments.settings import Setting
 from experiments.style import Figure
@@ -14,10 +14,10 @@ _ENTRIES = (
 )  # fmt: skip
 
 
-def _cells(setting: Setting) -> dict[str, LowEnergies]:
+def _cells(setting: Setting) -> dict[str, LowEnergySearch]:
     size = setting.text
     return {
-        "lows": LowEnergies(
+        "lows": LowEnergySearch(
             tokens=size.search,
             texts=max(4, min(191, size.search // 4)),
             chains=min(16, size.chains),
@@ -32,29 +32,29 @@ def _draw(document: Document) -> Figure:
     cell = document["cells"].get("lows")
     if cell is None:
         return figure
-    (one,) = axes
-    for key, label, tint, marker in (
+    (panel,) = axes
+    for key, label, color, marker in (
         ("repeated", "one token, repeated", style.OTHERS[2], "o"),
         ("held_out", "held-out text", style.COLOURS["norm"], "^"),
     ):
         raw, norm = zip(*cell["spread"][key], strict=True)
-        one.scatter(raw, norm, s=26, color=tint, marker=marker, alpha=0.55, label=label)
+        panel.scatter(raw, norm, s=26, color=color, marker=marker, alpha=0.55, label=label)
     ends = [row for rows in cell["annealed"].values() for row in rows]
-    one.scatter(
+    panel.scatter(
         [row["energy_raw"] for row in ends], [row["energy_norm"] for row in ends], s=34,
         color=style.OTHERS[0], marker="D", label="ends of annealed chains",
     )  # fmt: skip
-    dots = cell["periods"][-1]
-    one.plot(dots["energy_raw"], dots["energy_norm"], "*", markersize=20, color="#D55E00",
+    periods = cell["periods"][-1]
+    panel.plot(periods["energy_raw"], periods["energy_norm"], "*", markersize=20, color="#D55E00",
              label="“" + "." * 7 + "”")  # fmt: skip
-    one.set_xlabel("E_raw a token (left is more probable)")
-    one.set_ylabel("E_norm a token (down is more probable)")
-    one.legend(fontsize=12)
+    panel.set_xlabel("E_raw per token (left is more probable)")
+    panel.set_ylabel("E_norm per token (down is more probable)")
+    panel.legend(fontsize=12)
     style.caption(figure, document)
     return figure
 
 
-def _more(document: Document) -> str:
+def _extra_markdown(document: Document) -> str:
     cell = document["cells"].get("lows")
     if cell is None:
         return ""
@@ -65,7 +65,11 @@ def _more(document: Document) -> str:
         ("Where chains annealed on E_raw end", cell["annealed"]["raw"]),
         ("Where chains annealed on E_norm end", cell["annealed"]["norm"]),
     ):
-        lines += [f"## {title}", "", "| text | E_raw a token | E_norm a token | judge perplexity |"]
+        lines += [
+            f"## {title}",
+            "",
+            "| text | E_raw per token | E_norm per token | judge perplexity |",
+        ]
         lines.append("|---|---|---|---|")
         lines += [
             f"| `{row['text']}` | {row['energy_raw']:.2f} | {row['energy_norm']:.3f} | "
@@ -84,11 +88,10 @@ RESULT = Result(
     draw=_draw,
     notes=(
         "Errors are over held-out sentences, or over repeated tokens.",
-        "The paper names sequences of periods and gives no numbers. All energies are a token, so "
-        "that "
+        "The paper names sequences of periods and gives no numbers. All energies are per token, so "
         "lengths compare.",
-        "The annealed chains use delayed acceptance: where they end counts, not how often they "
-        "move.",
+        "The annealed chains use delayed acceptance: only their final states matter, not how often "
+        "they move.",
     ),
-    more=_more,
+    extra_markdown=_extra_markdown,
 )

@@ -1,4 +1,4 @@
-"""Go through results, cell by cell; what is done is kept, what was stopped goes on."""
+"""Run results cell by cell and write their documents, tables, figures and the page of claims."""
 
 from __future__ import annotations
 
@@ -8,190 +8,199 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from experiments.claims import Beside, page
-from experiments.jobs import share
+from experiments.cell import Cell, CellResult, load_cell, run_cell
+from experiments.claims_page import OtherModel, render_page
+from experiments.context import Context
+from experiments.jobs import run_in_processes
 from experiments.markdown import markdown
 from experiments.registry import RESULTS
-from experiments.result import Document, Result, document
+from experiments.result import Document, Result, build_document
 from experiments.settings import Setting
 from experiments.style import STYLE, mpl, save
 from experiments.table6 import condition
-from experiments.work import Found, Work, do, done
-from experiments.workshop import Workshop
 from maskov.errors import InputError, Interrupted, ModelError
 from maskov.runs.files import write_atomically
 
 Say = Callable[[str], None]
-# How results of another kind fail to be put into tables and figures.
-_WRONG = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+# What rendering raises on a file that is valid JSON but no result.
+_RENDER_ERRORS = (
+    LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError,
+)  # fmt: skip
 
 
 def reproduce(
     results: Iterable[Result],
-    workshop: Workshop,
+    context: Context,
     say: Say = print,
-    wanted: Callable[[Work], bool] = lambda work: True,
-    lenient: bool = False,
+    include: Callable[[Cell], bool] = lambda cell: True,
+    skip_missing: bool = False,
     jobs: int = 1,
 ) -> list[Document]:
-    """Do the cells of each result that are not there yet, and write what they come to.
+    """Run the unfinished cells of each result and write its document, table and figure.
 
-    `wanted` leaves out cells that are not to be run now. With `lenient` cells whose models or data
-    are missing are left out with a word; otherwise that is an error. With several `jobs` cells are
-    done in so many processes first.
+    Only cells for which `include` is true are run. With `skip_missing`, cells whose models or data
+    are missing are skipped with a message; otherwise they raise. With several `jobs`, cells first
+    run in that many processes.
     """
     results = list(results)
     if jobs > 1:
-        works: dict[Work, str] = {}
+        labels: dict[Cell, str] = {}
         for result in results:
-            for label, work in result.cells(workshop.setting).items():
-                if wanted(work):
-                    works.setdefault(work, f"{result.name}: {label}")
-        share(works, workshop, jobs)
-        if workshop.stop is not None and workshop.stop():
-            # What there is is put together; nothing more is begun.
+            for label, cell in result.cells(context.setting).items():
+                if include(cell):
+                    labels.setdefault(cell, f"{result.name}: {label}")
+        run_in_processes(labels, context, jobs)
+        if context.stop is not None and context.stop():
+            # Write what is finished; start nothing new.
             for result in results:
-                _one(result, workshop, say, lambda work: False, lenient=True)
+                _reproduce_result(result, context, say, lambda cell: False, skip_missing=True)
             raise Interrupted
     documents = []
     for result in results:
-        whole = _one(result, workshop, say, wanted, lenient)
-        if whole is not None:
-            documents.append(whole)
+        document = _reproduce_result(result, context, say, include, skip_missing)
+        if document is not None:
+            documents.append(document)
     return documents
 
 
-def _one(
-    result: Result, workshop: Workshop, say: Say, wanted: Callable[[Work], bool], lenient: bool
+def _reproduce_result(
+    result: Result,
+    context: Context,
+    say: Say,
+    include: Callable[[Cell], bool],
+    skip_missing: bool,
 ) -> Document | None:
-    works = result.cells(workshop.setting)
-    cells: dict[str, Found] = {}
-    also = result.also(workshop)
+    declared = result.cells(context.setting)
+    finished: dict[str, CellResult] = {}
+    extra_cells = result.extra_cells(context)
     reasons: dict[str, None] = {}
 
-    def put_together() -> Document:
-        missing = [name for name in works if name not in cells]
-        return document(result, workshop.setting, cells | also, missing)
+    def current_document() -> Document:
+        missing = [label for label in declared if label not in finished]
+        return build_document(result, context.setting, finished | extra_cells, missing)
 
-    for label, work in works.items():
+    for label, cell in declared.items():
         try:
-            before = done(work, workshop)
-            if before is None and not wanted(work):
+            stored = load_cell(cell, context)
+            if stored is None and not include(cell):
                 continue
-            cells[label] = before or do(work, workshop)
+            finished[label] = stored or run_cell(cell, context)
         except (InputError, ModelError) as error:
-            if not lenient and wanted(work):
+            if not skip_missing and include(cell):
                 raise
-            if wanted(work):
+            if include(cell):
                 reasons[str(error)] = None
             continue
-        if before is None:
-            say(f"{result.name}: {label}: {cells[label]['seconds']:.1f} s")
-            _write(result, put_together(), workshop.out)
+        if stored is None:
+            say(f"{result.name}: {label}: {finished[label]['seconds']:.1f} s")
+            _write(result, current_document(), context.out)
     for reason in reasons:
-        say(f"{result.name}: not run{' in part' if cells else ''}: {reason}")
-    if not cells:
+        say(f"{result.name}: {'partly ' if finished else ''}not run: {reason}")
+    if not finished:
         return None
-    whole = put_together()
-    _write(result, whole, workshop.out)
-    draw(result, whole, workshop.out)
+    document = current_document()
+    _write(result, document, context.out)
+    draw(result, document, context.out)
     if result.name == "table6":
-        _write_texts(whole, workshop.out)
-    say(f"{result.name}: written to {workshop.out / result.name}.json, .md, .svg and .png")
-    return whole
+        _write_texts(document, context.out)
+    say(f"{result.name}: written to {context.out / result.name}.json, .md, .svg and .png")
+    return document
 
 
-def _write(result: Result, whole: Document, out: Path) -> None:
-    text = json.dumps(whole, ensure_ascii=False, indent=1)
+def _write(result: Result, document: Document, out: Path) -> None:
+    text = json.dumps(document, ensure_ascii=False, indent=1)
     write_atomically(out / f"{result.name}.json", text.encode() + b"\n")
-    page_ = markdown(whole, result.more(whole))
-    write_atomically(out / f"{result.name}.md", page_.encode())
+    page = markdown(document, result.extra_markdown(document))
+    write_atomically(out / f"{result.name}.md", page.encode())
 
 
-def draw(result: Result, whole: Document, out: Path) -> None:
+def draw(result: Result, document: Document, out: Path) -> None:
     """Write the figure of a result."""
     with mpl.rc_context(STYLE):
-        save(result.draw(whole), out / result.name)
+        save(result.draw(document), out / result.name)
 
 
-def _write_texts(whole: Document, out: Path) -> None:
-    """Write the texts of Table 6 as files that `maskov rate new` takes."""
+def _write_texts(document: Document, out: Path) -> None:
+    """Write the texts of Table 6 as input files for `maskov rate new`."""
     folder = out / "texts"
     folder.mkdir(exist_ok=True)
-    for label, cell in whole["cells"].items():
+    for label, cell in document["cells"].items():
         if "texts" in cell:
-            model, name = label.split(", ")
-            file = folder / f"{condition(model, name)}.txt"
+            model, sampler = label.split(", ")
+            file = folder / f"{condition(model, sampler)}.txt"
             file.write_text("".join(text + "\n" for text in cell["texts"]), encoding="utf-8")
 
 
-def documents_of(out: Path) -> dict[str, Document]:
-    """Read the results that a folder holds."""
-    found = {}
+def read_documents(out: Path) -> dict[str, Document]:
+    """Read the results in a folder."""
+    documents = {}
     for name in RESULTS:
         file = out / f"{name}.json"
         if file.is_file():
             try:
-                found[name] = json.loads(file.read_text(encoding="utf-8"))
+                documents[name] = json.loads(file.read_text(encoding="utf-8"))
             except (OSError, ValueError, RecursionError) as error:
                 raise _damaged(file) from error
-    return found
+    return documents
 
 
 def _damaged(file: Path) -> InputError:
-    return InputError(f"'{file}' is damaged: remove it and run again.")
+    return InputError(f"'{file}' is damaged: delete it and run again.")
 
 
 @contextmanager
-def _readable(file: Path) -> Iterator[None]:
-    """Say that a result is damaged where what it holds cannot be worked with."""
+def _refuse_damaged(file: Path) -> Iterator[None]:
+    """Report a file as damaged when its content cannot be rendered."""
     try:
         yield
-    except _WRONG as error:
+    except _RENDER_ERRORS as error:
         raise _damaged(file) from error
 
 
-def listing(setting: Setting, say: Say = print) -> None:
-    """List results, and the cells of each with a guess of its passes; a cell counts once."""
-    seen: set[Work] = set()
+def list_results(setting: Setting, say: Say = print) -> None:
+    """List results, their cells and a rough number of passes; a shared cell counts once."""
+    seen: set[Cell] = set()
     say(f"setting {setting.name}: {setting.summary}")
     for result in RESULTS.values():
-        works = result.cells(setting)
-        fresh = [work for work in works.values() if work not in seen]
-        seen.update(fresh)
-        millions = sum(work.passes for work in fresh) / 1e6
+        cells = result.cells(setting)
+        new = [cell for cell in cells.values() if cell not in seen]
+        seen.update(new)
+        millions = sum(cell.expected_passes for cell in new) / 1e6
         say(
-            f"{result.name:16s} {result.title} ({result.where}): {len(works)} cells, {len(fresh)} "
+            f"{result.name:16s} {result.title} ({result.section}): {len(cells)} cells, {len(new)} "
             f"of them new, about {millions:.2g} million passes"
         )
 
 
 def write_page(
-    out: Path, file: Path | None = None, beside: Sequence[Path] = (), partly: bool = False
+    out: Path, file: Path | None = None, others: Sequence[Path] = (), only_tested: bool = False
 ) -> Path | None:
-    """Write the page of claims, in the folder of results unless elsewhere; none without results."""
-    documents = documents_of(out)
+    """Write the page of claims (default: OUT/README.md); return None if there are no results."""
+    documents = read_documents(out)
     if not documents:
         return None
     file = file or out / "README.md"
-    others = [Beside(_title(one), documents_of(one), _seen_from(file, one)) for one in beside]
-    with _readable(out):
-        text = page(documents, _seen_from(file, out), others, partly)
+    models = [
+        OtherModel(_title(folder), read_documents(folder), _link_prefix(file, folder))
+        for folder in others
+    ]
+    with _refuse_damaged(out):
+        text = render_page(documents, _link_prefix(file, out), models, only_tested)
     write_atomically(file, text.encode())
     return file
 
 
-def _seen_from(file: Path, folder: Path) -> str:
-    inside = os.path.relpath(folder, file.parent)
-    return "" if inside == "." else f"{Path(inside).as_posix()}/"
+def _link_prefix(file: Path, folder: Path) -> str:
+    relative = os.path.relpath(folder, file.parent)
+    return "" if relative == "." else f"{Path(relative).as_posix()}/"
 
 
 def _title(folder: Path) -> str:
-    """Name the results of another model: as its training is recorded, or else by its size."""
+    """Name the results of another model by its training record, or by its size."""
     record = folder / "training.json"
     if not record.is_file():
         return f"with the results of {folder.name}"
-    with _readable(record):
+    with _refuse_damaged(record):
         training = json.loads(record.read_text(encoding="utf-8"))
         if "title" in training:
             return str(training["title"])
@@ -202,20 +211,22 @@ def report(
     out: Path,
     file: Path | None = None,
     say: Say = print,
-    beside: Sequence[Path] = (),
-    partly: bool = False,
+    others: Sequence[Path] = (),
+    only_tested: bool = False,
 ) -> None:
-    """Write figures and tables again from their JSON, and the page of claims; nothing is run."""
-    documents = documents_of(out)
+    """Render tables, figures and the page of claims from stored results; run nothing."""
+    documents = read_documents(out)
     if not documents:
-        raise InputError(f"'{out}' holds no results: run `maskov reproduce` with this --out first.")
-    for other in beside:
-        if not documents_of(other):
-            raise InputError(f"'{other}' holds no results to put beside those of '{out}'.")
-    for name, whole in documents.items():
+        raise InputError(
+            f"'{out}' contains no results: run `python -m experiments NAME --out {out}` first."
+        )
+    for folder in others:
+        if not read_documents(folder):
+            raise InputError(f"'{folder}' contains no results to compare with those of '{out}'.")
+    for name, document in documents.items():
         result = RESULTS[name]
-        with _readable(out / f"{name}.json"):
-            text = markdown(whole, result.more(whole))
-            draw(result, whole, out)
+        with _refuse_damaged(out / f"{name}.json"):
+            text = markdown(document, result.extra_markdown(document))
+            draw(result, document, out)
         write_atomically(out / f"{name}.md", text.encode())
-    say(f"{len(documents)} results, {write_page(out, file, beside, partly)}")
+    say(f"{len(documents)} results, {write_page(out, file, others, only_tested)}")

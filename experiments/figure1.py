@@ -17,7 +17,7 @@ RESULT = Result(
         for quantity in ("energy_norm", "bleu")
         for name in SAMPLERS
     ],
-    draw=lambda document: figures.epochs(
+    draw=lambda document: figures.plot_epochs(
         document, {name: name for name in SAMPLERS}, ("energy_norm", "bleu")
     ),
     notes=(

@@ -1,8 +1,8 @@
-"""Cells in several processes at once, for a GPU that one process does not fill.
+"""Run cells in several processes, for a GPU that one process does not fill.
 
-Chains of one cell are few, and a process spends much of its time preparing the next batch. Cells
-know nothing of one another, so processes only have to agree on who does which: each goes through
-all of them and takes those that are neither done nor taken. What a cell comes to is the same.
+A cell has few chains, and a process spends much of its time preparing the next batch. Cells are
+independent: each process goes through all cells and computes those that are neither finished nor
+locked by another process. The results do not depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -13,61 +13,61 @@ from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing import get_context
 
-from experiments.work import Work, do, done
-from experiments.workshop import Workshop
+from experiments.cell import Cell, load_cell, run_cell
+from experiments.context import Context
 from maskov.cli.signals import stop_on_signals
 from maskov.errors import InputError, Interrupted, ModelError
 from maskov.runs.lock import held
 
-# How often whoever waits for the processes asks whether to stop, in seconds.
-_PATIENCE = 0.2
+# Seconds between two checks of whether to stop.
+_POLL_SECONDS = 0.2
 
 
-def share(works: dict[Work, str], workshop: Workshop, jobs: int) -> None:
-    """Do cells, each with a name to speak of, in so many processes; what fails is left undone.
+def run_in_processes(cells: dict[Cell, str], context: Context, jobs: int) -> None:
+    """Run cells (with their labels) in `jobs` processes; cells that fail are left unfinished.
 
-    A process that fails leaves its cell undone, and the caller, who does it again, learns why.
+    The caller runs unfinished cells again and so gets their errors.
     """
     spawn = get_context("spawn")
-    # Models and the one who says stop belong to this process.
-    plain = replace(workshop, stop=None)
-    processes = [spawn.Process(target=_work_through, args=(works, plain)) for _ in range(jobs)]
+    # Loaded models and the stop callback belong to this process.
+    shared = replace(context, stop=None)
+    processes = [spawn.Process(target=_run_all, args=(cells, shared)) for _ in range(jobs)]
     for process in processes:
         process.start()
     try:
         for process in processes:
-            while process.is_alive() and not (workshop.stop and workshop.stop()):
-                process.join(_PATIENCE)
+            while process.is_alive() and not (context.stop and context.stop()):
+                process.join(_POLL_SECONDS)
     finally:
         for process in processes:
             process.terminate()
         for process in processes:
             process.join()
-        shutil.rmtree(workshop.out / "claims", ignore_errors=True)
+        shutil.rmtree(context.out / "locks", ignore_errors=True)
 
 
-def _work_through(works: dict[Work, str], workshop: Workshop) -> None:
+def _run_all(cells: dict[Cell, str], context: Context) -> None:
     with stop_on_signals() as stop:
-        workshop = replace(workshop, stop=stop)
-        for work, name in works.items():
+        context = replace(context, stop=stop)
+        for cell, label in cells.items():
             if stop():
                 return
             try:
-                with _claimed(work, workshop) as mine:
-                    if mine and done(work, workshop) is None:
-                        seconds = do(work, workshop)["seconds"]
-                        print(f"{name}: {seconds:.1f} s", flush=True)
+                with _lock(cell, context) as locked:
+                    if locked and load_cell(cell, context) is None:
+                        seconds = run_cell(cell, context)["seconds"]
+                        print(f"{label}: {seconds:.1f} s", flush=True)
             except (InputError, ModelError):
-                # Said once, by the caller.
+                # Reported once, by the caller.
                 continue
             except Interrupted:
                 return
 
 
 @contextmanager
-def _claimed(work: Work, workshop: Workshop) -> Iterator[bool]:
-    """Take a cell unless another process has it; the system frees it when its process dies."""
-    folder = workshop.out / "claims"
+def _lock(cell: Cell, context: Context) -> Iterator[bool]:
+    """Lock a cell; yield False if another process has it. The lock ends with its process."""
+    folder = context.out / "locks"
     folder.mkdir(parents=True, exist_ok=True)
-    with held(folder / work.key(workshop)) as mine:
-        yield mine
+    with held(folder / cell.key(context)) as locked:
+        yield locked

@@ -22,14 +22,14 @@ EDGES = (1, 8, 12, 16, 20, 24, 28, 32, 48, 200)
 
 
 def ratios(pairs: list[tuple[str, str]]) -> list[dict[str, float]]:
-    """Return, for each range of source lengths, the pairs in it and target words a source word."""
+    """Return the number of pairs and the target/source ratio of words by source length."""
     words = np.array([[len(side.split()) for side in pair] for pair in pairs])
     rows = []
     for low, high in pairwise(EDGES):
-        of_it = words[(words[:, 0] >= low) & (words[:, 0] < high)]
-        if len(of_it):
-            source, target = of_it.sum(0).tolist()
-            row = {"from": low, "below": high, "pairs": len(of_it), "ratio": target / source}
+        selected = words[(words[:, 0] >= low) & (words[:, 0] < high)]
+        if len(selected):
+            source, target = selected.sum(0).tolist()
+            row = {"from": low, "below": high, "pairs": len(selected), "ratio": target / source}
             rows.append({name: round(value, 3) for name, value in row.items()})
     return rows
 
@@ -40,23 +40,23 @@ def read(source: Path, target: Path) -> list[tuple[str, str]]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Compare."""
+    """Compare the length ratios of training pairs and a test set."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pairs", type=Path)
     parser.add_argument("tests", type=Path)
     parser.add_argument("--set", dest="name", default="europarl.dev.deen")
     parser.add_argument("--cut", action="store_true")
     parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args(arguments)
-    train = read(given.pairs / "de-en.train.src.xz", given.pairs / "de-en.train.tgt.xz")
-    languages = given.name.rsplit(".", 1)[1]
-    tests = (given.tests / f"{given.name}.{side}" for side in (languages[:2], languages[2:]))
-    found = {"train": ratios(train), given.name: ratios(read(*tests))}
-    if given.cut:
+    options = parser.parse_args(arguments)
+    train = read(options.pairs / "de-en.train.src.xz", options.pairs / "de-en.train.tgt.xz")
+    languages = options.name.rsplit(".", 1)[1]
+    tests = (options.tests / f"{options.name}.{side}" for side in (languages[:2], languages[2:]))
+    by_set = {"train": ratios(train), options.name: ratios(read(*tests))}
+    if options.cut:
         most = LET_THROUGH["de-en"]
-        found["train, cut"] = ratios([p for p in train if not short_for_its_source(p, most)])
-    given.out.write_text(json.dumps(found, indent=1) + "\n")
-    for name, rows in found.items():
+        by_set["train, cut"] = ratios([p for p in train if not short_for_its_source(p, most)])
+    options.out.write_text(json.dumps(by_set, indent=1) + "\n")
+    for name, rows in by_set.items():
         print(name, *(f"{row['from']}-{row['below'] - 1}: {row['ratio']:.3f}" for row in rows))
 
 

@@ -1,4 +1,4 @@
-"""Results as Markdown: rows are samplers and quantities, columns what was varied."""
+"""Results as Markdown tables: one row per sampler and quantity, one column per x."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from experiments.quantities import QUANTITIES, SAMPLERS
 from experiments.result import Document
 
 
-def markdown(document: Document, more: str = "") -> str:
-    """Return a result as a page: ours in front, the paper's in brackets."""
+def markdown(document: Document, extra: str = "") -> str:
+    """Return the page of a result: our numbers, with the paper's in brackets."""
     lines = [f"# {document['title']}", "", f"The paper: {document['where']}.", ""]
     lines += [f"![{document['name']}]({document['name']}.svg)", "", _setting(document), ""]
     if document["missing"]:
         lines += [f"Not run yet: {', '.join(document['missing'])}.", ""]
     lines += _table(document["comparison"])
-    lines += ["", "Ours ± one standard error over chains; in brackets the paper's number.", ""]
+    lines += [
+        "",
+        "Our number ± one standard error over chains; the paper's number in brackets.",
+        "",
+    ]
     lines += [f"- {note}" for note in document["notes"]]
-    if more:
-        lines += ["", more.strip()]
+    if extra:
+        lines += ["", extra.strip()]
     lines += ["", f"All numbers, seeds and signatures: [{document['name']}.json]"
               f"({document['name']}.json)."]  # fmt: skip
     return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
@@ -26,7 +30,7 @@ def markdown(document: Document, more: str = "") -> str:
 
 def _setting(document: Document) -> str:
     cells = document["cells"].values()
-    models = sorted({one["name"] for cell in cells for one in cell.get("models", {}).values()})
+    models = sorted({model["name"] for cell in cells for model in cell.get("models", {}).values()})
     size = sorted({_size(cell) for cell in cells} - {""})
     parts = [f"Setting `{document['setting']}`"]
     if models:
@@ -39,16 +43,16 @@ def _setting(document: Document) -> str:
 
 
 def _size(cell: dict[str, Any]) -> str:
-    """Say how large a cell of chains was."""
-    asked = cell.get("asked", {})
-    if "epochs" not in asked or "burn_in" not in asked:
+    """Describe the size of a cell of chains."""
+    config = cell.get("asked", {})
+    if "epochs" not in config or "burn_in" not in config:
         return ""
-    what = f"{cell['sentences']} sentences × " if "sentences" in cell else ""
-    length = asked.get("length")
-    beside = f" of {length[0]}–{length[1]} tokens" if length else ""
+    sentences = f"{cell['sentences']} sentences × " if "sentences" in cell else ""
+    length = config.get("length")
+    tokens = f" of {length[0]}–{length[1]} tokens" if length else ""
     return (
-        f"{what}{asked['chains']} chains{beside}, {asked['epochs']} epochs "
-        f"({asked['burn_in']} burn-in)"
+        f"{sentences}{config['chains']} chains{tokens}, {config['epochs']} epochs "
+        f"({config['burn_in']} burn-in)"
     )
 
 
@@ -60,9 +64,9 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
     lines.append("|---" * (len(columns) + 1) + "|")
     for quantity, series in sides:
         name, digits = QUANTITIES[quantity]
-        told = f"{SAMPLERS.get(series, series)}: {name}"
+        label = f"{SAMPLERS.get(series, series)}: {name}"
         shown = [_entry(entries.get((quantity, series, column)), digits) for column in columns]
-        lines.append(f"| {told} | " + " | ".join(shown) + " |")
+        lines.append(f"| {label} | " + " | ".join(shown) + " |")
     return lines
 
 
@@ -74,5 +78,5 @@ def _entry(row: dict[str, Any] | None, digits: int) -> str:
 
 
 def number(value: float, error: float | None, digits: int) -> str:
-    """Write a number with its error, if it has one."""
+    """Format a number with its standard error, if any."""
     return f"{value:.{digits}f}" + ("" if not error else f" ± {error:.{digits}f}")

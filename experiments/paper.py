@@ -1,15 +1,15 @@
 """The numbers of the paper, as printed (Goyal, Dyer & Berg-Kirkpatrick, ICLR 2022).
 
-E_norm of translations is a sum over a set that the paper calls "De-En (20)" without saying how many
-sentences it holds, in thousands; ours is the mean of a sentence, so that only ratios compare. E_raw
-is defined up to a shift of each context's logits, so that its values do not compare between models.
+E_norm of translations is a sum, in thousands, over a set that the paper calls "De-En (20)" without
+giving its size; ours is a mean per sentence, so only ratios compare. E_raw is defined up to a shift
+of each context's logits, so its values do not compare between models.
 """
 
 from __future__ import annotations
 
 Numbers = dict[str, dict[str, dict[float, float]]]
 
-WHERE = {
+SECTIONS = {
     "counterexample": "section 2.1 and the appendix on the counter-example",
     "figure1": "Figure 1, section 5",
     "acceptance": "section 5, text",
@@ -29,7 +29,7 @@ WHERE = {
 
 COUNTEREXAMPLE = {"first over second": 99.0, "second over first": 1.0}
 
-# Section 5. The paper prints "raw" twice; the second is read as norm.
+# Section 5. The paper prints "raw" twice; we read the second as norm.
 ACCEPTANCE = {
     "translation": {
         "deg": {"acceptance": 1.0, "novel": 0.36},
@@ -111,7 +111,7 @@ TABLE5 = {
     "MH raw": {"de-en": 30.12, "ro-en": 30.86},
     "autoregressive model": {"de-en": 30.18, "ro-en": 31.53},
 }
-# The appendix: over chains, in BLEU.
+# From the appendix: standard deviation over chains, in BLEU.
 TABLE5_DEVIATION = 0.13
 
 TABLE6 = {

@@ -1,8 +1,8 @@
-"""The names of samplers, orders and quantities, as people read them."""
+"""Display names of samplers, orders and quantities."""
 
 from __future__ import annotations
 
-# The orders in which the counter-example is swept.
+# The orders of positions in the counter-example.
 ORDERS = ("left to right", "right to left", "random position")
 
 SAMPLERS = {
@@ -12,7 +12,7 @@ SAMPLERS = {
     "norm, ε": "MH, E_norm, with ε = 0.05",
     "autoregressive": "MH, autoregressive energy",
 }
-# What is measured: its name and how many digits are shown.
+# Display name and digits of each quantity.
 QUANTITIES = {
     "energy_raw": ("E_raw", 1),
     "energy_norm": ("E_norm", 2),
@@ -20,7 +20,7 @@ QUANTITIES = {
     "acceptance": ("acceptance rate", 3),
     "novel": ("novel rate", 3),
     "proposed_novel": ("proposals that differ", 3),
-    "irreversible": ("steps without a way back", 3),
+    "irreversible": ("irreversible steps", 3),
     "bleu": ("BLEU", 2),
     "bleu_best": ("BLEU, best epoch", 2),
     "bleu_last": ("BLEU", 2),
@@ -42,12 +42,12 @@ QUANTITIES = {
         for energy in ("raw", "norm")
         for order in ORDERS
     },
-    # The hunt for low energies.
-    "held_out_raw": ("E_raw a token, held-out text", 2),
-    "held_out_norm": ("E_norm a token, held-out text", 3),
+    # The search for low energies.
+    "held_out_raw": ("E_raw per token, held-out text", 2),
+    "held_out_norm": ("E_norm per token, held-out text", 3),
     "held_out_perplexity": ("judge perplexity, held-out text", 1),
-    "period_raw": ("E_raw a token, periods", 2),
-    "period_norm": ("E_norm a token, periods", 3),
+    "period_raw": ("E_raw per token, periods", 2),
+    "period_norm": ("E_norm per token, periods", 3),
     "period_perplexity": ("judge perplexity, periods", 1),
     "repeated_below_raw": ("share of repeated tokens below held-out E_raw", 3),
     "repeated_below_norm": ("share of repeated tokens below held-out E_norm", 3),

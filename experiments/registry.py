@@ -1,4 +1,4 @@
-"""All results, the most important first: the order in which `reproduce all` goes through them."""
+"""All results, the most important first: the order in which `all` runs them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RESULTS: dict[str, Result] = {
 
 
 def results_of(name: str) -> list[Result]:
-    """Return one result by its name, or all."""
+    """Return one result by name, or all."""
     if name == "all":
         return list(RESULTS.values())
     if name not in RESULTS:

@@ -1,4 +1,4 @@
-"""A result of the paper: its cells, what is compared with what, and how it is shown."""
+"""A result of the paper: its cells, the comparison with the paper's numbers, and its figure."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from experiments import paper
+from experiments.cell import Cell, CellResult
+from experiments.context import Context
 from experiments.settings import Setting
-from experiments.work import Found, Work
-from experiments.workshop import Workshop
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# A result as it is written: see `document`.
+# A result as it is stored: see `build_document`.
 Document = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One number of ours, the cell it comes from, and the paper's beside it."""
+    """One of our numbers, the cell it comes from, and the paper's number."""
 
     quantity: str
     series: str
@@ -33,29 +33,29 @@ class Entry:
 class Result:
     """One table, figure or statement of the paper.
 
-    `cells` and `entries` are declared for a setting, before anything is run; `also` adds what does
-    not come from a run of ours, such as people's ratings. `more` is Markdown after the table.
+    `cells` and `entries` are declared per setting, before anything is run. `extra_cells` adds
+    numbers that no run computes, such as human ratings. `extra_markdown` goes below the table.
     """
 
     name: str
     title: str
-    cells: Callable[[Setting], dict[str, Work]]
+    cells: Callable[[Setting], dict[str, Cell]]
     entries: Callable[[Setting], list[Entry]]
     draw: Callable[[Document], Figure]
     notes: tuple[str, ...] = ()
-    also: Callable[[Workshop], dict[str, Found]] = field(default=lambda workshop: {})
-    more: Callable[[Document], str] = field(default=lambda document: "")
+    extra_cells: Callable[[Context], dict[str, CellResult]] = field(default=lambda context: {})
+    extra_markdown: Callable[[Document], str] = field(default=lambda document: "")
 
     @property
-    def where(self) -> str:
-        """Where the paper has it."""
-        return paper.WHERE[self.name]
+    def section(self) -> str:
+        """The place in the paper."""
+        return paper.SECTIONS[self.name]
 
 
-def document(
-    result: Result, setting: Setting, cells: dict[str, Found], missing: Sequence[str]
+def build_document(
+    result: Result, setting: Setting, cells: dict[str, CellResult], missing: Sequence[str]
 ) -> Document:
-    """Put a result together from the cells that there are; `missing` names the others."""
+    """Assemble a result from the computed cells; `missing` names the others."""
     rows = []
     for entry in result.entries(setting):
         ours = cells.get(entry.cell, {}).get("values", {}).get(entry.quantity)
@@ -74,7 +74,7 @@ def document(
     return {
         "name": result.name,
         "title": result.title,
-        "where": result.where,
+        "where": result.section,
         "setting": setting.name,
         "complete": not missing,
         "missing": list(missing),
@@ -87,8 +87,10 @@ def document(
     }
 
 
-def found(document: Document, quantity: str, series: str, x: float | str) -> dict[str, Any] | None:
-    """Return the row of a comparison, if it has a number of ours."""
+def find_row(
+    document: Document, quantity: str, series: str, x: float | str
+) -> dict[str, Any] | None:
+    """Return the row of a comparison, or None if we have no number for it."""
     for row in document["comparison"]:
         if (row["quantity"], row["series"], row["x"]) == (quantity, series, x):
             return row if row["ours"] is not None else None

@@ -1,7 +1,7 @@
-"""How large experiments are: quick for CI, small for a CPU, full for one H200, and the paper's own.
+"""Sizes of the experiments: quick (CI), small (CPU), full (one H200), base, and paper.
 
-The sizes of `paper` are 500 chains of 15 to 45 tokens for 100 epochs, and five chains a sentence
-for 7 + 26 epochs, over whole test sets.
+The paper uses 500 chains of 15 to 45 tokens for 100 epochs, and five chains per sentence for
+7 + 26 epochs on whole test sets.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from maskov.errors import InputError
 
 @dataclass(frozen=True)
 class TextSize:
-    """Unconditional chains; `search` is how many tokens the hunt for low energies tries."""
+    """Size of unconditional chains; `search` is the number of tokens in the low-energy search."""
 
     chains: int
     length: tuple[int, int]
@@ -24,10 +24,10 @@ class TextSize:
 
 @dataclass(frozen=True)
 class TranslationSize:
-    """Chains of translations: `chains` to each of `sentences`, BLEU at up to `points` epochs.
+    """Size of translation chains: `chains` per sentence, BLEU at up to `points` epochs.
 
-    `tests` are the sentences of each test set of Table 5, of any length; those of the other studies
-    have at most `longest` tokens in the source. None means all.
+    `tests` is the number of sentences of each test set of Table 5, of any length. The other studies
+    use `sentences` sentences with at most `longest` source tokens. None means no limit.
     """
 
     sentences: int | None
@@ -43,8 +43,8 @@ class TranslationSize:
 class Setting:
     """One size of every experiment.
 
-    `study` is the German-English set that all studies but Table 5 use, `sets` those of Table 5.
-    `precision` holds on a GPU; a CPU computes in float32.
+    `sets` are the test sets of Table 5; the other studies use the German-English set `study`.
+    `precision` is for GPUs; CPUs use float32.
     """
 
     name: str
@@ -62,7 +62,7 @@ _SETS = ("newstest2014.deen", "europarl.dev.deen", "newstest2016.roen", "rosts.d
 SETTINGS = {
     "quick": Setting(
         "quick",
-        "for CI: does everything run? The numbers mean nothing",
+        "for CI: a smoke test with meaningless numbers",
         TextSize(chains=6, length=(6, 8), epochs=3, burn_in=1, search=24),
         TranslationSize(sentences=2, tests=2, chains=5, epochs=3, burn_in=1, points=2),
         study="quick.deen",
@@ -70,7 +70,7 @@ SETTINGS = {
     ),
     "small": Setting(
         "small",
-        "for a CPU: short chains of short texts, a few sentences",
+        "for a CPU: short chains of short texts, few sentences",
         TextSize(chains=32, length=(10, 14), epochs=8, burn_in=2, search=200),
         TranslationSize(12, 12, chains=5, epochs=17, burn_in=5, points=7, longest=20),
         study=_IN_DOMAIN,
@@ -87,7 +87,7 @@ SETTINGS = {
     ),
     "base": Setting(
         "base",
-        "for a model as large as BERT-base, right after its training (experiments/base.py)",
+        "for a model of the size of BERT-base (experiments/bert_base.py)",
         TextSize(chains=128, length=(15, 45), epochs=30, burn_in=10, search=1000),
         TranslationSize(60, 60, chains=5, epochs=33, burn_in=7, points=13, longest=30),
         study=_IN_DOMAIN,
@@ -96,7 +96,7 @@ SETTINGS = {
     ),
     "paper": Setting(
         "paper",
-        "the paper's sizes, with the paper's models where --checkpoints has them",
+        "the paper's sizes, with the paper's models from --checkpoints",
         TextSize(chains=500, length=(15, 45), epochs=100, burn_in=0, search=30_000),
         TranslationSize(sentences=None, tests=None, chains=5, epochs=33, burn_in=7, points=13),
         study="newstest2014.deen",
@@ -107,13 +107,13 @@ SETTINGS = {
 
 
 def setting_of(name: str) -> Setting:
-    """Return a setting by its name."""
+    """Return a setting by name."""
     if name not in SETTINGS:
         raise InputError(f"unknown setting '{name}'; use one of {', '.join(SETTINGS)}.")
     return SETTINGS[name]
 
 
 def with_sentences(setting: Setting, count: int) -> Setting:
-    """Return a setting with so many sentences of each test set; signatures tell them apart."""
+    """Return a setting with another number of sentences per test set."""
     size = replace(setting.translation, sentences=count, tests=count)
     return replace(setting, translation=size)

@@ -1,4 +1,4 @@
-"""The cells that several results share: each is declared once, and so computed once."""
+"""Cells that several results share."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 from experiments.chains import TextChains, Translations, spacing
 from experiments.settings import Setting
 
-# "At the start of the Markov chain, we make large changes": the paper gives no sizes. Ours begin at
-# eight positions and fall evenly, so that single positions are reached after most of the epochs.
-BLOCK, FALLING = 8, 0.85
-# The appendix on Table 5: proposals at 0.8, two epochs that accept everything.
-PROPOSAL, FORCED = 0.8, 2
-# What `maskov translate` does unless told otherwise: a chain that still has far to go when it
-# begins to reject stays where it is.
-LONG_FORCED = 8
-ANNEAL = 0.02
+# "At the start of the Markov chain, we make large changes": the paper gives no sizes. Our blocks
+# start at eight positions and shrink evenly to one after this share of the epochs.
+FIRST_BLOCK, SHRINK_SHARE = 8, 0.85
+# From the appendix on Table 5: proposal temperature 0.8, two forced epochs.
+PROPOSAL_TEMPERATURE, FORCED_EPOCHS = 0.8, 2
+# The default of `maskov translate`: a chain that starts to reject far from a good translation
+# stays there.
+LONG_FORCED_EPOCHS = 8
+ANNEAL_RATE = 0.02
 EPSILON = 0.05
 
 
 def text(setting: Setting, sampler: str, **changes: Any) -> TextChains:
-    """Return unconditional chains, by default at temperature 1, single positions."""
+    """Return unconditional chains (default: temperature 1, single positions)."""
     size = setting.text
     return TextChains(
         sampler, size.chains, size.epochs, size.burn_in, length=size.length, **changes
@@ -28,34 +28,34 @@ def text(setting: Setting, sampler: str, **changes: Any) -> TextChains:
 
 
 def translations(setting: Setting, sampler: str, **changes: Any) -> Translations:
-    """Return chains on the study set, by default at temperature 1, single positions."""
+    """Return chains on the study set (default: temperature 1, single positions)."""
     size = setting.translation
     kept = size.epochs - changes.get("burn_in", size.burn_in)
-    base: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "burn_in": size.burn_in,
         "data": setting.study,
         "sentences": size.sentences,
         "longest": size.longest,
         "every": spacing(kept, size.points),
     }
-    return Translations(sampler, size.chains, size.epochs, **(base | changes))
+    return Translations(sampler, size.chains, size.epochs, **(defaults | changes))
 
 
-def settled_after(setting: Setting, forced: int = FORCED) -> int:
-    """Return how many epochs of mode-seeking chains are initialisation: the forced, and one."""
+def initial_epochs(setting: Setting, forced: int = FORCED_EPOCHS) -> int:
+    """Return the initial epochs of annealed chains: the forced ones and one more."""
     return min(forced + 1, setting.translation.epochs - 1)
 
 
 def annealed(
-    setting: Setting, sampler: str, anneal: float, forced: int = FORCED, **changes: Any
+    setting: Setting, sampler: str, anneal: float, forced: int = FORCED_EPOCHS, **changes: Any
 ) -> Translations:
-    """Return chains that seek the mode: the target cools by `anneal` an epoch."""
-    burn_in = settled_after(setting, forced)
+    """Return annealed chains: the target temperature falls by `anneal` each epoch."""
+    burn_in = initial_epochs(setting, forced)
     forced = min(forced, burn_in)
     return translations(
         setting,
         sampler,
-        temperature=PROPOSAL,
+        temperature=PROPOSAL_TEMPERATURE,
         forced=forced,
         anneal=anneal,
         burn_in=burn_in,
@@ -63,18 +63,18 @@ def annealed(
     )
 
 
-def shrink(epochs: int, block: int = BLOCK) -> float:
-    """Return how much a block loses each epoch."""
-    return round((block - 1) / (FALLING * epochs), 3)
+def shrink(epochs: int, block: int = FIRST_BLOCK) -> float:
+    """Return by how much a block shrinks each epoch."""
+    return round((block - 1) / (SHRINK_SHARE * epochs), 3)
 
 
 def blocks(setting: Setting, sampler: str) -> Translations:
-    """Return chains whose blocks shrink."""
+    """Return translation chains with shrinking blocks."""
     epochs = setting.translation.epochs
-    return translations(setting, sampler, block=BLOCK, shrink=shrink(epochs))
+    return translations(setting, sampler, block=FIRST_BLOCK, shrink=shrink(epochs))
 
 
 def text_blocks(setting: Setting, sampler: str) -> TextChains:
-    """Return unconditional chains whose blocks shrink; none is longer than the shortest text."""
-    block = min(BLOCK, setting.text.length[0])
+    """Return unconditional chains with shrinking blocks, none longer than the shortest text."""
+    block = min(FIRST_BLOCK, setting.text.length[0])
     return text(setting, sampler, block=block, shrink=shrink(setting.text.epochs, block))

@@ -1,7 +1,8 @@
-"""How figures look: one style, colours that everybody tells apart, the same meaning everywhere.
+"""The style of figures.
 
-Colours are Okabe and Ito's. A sampler keeps its colour and its marker in every figure; what the
-paper printed is hollow and dashed, ours filled and solid.
+Colours are Okabe and Ito's, which colour-blind readers can tell apart. A sampler has the same
+colour and marker in every figure. The paper's numbers are hollow and dashed, ours filled and
+solid.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ STYLE: dict[str, Any] = {
 def panels(
     count: int, height: float = 5.0, width: float = 5.6, stacked: bool = False
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure of panels side by side, four of them two by two, or one above the other."""
+    """Return a figure of panels: in a row, two by two for four, or stacked."""
     rows, columns = (count, 1) if stacked else (2, 2) if count == 4 else (1, count)
     size = (max(width * columns, 11.0), height * (1 + 0.7 * (rows - 1)))
     figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
@@ -77,51 +78,51 @@ def panels(
 
 
 def plain_log(axes: Axes) -> None:
-    """Make the upright scale logarithmic, with numbers as people write them."""
+    """Make the y axis logarithmic, with labels in plain notation."""
     axes.set_yscale("log")
     for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
         which(lambda value, _: f"{value:,.0f}" if str(f"{value:.0e}")[0] in "125" else "")
 
 
 def colour(series: str, index: int = 0) -> str:
-    """Return the colour of a sampler, or one of the others by its number."""
+    """Return the colour of a sampler, or another colour by index."""
     return COLOURS.get(series, OTHERS[index % len(OTHERS)])
 
 
 def caption(figure: Figure, document: dict[str, Any]) -> None:
-    """Write the title, and opposite to it how the numbers came about."""
+    """Write the title, and below it the setting, models and devices."""
     figure.suptitle(document["title"] + "\n", fontsize=17, fontweight="bold", x=0.01, ha="left")
-    told = [f"setting {document['setting']}"]
+    parts = [f"setting {document['setting']}"]
     cells = document["cells"].values()
-    names = {one["name"] for cell in cells for one in cell.get("models", {}).values()}
-    told += [", ".join(sorted(names))] if names else []
-    told += [", ".join(document["devices"])] if document["devices"] else []
+    names = {model["name"] for cell in cells for model in cell.get("models", {}).values()}
+    parts += [", ".join(sorted(names))] if names else []
+    parts += [", ".join(document["devices"])] if document["devices"] else []
     height = 1 - 0.52 / figure.get_figheight()
-    figure.text(0.01, height, " · ".join(told), fontsize=11, color="#777777", va="center")
+    figure.text(0.01, height, " · ".join(parts), fontsize=11, color="#777777", va="center")
 
 
 def legend(figure: Figure) -> None:
-    """Put one legend for all panels beneath them, what the paper has at its end."""
-    known: dict[str, Any] = {}
-    for one in figure.axes:
-        handles, labels = one.get_legend_handles_labels()
-        known |= {
-            label: known.get(label, handle) for label, handle in zip(labels, handles, strict=True)
+    """Put one legend below all panels, with the paper's entries last."""
+    entries: dict[str, Any] = {}
+    for axes in figure.axes:
+        handles, labels = axes.get_legend_handles_labels()
+        entries |= {
+            label: entries.get(label, handle) for label, handle in zip(labels, handles, strict=True)
         }
-    if known:
-        ours = [label for label in known if not label.startswith("the paper")]
-        order = [*ours, *(label for label in known if label not in ours)]
-        wanted = len(order) if len(order) < 5 else (len(order) + 1) // 2
-        # Inches that the longest label takes, its handle included.
+    if entries:
+        ours = [label for label in entries if not label.startswith("the paper")]
+        order = [*ours, *(label for label in entries if label not in ours)]
+        columns = len(order) if len(order) < 5 else (len(order) + 1) // 2
+        # Width of the longest label and its handle, in inches.
         each = 0.09 * max(map(len, order)) + 0.7
         figure.legend(
-            [known[label] for label in order], order, loc="outside lower center",
-            ncols=max(1, min(wanted, int(figure.get_figwidth() / each))), fontsize=12,
+            [entries[label] for label in order], order, loc="outside lower center",
+            ncols=max(1, min(columns, int(figure.get_figwidth() / each))), fontsize=12,
         )  # fmt: skip
 
 
 def save(figure: Figure, stem: Path) -> None:
-    """Write SVG and PNG, without dates, so that the same data gives the same bytes."""
+    """Write SVG and PNG without dates, so the same data gives the same bytes."""
     figure.savefig(stem.with_name(stem.name + ".svg"), metadata={"Date": None})
     figure.savefig(stem.with_name(stem.name + ".png"))
     plt.close(figure)

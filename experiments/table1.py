@@ -1,4 +1,4 @@
-"""Table 1: the temperature of the proposal, translation."""
+"""Table 1: proposal temperature, translation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESULT = Result(
     title="Temperature of the proposal, translation",
     cells=lambda setting: {
         f"{name}, {value}": translations(setting, name, temperature=value)
-        for value in (1.0, 0.5, 2.0, 0.8, 1.5)  # those that tell most first
+        for value in (1.0, 0.5, 2.0, 0.8, 1.5)  # the most informative first
         for name in SAMPLERS
     },
     entries=lambda setting: [
@@ -23,13 +23,12 @@ RESULT = Result(
         for name in SAMPLERS
         for value in TEMPERATURES
     ],
-    draw=lambda document: figures.over(
+    draw=lambda document: figures.plot_sweep(
         document, ("energy_norm", "novel", "bleu"), "proposal temperature"
     ),
     notes=(
-        "E_norm is the mean of a sentence; the paper's is a sum over its set, in thousands.",
-        "The target is the model's own distribution at every proposal temperature: by the ratio "
-        "of q, "
-        "MH samples the same thing at different speeds.",
+        "E_norm is the mean per sentence; the paper's is a sum over its set, in thousands.",
+        "The proposal temperature does not change the target: MH samples the same distribution at "
+        "different speeds.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Table 2: the temperature of the proposal, unconditional text."""
+"""Table 2: proposal temperature, unconditional text."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ RESULT = Result(
         for name in SAMPLERS
         for value in TEMPERATURES
     ],
-    draw=lambda document: figures.over(document, QUANTITIES, "proposal temperature"),
+    draw=lambda document: figures.plot_sweep(document, QUANTITIES, "proposal temperature"),
     notes=(
         "Perplexity is the mean over sentences of the judge's exp(NLL / tokens), as we read the "
         "paper's column; its judge is GPT-2 XL, ours a small causal LM trained on the same text as "
-        "the masked model, so that only orders and ratios compare.",
+        "the masked model, so only orders and ratios compare.",
         "E_raw is defined up to a shift of the logits: the paper's positive values are on another "
         "scale.",
     ),

@@ -1,20 +1,20 @@
-"""Table 3: nucleus proposals, the steps that cannot be undone, and a mixture that mends them."""
+"""Table 3: nucleus proposals, irreversible steps, and a mixture that avoids them."""
 
 from __future__ import annotations
 
 from experiments import figures, paper
+from experiments.cell import Cell
 from experiments.result import Entry, Result
 from experiments.settings import Setting
 from experiments.studies import EPSILON, translations
-from experiments.work import Work
 
 BOUNDARIES = (1.0, 0.99, 0.95, 0.90, 0.80)
 SAMPLERS = ("norm", "deg")
 MIXED = "norm, ε"
 
 
-def _cells(setting: Setting) -> dict[str, Work]:
-    cells: dict[str, Work] = {}
+def _cells(setting: Setting) -> dict[str, Cell]:
+    cells: dict[str, Cell] = {}
     for value in (1.0, 0.80, 0.95, 0.90, 0.99):
         for name in SAMPLERS:
             cells[f"{name}, {value}"] = translations(setting, name, top_p=value)
@@ -49,13 +49,13 @@ RESULT = Result(
     title="Nucleus proposals, translation",
     cells=_cells,
     entries=_entries,
-    draw=lambda document: figures.over(
+    draw=lambda document: figures.plot_sweep(
         document, ("energy_norm", "novel", "irreversible", "bleu"), "nucleus boundary", even=True
     ),
     notes=(
-        "A step has no way back where the current token lies outside its nucleus: q(x|x') = 0, so "
-        "that every proposal there is rejected. Such steps keep detailed balance and can freeze a "
+        "A step is irreversible where the current token lies outside its nucleus: q(x|x') = 0, so "
+        "every proposal there is rejected. Such steps satisfy detailed balance but can freeze a "
         "chain; the paper does not mention them.",
-        f"With ε = {EPSILON} of the full conditional mixed in, every step has a way back.",
+        f"With ε = {EPSILON} of the full conditional mixed in, every step is reversible.",
     ),
 )

@@ -1,13 +1,13 @@
-"""Table 4: blocks of positions, both tasks, and mask-predict as block Gibbs at temperature 0."""
+"""Table 4: blocks of positions, both tasks; mask-predict as block Gibbs at temperature 0."""
 
 from __future__ import annotations
 
 from experiments import figures, paper
+from experiments.cell import Cell
+from experiments.deterministic import MaskPredictIsBlockGibbs
 from experiments.result import Document, Entry, Result
-from experiments.rules import MaskPredictIsBlockGibbs
 from experiments.settings import Setting
-from experiments.studies import BLOCK, FALLING, blocks, text_blocks
-from experiments.work import Work
+from experiments.studies import FIRST_BLOCK, SHRINK_SHARE, blocks, text_blocks
 
 SAMPLERS = ("deg", "raw", "norm")
 _QUANTITIES = {
@@ -16,8 +16,8 @@ _QUANTITIES = {
 }
 
 
-def _cells(setting: Setting) -> dict[str, Work]:
-    cells: dict[str, Work] = {f"translation, {name}": blocks(setting, name) for name in SAMPLERS}
+def _cells(setting: Setting) -> dict[str, Cell]:
+    cells: dict[str, Cell] = {f"translation, {name}": blocks(setting, name) for name in SAMPLERS}
     cells |= {f"text, {name}": text_blocks(setting, name) for name in SAMPLERS}
     size = setting.translation
     cells["mask-predict"] = MaskPredictIsBlockGibbs(
@@ -28,24 +28,23 @@ def _cells(setting: Setting) -> dict[str, Work]:
 
 def _entries(setting: Setting) -> list[Entry]:
     entries = [
-        Entry(q, name, task, f"{task}, {name}", paper.TABLE4[task][name][q])
+        Entry(quantity, name, task, f"{task}, {name}", paper.TABLE4[task][name][quantity])
         for task, quantities in _QUANTITIES.items()
-        for q in quantities
+        for quantity in quantities
         for name in SAMPLERS
     ]
     return [*entries, Entry("equal", "block Gibbs at T = 0", "translation", "mask-predict", 1.0)]
 
 
-def _more(document: Document) -> str:
+def _extra_markdown(document: Document) -> str:
     cell = document["cells"].get("mask-predict")
     if cell is None:
         return ""
     equal = cell["values"]["equal"]
     return (
-        f"Block Gibbs at temperature 0, its positions chosen by mask-predict's rule, gave the same "
-        f"tokens as mask-predict written out in plain code for {equal['value'] * equal['n']:.0f} "
-        f"of "
-        f"{equal['n']} sentences."
+        "Block Gibbs at temperature 0 with mask-predict's choice of positions gave the same "
+        f"tokens as mask-predict in plain code for {equal['value'] * equal['n']:.0f} "
+        f"of {equal['n']} sentences."
     )
 
 
@@ -54,11 +53,11 @@ RESULT = Result(
     title="Blocks of positions",
     cells=_cells,
     entries=_entries,
-    draw=lambda document: figures.bars(document, ("novel", "bleu", "perplexity")),
+    draw=lambda document: figures.plot_bars(document, ("novel", "bleu", "perplexity")),
     notes=(
-        f"The paper gives no block sizes; ours begin at {BLOCK} positions (or the shortest "
-        f"sequence) and fall evenly, to single ones after {FALLING:.0%} of the epochs.",
+        f"The paper gives no block sizes; our blocks shrink evenly from {FIRST_BLOCK} positions "
+        f"(or the shortest sequence) to one after {SHRINK_SHARE:.0%} of the epochs.",
         "A block is one proposal, novel if any of its positions changed.",
     ),
-    more=_more,
+    extra_markdown=_extra_markdown,
 )

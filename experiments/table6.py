@@ -1,13 +1,13 @@
-"""Table 6: how good unconditional text is: perplexity, and people's ratings where there are any."""
+"""Table 6: quality of unconditional text: perplexity, and human ratings if there are any."""
 
 from __future__ import annotations
 
 from experiments import figures, paper
+from experiments.cell import Cell, CellResult
+from experiments.context import Context
 from experiments.result import Entry, Result
 from experiments.settings import Setting
 from experiments.studies import text
-from experiments.work import Found, Work
-from experiments.workshop import Workshop
 
 SAMPLERS = ("deg", "norm", "raw")
 SCALES = ("coherence", "fluency")
@@ -17,7 +17,7 @@ def _models(setting: Setting) -> tuple[str, ...]:
     return ("base", "large") if setting.name == "paper" else ("base",)
 
 
-def _cells(setting: Setting) -> dict[str, Work]:
+def _cells(setting: Setting) -> dict[str, Cell]:
     return {
         f"{model}, {name}": text(setting, name, model=model)
         for model in _models(setting)
@@ -40,42 +40,42 @@ def _entries(setting: Setting) -> list[Entry]:
 
 
 def condition(model: str, name: str) -> str:
-    """Return the name of a condition in a study, which is that of its file of texts."""
+    """Return the name of a study's condition, which is also that of its file of texts."""
     return f"table6-{model}-{name}"
 
 
-def ratings(workshop: Workshop) -> dict[str, Found]:
-    """Read people's ratings from a study of the texts that this result wrote."""
-    if workshop.ratings is None:
+def ratings(context: Context) -> dict[str, CellResult]:
+    """Read human ratings from a study of the texts that this result wrote."""
+    if context.ratings is None:
         return {}
     from maskov.errors import InputError
     from maskov.ui.ratings import load
 
-    study = load(workshop.ratings)
-    by_name = {one.name.removesuffix(".txt"): one for one in study.conditions}
-    found = {}
+    study = load(context.ratings)
+    by_name = {rated.name.removesuffix(".txt"): rated for rated in study.conditions}
+    cells = {}
     for model in paper.TABLE6:
         for name in SAMPLERS:
-            one = by_name.get(condition(model, name))
-            if one is None or not one.ratings:
+            rated = by_name.get(condition(model, name))
+            if rated is None or not rated.ratings:
                 continue
             values = {}
             for scale in SCALES:
-                mean = getattr(one, scale)
-                # A bootstrap interval over items; its half is about two standard errors.
+                mean = getattr(rated, scale)
+                # Half of a 95 % bootstrap interval over items is 1.96 standard errors.
                 error = None if mean.low is None else (mean.high - mean.low) / 2 / 1.96
-                values[scale] = {"value": mean.value, "standard_error": error, "n": one.rated}
-            found[f"ratings, {model}, {name}"] = {
+                values[scale] = {"value": mean.value, "standard_error": error, "n": rated.rated}
+            cells[f"ratings, {model}, {name}"] = {
                 "kind": "ratings", "signature": study.signature, "seed": None, "values": values,
-                "raters": one.raters, "ratings": one.ratings,
+                "raters": rated.raters, "ratings": rated.ratings,
             }  # fmt: skip
-    if not found:
+    if not cells:
         names = ", ".join(condition("base", name) for name in SAMPLERS)
         raise InputError(
-            f"the study '{workshop.ratings}' has no ratings of this result's texts: its conditions "
-            f"are to be named {names}."
+            f"the study '{context.ratings}' has no ratings of this result's texts: name its "
+            f"conditions {names}."
         )
-    return found
+    return cells
 
 
 RESULT = Result(
@@ -83,12 +83,11 @@ RESULT = Result(
     title="Quality of unconditional text",
     cells=_cells,
     entries=_entries,
-    draw=lambda document: figures.bars(document, ("perplexity", *SCALES)),
+    draw=lambda document: figures.plot_bars(document, ("perplexity", *SCALES)),
     notes=(
-        "Coherence and fluency are people's, from a blind study of these very texts (`maskov "
-        "rate`, "
-        "`--ratings STUDY`); where nobody has rated, it says so.",
-        "Perplexity as in Table 2. Our one masked model stands in the column of BERT-base.",
+        "Coherence and fluency are human ratings from a blind study of these texts (`maskov rate`, "
+        "`--ratings STUDY`), if there is one.",
+        "Perplexity as in Table 2. Our masked model is in the column of BERT-base.",
     ),
-    also=ratings,
+    extra_cells=ratings,
 )

@@ -6,12 +6,12 @@ import random
 from pathlib import Path
 
 import torch
+from maskov.workers.base import Crew, Job
 
 import maskov
 from maskov.models.serialization import PackedModel
 from maskov.runs import api
 from maskov.runs.task import Taken, Turn
-from maskov.workers.base import Crew, Job
 from maskov.workers.serialization import put_result, put_turn, take_result, take_turn
 
 

@@ -13,10 +13,10 @@ import tiny_models
 from maskov.benchmarks import Options, jobs, run
 from maskov.benchmarks.models import load_model
 from maskov.benchmarks.scaling import main as scaling
-from maskov.benchmarks.scaling import scale
+from maskov.benchmarks.scaling import measure_scaling
 from maskov.benchmarks.sentences import SENTENCES
-from maskov.benchmarks.variants import VARIANTS, reference
-from maskov.benchmarks.worker import respond, work
+from maskov.benchmarks.variants import VARIANTS, reference_variant
+from maskov.benchmarks.worker import run_job, run_json_job
 from maskov.cli import main
 from maskov.errors import InputError
 
@@ -46,7 +46,7 @@ def call(capfd):
 @pytest.fixture
 def here(monkeypatch):
     """Measure in this process, since starting one for each row takes seconds."""
-    monkeypatch.setattr("maskov.cli.benchmarking.run_benchmark", partial(run, work=work))
+    monkeypatch.setattr("maskov.cli.benchmarking.run_benchmark", partial(run, run_job=run_job))
 
 
 def test_every_row_in_one_json_object(call, here, tmp_path):
@@ -115,12 +115,12 @@ def _check_scores(score):
 
 def test_scorers_that_differ_are_found_out():
     def wrong(job):
-        found = work(job)
+        found = run_job(job)
         if job.get("scorer") == "minicons":
             found = {"name": "minicons", "energies": [12.0] * 4, "sentences_per_second": 1.0}
         return found
 
-    found = run(replace(OPTIONS, rows=("score",)), work=wrong)
+    found = run(replace(OPTIONS, rows=("score",)), run_job=wrong)
     assert found["rows"] == []
     assert found["score"]["agree"] is False
     assert found["score"]["largest_difference"] > 1
@@ -130,7 +130,7 @@ def test_the_table_has_a_column_for_each_row(call, here):
     code, out, _ = call("bench", *FAST, "--rows", "a,b", "--length", "3:5", "--energy", "norm")
     assert code == 0
     header, first = out.splitlines()[:2]
-    assert header.split() == ["algorithm", "1", "batched", "copies", reference().name]
+    assert header.split() == ["algorithm", "1", "batched", "copies", reference_variant().name]
     assert first.startswith("novel moves/s ")
     assert len(first.split()) == 2 + 3
     # Chains of different lengths have no common effective size.
@@ -168,11 +168,11 @@ def test_one_row_with_nothing_replaced(call):
         ("--seconds nan", "--seconds"),
         ("--seed -1", "seed"),
         ("--device abacus", "'abacus' is not available"),
-        ("--model counterexample", "no Hugging Face model"),
+        ("--model counterexample", "not a Hugging Face model"),
         ("--model ./nowhere", "no masked language model"),
         ("--model bert-2x100-shaped", "steps of 64"),
-        ("--out .", "is there already"),
-        ("--out nowhere/x.json", "no folder 'nowhere'"),
+        ("--out .", "already exists"),
+        ("--out nowhere/x.json", "folder 'nowhere' not found"),
     ],
 )
 def test_bad_options_are_refused_in_one_sentence(call, here, monkeypatch, tmp_path, words, reason):
@@ -186,7 +186,7 @@ def test_bad_options_are_refused_in_one_sentence(call, here, monkeypatch, tmp_pa
 
 
 def test_a_job_in_a_process_of_its_own():
-    found = jobs.in_subprocess({"task": "ceiling", "options": OPTIONS.to_dict()})
+    found = jobs.run_in_subprocess({"task": "ceiling", "options": OPTIONS.to_dict()})
     assert found["teraflops"] > 0
     assert found["model"]["name"] == "untrained"
     # Products of 2048 x 128 numbers were made since the model was loaded, and not much else.
@@ -205,12 +205,12 @@ def test_a_job_that_fails_elsewhere_is_told_here(monkeypatch, answer, errors, re
     done = subprocess.CompletedProcess([], 9, answer, errors)
     monkeypatch.setattr("maskov.benchmarks.jobs.subprocess.run", lambda *_, **__: done)
     with pytest.raises(InputError, match=reason):
-        jobs.in_subprocess({"task": "ceiling", "options": OPTIONS.to_dict()})
+        jobs.run_in_subprocess({"task": "ceiling", "options": OPTIONS.to_dict()})
 
 
 def test_what_the_user_can_mend_is_an_answer():
     job = {"task": "ceiling", "options": OPTIONS.to_dict() | {"device": "abacus"}}
-    assert "'abacus' is not available" in respond(json.dumps(job))["error"]
+    assert "'abacus' is not available" in run_json_job(json.dumps(job))["error"]
 
 
 def test_a_folder_is_called_by_its_name_not_its_path(tmp_path):
@@ -233,7 +233,7 @@ def test_a_shape_is_what_it_is_called_and_knows_the_sentences():
     ("over", "values"), [("chains", ["1", "3"]), ("length", ["2", "5"]), ("size", ["1x64"])]
 )
 def test_scaling_runs_over_its_grid(over, values):
-    *_, found = scale(OPTIONS, over, values, work=work)
+    *_, found = measure_scaling(OPTIONS, over, values, run_job=run_job)
     assert [point["value"] for point in found["points"]] == values
     length = [int(value) if over == "length" else 2 for value in values]
     chains = [int(value) if over == "chains" else 2 for value in values]

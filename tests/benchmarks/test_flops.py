@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import maskov
 import tiny_models
-from maskov.benchmarks.flops import Shape, flops_per_pass, sampling_flops
+from maskov.benchmarks.flops import NetworkSize, flops_per_pass, sampling_flops
 
 FAMILIES = ["bert", "roberta", "esm", "modernbert"]
 
@@ -51,16 +51,16 @@ def test_what_maskov_executes_is_counted_as_torch_counts_it(family, tmp_path):
     found = sampling_flops(model, 6, 2, passes=3, steps=3, energy="raw")
     counted = passes.get_total_flops() + proposals.get_total_flops()
     assert counted == pytest.approx(found, rel=0.005 if family == "modernbert" else 0, abs=0)
-    assert proposals.get_total_flops() == 3 * Shape.of(config).projection
+    assert proposals.get_total_flops() == 3 * NetworkSize.of(config).projection
     # Where the energy needs the normaliser, each pass projects onto the vocabulary as well.
     norm = sampling_flops(model, 6, 2, passes=3, steps=3, energy="norm")
-    assert norm == found + 3 * Shape.of(config).projection
+    assert norm == found + 3 * NetworkSize.of(config).projection
 
 
 @pytest.mark.parametrize("family", ["bert", "modernbert"])
 def test_a_last_layer_at_the_query_only_is_that_layer_done_by_hand(family, tmp_path):
     network = maskov.load(str(tiny_models.build(family, tmp_path)), "cpu").network
-    shape, tokens = Shape.of(network.config), 9
+    shape, tokens = NetworkSize.of(network.config), 9
     into = 2 * shape.inner if shape.gated else shape.inner
     x, query = torch.zeros(tokens, shape.width), torch.zeros(1, shape.width)
     with FlopCounterMode(display=False) as counter:

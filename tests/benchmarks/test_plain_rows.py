@@ -10,7 +10,7 @@ import pytest
 import maskov
 from maskov.benchmarks.options import Options
 from maskov.benchmarks.plain import measure_plain
-from maskov.benchmarks.variants import reference
+from maskov.benchmarks.variants import reference_variant
 from maskov.energies import parse_energy
 from small import random_state, tiny_bert
 
@@ -87,10 +87,10 @@ def test_a_row_goes_on_as_the_reference_would(model, monkeypatch, energy):
     chains, epochs = 8, 2
 
     def ids(count: int) -> list[list[int]]:
-        kernel = reference().build_kernel(parse_energy(energy))
+        kernel = reference_variant().build_kernel(parse_energy(energy))
         run = maskov.sample(
             model, kernel, maskov.Schedule(count), chains=chains, length=LENGTH, seed=9,
-            **reference().sample,
+            **reference_variant().sample,
         )  # fmt: skip
         return [found.ids for found in run.samples]
 

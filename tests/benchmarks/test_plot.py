@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 
 from maskov.benchmarks import Options, run
-from maskov.benchmarks.scaling import scale
-from maskov.benchmarks.worker import work
+from maskov.benchmarks.scaling import measure_scaling
+from maskov.benchmarks.worker import run_job
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed (the extra bench)")
+from maskov.benchmarks import plot
 
-SCRIPT = Path(__file__).parents[2] / "bench" / "plot.py"
 OPTIONS = Options(
     model="untrained", device="cpu", chains=2, length=(3, 3), epochs=2, burn_in=1, seconds=0.02
 )
-
-
-@pytest.fixture(scope="module")
-def plot():
-    spec = importlib.util.spec_from_file_location("plot", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -33,17 +23,17 @@ def files(tmp_path_factory):
     """Results of each kind, two of them over the same quantity."""
     folder = tmp_path_factory.mktemp("results")
     found = {
-        "side": run(OPTIONS, work=work),
-        "few": list(scale(OPTIONS, "chains", ["1", "2"], work=work))[-1],
-        "more": list(scale(OPTIONS, "chains", ["2", "4"], work=work))[-1],
-        "long": list(scale(OPTIONS, "length", ["2", "4"], work=work))[-1],
+        "side": run(OPTIONS, run_job=run_job),
+        "few": list(measure_scaling(OPTIONS, "chains", ["1", "2"], run_job=run_job))[-1],
+        "more": list(measure_scaling(OPTIONS, "chains", ["2", "4"], run_job=run_job))[-1],
+        "long": list(measure_scaling(OPTIONS, "length", ["2", "4"], run_job=run_job))[-1],
     }
     for name, content in found.items():
         (folder / f"{name}.json").write_text(json.dumps(content))
     return [folder / f"{name}.json" for name in found]
 
 
-def test_each_picture_is_drawn_twice_and_shows_its_words(plot, files, tmp_path):
+def test_each_picture_is_drawn_twice_and_shows_its_words(files, tmp_path):
     pictures = plot.draw(files, tmp_path / "pictures")
     stems = ["side-samplers", "side-scorers", "scaling-chains", "scaling-length"]
     assert [path.name for path in pictures] == [f"{s}.{k}" for s in stems for k in ("svg", "png")]
@@ -59,15 +49,13 @@ def test_each_picture_is_drawn_twice_and_shows_its_words(plot, files, tmp_path):
         assert word in curves
 
 
-def test_the_same_results_give_the_same_bytes(plot, files, tmp_path):
+def test_the_same_results_give_the_same_bytes(files, tmp_path):
     first, again = (plot.draw(files[:1], tmp_path / name) for name in ("one", "two"))
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
 
 
-def test_a_file_of_something_else_is_refused(plot, tmp_path, monkeypatch):
+def test_a_file_of_something_else_is_refused(tmp_path):
     (tmp_path / "other.json").write_text('{"kind": "list"}')
-    words = ["plot", str(tmp_path / "other.json"), "--out", str(tmp_path / "pictures")]
-    monkeypatch.setattr("sys.argv", words)
     with pytest.raises(SystemExit) as ended:
-        plot.main()
-    assert "not a benchmark's file" in str(ended.value.code)
+        plot.main([str(tmp_path / "other.json"), "--out", str(tmp_path / "pictures")])
+    assert "not a benchmark file" in str(ended.value.code)

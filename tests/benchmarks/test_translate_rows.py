@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from bench import translate
 
+from maskov.benchmarks import translate
 from maskov.translation.methods import METHODS
 from tiny_translation import WORDS, save
 
@@ -36,7 +36,7 @@ def test_rows_are_written_one_by_one_and_not_measured_twice(tmp_path, capsys):
     capsys.readouterr()
     with pytest.raises(SystemExit):
         translate.main([*call[:-3], "4", "--out", str(out)])
-    assert "was measured otherwise" in capsys.readouterr().err
+    assert "has other settings" in capsys.readouterr().err
 
 
 def test_every_method_has_a_row_and_sentences_are_of_mixed_lengths():

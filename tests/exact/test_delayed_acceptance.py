@@ -1,4 +1,4 @@
-"""DelayedAcceptance acceptance against its claimed targets, by whole transition matrices of the real code."""
+"""Delayed acceptance against its claimed targets, by whole transition matrices of the real code."""
 
 from __future__ import annotations
 

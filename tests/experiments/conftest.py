@@ -1,11 +1,11 @@
-"""A workshop of tiny models, and a setting small enough to run in a second."""
+"""A context with tiny models and a setting that runs in a second."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from experiments.workshop import Workshop
+from experiments.context import Context
 
 from maskov.models import untrained
 from tiny_experiments import TINY
@@ -28,8 +28,8 @@ def tiny_models_by_role(tmp_path_factory):
 
 
 @pytest.fixture
-def workshop(tmp_path, tiny_models_by_role):
-    """Return an empty workshop with two test sets."""
+def context(tmp_path, tiny_models_by_role):
+    """Return a context with an empty output folder and two test sets."""
     data = tmp_path / "data"
     data.mkdir()
     for name in ("words.deen", "words.roen"):
@@ -37,10 +37,10 @@ def workshop(tmp_path, tiny_models_by_role):
             (data / f"{name}.{language}").write_text("".join(line + "\n" for line in SOURCES))
     out = tmp_path / "out"
     out.mkdir()
-    return Workshop(TINY, out, data, "cpu", dict(tiny_models_by_role))
+    return Context(TINY, out, data, "cpu", dict(tiny_models_by_role))
 
 
 @pytest.fixture
-def again(workshop):
-    """Return a second workshop on the same folder, as a second call would have it."""
-    return lambda **changes: replace(workshop, **changes)
+def again(context):
+    """Return a second context on the same folder, as a second call would have it."""
+    return lambda **changes: replace(context, **changes)

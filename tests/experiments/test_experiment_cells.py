@@ -7,11 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from experiments.cell import load_cell, run_cell
 from experiments.chains import TextChains, Translations
+from experiments.deterministic import (
+    DeterministicTranslations,
+    MaskPredictIsBlockGibbs,
+    plain_mask_predict,
+)
 from experiments.registry import RESULTS
-from experiments.rules import MaskPredictIsBlockGibbs, Written, plain_mask_predict
 from experiments.settings import SETTINGS
-from experiments.work import do, done
 
 from maskov.errors import InputError, Interrupted
 
@@ -23,12 +27,12 @@ def _told(cell):
     return {name: cell[name] for name in ("signature", "values", "epochs", "texts")}
 
 
-def test_a_finished_cell_is_not_done_again(workshop, again, monkeypatch):
-    first = do(TEXT, workshop)
-    assert not list((workshop.out / "runs").iterdir())
+def test_a_finished_cell_is_not_done_again(context, again, monkeypatch):
+    first = run_cell(TEXT, context)
+    assert not list((context.out / "runs").iterdir())
     monkeypatch.setattr(TextChains, "run", lambda *_: pytest.fail("done twice"))
-    assert do(TEXT, again()) == first
-    assert json.loads((workshop.out / "cells" / f"{first['key']}.json").read_text()) == first
+    assert run_cell(TEXT, again()) == first
+    assert json.loads((context.out / "cells" / f"{first['key']}.json").read_text()) == first
 
 
 @pytest.mark.parametrize(
@@ -36,29 +40,29 @@ def test_a_finished_cell_is_not_done_again(workshop, again, monkeypatch):
     [{"temperature": 0.5}, {"seed": 1}, {"chains": 6}, {"sampler": "norm"}, {"block": 2}],
     ids=str,
 )
-def test_whatever_decides_the_numbers_is_in_the_key(workshop, changed):
-    assert replace(TEXT, **changed).key(workshop) != TEXT.key(workshop)
+def test_whatever_decides_the_numbers_is_in_the_key(context, changed):
+    assert replace(TEXT, **changed).key(context) != TEXT.key(context)
 
 
-def test_other_weights_have_another_key(workshop, again, tiny_models_by_role):
+def test_other_weights_have_another_key(context, again, tiny_models_by_role):
     other = again(models=tiny_models_by_role | {"judge": "wiki-judge"})
-    assert TEXT.key(other) != TEXT.key(workshop)
+    assert TEXT.key(other) != TEXT.key(context)
 
 
-def test_what_a_gpu_did_is_found_on_a_cpu(workshop, again):
-    coarse = replace(workshop.setting, precision="tf32")
-    cell = {"key": TEXT.key(workshop, "tf32"), "precision": "tf32", "values": {}}
-    file = workshop.out / "cells" / f"{cell['key']}.json"
+def test_what_a_gpu_did_is_found_on_a_cpu(context, again):
+    coarse = replace(context.setting, precision="tf32")
+    cell = {"key": TEXT.key(context, "tf32"), "precision": "tf32", "values": {}}
+    file = context.out / "cells" / f"{cell['key']}.json"
     file.parent.mkdir()
     file.write_text(json.dumps(cell))
-    assert done(TEXT, again(setting=coarse)) == cell
+    assert load_cell(TEXT, again(setting=coarse)) == cell
     # Of a setting that asks for something else it is another cell.
-    assert done(TEXT, workshop) is None
+    assert load_cell(TEXT, context) is None
 
 
-@pytest.mark.parametrize("work", [TEXT, LINES], ids=lambda work: work.kind)
-def test_a_stopped_cell_goes_on_to_the_same_numbers(work, workshop, again, tmp_path):
-    whole = do(work, again(out=tmp_path / "whole"))
+@pytest.mark.parametrize("cell", [TEXT, LINES], ids=lambda cell: cell.kind)
+def test_a_stopped_cell_goes_on_to_the_same_numbers(cell, context, again, tmp_path):
+    whole = run_cell(cell, again(out=tmp_path / "whole"))
     asked = [0]
 
     def stop():
@@ -66,17 +70,17 @@ def test_a_stopped_cell_goes_on_to_the_same_numbers(work, workshop, again, tmp_p
         return asked[0] > 12
 
     with pytest.raises(Interrupted):
-        do(work, again(stop=stop))
-    assert done(work, workshop) is None
-    assert len(list((workshop.out / "runs").iterdir())) == 1
-    assert _told(do(work, again())) == _told(whole)
+        run_cell(cell, again(stop=stop))
+    assert load_cell(cell, context) is None
+    assert len(list((context.out / "runs").iterdir())) == 1
+    assert _told(run_cell(cell, again())) == _told(whole)
 
 
-def test_averages_are_those_of_the_run(workshop, again):
+def test_averages_are_those_of_the_run(context, again):
     import maskov
 
-    cell = do(TEXT, again(keep_runs=True))
-    run = maskov.Run.open(workshop.out / "runs" / cell["key"])
+    cell = run_cell(TEXT, again(keep_runs=True))
+    run = maskov.Run.open(context.out / "runs" / cell["key"])
     summary, traces = run.summary(), run.traces
     rate = traces["novel"][2:].sum(0) / traces["steps"][2:].sum(0)
     assert cell["values"]["novel"]["value"] == pytest.approx(rate.mean())
@@ -89,14 +93,14 @@ def test_averages_are_those_of_the_run(workshop, again):
     assert cell["texts"] == [one.text for one in run.samples]
 
 
-def test_replicates_of_translations_are_corpora(workshop, again):
+def test_replicates_of_translations_are_corpora(context, again):
     from experiments.bleu import corpus_bleu
 
     import maskov
 
-    cell = do(LINES, again(keep_runs=True))
-    run = maskov.Run.open(workshop.out / "runs" / cell["key"])
-    _, references = workshop.pairs("words.deen")
+    cell = run_cell(LINES, again(keep_runs=True))
+    run = maskov.Run.open(context.out / "runs" / cell["key"])
+    _, references = context.pairs("words.deen")
     last = [one for one in run.samples if one.epoch == 5]
     scores = [
         corpus_bleu([one.text for one in last if one.chain % 5 == c], references) for c in range(5)
@@ -111,67 +115,69 @@ def test_replicates_of_translations_are_corpora(workshop, again):
     assert cell["values"]["irreversible"]["value"] > 0
 
 
-def test_every_test_of_a_chain_is_taken_in_full(workshop):
-    # DelayedAcceptance acceptance accepts less often than the algorithm whose rates are reported.
-    assert TEXT.kernel(workshop).delayed.nearest == 0
-    assert LINES.kernel(workshop).delayed.nearest == 0
+def test_every_test_of_a_chain_is_taken_in_full(context):
+    # Delayed acceptance accepts less often than the algorithm whose rates are reported.
+    assert TEXT.kernel(context).delayed.nearest == 0
+    assert LINES.kernel(context).delayed.nearest == 0
 
 
-def test_mask_predict_is_block_gibbs_at_temperature_zero(workshop, monkeypatch):
-    work = MaskPredictIsBlockGibbs("words.deen", sentences=4, iterations=4)
-    assert do(work, workshop)["values"]["equal"] == {
+def test_mask_predict_is_block_gibbs_at_temperature_zero(context, monkeypatch):
+    cell = MaskPredictIsBlockGibbs("words.deen", sentences=4, iterations=4)
+    assert run_cell(cell, context)["values"]["equal"] == {
         "value": 1.0, "standard_error": None, "n": 4
     }  # fmt: skip
 
     def hasty(model, source, length, iterations):
         return plain_mask_predict(model, source, length, 1)
 
-    monkeypatch.setattr("experiments.rules.plain_mask_predict", hasty)
-    other = replace(work, iterations=5)
-    assert do(other, workshop)["values"]["equal"]["value"] < 1
+    monkeypatch.setattr("experiments.deterministic.plain_mask_predict", hasty)
+    other = replace(cell, iterations=5)
+    assert run_cell(other, context)["values"]["equal"]["value"] < 1
 
 
-def test_rules_have_the_error_of_sentences(workshop):
-    cell = do(Written("mask-predict", "words.deen", 4, iterations=3), workshop)
+def test_deterministic_methods_have_the_error_of_sentences(context):
+    cell = run_cell(
+        DeterministicTranslations("mask-predict", "words.deen", 4, iterations=3), context
+    )
     assert cell["values"]["bleu"]["n"] == 4
     assert cell["values"]["bleu"]["standard_error"] is not None
     assert cell["values"]["energy_norm"]["value"] > 0
 
 
-def test_a_set_that_is_missing_or_uneven_is_named(workshop, again):
+def test_a_set_that_is_missing_or_uneven_is_named(context, again):
     with pytest.raises(InputError, match=r"cannot read the test set 'nowhere\.deen\.de'"):
-        do(replace(LINES, data="nowhere.deen"), workshop)
+        run_cell(replace(LINES, data="nowhere.deen"), context)
     with pytest.raises(InputError, match="give its folder with --data"):
-        do(LINES, again(data=None))
-    (workshop.data / "words.deen.en").write_text("one line\n")
+        run_cell(LINES, again(data=None))
+    (context.data / "words.deen.en").write_text("one line\n")
     with pytest.raises(InputError, match="different numbers of lines"):
-        do(LINES, workshop)
+        run_cell(LINES, context)
 
 
-def test_sources_that_are_too_long_are_passed_over_and_counted(workshop):
-    cell = do(replace(LINES, longest=3), workshop)
+def test_sources_that_are_too_long_are_passed_over_and_counted(context):
+    cell = run_cell(replace(LINES, longest=3), context)
     assert (cell["sentences"], cell["left_out"]) == (3, 1)
     with pytest.raises(InputError, match="no source of the test set has at most"):
-        do(replace(LINES, longest=1, data="words.roen", sentences=1), _only_long(workshop))
+        run_cell(replace(LINES, longest=1, data="words.roen", sentences=1), _only_long(context))
 
 
-def _only_long(workshop):
+def _only_long(context):
     for language in ("ro", "en"):
-        (workshop.data / f"words.roen.{language}").write_text("red blue green\nblue red red\n")
-    return workshop
+        (context.data / f"words.roen.{language}").write_text("red blue green\nblue red red\n")
+    return context
 
 
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=lambda setting: setting.name)
 def test_every_result_is_declared_for_every_setting(setting):
     for result in RESULTS.values():
-        works = result.cells(setting)
+        cells = result.cells(setting)
         entries = result.entries(setting)
-        assert works
+        assert cells
         assert entries
         rated = {entry.cell for entry in entries if entry.cell.startswith("ratings")}
         large = {entry.cell for entry in entries if entry.cell.startswith("large")}
-        assert {entry.cell for entry in entries} - rated - large <= set(works)
-        for work in works.values():
-            if isinstance(work, TextChains | Translations):
-                assert work.chains >= 5
-                work.schedule()
+        assert {entry.cell for entry in entries} - rated - large <= set(cells)
+        for cell in cells.values():
+            if isinstance(cell, TextChains | Translations):
+                assert cell.chains >= 5
+                cell.schedule()

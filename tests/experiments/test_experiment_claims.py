@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from experiments.claimed import CLAIMS
-from experiments.claims import (
-    FAILED,
-    HELD,
-    NOT_RUN,
-    PART,
-    UNSETTLED,
-    Beside,
-    Claim,
-    between,
-    less,
-    page,
-)
+from experiments.claim_tests import between, less
+from experiments.claims import CLAIMS
+from experiments.claims_page import OtherModel, render_page
 from experiments.markdown import markdown, number
 from experiments.quantities import QUANTITIES
 from experiments.registry import RESULTS
-from experiments.result import Entry, Result, document
+from experiments.result import Entry, Result, build_document
 from experiments.settings import SETTINGS
+from experiments.verdicts import FAILED, HELD, NOT_RUN, PART, UNSETTLED, Claim
 
 FULL = SETTINGS["full"]
 
@@ -32,7 +23,7 @@ def _made(name: str):
         cell = cells.setdefault(entry.cell, {"seconds": 1.0, "device": "cpu", "values": {}})
         value = 1.0 if entry.paper is None else entry.paper
         cell["values"][entry.quantity] = {"value": value, "standard_error": 0.0, "n": 5}
-    return document(result, FULL, cells, [])
+    return build_document(result, FULL, cells, [])
 
 
 @pytest.fixture
@@ -66,7 +57,7 @@ def test_the_papers_own_numbers_uphold_the_claims_they_were_made_of(everything):
 
 def test_without_results_every_claim_says_not_run():
     assert {claim.verdict({})[0] for claim in CLAIMS} == {NOT_RUN}
-    text = page({})
+    text = render_page({})
     # Once in the table, once with its claim.
     assert text.count(f"**{NOT_RUN}**") == 2 * len(CLAIMS)
     assert "held" not in text.split("\n")[2]
@@ -79,7 +70,7 @@ def _two(low: float, high: float, error: float):
     }
     entries = [Entry("bleu", name, 1.0, name, 20.0) for name in cells]
     result = Result("table1", "t", lambda s: {}, lambda s: entries, lambda d: None)
-    return {"table1": document(result, FULL, cells, ["c"])}
+    return {"table1": build_document(result, FULL, cells, ["c"])}
 
 
 CLAIM = Claim("t", "table1", less("table1", (("bleu", "a", 1.0), ("bleu", "b", 1.0))), "", {})
@@ -145,12 +136,12 @@ def test_last_texts_are_compared_sentence_by_sentence(more, verdict):
     result = Result("table5", "t", lambda s: {}, lambda s: entries, lambda d: None)
     test = less("table5", (("bleu_last", "a", "set"), ("bleu_last", "b", "set")))
     claim = Claim("t", "table5", test, "", {})
-    assert claim.verdict({"table5": document(result, FULL, cells, [])})[0] == verdict
+    assert claim.verdict({"table5": build_document(result, FULL, cells, [])})[0] == verdict
 
 
 def test_another_models_results_stand_beside_the_first(everything):
-    other = Beside("with another model", {"table6": everything["table6"]}, "other/")
-    text = page(everything, "first/", [other])
+    other = OtherModel("with another model", {"table6": everything["table6"]}, "other/")
+    text = render_page(everything, "first/", [other])
     (claim,) = [one for one in CLAIMS if one.text.startswith("For unconditional text E_raw")]
     section = text.split(f". {claim.text}\n")[1].split("\n## ")[0]
     assert section.index("(first/table6.md)") < section.index("With another model: **held**")
@@ -159,15 +150,15 @@ def test_another_models_results_stand_beside_the_first(everything):
     assert text.count("With another model") == sum(
         one.result == "table6" and one.verdict(other.documents)[0] != NOT_RUN for one in CLAIMS
     )
-    assert "With another model" not in page(everything, "first/")
+    assert "With another model" not in render_page(everything, "first/")
 
 
 def test_a_page_in_part_is_of_its_own_results(everything):
     own = {"table6": everything["table6"]}
-    text = page(own, partly=True)
+    text = render_page(own, only_tested=True)
     assert text.count("\n## ") == sum(claim.result == "table6" for claim in CLAIMS)
     # Reasons are about the shipped models.
-    reasons = {claim.why.get(claim.verdict(everything)[0]) for claim in CLAIMS} - {None}
+    reasons = {claim.explanations.get(claim.verdict(everything)[0]) for claim in CLAIMS} - {None}
     assert reasons
-    assert all(reason in page(everything) for reason in reasons)
-    assert not any(reason in page(everything, partly=True) for reason in reasons)
+    assert all(reason in render_page(everything) for reason in reasons)
+    assert not any(reason in render_page(everything, only_tested=True) for reason in reasons)

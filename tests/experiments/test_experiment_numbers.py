@@ -1,19 +1,18 @@
-"""The numbers behind results: estimates, BLEU, the counter-example, the hunt for low energies."""
+"""The numbers behind results: estimates, BLEU, the counter-example, the low-energy search."""
 
 from __future__ import annotations
 
-import experiments.lows
 import numpy as np
 import pytest
 from experiments.bleu import corpus_bleu, paired_difference, sentence_counts, signature
+from experiments.cell import run_cell
 from experiments.chains import spacing
 from experiments.estimates import averages, by_replicate, correlation, curves, estimate
-from experiments.laws import Laws
-from experiments.lows import LowEnergies
-from experiments.work import do
+from experiments.exact_laws import ExactLaws
+from experiments.low_energy_search import LowEnergySearch
 from sacrebleu.metrics.bleu import BLEU
 
-from experiments import paper
+from experiments import low_energy_search, paper
 
 HYPOTHESES = ["the cat sat on the mat .", "a dog", "", "he went to the old house by the sea ."]
 REFERENCES = ["the cat sat on a mat .", "a dog ran away", "no", "she went to an old house there ."]
@@ -85,8 +84,8 @@ def test_scored_epochs_end_with_the_last(kept, points, step):
     assert kept % step == 0
 
 
-def test_the_counter_example_is_the_papers(workshop):
-    cell = do(Laws(), workshop)
+def test_the_counter_example_is_the_papers(context):
+    cell = run_cell(ExactLaws(), context)
     values = {name: one["value"] for name, one in cell["values"].items()}
     assert values["ratio_first"] == pytest.approx(paper.COUNTEREXAMPLE["first over second"])
     assert values["ratio_second"] == pytest.approx(paper.COUNTEREXAMPLE["second over first"])
@@ -103,14 +102,14 @@ def test_the_counter_example_is_the_papers(workshop):
     assert values["variation_norm, random position"] > 0.1
 
 
-def test_the_hunt_finds_the_lowest_repetitions(workshop, tmp_path, monkeypatch):
+def test_the_search_finds_the_lowest_repetitions(context, tmp_path, monkeypatch):
     import maskov
 
     texts = tmp_path / "held-out.txt"
     texts.write_text("the cat sat on the mat .\na dog ran to the house .\n")
-    monkeypatch.setattr(experiments.lows, "HELD_OUT", texts)
-    cell = do(LowEnergies(tokens=8, texts=2, chains=3, epochs=4, length=5), workshop)
-    model = workshop.masked()
+    monkeypatch.setattr(low_energy_search, "HELD_OUT", texts)
+    cell = run_cell(LowEnergySearch(tokens=8, texts=2, chains=3, epochs=4, length=5), context)
+    model = context.masked_model()
     first = (~model.forbidden).nonzero().flatten()[:8].tolist()
     words = [*(model.decode([token]) for token in first), "."]
     scores = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from experiments.result import Entry, Result, document
+from experiments.result import Entry, Result, build_document
 from experiments.settings import SETTINGS
 
 from experiments import figures, style
@@ -18,7 +18,7 @@ def _drawn(quantity: str, values: dict[str, float]):
     }  # fmt: skip
     entries = [Entry(quantity, name, "text", name) for name in cells]
     result = Result("table4", "t", lambda s: {}, lambda s: entries, lambda d: None)
-    figure = figures.bars(document(result, SETTINGS["full"], cells, []), [quantity])
+    figure = figures.plot_bars(build_document(result, SETTINGS["full"], cells, []), [quantity])
     figure.canvas.draw()
     (axes,) = figure.axes
     return axes

@@ -7,77 +7,79 @@ import signal
 from dataclasses import replace
 
 import pytest
+from experiments.cell import load_cell, run_cell
 from experiments.chains import TextChains
-from experiments.work import do, done
 
 from experiments import jobs
 
-WORKS = [
+CELLS = [
     TextChains("raw", chains=5, epochs=3, burn_in=1, length=(4, 6), seed=seed) for seed in range(3)
 ]
-NAMED = {work: str(work.seed) for work in WORKS}
+NAMED = {cell: str(cell.seed) for cell in CELLS}
 
 
-def test_processes_share_cells_and_change_nothing(workshop, again, tmp_path):
-    alone = [do(work, again(out=tmp_path / "alone")) for work in WORKS]
-    jobs.share(NAMED, workshop, 2)
-    for work, expected in zip(WORKS, alone, strict=True):
-        found = done(work, workshop)
+def test_processes_share_cells_and_change_nothing(context, again, tmp_path):
+    alone = [run_cell(cell, again(out=tmp_path / "alone")) for cell in CELLS]
+    jobs.run_in_processes(NAMED, context, 2)
+    for cell, expected in zip(CELLS, alone, strict=True):
+        found = load_cell(cell, context)
         assert found is not None
         for part in ("signature", "values", "epochs", "texts"):
             assert found[part] == expected[part]
-    assert not (workshop.out / "claims").exists()
+    assert not (context.out / "locks").exists()
 
 
-def test_a_cell_that_is_taken_is_left_to_its_process(workshop):
-    with jobs._claimed(WORKS[0], workshop) as mine:
+def test_a_cell_that_is_taken_is_left_to_its_process(context):
+    with jobs._lock(CELLS[0], context) as mine:
         assert mine
-        with jobs._claimed(WORKS[0], workshop) as also, jobs._claimed(WORKS[1], workshop) as other:
+        with jobs._lock(CELLS[0], context) as also, jobs._lock(CELLS[1], context) as other:
             assert (also, other) == (False, True)
-    with jobs._claimed(WORKS[0], workshop) as mine:
+    with jobs._lock(CELLS[0], context) as mine:
         assert mine
 
 
-def test_a_process_passes_over_what_cannot_be_done_and_what_another_has(workshop, monkeypatch):
-    impossible = replace(WORKS[0], length=(4, 10**6))
+def test_a_process_passes_over_what_cannot_be_done_and_what_another_has(context, monkeypatch):
+    impossible = replace(CELLS[0], length=(4, 10**6))
     taken = []
-    monkeypatch.setattr(jobs, "do", lambda work, _: taken.append(work) or do(work, workshop))
-    with jobs._claimed(WORKS[0], workshop), jobs._claimed(WORKS[1], workshop):
-        jobs._work_through({impossible: "too long", **NAMED}, workshop)
-    assert taken == [impossible, WORKS[2]]
-    assert [done(work, workshop) is not None for work in WORKS] == [False, False, True]
+    monkeypatch.setattr(
+        jobs, "run_cell", lambda cell, _: taken.append(cell) or run_cell(cell, context)
+    )
+    with jobs._lock(CELLS[0], context), jobs._lock(CELLS[1], context):
+        jobs._run_all({impossible: "too long", **NAMED}, context)
+    assert taken == [impossible, CELLS[2]]
+    assert [load_cell(cell, context) is not None for cell in CELLS] == [False, False, True]
 
 
-def test_a_signal_ends_a_process_between_batches(workshop, monkeypatch):
-    def interrupted(work, its):
+def test_a_signal_ends_a_process_between_batches(context, monkeypatch):
+    def interrupted(cell, its):
         os.kill(os.getpid(), signal.SIGTERM)
-        return do(work, its)
+        return run_cell(cell, its)
 
-    monkeypatch.setattr(jobs, "do", interrupted)
-    jobs._work_through(NAMED, workshop)
-    assert not any(done(work, workshop) for work in WORKS)
+    monkeypatch.setattr(jobs, "run_cell", interrupted)
+    jobs._run_all(NAMED, context)
+    assert not any(load_cell(cell, context) for cell in CELLS)
     monkeypatch.undo()
     # The first one was begun and goes on.
-    assert len(list((workshop.out / "runs").iterdir())) == 1
-    jobs._work_through({WORKS[0]: "first"}, workshop)
-    assert done(WORKS[0], workshop) is not None
+    assert len(list((context.out / "runs").iterdir())) == 1
+    jobs._run_all({CELLS[0]: "first"}, context)
+    assert load_cell(CELLS[0], context) is not None
 
 
 @pytest.mark.parametrize("stop", [True, False], ids=["stopped", "left alone"])
-def test_results_are_put_together_from_what_there_is(workshop, again, monkeypatch, stop):
+def test_results_are_put_together_from_what_there_is(context, again, monkeypatch, stop):
     from experiments.driver import reproduce
     from experiments.registry import RESULTS
 
     from maskov.errors import Interrupted
 
-    first, *_ = RESULTS["figure1"].cells(workshop.setting).values()
+    first, *_ = RESULTS["figure1"].cells(context.setting).values()
 
-    def only_first(works, its, count):
-        assert first in works
+    def only_first(cells, its, count):
+        assert first in cells
         assert count == 3
-        do(first, again())
+        run_cell(first, again())
 
-    monkeypatch.setattr("experiments.driver.share", only_first)
+    monkeypatch.setattr("experiments.driver.run_in_processes", only_first)
     asked = again(stop=lambda: stop)
     if stop:
         with pytest.raises(Interrupted):
@@ -85,4 +87,4 @@ def test_results_are_put_together_from_what_there_is(workshop, again, monkeypatc
     else:
         (whole,) = reproduce([RESULTS["figure1"]], asked, print, jobs=3)
         assert whole["complete"]
-    assert (workshop.out / "figure1.json").is_file()
+    assert (context.out / "figure1.json").is_file()

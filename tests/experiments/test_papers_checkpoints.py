@@ -10,11 +10,11 @@ import json
 from dataclasses import replace
 
 import pytest
+from experiments.__main__ import main
+from experiments.context import CHECKPOINTS
 from experiments.registry import RESULTS
 from experiments.settings import SETTINGS
-from experiments.workshop import CHECKPOINTS
 
-from maskov.cli import main
 from maskov.models import load
 from tiny_experiments import TINY
 from tiny_fairseq import write
@@ -52,7 +52,7 @@ def reproduced(shelf, monkeypatch, capfd):
         for name in names:
             words = [name, "--paper", "--checkpoints", shelf, "--data", shelf.parent, "--out", out]
             with pytest.raises(SystemExit) as ended:
-                main(["reproduce", *map(str, words)])
+                main(list(map(str, words)))
             assert not ended.value.code, capfd.readouterr().err
         return {file.stem: json.loads(file.read_text()) for file in out.glob("*.json")}
 

@@ -1,4 +1,4 @@
-"""The command `reproduce`: to JSON, Markdown, figures and the page of claims."""
+"""The command `python -m experiments`: JSON, Markdown, figures and the page of claims."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import json
 import xml.dom.minidom
 
 import pytest
+from experiments.__main__ import main
+from experiments.context import CHECKPOINTS
 from experiments.settings import SETTINGS
-from experiments.workshop import CHECKPOINTS
 
-import maskov.cli.reproducing
-from maskov.cli import main
 from maskov.ui.ratings import make
 from maskov.ui.ratings.store import Answer
 from tiny_experiments import TINY
 
 
 @pytest.fixture
-def call(capfd, monkeypatch, workshop, tiny_models_by_role):
+def call(capfd, monkeypatch, context, tiny_models_by_role):
     """Run the command with tiny models in place of the quick setting's."""
     monkeypatch.setitem(SETTINGS, "quick", TINY)
     roles = tiny_models_by_role
@@ -28,49 +27,49 @@ def call(capfd, monkeypatch, workshop, tiny_models_by_role):
         given = [str(word) for word in words]
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
-            main(["reproduce", *given, *(named if models else [])])
+            main([*given, *(named if models else [])])
         out, err = capfd.readouterr()
         return ended.value.code or 0, out, err
 
     return run
 
 
-def test_one_result_is_written_in_every_form_and_found_again(call, workshop):
-    words = ["figure1", "--quick", "--out", workshop.out, "--data", workshop.data]
+def test_one_result_is_written_in_every_form_and_found_again(call, context):
+    words = ["figure1", "--quick", "--out", context.out, "--data", context.data]
     code, _, err = call(*words)
     assert code == 0
     assert "figure1: norm" in err
-    found = json.loads((workshop.out / "figure1.json").read_text())
+    found = json.loads((context.out / "figure1.json").read_text())
     assert found["complete"]
     assert found["setting"] == "tiny"
     assert found["seeds"] == [0]
     assert {cell["device"] for cell in found["cells"].values()} == {"cpu"}
     assert all(cell["signature"].startswith("model:") for cell in found["cells"].values())
     assert all(row["n"] == 5 for row in found["comparison"])
-    xml.dom.minidom.parse(str(workshop.out / "figure1.svg"))
-    assert (workshop.out / "figure1.png").read_bytes().startswith(b"\x89PNG")
-    assert "figure1.svg" in (workshop.out / "figure1.md").read_text()
+    xml.dom.minidom.parse(str(context.out / "figure1.svg"))
+    assert (context.out / "figure1.png").read_bytes().startswith(b"\x89PNG")
+    assert "figure1.svg" in (context.out / "figure1.md").read_text()
     assert (
         ". Degenerate Gibbs keeps degrading: its energy rises as it runs\n\n**"
-        in (workshop.out / "README.md").read_text()
+        in (context.out / "README.md").read_text()
     )
-    before = (workshop.out / "figure1.json").read_bytes()
+    before = (context.out / "figure1.json").read_bytes()
     code, _, err = call(*words)
     assert code == 0
     assert "figure1: norm" not in err
-    assert (workshop.out / "figure1.json").read_bytes() == before
+    assert (context.out / "figure1.json").read_bytes() == before
 
 
 @pytest.mark.slow
-def test_both_tasks_one_after_the_other_make_one_result(call, workshop):
-    words = ["acceptance", "--quick", "--out", workshop.out]
+def test_both_tasks_one_after_the_other_make_one_result(call, context):
+    words = ["acceptance", "--quick", "--out", context.out]
     code, _, _ = call(*words, "--only", "text")
     assert code == 0
-    found = json.loads((workshop.out / "acceptance.json").read_text())
+    found = json.loads((context.out / "acceptance.json").read_text())
     assert found["missing"] == ["translation, deg", "translation, raw", "translation, norm"]
-    code, _, _ = call(*words, "--data", workshop.data, "--only", "translation")
+    code, _, _ = call(*words, "--data", context.data, "--only", "translation")
     assert code == 0
-    found = json.loads((workshop.out / "acceptance.json").read_text())
+    found = json.loads((context.out / "acceptance.json").read_text())
     assert found["complete"]
     rows = {(row["series"], row["x"]): row for row in found["comparison"] if
             row["quantity"] == "acceptance"}  # fmt: skip
@@ -78,23 +77,23 @@ def test_both_tasks_one_after_the_other_make_one_result(call, workshop):
 
 
 @pytest.mark.slow
-def test_table5_and_table4_draw_their_bars(call, workshop):
+def test_table5_and_table4_draw_their_bars(call, context):
     for name in ("table5", "table4"):
-        code, _, err = call(name, "--quick", "--out", workshop.out, "--data", workshop.data)
+        code, _, err = call(name, "--quick", "--out", context.out, "--data", context.data)
         assert code == 0, err
-        found = json.loads((workshop.out / f"{name}.json").read_text())
+        found = json.loads((context.out / f"{name}.json").read_text())
         assert found["complete"]
         assert all(row["ours"] is not None for row in found["comparison"])
-        assert (workshop.out / f"{name}.png").exists()
-    assert "for 3 of 3 sentences" in (workshop.out / "table4.md").read_text()
+        assert (context.out / f"{name}.png").exists()
+    assert "for 3 of 3 sentences" in (context.out / "table4.md").read_text()
 
 
-def test_ratings_come_from_a_study_of_the_texts_that_were_written(call, workshop, tmp_path):
-    words = ["table6", "--quick", "--out", workshop.out]
+def test_ratings_come_from_a_study_of_the_texts_that_were_written(call, context, tmp_path):
+    words = ["table6", "--quick", "--out", context.out]
     assert call(*words)[0] == 0
-    text = (workshop.out / "table6.md").read_text()
+    text = (context.out / "table6.md").read_text()
     assert "| MH, E_raw: coherence, 1–4 | not run (2.05) |" in text
-    files = sorted((workshop.out / "texts").glob("*.txt"))
+    files = sorted((context.out / "texts").glob("*.txt"))
     study = make(tmp_path / "study", files, per_run=3, seed=0)
     code, _, err = call(*words, "--ratings", tmp_path / "study")
     assert code == 2
@@ -104,40 +103,40 @@ def test_ratings_come_from_a_study_of_the_texts_that_were_written(call, workshop
         for item in study.items:
             store.save(Answer("ada", item.id, 4, 2, "", "2026-01-01T00:00:00+00:00"))
     assert call(*words, "--ratings", tmp_path / "study")[0] == 0
-    found = json.loads((workshop.out / "table6.json").read_text())
+    found = json.loads((context.out / "table6.json").read_text())
     rated = [row for row in found["comparison"] if row["quantity"] == "coherence"]
     assert [row["ours"] for row in rated if row["x"] == "base"] == [4, 4, 4]
     assert [row["ours"] for row in rated if row["x"] == "large"] == [None, None, None]
 
 
-def test_figures_and_pages_are_drawn_again_from_json_alone(call, workshop):
-    call("counterexample", "--quick", "--out", workshop.out)
-    kept = (workshop.out / "counterexample.svg").read_bytes()
+def test_figures_and_pages_are_drawn_again_from_json_alone(call, context):
+    call("counterexample", "--quick", "--out", context.out)
+    kept = (context.out / "counterexample.svg").read_bytes()
     for name in ("counterexample.svg", "counterexample.md", "README.md"):
-        (workshop.out / name).unlink()
-    code, _, _ = call("report", "--out", workshop.out, models=False)
+        (context.out / name).unlink()
+    code, _, _ = call("report", "--out", context.out, models=False)
     assert code == 0
-    assert (workshop.out / "counterexample.svg").read_bytes() == kept
-    assert "**held**" in (workshop.out / "README.md").read_text()
-    elsewhere = workshop.out.parent / "page.md"
-    call("report", "--out", workshop.out, "--page", elsewhere, models=False)
+    assert (context.out / "counterexample.svg").read_bytes() == kept
+    assert "**held**" in (context.out / "README.md").read_text()
+    elsewhere = context.out.parent / "page.md"
+    call("report", "--out", context.out, "--page", elsewhere, models=False)
     assert "[counterexample](out/counterexample.md)" in elsewhere.read_text()
 
 
-def test_all_leaves_out_what_has_no_model_and_says_why(call, workshop, monkeypatch, tmp_path):
+def test_all_leaves_out_what_has_no_model_and_says_why(call, context, monkeypatch, tmp_path):
     from experiments import driver, registry
 
     few = {name: registry.RESULTS[name] for name in ("counterexample", "figure1", "acceptance")}
     monkeypatch.setattr(registry, "RESULTS", few)
     monkeypatch.setattr(driver, "RESULTS", few)
     monkeypatch.setenv("MASKOV_MODELS", str(tmp_path))
-    words = ["all", "--quick", "--out", workshop.out, "--model", "untrained"]
-    code, _, err = call(*words, "--judge", workshop.models["judge"], models=False)
+    words = ["all", "--quick", "--out", context.out, "--model", "untrained"]
+    code, _, err = call(*words, "--judge", context.models["judge"], models=False)
     assert code == 0
-    assert "figure1: not run: no translation model found" in err
-    assert "acceptance: not run in part: no translation model" in err
-    assert not (workshop.out / "figure1.json").exists()
-    assert len(json.loads((workshop.out / "acceptance.json").read_text())["cells"]) == 3
+    assert "figure1: not run: no translation model is here" in err
+    assert "acceptance: partly not run: no translation model" in err
+    assert not (context.out / "figure1.json").exists()
+    assert len(json.loads((context.out / "acceptance.json").read_text())["cells"]) == 3
 
 
 def test_list_says_what_there_is_without_loading_anything(call):
@@ -152,11 +151,14 @@ def test_list_says_what_there_is_without_loading_anything(call):
     ("words", "reason"),
     [
         (["table9", "--quick", "--out", "x"], "unknown result 'table9'; use all, or one of"),
-        (["table1", "--quick", "--full", "--out", "x"], "give one of --quick, --full and --paper"),
-        (["table1", "--quick"], "say where results go: --out"),
+        (
+            ["table1", "--quick", "--full", "--out", "x"],
+            "give only one of --quick, --full and --paper",
+        ),
+        (["table1", "--quick"], "no folder for the results: give --out DIR"),
         (["table1", "--quick", "--out", "x", "--only", "code"], "--only takes text or translation"),
         (["table1", "--paper", "--out", "x"], "--paper needs --checkpoints"),
-        (["report", "--out", "x"], "holds no results"),
+        (["report", "--out", "x"], "contains no results"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
@@ -170,10 +172,10 @@ def test_bad_input_is_one_sentence(call, words, reason, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("role", "name"), [("base", "table2"), ("de-en", "figure1")])
-def test_a_checkpoint_of_the_paper_that_is_missing_is_named(call, role, name, tmp_path, workshop):
+def test_a_checkpoint_of_the_paper_that_is_missing_is_named(call, role, name, tmp_path, context):
     folder, files = CHECKPOINTS[role]
-    words = [name, "--paper", "--checkpoints", tmp_path, "--out", workshop.out]
-    words += ["--data", workshop.data]
+    words = [name, "--paper", "--checkpoints", tmp_path, "--out", context.out]
+    words += ["--data", context.data]
     code, _, err = call(*words, models=False)
     assert code == 2
     assert f"{folder}' is missing" in err.replace("/'", "'")
@@ -181,10 +183,3 @@ def test_a_checkpoint_of_the_paper_that_is_missing_is_named(call, role, name, tm
     code, _, err = call(*words, models=False)
     assert code == 2
     assert files[0] in err
-
-
-def test_an_installed_package_says_where_the_experiments_are(call, monkeypatch, tmp_path):
-    monkeypatch.setattr(maskov.cli.reproducing, "_REPOSITORY", tmp_path)
-    code, _, err = call("list", models=False)
-    assert code == 2
-    assert "in the repository, not in the installed package" in err

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from experiments.__main__ import main as reproduce
+from experiments.cell import load_cell
+from experiments.context import Context
 from experiments.settings import SETTINGS
-from experiments.work import done
-from experiments.workshop import Workshop
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -232,7 +233,7 @@ def test_answers_that_somebody_else_laid_out_are_refused(script, study):
         load_ratings(study, resamples=10)
 
 
-# Results of `maskov reproduce`.
+# Results of `python -m experiments`.
 
 SETTING = SETTINGS["quick"]
 
@@ -242,7 +243,7 @@ def results(tmp_path_factory) -> Path:
     """The result that needs no model, with its cells."""
     out = tmp_path_factory.mktemp("results")
     with pytest.raises(SystemExit) as ended:
-        main(["reproduce", "counterexample", "--quick", "--device", "cpu", "--out", str(out)])
+        reproduce(["counterexample", "--quick", "--device", "cpu", "--out", str(out)])
     assert not ended.value.code
     return out
 
@@ -261,12 +262,11 @@ def test_any_result_is_drawn_again_or_refused(data, results):
 @examples(30)
 @given(data=st.data())
 def test_any_cell_is_taken_or_refused(data, results):
-    works = driver.RESULTS["counterexample"].cells(SETTING)
-    workshop = Workshop(SETTING, results, device="cpu")
-    work = next(iter(works.values()))
-    file = results / "cells" / f"{work.key(workshop)}.json"
+    cell = next(iter(driver.RESULTS["counterexample"].cells(SETTING).values()))
+    context = Context(SETTING, results, device="cpu")
+    file = results / "cells" / f"{cell.key(context)}.json"
     whole = file.read_bytes()
     file.write_bytes(data.draw(anything(whole) | wrong(json.loads(whole))))
     with or_refused(InputError):
-        assert isinstance(done(work, workshop)["values"], dict)
+        assert isinstance(load_cell(cell, context)["values"], dict)
     file.write_bytes(whole)

@@ -9,7 +9,6 @@ import torch
 from scipy import stats
 
 from maskov import InputError, ModelError, Norm, Raw, TranslationMethod, translate
-from maskov.models.scorer import Scorer
 from maskov.models import Queries
 from maskov.models.conditional.lengths import choose_lengths
 from maskov.models.conditional.model import ConditionalModel

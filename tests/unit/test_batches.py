@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from maskov import Metropolis, ModelError, Norm, Run, Schedule, sample
 from maskov.errors import Interrupted
-from maskov.models.scorer import Scorer
 from maskov.models.batches import Batcher, pack
+from maskov.models.scorer import Scorer
 from small import random_state, tiny_bert
 
 

@@ -1,12 +1,12 @@
-"""The paper's Algorithm 1 as written, in plain Hugging Face code: slow, obvious, and separate.
+"""The paper's Algorithm 1 as written, in plain Hugging Face code.
 
-Nothing here uses the package, so that it can be what the package is compared with, in results and
-in speed. Line 8 is read as using the masked sequence, and the proposal's two probabilities come
-from the same masked pass. A sequence is framed by one token on either side, as by [CLS] and [SEP].
+It uses none of the package's sampling code, so it is an independent reference for decisions and
+for speed. We read line 8 as using the masked sequence; both proposal probabilities come from the
+same masked pass. Sequences are framed by one special token on each side, such as [CLS] and [SEP].
 
-A step runs 2T + 1 masked copies: T for the energy of the old sequence, one for the proposal, T for
-the energy of the new one. `copies` says how many go through the network together: one at a time,
-as written, or more, as a careful user would have it.
+A step runs 2T + 1 masked copies: T for the energy of the old sequence, one for the proposal, and T
+for the energy of the new sequence. `copies` is the number of copies per batch: one as written, or
+more, as a careful user would do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from maskov.types import Float, Tensor
 def scores_at(
     network: Any, framed: Sequence[int], places: Sequence[int], mask_id: int
 ) -> Float[Tensor, "places vocabulary"]:
-    """Mask each place in a copy of its own; return the scores at the masks, from one batch."""
+    """Mask each place in its own copy; return the logits at the masks, from one batch."""
     copies = torch.tensor([list(framed)] * len(places))
     rows, columns = torch.arange(len(places)), torch.tensor(places) + 1
     copies[rows, columns] = mask_id
@@ -32,7 +32,7 @@ def scores_at(
 
 
 def energy(network: Any, framed: Sequence[int], mask_id: int, kind: str, copies: int = 1) -> float:
-    """Sum over the positions, each masked alone."""
+    """Return the energy: a sum over positions, each masked alone."""
     total, length = 0.0, len(framed) - 2
     for begin in range(0, length, copies):
         places = range(begin, min(begin + copies, length))
@@ -56,11 +56,11 @@ def step(
     u_accept: float,
     copies: int = 1,
 ) -> tuple[list[int], int, bool]:
-    """Make one step; return the sequence after it, the proposed token and the decision."""
+    """Make one step; return the new sequence, the proposed token and whether it was accepted."""
     old = energy(network, framed, mask_id, kind, copies)
     scores = scores_at(network, framed, [place], mask_id)[0]
     log_q = scores.masked_fill(forbidden, -math.inf).log_softmax(0)
-    # The first token whose cumulated probability lies above the uniform number.
+    # The first token whose cumulative probability exceeds the uniform number.
     token = int((log_q.exp().cumsum(0) > u_token).long().argmax())
     proposed = list(framed)
     proposed[place + 1] = token

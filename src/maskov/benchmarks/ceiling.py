@@ -1,4 +1,4 @@
-"""The ceiling: how fast this machine multiplies matrices of the model's own shapes."""
+"""The ceiling: the speed of matrix products of the model's own shapes on this machine."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from maskov.benchmarks.flops import Shape
+from maskov.benchmarks.flops import NetworkSize
 from maskov.models import HuggingFaceModel
 
-# Tokens in one product: more would be no faster on a GPU, and fewer fit a CPU's caches better.
+# Tokens per product: GPUs gain nothing from more; CPU caches prefer fewer.
 _TOKENS = {"cuda": (2**15, 2**17)}
-_TOKENS_ELSEWHERE = (2**8, 2**10, 2**12)
-_LONGEST = 1.0
+_CPU_TOKENS = (2**8, 2**10, 2**12)
+_MAX_SECONDS = 1.0
 
 
 def measure_ceiling(model: HuggingFaceModel, seconds: float) -> dict[str, Any]:
-    """Time one layer's products with its weights, in the model's type; the fastest size counts."""
-    shape = Shape.of(model.network.config)
-    if shape is None:
+    """Time the products of one layer in the model's dtype; return the fastest batch size."""
+    size = NetworkSize.of(model.network.config)
+    if size is None:
         return {"teraflops": None, "tokens": None}
-    sizes = _TOKENS.get(model.device.type, _TOKENS_ELSEWHERE)
-    reached = {tokens: _teraflops(model, shape, tokens, seconds) for tokens in sizes}
+    sizes = _TOKENS.get(model.device.type, _CPU_TOKENS)
+    reached = {tokens: _teraflops(model, size, tokens, seconds) for tokens in sizes}
     best = max(sizes, key=reached.__getitem__)
     return {"teraflops": reached[best], "tokens": best}
 
 
-def _teraflops(model: HuggingFaceModel, shape: Shape, tokens: int, seconds: float) -> float:
+def _teraflops(model: HuggingFaceModel, size: NetworkSize, tokens: int, seconds: float) -> float:
     generator = torch.Generator(model.device).manual_seed(0)
 
-    def random(*size: int) -> torch.Tensor:
-        numbers = torch.randn(*size, generator=generator, device=model.device)
+    def random(*dimensions: int) -> torch.Tensor:
+        numbers = torch.randn(*dimensions, generator=generator, device=model.device)
         return numbers.to(model.dtype)
 
-    weights = [random(out, into) for into, out in shape.products]
-    inputs = {into: random(tokens, into) for into, _ in shape.products}
-    flops = sum(2 * tokens * into * out for into, out in shape.products)
-    taken: list[float] = []
-    begun = time.perf_counter()
-    # The first round warms up; the fastest of the others counts.
-    while len(taken) < 3 or time.perf_counter() - begun < min(seconds, _LONGEST):
+    weights = [random(out, into) for into, out in size.products]
+    inputs = {into: random(tokens, into) for into, _ in size.products}
+    flops = sum(2 * tokens * into * out for into, out in size.products)
+    times: list[float] = []
+    begin = time.perf_counter()
+    # The first round warms up; use the fastest of the others.
+    while len(times) < 3 or time.perf_counter() - begin < min(seconds, _MAX_SECONDS):
         start = _now(model.device)
         for weight in weights:
             F.linear(inputs[weight.shape[1]], weight)
-        taken.append(_now(model.device) - start)
-    return flops / min(taken[1:]) / 1e12
+        times.append(_now(model.device) - start)
+    return flops / min(times[1:]) / 1e12
 
 
 def _now(device: torch.device) -> float:

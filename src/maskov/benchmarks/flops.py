@@ -1,15 +1,15 @@
-"""How many floating-point operations the matrix products of one masked pass take.
+"""Floating-point operations of the matrix products of one masked pass.
 
-A product of n × k and k × m takes 2·n·k·m. With L tokens (frame included), width H, feed-forward
-width I and vocabulary V a layer takes
+A product of n × k and k × m takes 2·n·k·m. With L tokens (special ones included), width H,
+feed-forward width I and vocabulary V, a layer takes
 
     projections to queries, keys, values and out   2·L·4H²
     attention scores and their use                 2·L·2LH
     feed-forward                                   2·L·2HI, or 2·L·3HI where it is gated
 
-and the head 2·H² + 2·H·V at each position where it runs. Where the last layer answers for the
-masked position only, its keys and values alone are needed everywhere. Only what is executed is
-counted: no padding, and nothing that was left out.
+and the head 2·H² + 2·H·V at each position where it runs. If the last layer runs at the masked
+position only, other positions need only its keys and values. Only executed products are counted;
+padding is not.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from typing import Any
 
 from maskov.models import HuggingFaceModel
 
-HEADS = ("everywhere", "masked", "transform")
-
 _PLAIN = ("bert", "roberta", "xlm-roberta", "camembert", "esm")
 _GATED = ("modernbert",)
 
 
 @dataclass(frozen=True)
-class Shape:
-    """What decides the size of a model's matrix products."""
+class NetworkSize:
+    """The dimensions that determine a network's matrix products."""
 
     layers: int
     width: int
@@ -36,8 +34,8 @@ class Shape:
     gated: bool
 
     @classmethod
-    def of(cls, config: Any) -> Shape | None:
-        """Read a configuration; nothing where the family's products are not known here."""
+    def of(cls, config: Any) -> NetworkSize | None:
+        """Read a configuration; return None for unsupported families."""
         family = getattr(config, "model_type", "")
         if family not in _PLAIN + _GATED:
             return None
@@ -57,7 +55,7 @@ class Shape:
         return [(width, 3 * width), (width, width), (width, into), (inner, width)]
 
     def layer(self, tokens: int, queries: int) -> int:
-        """Count a layer whose output is wanted at `queries` of its tokens."""
+        """Count a layer whose output is needed at `queries` of its tokens."""
         keys_values = 2 * tokens * 2 * self.width**2
         query_out = 2 * queries * 2 * self.width**2
         attention = 2 * queries * 2 * tokens * self.width
@@ -77,39 +75,39 @@ def flops_per_pass(
     last_layer_query_only: bool = False,
     head: str = "everywhere",
 ) -> int | None:
-    """Count one masked pass of `length` content tokens and `frame` others.
+    """Count one masked pass of `length` content tokens and `frame` special tokens.
 
-    The head runs `everywhere`, as plain Hugging Face code has it, at the `masked` position, or
-    there without the projection (`transform`), where one token's score, a dot product, is enough.
+    `head` says where the head runs: `everywhere`, as in plain Hugging Face code; at the `masked`
+    position; or there without the projection (`transform`), if one token's score is enough.
     """
-    shape = Shape.of(config)
-    if shape is None:
+    size = NetworkSize.of(config)
+    if size is None:
         return None
     tokens = length + frame
-    whole = shape.layers - 1 if last_layer_query_only else shape.layers
-    total = whole * shape.layer(tokens, tokens)
+    full_layers = size.layers - 1 if last_layer_query_only else size.layers
+    total = full_layers * size.layer(tokens, tokens)
     if last_layer_query_only:
-        total += shape.layer(tokens, 1)
-    transform = 2 * shape.width**2
+        total += size.layer(tokens, 1)
+    transform = 2 * size.width**2
     if head == "everywhere":
-        return total + tokens * (transform + shape.projection)
-    return total + transform + (shape.projection if head == "masked" else 0)
+        return total + tokens * (transform + size.projection)
+    return total + transform + (size.projection if head == "masked" else 0)
 
 
 def sampling_flops(
     model: HuggingFaceModel, length: int, frame: int, passes: int, steps: int, energy: str
 ) -> int | None:
-    """Count what maskov executes for chains of one length: passes, and a proposal each step."""
+    """Count what maskov executes for chains of one length: passes, and one proposal per step."""
     config = model.network.config
-    shape = Shape.of(config)
-    if shape is None:
+    size = NetworkSize.of(config)
+    if size is None:
         return None
     if not model.head_at_masked_positions:
         each = flops_per_pass(config, length, frame)
         return None if each is None else passes * each
     head = "masked" if energy == "norm" else "transform"
     each = flops_per_pass(config, length, frame, last_layer_query_only(model), head)
-    return None if each is None else passes * each + steps * shape.projection
+    return None if each is None else passes * each + steps * size.projection
 
 
 def last_layer_query_only(model: HuggingFaceModel) -> bool:

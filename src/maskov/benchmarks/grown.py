@@ -1,10 +1,10 @@
-"""A trained model made larger without changing what it computes.
+"""Enlarge a trained model without changing its outputs.
 
-What a run costs depends on how often proposals differ and are accepted, which random weights do
-not show; and no trained model of BERT-base's size comes with the package. So the shipped one is
-grown to that size: every feature is there twice (products take the mean of the two, norms do not
-notice), and layers are added that add nothing to the stream. It costs what a model of 12 layers of
-width 768 costs, and behaves as the small one does.
+The cost of a run depends on how often proposals differ and are accepted, which random weights do
+not show, and the package contains no trained model of the size of BERT-base. So the shipped model
+is enlarged: every feature is duplicated (products average the two, norms are unaffected), and
+layers are added that contribute nothing. It costs as much as a model of 12 layers of width 768 and
+behaves like the small one.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from maskov.types import Tensor
 LAYERS = 12
 
 
-def grown(small: HuggingFaceModel) -> HuggingFaceModel:
-    """Return a ModernBERT grown to twice its width and to 12 layers, in float32."""
+def grow(small: HuggingFaceModel) -> HuggingFaceModel:
+    """Return a ModernBERT enlarged to twice its width and to 12 layers, in float32."""
     from transformers import ModernBertForMaskedLM
 
     old = small.network
@@ -35,18 +35,18 @@ def grown(small: HuggingFaceModel) -> HuggingFaceModel:
     source = {name: weight.float().cpu() for name, weight in old.state_dict().items()}
     with torch.no_grad():
         for name, weight in network.named_parameters():
-            weight.copy_(_grown(name, source, len(old.model.layers)))
+            weight.copy_(_enlarged_weight(name, source, len(old.model.layers)))
     network.tie_weights()
     name = f"{small.name}-grown"
     return HuggingFaceModel(network.to(small.device), small.tokenizer, name)
 
 
-def _grown(name: str, source: dict[str, Tensor], layers: int) -> Tensor:
+def _enlarged_weight(name: str, source: dict[str, Tensor], layers: int) -> Tensor:
     """Return one weight of the larger network."""
     parts = name.split(".")
     if "layers" in parts:
         number = int(parts[parts.index("layers") + 1])
-        # Added layers are copies of real ones, but what they would add to the stream is nothing.
+        # Added layers are copies of real ones with zero output weights.
         copied = 1 + number % (layers - 1) if number >= layers else number
         parts[parts.index("layers") + 1] = str(copied)
         weight = source[".".join(parts)]
@@ -59,7 +59,7 @@ def _grown(name: str, source: dict[str, Tensor], layers: int) -> Tensor:
     if parts[-2:] == ["decoder", "bias"]:
         return weight
     if weight.dim() == 1:
-        # Scores come from twice as many features, through a projection that cannot be halved.
+        # Logits sum twice as many features, through embeddings that cannot be halved.
         half = parts[:2] == ["head", "norm"]
         return torch.cat([weight, weight]) / (2 if half else 1)
     groups = {"Wqkv": 3, "Wi": 2}.get(parts[-2], 1)

@@ -1,4 +1,4 @@
-"""Jobs: one measurement each, done in a fresh process."""
+"""Run a job (one measurement) in a fresh process."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from maskov.errors import InputError
 Job = dict[str, Any]
 
 
-def in_subprocess(job: Job) -> dict[str, Any]:
-    """Do a job in a fresh process; what the user can mend there, he can mend here."""
-    done = subprocess.run(
+def run_in_subprocess(job: Job) -> dict[str, Any]:
+    """Run a job in a fresh process; raise its input errors here."""
+    process = subprocess.run(
         [sys.executable, "-m", "maskov.benchmarks.worker"],
         input=json.dumps(job).encode(),
         capture_output=True,
         check=False,
     )
     try:
-        found: dict[str, Any] = json.loads(done.stdout)
+        answer: dict[str, Any] = json.loads(process.stdout)
     except ValueError:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        reason = said[-1] if said else f"it ended with code {done.returncode}"
+        lines = process.stderr.decode(errors="replace").strip().splitlines()
+        reason = lines[-1] if lines else f"it ended with code {process.returncode}"
         raise InputError(f"a measurement ({job['task']}) failed: {reason}") from None
-    if "error" in found:
-        raise InputError(found["error"])
-    return found
+    if "error" in answer:
+        raise InputError(answer["error"])
+    return answer

@@ -1,4 +1,4 @@
-"""What the numbers were measured on; no name or address of the machine."""
+"""The machine and package versions of a benchmark, without the machine's name or address."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _OTHERS = ("minicons",)
 
 
 def machine(device: torch.device) -> dict[str, Any]:
-    """Describe the processor, and the GPU where one is used."""
+    """Describe the processor and, if used, the GPU."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    found: dict[str, Any] = {
+    description: dict[str, Any] = {
         "device": str(device),
         "processor": _processor(),
         "cores": cores,
@@ -29,23 +29,23 @@ def machine(device: torch.device) -> dict[str, Any]:
     }
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
-        found |= {"gpu": properties.name, "gpu_memory_gib": properties.total_memory / 2**30}
-    return found
+        description |= {"gpu": properties.name, "gpu_memory_gib": properties.total_memory / 2**30}
+    return description
 
 
 def all_versions() -> dict[str, str]:
-    """Return the versions that a speed depends on, other people's tools included."""
-    found = versions()
+    """Return the versions of maskov, its dependencies and the scorers compared with it."""
+    installed = versions()
     for name in _OTHERS:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            installed[name] = version(name)
+    return installed
 
 
 def _processor() -> str:
     with suppress(OSError):
         text = Path("/proc/cpuinfo").read_text()
-        named = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-        if named is not None:
-            return named[1]
+        match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+        if match is not None:
+            return match[1]
     return platform.processor() or platform.machine()

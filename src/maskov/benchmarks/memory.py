@@ -1,4 +1,4 @@
-"""The most memory that some work takes, beyond what is held when it begins."""
+"""Peak memory of a measurement, beyond what is in use when it starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STATUS = Path("/proc/self/status")
 
 
 class PeakMemory:
-    """Watches from its making; `peak` tells how far memory has risen since, in MiB."""
+    """Records the memory in use; `peak` returns the rise since then, in MiB."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -23,27 +23,27 @@ class PeakMemory:
             torch.cuda.reset_peak_memory_stats(device)
             self._device_before = torch.cuda.memory_allocated(device)
         with suppress(OSError):
-            # Loading a model may have taken more than it holds: forget that peak (Linux).
+            # Loading a model may have used more memory: reset that peak (Linux).
             Path("/proc/self/clear_refs").write_text("5")
-        self._before = _resident("VmRSS")
+        self._before = resident_bytes("VmRSS")
 
     def peak(self) -> dict[str, float | None]:
-        """Return the rise of the process's memory and of the device's."""
+        """Return the rise of the memory of the process and of the device."""
         on_device = None
         if self.device.type == "cuda":
             most = torch.cuda.max_memory_allocated(self.device)
             on_device = (most - self._device_before) / _MIB
         return {
-            "peak_memory_mib": max(0, _resident("VmHWM") - self._before) / _MIB,
+            "peak_memory_mib": max(0, resident_bytes("VmHWM") - self._before) / _MIB,
             "peak_device_memory_mib": on_device,
         }
 
 
-def _resident(field: str) -> int:
-    """Return VmRSS (now) or VmHWM (the most so far) in bytes.
+def resident_bytes(field: str) -> int:
+    """Return VmRSS (current) or VmHWM (peak) in bytes.
 
-    Linux's getrusage would include what the parent held when it started this process, so it
-    only serves where there is nothing better; it knows the most so far, not the present.
+    On Linux, getrusage includes the parent's memory at the fork, so it is only a fallback. It
+    returns the peak, never the current value.
     """
     with suppress(OSError, StopIteration):
         lines = _STATUS.read_text().splitlines()

@@ -1,8 +1,8 @@
-"""The models of a benchmark: any that maskov loads, and BERT shapes with random weights.
+"""Models of a benchmark: any that maskov loads, and BERT shapes with random weights.
 
-A shape is named `bert-base-shaped` (12 layers of width 768) or, for any other, by its layers and
-width: `bert-4x256-shaped`. Nothing is downloaded, and times per pass are those of trained weights.
-`wiki-small-grown` is the shipped model at the size of BERT-base.
+`bert-base-shaped` has 12 layers of width 768; other shapes are named by layers and width, such as
+`bert-4x256-shaped`. Nothing is downloaded, and times per pass equal those of trained weights.
+`wiki-small-grown` is the shipped model enlarged to the size of BERT-base.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from maskov.benchmarks.grown import grown
+from maskov.benchmarks.grown import grow
 from maskov.benchmarks.sentences import SENTENCES
 from maskov.errors import InputError
 from maskov.models import HuggingFaceModel, MaskedModel, choose_device, load
@@ -29,24 +29,26 @@ _HEAD = 64
 def load_model(
     name: str, device: str = "auto", precision: str = "float32", plain: bool = False
 ) -> HuggingFaceModel:
-    """Load the model of a benchmark; a folder is called by its own name, without its path.
+    """Load the model of a benchmark; a folder is named without its path.
 
-    For the plain rows the network itself is rounded; maskov's rows round the passes alone.
+    With `plain`, the network itself is in `precision`; otherwise only its masked passes are.
     """
     where = choose_device(device)
     if precision == "tf32" and where.type != "cuda":
         raise InputError("tf32 is for CUDA devices; use --precision float32 here.")
     shape = _SHAPE.fullmatch(name)
     if shape is not None:
-        model: MaskedModel = shaped(int(shape["layers"] or 12), int(shape["width"] or 768), where)
+        model: MaskedModel = random_bert(
+            int(shape["layers"] or 12), int(shape["width"] or 768), where
+        )
     elif name == GROWN:
         small = load("wiki-small", where)
         assert isinstance(small, HuggingFaceModel)
-        model = grown(small)
+        model = grow(small)
     else:
         model = load(name, where)
     if not isinstance(model, HuggingFaceModel):
-        raise InputError(f"'{name}' is no Hugging Face model, which the plain rows need.")
+        raise InputError(f"'{name}' is not a Hugging Face model, which the plain rows need.")
     if Path(name).is_dir():
         model.name = Path(name).resolve().name
     if plain:
@@ -59,10 +61,10 @@ def load_model(
     return changed
 
 
-def shaped(
+def random_bert(
     layers: int, width: int, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
 ) -> HuggingFaceModel:
-    """Build a BERT of a given shape; its weights come from a fixed seed."""
+    """Build a BERT of a given shape with random weights from a fixed seed."""
     from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
     if layers < 1 or width < _HEAD or width % _HEAD:
@@ -85,13 +87,13 @@ def shaped(
         network.to(device=device, dtype=dtype),
         BertTokenizer(vocab={word: i for i, word in enumerate(_words())}),
         name,
-        caution=f"'{name}' has random weights: nearly every proposal is novel, so that only its "
-        "times and passes say anything about trained models of this shape, its moves do not.",
+        caution=f"'{name}' has random weights: nearly every proposal is novel, so its times and "
+        "passes apply to trained models of this shape, but its moves do not.",
     )
 
 
 def _words() -> list[str]:
-    """Return a full vocabulary: special tokens, the words of the sentences, and stand-ins."""
+    """Return a full vocabulary: special tokens, the words of the sentences, and fillers."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     real = [*special, *dict.fromkeys(" ".join(SENTENCES).split())]
     return real + [f"word{number}" for number in range(_VOCABULARY - len(real))]

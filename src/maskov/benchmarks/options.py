@@ -1,4 +1,4 @@
-"""What a benchmark is asked to do, checked before anything is run."""
+"""Options of a benchmark, validated before anything is run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from maskov.models import DEFAULT_MODEL
 from maskov.random import CounterRng
 
 ENERGIES = ("raw", "norm")
-# One letter for each plain row, one for all of maskov's, and one word for the scorers.
+# A letter for each plain row, one for all of maskov's rows, and a word for the scorers.
 ROWS = ("a", "b", "c", "score")
 
 
 @dataclass(frozen=True)
 class Options:
-    """The same for every row: model, energy, chains, lengths, device and precision."""
+    """Options shared by all rows."""
 
     model: str = DEFAULT_MODEL
     device: str = "auto"
@@ -37,14 +37,14 @@ class Options:
         _check_choice("precision", self.precision, PRECISIONS)
         _check_choice("energy", self.energy, ENERGIES)
         if self.chains < 1:
-            raise InputError(f"a benchmark has at least one chain, not {self.chains}.")
+            raise InputError(f"--chains must be at least one chain, not {self.chains}.")
         shortest, longest = self.length
         if not 1 <= shortest <= longest:
-            raise InputError(f"the length {shortest}:{longest} is no range; write 20 or 15:45.")
+            raise InputError(f"--length {shortest}:{longest} is no range; write 20 or 15:45.")
         if not 1 <= self.burn_in < self.epochs:
             raise InputError(
-                f"burn-in warms up and is not timed: it takes 1 to {self.epochs - 1} of the "
-                f"{self.epochs} epochs, not {self.burn_in}."
+                f"--burn-in must be 1 to {self.epochs - 1} of the {self.epochs} epochs, not "
+                f"{self.burn_in}: these epochs warm up and are not timed."
             )
         if not (self.seconds > 0 and math.isfinite(self.seconds)):
             raise InputError(f"--seconds must be above 0, not {self.seconds:g}.")
@@ -56,7 +56,7 @@ class Options:
 
     @staticmethod
     def known_rows() -> tuple[str, ...]:
-        """Return what may stand in `rows`: letters for groups, and the names of the variants."""
+        """Return the valid values of `rows`: letters for groups, and names of variants."""
         return (*ROWS, *(variant.name for variant in VARIANTS))
 
     @property
@@ -65,12 +65,12 @@ class Options:
         return self.length[0] == self.length[1]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data that `from_dict` reads again."""
+        """Return plain data for `from_dict`."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Options:
-        """Build options from plain data, as it comes out of JSON."""
+        """Build options from plain data, such as parsed JSON."""
         shortest, longest = data["length"]
         return cls(**data | {"length": (shortest, longest), "rows": tuple(data["rows"])})
 

@@ -1,4 +1,4 @@
-"""The plain rows: Algorithm 1 in Hugging Face code, one chain at a time, for some seconds."""
+"""The plain rows: Algorithm 1 in Hugging Face code, one chain at a time, for a fixed time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from maskov.models import HuggingFaceModel
 from maskov.random import CounterRng, Purpose
 
 
-class Counted:
+class CountingNetwork:
     """A network that counts the sequences sent through it."""
 
     def __init__(self, network: Any) -> None:
@@ -32,8 +32,8 @@ class Counted:
 
 
 @dataclass
-class Chain:
-    """One chain of content tokens; its numbers are keyed as those of maskov's own chains are."""
+class PlainChain:
+    """One chain; its random numbers have the same keys as those of maskov's chains."""
 
     number: int
     framed: list[int]
@@ -41,7 +41,7 @@ class Chain:
     order: list[int] = field(default_factory=list)
 
     def next_place(self, draws: CounterRng) -> int:
-        """Return the next position of a random sweep, drawing a new order when one is over."""
+        """Return the next position of a random sweep; draw a new order at its end."""
         if not self.order:
             places = torch.arange(len(self.framed) - 2)
             here = torch.full_like(places, self.number)
@@ -50,7 +50,7 @@ class Chain:
         return self.order.pop(0)
 
     def uniform(self, draws: CounterRng, purpose: Purpose, index: int) -> float:
-        """Return the number of this step for one purpose."""
+        """Return the random number of this step for one purpose."""
         chain, step, place = torch.tensor([[self.number], [self.step], [index]])
         return float(draws.uniform(chain, step, purpose, place))
 
@@ -58,15 +58,15 @@ class Chain:
 def measure_plain(
     model: HuggingFaceModel, options: Options, starts: Sequence[Sequence[int]], together: bool
 ) -> dict[str, Any]:
-    """Go on from `starts`, a step of each chain in turn, until the time is over.
+    """Continue from `starts`, one step of each chain in turn, until the time is up.
 
-    `together` sends all masked copies of a sequence through the network in one batch.
+    With `together`, all masked copies of a sequence form one batch.
     """
-    before, after = frame_of(model)
-    network, draws = Counted(model.network), CounterRng(options.seed)
-    # Steps that maskov's own chains have made to get here: the fill, and every epoch.
+    before, after = special_tokens(model)
+    network, draws = CountingNetwork(model.network), CounterRng(options.seed)
+    # Steps that maskov's chains have made so far: the initial fill and every epoch.
     chains = [
-        Chain(number, [*before, *ids, *after], (options.epochs + 1) * len(ids))
+        PlainChain(number, [*before, *ids, *after], (options.epochs + 1) * len(ids))
         for number, ids in enumerate(starts)
     ]
     longest = max(chains, key=lambda chain: len(chain.framed)).framed
@@ -74,8 +74,8 @@ def measure_plain(
     scores_at(network, longest, range(length if together else 1), model.mask_id)  # warms up
     network.passes = 0
     steps = novel = tokens = flops = 0
-    begun = time.perf_counter()
-    while (elapsed := time.perf_counter() - begun) < options.seconds or not steps:
+    begin = time.perf_counter()
+    while (elapsed := time.perf_counter() - begin) < options.seconds or not steps:
         chain = chains[steps % len(chains)]
         passes = network.passes
         novel += _move(network, chain, model, options.energy, draws, together)
@@ -96,14 +96,14 @@ def measure_plain(
 
 
 def _move(
-    network: Counted,
-    chain: Chain,
+    network: CountingNetwork,
+    chain: PlainChain,
     model: HuggingFaceModel,
     energy: str,
     draws: CounterRng,
     together: bool,
 ) -> bool:
-    """Make one step of one chain; say whether it took a new token."""
+    """Make one step of one chain; return whether its token changed."""
     place = chain.next_place(draws)
     old = chain.framed
     chain.framed, token, accepted = step(
@@ -122,14 +122,14 @@ def _move(
     return accepted and token != old[place + 1]
 
 
-def frame_of(model: HuggingFaceModel) -> tuple[list[int], list[int]]:
-    """Return the special tokens around a text; the plain code takes one on either side."""
-    coded = list(model.tokenizer(model.tokenizer.mask_token)["input_ids"])
-    place = coded.index(model.mask_id)
-    before, after = coded[:place], coded[place + 1 :]
+def special_tokens(model: HuggingFaceModel) -> tuple[list[int], list[int]]:
+    """Return the special tokens before and after a text; the plain code supports one each."""
+    ids = list(model.tokenizer(model.tokenizer.mask_token)["input_ids"])
+    place = ids.index(model.mask_id)
+    before, after = ids[:place], ids[place + 1 :]
     if (len(before), len(after)) != (1, 1):
         raise InputError(
-            f"'{model.name}' does not put one special token on either side of a text, which the "
-            "benchmark's plain rows count on."
+            f"'{model.name}' does not put one special token on each side of a text, which the "
+            "plain rows of the benchmark need."
         )
     return before, after

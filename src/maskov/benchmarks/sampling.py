@@ -1,9 +1,9 @@
-"""maskov's own rows: what the epochs after burn-in add to a run, in time and in counts.
+"""maskov's rows: the time and counts of the epochs after burn-in.
 
-Chains go each at its own pace, so that no moment separates one epoch from the next. Instead, the
-same run is made with its burn-in only and whole, and the difference is what counts: the chains
-make the same moves, so that the counts of the epochs after burn-in are exactly those of the time
-left. What both have, such as the start and the waiting for the last chains, drops out.
+Chains advance asynchronously, so no moment separates one epoch from the next. Instead, the run is
+made twice, with burn-in alone and in full, and the times are subtracted. The chains make the same
+moves in both, so the difference is exactly the time of the epochs after burn-in. Costs common to
+both, such as the start and the wait for the last chains, cancel.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from maskov.benchmarks.effective import effective_sample_size
 from maskov.benchmarks.flops import sampling_flops
 from maskov.benchmarks.options import Options
-from maskov.benchmarks.plain import frame_of
+from maskov.benchmarks.plain import special_tokens
 from maskov.benchmarks.variants import Variant
 from maskov.energies import parse_energy
 from maskov.models import HuggingFaceModel
@@ -26,31 +26,31 @@ from maskov.sampling import sample
 from maskov.schedules import Schedule
 
 
-class Clock:
-    """Listens to a run and notes its first and last moment, and the passes it had run by then."""
+class RunTimer:
+    """Listens to a run and records its start, its end and its number of passes."""
 
     def __init__(self) -> None:
         self.start = self.end = 0.0
         self.passes = 0
 
     def begun(self, *_: Any, **__: Any) -> None:
-        """Hear that the first step is next."""
+        """Record the start."""
         self.start = time.perf_counter()
 
     def noted(self, *_: Any, **__: Any) -> None:
-        """Hear something that the user should know."""
+        """Ignore notes."""
 
     def moved(self, *_: Any, **__: Any) -> None:
-        """Hear that chains may have moved."""
+        """Ignore moves."""
 
     def epoch_ended(self, epoch: int, values: Any, passes: int) -> None:
-        """Note the time; the values have been fetched, so that no work is left on the device."""
+        """Record the time; the values are on the host, so the device is idle."""
         self.end, self.passes = time.perf_counter(), passes
 
 
 @dataclass(frozen=True)
-class Timed:
-    """A run, the seconds of its steps and the passes of its engine."""
+class TimedRun:
+    """A run, the seconds of its steps and the number of passes that were executed."""
 
     run: Run
     seconds: float
@@ -58,22 +58,22 @@ class Timed:
 
 
 def measure_sampling(model: HuggingFaceModel, options: Options, variant: Variant) -> dict[str, Any]:
-    """Run one variant; count and time what the epochs after burn-in add."""
-    if model.device.type != "cpu":  # kernels are compiled and chosen in the first run
-        _timed(model, options, variant, options.burn_in)
-    short = _timed(model, options, variant, options.burn_in)
-    whole = _timed(model, options, variant, options.epochs)
-    traces = whole.run.traces
+    """Run one variant; time and count the epochs after burn-in."""
+    if model.device.type != "cpu":  # the first run compiles and selects kernels
+        _time_run(model, options, variant, options.burn_in)
+    burn_in_run = _time_run(model, options, variant, options.burn_in)
+    full_run = _time_run(model, options, variant, options.epochs)
+    traces = full_run.run.traces
     kept = {name: values[options.burn_in :] for name, values in traces.items()}
-    notes = list(whole.run.summary().notes)
-    if not np.array_equal(short.run.traces["passes"], traces["passes"][: options.burn_in]):
-        notes.append("burn-in alone took other passes than within the run: its time is a guess")
-    seconds = whole.seconds - short.seconds
+    notes = list(full_run.run.summary().notes)
+    if not np.array_equal(burn_in_run.run.traces["passes"], traces["passes"][: options.burn_in]):
+        notes.append("burn-in alone took other passes than within the run: the time is an estimate")
+    seconds = full_run.seconds - burn_in_run.seconds
     if seconds <= 0:
         notes.append("burn-in alone took longer than the run: the machine is too busy to measure")
-        seconds = whole.seconds * float(kept["passes"].sum() / traces["passes"].sum())
-    ids = [found.ids for found in whole.run.samples]
-    frame = sum(map(len, frame_of(model)))
+        seconds = full_run.seconds * float(kept["passes"].sum() / traces["passes"].sum())
+    ids = [sample.ids for sample in full_run.run.samples]
+    frame = sum(map(len, special_tokens(model)))
     steps, passes = kept["steps"].sum(0).tolist(), kept["passes"].sum(0).tolist()
     flops = [
         sampling_flops(model, len(sequence), frame, chain_passes, chain_steps, options.energy)
@@ -85,23 +85,23 @@ def measure_sampling(model: HuggingFaceModel, options: Options, variant: Variant
     )
     return {
         "seconds": seconds,
-        "seconds_of_run": whole.seconds,
+        "seconds_of_run": full_run.seconds,
         "steps": sum(steps),
         "passes": sum(passes),
-        "passes_by_engine": whole.passes - short.passes,
+        "passes_by_engine": full_run.passes - burn_in_run.passes,
         "tokens": tokens,
         "novel_seen": int(kept["novel"].sum()),
-        # Chains of different lengths have different targets, and no common sample size.
+        # Chains of different lengths have different targets, so no common sample size.
         "effective": effective_sample_size(kept["energy_target"]) if options.fixed_length else None,
         "flops": None if None in flops else sum(filter(None, flops)),
         "ids": ids,
-        "signature": whole.run.signature,
+        "signature": full_run.run.signature,
         "notes": notes,
     }
 
 
-def _timed(model: HuggingFaceModel, options: Options, variant: Variant, epochs: int) -> Timed:
-    clock = Clock()
+def _time_run(model: HuggingFaceModel, options: Options, variant: Variant, epochs: int) -> TimedRun:
+    timer = RunTimer()
     run = sample(
         model,
         variant.build_kernel(parse_energy(options.energy)),
@@ -109,7 +109,7 @@ def _timed(model: HuggingFaceModel, options: Options, variant: Variant, epochs: 
         chains=options.chains,
         length=options.length,
         seed=options.seed,
-        listener=clock,
+        listener=timer,
         **variant.sample,
     )
-    return Timed(run, clock.end - clock.start, clock.passes)
+    return TimedRun(run, timer.end - timer.start, timer.passes)

@@ -1,7 +1,9 @@
-"""How maskov's speed grows: `python -m maskov.benchmarks.scaling --over chains --out FILE.json`.
+"""Speed against the number of chains, their length or the model size.
 
-One variant is run over a grid of chains, lengths or model sizes, a fresh process for each point.
-`bench/plot.py` draws the files.
+    python -m maskov.benchmarks.scaling --over chains --out FILE.json
+
+One variant is run over a grid, in a fresh process for each point. `maskov.benchmarks.plot` draws
+the files.
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from maskov.benchmarks import worker
-from maskov.benchmarks.files import check_free, write_json
-from maskov.benchmarks.jobs import in_subprocess
+from maskov.benchmarks.files import check_writable, write_json
+from maskov.benchmarks.jobs import run_in_subprocess
 from maskov.benchmarks.machine import all_versions
 from maskov.benchmarks.models import PRECISIONS
 from maskov.benchmarks.options import ENERGIES, Options
-from maskov.benchmarks.report import make_row
-from maskov.benchmarks.side_by_side import Work
-from maskov.benchmarks.variants import VARIANTS, named
+from maskov.benchmarks.rows import make_row
+from maskov.benchmarks.side_by_side import RunJob
+from maskov.benchmarks.variants import VARIANTS, find_variant
 from maskov.errors import InputError, MaskovError
 
 GRIDS: dict[str, tuple[str, ...]] = {
@@ -32,55 +34,55 @@ GRIDS: dict[str, tuple[str, ...]] = {
 }
 
 
-def scale(
+def measure_scaling(
     options: Options,
     over: str,
     values: Sequence[str],
     variant: str = VARIANTS[0].name,
     say: Callable[[str], None] | None = None,
-    work: Work = in_subprocess,
+    run_job: RunJob = run_in_subprocess,
 ) -> Iterator[dict[str, Any]]:
-    """Run one variant at every value; yield, after each, all so far as plain data."""
-    chosen = named(variant)
-    grid = [(value, at(options, over, value)) for value in values]
+    """Run one variant at every value; after each, yield all points so far as plain data."""
+    selected = find_variant(variant)
+    grid = [(value, options_at(options, over, value)) for value in values]
     points: list[dict[str, Any]] = []
-    for value, asked in grid:
+    for value, point_options in grid:
         if say is not None:
             say(f"measuring {over} {value}")
-        given = asked.to_dict()
-        found = work({"options": given, "task": "sampling", "variant": variant})
-        ceiling = work({"options": given, "task": "ceiling"})
-        row = make_row(variant, chosen.what, found, found, variant, ceiling["teraflops"])
-        points.append({"value": value, **row.to_dict(), "model": found["model"]})
+        job_options = point_options.to_dict()
+        measured = run_job({"options": job_options, "task": "sampling", "variant": variant})
+        ceiling = run_job({"options": job_options, "task": "ceiling"})
+        row = make_row(variant, selected.what, measured, measured, variant, ceiling["teraflops"])
+        points.append({"value": value, **row.to_dict(), "model": measured["model"]})
         yield {
             "kind": "scaling",
             "over": over,
             "variant": variant,
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "options": options.to_dict() | {"model": found["model"]["name"]},
-            "machine": found["machine"],
+            "options": options.to_dict() | {"model": measured["model"]["name"]},
+            "machine": measured["machine"],
             "versions": all_versions(),
             "points": points,
         }
 
 
-def at(options: Options, over: str, value: str) -> Options:
+def options_at(options: Options, over: str, value: str) -> Options:
     """Return the options at one point of a grid."""
     if over == "size":
         return replace(options, model=f"bert-{value}-shaped")
     try:
         number = int(value)
     except ValueError:
-        raise InputError(f"'{value}' is no number of {over}; write such as 1,4,16.") from None
+        raise InputError(f"'{value}' is no number of {over}; write for example 1,4,16.") from None
     if over == "chains":
         return replace(options, chains=number)
     return replace(options, length=(number, number))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, measure, write the file."""
+    """Measure and write the file."""
     parser = argparse.ArgumentParser(
-        prog="python -m maskov.benchmarks.scaling", description=__doc__
+        prog="python -m maskov.benchmarks.scaling", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--over", choices=GRIDS, required=True)
     parser.add_argument("--values", help="points of the grid, such as 1,4,16 or 2x128,12x768")
@@ -97,12 +99,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--in-process",
         action="store_true",
-        help="start no process for each point: faster, but memory is that of all points so far",
+        help="use one process for all points: faster, but peak memory includes earlier points",
     )
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
     given = parser.parse_args(arguments)
     try:
-        check_free(given.out)
+        check_writable(given.out)
         options = Options(
             model=given.model,
             device=given.device,
@@ -115,10 +117,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             seed=given.seed,
         )
         values = given.values.split(",") if given.values else GRIDS[given.over]
-        work = worker.work if given.in_process else in_subprocess
-        # A long grid that is cut short leaves what it has.
-        for found in scale(options, given.over, values, given.variant, _say, work):
-            write_json(given.out, found)
+        run_job = worker.run_job if given.in_process else run_in_subprocess
+        # Write every point, so an interrupted grid keeps what it has.
+        for results in measure_scaling(options, given.over, values, given.variant, _say, run_job):
+            write_json(given.out, results)
     except MaskovError as error:
         _say(f"maskov: {error}")
         sys.exit(2)

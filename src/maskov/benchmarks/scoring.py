@@ -1,4 +1,4 @@
-"""The scoring rows: E_norm of the same sentences by maskov and by minicons."""
+"""The scoring rows: E_norm of the same sentences by maskov and minicons."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ SCORERS = ("maskov", "minicons")
 
 Scorer = Callable[[Sequence[str]], list[float]]
 
-# Sentences that minicons is given at a time; the fastest counts.
+# Batch sizes (sentences) for minicons; the fastest counts.
 _BATCHES = {"cuda": (8, 32, 128)}
-_BATCHES_ELSEWHERE = (1, 8)
+_CPU_BATCHES = (1, 8)
 _PROBE = 4
 
 
 def measure_scoring(model: HuggingFaceModel, name: str, seconds: float) -> dict[str, Any]:
-    """Score as many of the sentences as the time allows, as often as it allows."""
+    """Score as many sentences as the time allows, repeatedly."""
     texts = [text for text in SENTENCES if len(model.encode(text)) <= model.max_length]
     if not texts:
-        raise InputError(f"'{model.name}' is too short for any of the benchmark's sentences.")
+        raise InputError(f"'{model.name}' is too short for every sentence of the benchmark.")
     if name == "maskov":
         scorers: dict[int | None, Scorer] = {None: _maskov(model)}
     else:
@@ -39,10 +39,10 @@ def measure_scoring(model: HuggingFaceModel, name: str, seconds: float) -> dict[
             missing = "minicons is not installed: pip install 'maskov[reference]'"
             return {"name": name, "missing": missing}
     timed = [
-        _time(work, texts, seconds / len(scorers)) | {"batch": batch}
-        for batch, work in scorers.items()
+        _time(scorer, texts, seconds / len(scorers)) | {"batch": batch}
+        for batch, scorer in scorers.items()
     ]
-    best = max(timed, key=lambda found: float(found["sentences_per_second"]))
+    best = max(timed, key=lambda timing: float(timing["sentences_per_second"]))
     tokens = sum(len(model.encode(text)) for text in texts[: best["sentences"]])
     each = tokens / best["sentences"]
     return {
@@ -53,16 +53,16 @@ def measure_scoring(model: HuggingFaceModel, name: str, seconds: float) -> dict[
     }
 
 
-def _time(work: Scorer, texts: Sequence[str], seconds: float) -> dict[str, Any]:
-    """Find out how many texts there is time for, then score them until it is over."""
-    work(texts[:1])
-    begun = time.perf_counter()
-    work(texts[:_PROBE])
-    probe = time.perf_counter() - begun
+def _time(scorer: Scorer, texts: Sequence[str], seconds: float) -> dict[str, Any]:
+    """Estimate how many texts fit into the time, then score them until it is up."""
+    scorer(texts[:1])
+    begin = time.perf_counter()
+    scorer(texts[:_PROBE])
+    probe = time.perf_counter() - begin
     count = min(len(texts), max(_PROBE, int(_PROBE * seconds / probe)))
-    rounds, energies, begun = 0, list[float](), time.perf_counter()
-    while (elapsed := time.perf_counter() - begun) < seconds or not rounds:
-        energies = work(texts[:count])
+    rounds, energies, begin = 0, list[float](), time.perf_counter()
+    while (elapsed := time.perf_counter() - begin) < seconds or not rounds:
+        energies = scorer(texts[:count])
         rounds += 1
     return {
         "seconds": elapsed,
@@ -74,16 +74,16 @@ def _time(work: Scorer, texts: Sequence[str], seconds: float) -> dict[str, Any]:
 
 
 def _maskov(model: HuggingFaceModel) -> Scorer:
-    def work(texts: Sequence[str]) -> list[float]:
-        return [found.energy for found in score(model, texts, Norm())]
+    def scorer(texts: Sequence[str]) -> list[float]:
+        return [scored.energy for scored in score(model, texts, Norm())]
 
-    return work
+    return scorer
 
 
 def _minicons(model: HuggingFaceModel) -> dict[int | None, Scorer]:
-    """Return minicons' scorer at several batch sizes, each as its documentation has it."""
+    """Return minicons' scorer at several batch sizes, used as its documentation shows."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its own, at import
+        warnings.simplefilter("ignore")  # raised by minicons at import
         from minicons.scorer import MaskedLMScorer
 
     other = MaskedLMScorer(
@@ -93,16 +93,16 @@ def _minicons(model: HuggingFaceModel) -> dict[int | None, Scorer]:
     def total(terms: torch.Tensor) -> float:
         return float(terms.double().sum())
 
-    def scorer(batch: int) -> Scorer:
-        def work(texts: Sequence[str]) -> list[float]:
-            found: list[float] = []
+    def make_scorer(batch: int) -> Scorer:
+        def scorer(texts: Sequence[str]) -> list[float]:
+            energies: list[float] = []
             for begin in range(0, len(texts), batch):
-                # Encoded for it, since it would call what transformers 5 has dropped.
-                coded = model.tokenizer(list(texts[begin : begin + batch]), padding="longest")
-                found += [-value for value in other.sequence_score(coded, reduction=total)]
-            return found
+                # Encoded here: its own call uses a method that transformers 5 removed.
+                encoded = model.tokenizer(list(texts[begin : begin + batch]), padding="longest")
+                energies += [-value for value in other.sequence_score(encoded, reduction=total)]
+            return energies
 
-        return work
+        return scorer
 
-    sizes = _BATCHES.get(model.device.type, _BATCHES_ELSEWHERE)
-    return {size: scorer(size) for size in sizes}
+    sizes = _BATCHES.get(model.device.type, _CPU_BATCHES)
+    return {size: make_scorer(size) for size in sizes}

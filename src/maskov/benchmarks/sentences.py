@@ -1,4 +1,4 @@
-"""Sentences to score: 256 plain English ones of mixed lengths, each subject with each predicate."""
+"""256 English sentences of mixed lengths to score: every subject with every predicate."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ has been described as a work of great beauty , written in a simple and direct st
 met with strong opposition from the local government .
 """
 
-# In an order that mixes lengths, so that any first part of them is like the whole.
+# The order mixes lengths, so any prefix resembles the whole.
 SENTENCES: tuple[str, ...] = tuple(
     f"{subject} {_PREDICATES.strip().splitlines()[(row + shift) % 16]}"
     for shift in range(16)

@@ -1,7 +1,7 @@
-"""The ways in which maskov itself is run: one row of the benchmark each.
+"""Variants of running maskov: one row of the benchmark each.
 
-To add a row, add a `Variant`. `kernel` holds keyword arguments of `Metropolis` beside the energy,
-`sample` those of `maskov.sample` beside what every row shares; both may hold any Python value.
+To add a row, add a `Variant`. `kernel` contains keyword arguments of `Metropolis`, `sample` those
+of `maskov.sample`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from maskov.kernels import Metropolis
 class Variant:
     """A named way to run maskov.
 
-    `same_law` says that its chain is Algorithm 1's: the same proposals, accepted with the same
-    probability. The first such variant is what the plain rows' rates are taken from. A name
-    holds no comma, since --rows separates by them.
+    `same_law` means that it samples the same Markov chain as Algorithm 1. The first such variant
+    provides the rates of the plain rows. A name contains no comma: --rows is comma-separated.
     """
 
     name: str
@@ -42,14 +41,14 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("maskov", "maskov.sample with its default settings", same_law=False),
     Variant(
         "low-first",
-        "early tests in bfloat16, the last one in full",
+        "early tests in bfloat16, the last one in full precision",
         same_law=False,
         kernel={"delayed": DelayedAcceptance(precision="bfloat16")},
     ),
     Variant("one-test", "without delayed acceptance", same_law=True, kernel=_ONE_TEST),
     Variant(
         "lock-step",
-        "without delayed acceptance, all chains in step",
+        "without delayed acceptance, all chains in lock-step",
         same_law=True,
         kernel=_ONE_TEST,
         sample={"asynchronous": False},
@@ -57,14 +56,14 @@ VARIANTS: tuple[Variant, ...] = (
 )
 
 
-def named(name: str) -> Variant:
-    """Return the variant of this name."""
+def find_variant(name: str) -> Variant:
+    """Return a variant by name."""
     for variant in VARIANTS:
         if variant.name == name:
             return variant
     raise InputError(f"unknown row '{name}'; use one of {', '.join(v.name for v in VARIANTS)}.")
 
 
-def reference() -> Variant:
-    """Return the variant that makes Algorithm 1's chain."""
+def reference_variant() -> Variant:
+    """Return the variant that samples Algorithm 1's chain."""
     return next(variant for variant in VARIANTS if variant.same_law)

@@ -1,8 +1,8 @@
-"""One measurement in a process of its own, so that its memory is its own.
+"""Run one job in its own process, so that its peak memory is its own.
 
-`python -m maskov.benchmarks.worker` reads a job as JSON from standard input and writes its results
-as JSON to standard output. A job names its `task`, the benchmark's `options`, and what else it
-needs.
+`python -m maskov.benchmarks.worker` reads a job as JSON from standard input and writes its result
+as JSON to standard output. A job contains its `task`, the benchmark's `options`, and arguments of
+the task.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from maskov.benchmarks.options import Options
 from maskov.benchmarks.plain import measure_plain
 from maskov.benchmarks.sampling import measure_sampling
 from maskov.benchmarks.scoring import measure_scoring
-from maskov.benchmarks.variants import named
+from maskov.benchmarks.variants import find_variant
 from maskov.errors import InputError, MaskovError
 from maskov.models import HuggingFaceModel
 
 
-def work(job: Job) -> dict[str, Any]:
-    """Load the model, do the task, and add how much memory it took."""
+def run_job(job: Job) -> dict[str, Any]:
+    """Load the model, run the task, and add its peak memory."""
     options = Options.from_dict(job["options"])
     plain = job["task"] in ("plain", "ceiling") or job.get("scorer") == "minicons"
     model = load_model(options.model, options.device, options.precision, plain)
     memory = PeakMemory(model.device)
-    found = _measure(model, options, job)
-    return found | memory.peak() | {"model": _describe(model), "machine": machine(model.device)}
+    measured = _measure(model, options, job)
+    return measured | memory.peak() | {"model": _describe(model), "machine": machine(model.device)}
 
 
 def _measure(model: HuggingFaceModel, options: Options, job: Job) -> dict[str, Any]:
     match job["task"]:
         case "sampling":
-            return measure_sampling(model, options, named(job["variant"]))
+            return measure_sampling(model, options, find_variant(job["variant"]))
         case "plain":
             return measure_plain(model, options, job["starts"], job["together"])
         case "scoring":
@@ -64,21 +64,21 @@ def _describe(model: HuggingFaceModel) -> dict[str, Any]:
     }
 
 
-def respond(text: str) -> dict[str, Any]:
-    """Do the job that a JSON text describes; what the user can mend is told as an error."""
+def run_json_job(text: str) -> dict[str, Any]:
+    """Run a job given as JSON; return input errors as `error`."""
     try:
-        return work(json.loads(text))
+        return run_job(json.loads(text))
     except MaskovError as error:
         return {"error": str(error)}
 
 
 def main() -> None:
-    """Read a job, do it, write what was found."""
-    # Whatever else is printed, by whichever library, must not stand in the answer.
+    """Read a job, run it, write its result."""
+    # Keep anything that libraries print out of the answer.
     answer = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     with answer:
-        json.dump(respond(sys.stdin.read()), answer)
+        json.dump(run_json_job(sys.stdin.read()), answer)
 
 
 if __name__ == "__main__":

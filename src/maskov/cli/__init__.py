@@ -19,7 +19,6 @@ from maskov.cli.listing import models
 from maskov.cli.output import say
 from maskov.cli.rating import rate
 from maskov.cli.reporting import report
-from maskov.cli.reproducing import reproduce
 from maskov.cli.sampling import infill, resume, sample
 from maskov.cli.serving import serve
 from maskov.cli.translating import translate
@@ -35,7 +34,7 @@ app = typer.Typer(
 )
 for command in (
     sample, infill, translate, score, evaluate, resume, diagnose, report, serve, verify, models,
-    bench, reproduce,
+    bench,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(rate, name="rate")
@@ -59,20 +58,25 @@ def options(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command; what the user can mend is one sentence and exit code 2."""
+    """Run the command `maskov`."""
+    run_app(app, "maskov", arguments)
+
+
+def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> None:
+    """Run a command; report input errors in one sentence with exit code 2."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     try:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")  # JSON lines are, whatever the terminal is
         try:
-            app(args=[word for word in given if word != "--debug"], prog_name="maskov")
+            app(args=[word for word in given if word != "--debug"], prog_name=name)
         finally:
             sys.stdout.flush()  # here, where a full disk can still be told
     except MaskovError as error:
         if debug:
             raise
-        say(f"maskov: {error}")
+        say(f"{name}: {error}")
         sys.exit(2)
     except BrokenPipeError:
         # The reader has gone, as with `| head`; nothing more can be said on standard output.
@@ -82,10 +86,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if debug:
             raise
         lack = "not enough memory" if isinstance(error, MemoryError) else None
-        say(f"maskov: {lack or (getattr(error, 'strerror', None) or str(error)).lower()}.")
+        say(f"{name}: {lack or (getattr(error, 'strerror', None) or str(error)).lower()}.")
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(2)
     except KeyboardInterrupt:
-        say("maskov: stopped")
+        say(f"{name}: stopped")
         sys.exit(130)

@@ -1,4 +1,4 @@
-"""The command that measures speed: `bench`."""
+"""The command `bench`, which measures speed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rich.table import Table
 
 from maskov.benchmarks import Options
 from maskov.benchmarks import run as run_benchmark
-from maskov.benchmarks.files import check_free, write_json
+from maskov.benchmarks.files import check_writable, write_json
 from maskov.benchmarks.options import ROWS
 from maskov.cli.output import print_json, say
 from maskov.cli.sampling import parse_length
 from maskov.models import DEFAULT_MODEL
 
-# What the table shows of a row, from the most telling on; JSON has everything.
+# The quantities in the table, the most important first; the JSON contains all.
 _SHOWN = {
     "novel moves/s": "novel_per_second",
     "novel moves/step": "novel_per_step",
@@ -44,7 +44,9 @@ def bench(
     model: Annotated[
         str,
         typer.Option(
-            "--model", "-m", help="name, folder, bert-base-shaped or such as bert-4x256-shaped"
+            "--model",
+            "-m",
+            help="name, folder, bert-base-shaped, or bert-LxW-shaped (such as bert-4x256-shaped)",
         ),
     ] = DEFAULT_MODEL,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 ...")] = "auto",
@@ -52,23 +54,23 @@ def bench(
     energy: Annotated[str, typer.Option("--energy", "-e", help="raw or norm")] = "raw",
     chains: Annotated[int, typer.Option("--chains", "-c", help="chains of maskov's rows")] = 64,
     length: Annotated[
-        str, typer.Option("--length", "-l", help="tokens of a chain: 20, or a range 15:45")
+        str, typer.Option("--length", "-l", help="tokens per chain: 20, or a range 15:45")
     ] = "20",
     epochs: Annotated[int, typer.Option("--epochs", "-n", help="epochs of maskov's rows")] = 12,
-    burn_in: Annotated[int, typer.Option(help="of these, epochs that are not measured")] = 4,
+    burn_in: Annotated[int, typer.Option(help="first epochs, which are not measured")] = 4,
     rows: Annotated[
         str,
         typer.Option(
-            help="a: Algorithm 1, b: its copies batched, c: maskov (or one variant's name), score"
+            help="a: Algorithm 1, b: batched copies, c: maskov (or the name of a variant), score"
         ),
     ] = ",".join(ROWS),
-    seconds: Annotated[float, typer.Option(help="time for each row of a, b and score")] = 20.0,
-    seed: Annotated[int, typer.Option("--seed", "-s", help="of all random numbers")] = 0,
+    seconds: Annotated[float, typer.Option(help="seconds for each row of a, b and score")] = 20.0,
+    seed: Annotated[int, typer.Option("--seed", "-s", help="random seed")] = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="JSON file to write")] = None,
-    json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
 ) -> None:
-    """Measure speed, side by side with the paper's algorithm and with another scorer."""
+    """Measure speed against the paper's algorithm in plain code and another scorer."""
     options = Options(
         model=model,
         device=device,
@@ -83,23 +85,23 @@ def bench(
         seed=seed,
     )
     if out is not None:
-        check_free(out)
-    found = run_benchmark(options, None if quiet else say)
+        check_writable(out)
+    results = run_benchmark(options, None if quiet else say)
     if out is not None:
-        write_json(out, found)
+        write_json(out, results)
     if json:
-        print_json([json_module.dumps(found, ensure_ascii=False)])
+        print_json([json_module.dumps(results, ensure_ascii=False)])
     else:
-        _print_tables(found)
+        _print_tables(results)
     if not quiet:
-        _say_notes(found)
+        _say_notes(results)
 
 
-def _print_tables(found: dict[str, Any]) -> None:
-    """Print a column for each sampler, since there are more quantities than samplers."""
-    # A pipe has no width of its own; lines must not be folded for it.
+def _print_tables(results: dict[str, Any]) -> None:
+    """Print one column per sampler: there are more quantities than samplers."""
+    # Do not wrap lines when the output is a pipe.
     console = Console() if sys.stdout.isatty() else Console(width=10_000, soft_wrap=True)
-    rows = found["rows"]
+    rows = results["rows"]
     if rows:
         table = Table(box=None, pad_edge=False, header_style="dim")
         table.add_column("")
@@ -114,11 +116,11 @@ def _print_tables(found: dict[str, Any]) -> None:
             if any(value is not None for value in values):
                 table.add_row(label, *map(_number, values))
         console.print(table, markup=False, highlight=False)
-    if found["score"] is not None:
+    if results["score"] is not None:
         table = Table(box=None, pad_edge=False, header_style="dim")
         for column in ("scorer", *_SCORED):
             table.add_column(column.replace("_per_second", "/s").replace("_", " "))
-        for row in found["score"]["rows"]:
+        for row in results["score"]["rows"]:
             values = [_number(row.get(key)) for key in _SCORED]
             table.add_row(row["name"], *([row["missing"]] if "missing" in row else values))
         console.print("", table, markup=False, highlight=False)
@@ -128,15 +130,15 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
-def _say_notes(found: dict[str, Any]) -> None:
-    if found["model"]["caution"]:
-        say(f"note: {found['model']['caution']}")
-    for row in found["rows"]:
+def _say_notes(results: dict[str, Any]) -> None:
+    if results["model"]["caution"]:
+        say(f"note: {results['model']['caution']}")
+    for row in results["rows"]:
         for note in row["notes"]:
             say(f"note: {row['name']}: {note}")
-    score = found["score"]
+    score = results["score"]
     if score is not None and score["agree"] is not None:
         verdict = "agree" if score["agree"] else "DO NOT AGREE"
         say(f"the scorers {verdict}: largest difference {score['largest_difference']:.2g}")
-    for signature in dict.fromkeys(row["signature"] for row in found["rows"] if row["signature"]):
+    for signature in dict.fromkeys(row["signature"] for row in results["rows"] if row["signature"]):
         say(signature)

@@ -1,4 +1,4 @@
-"""DelayedAcceptance acceptance: test a proposal cheaply first, and pay for the rest only if it passes.
+"""Delayed acceptance: test a proposal cheaply first, and pay for the rest only if it passes.
 
 With log R the Metropolis-Hastings ratio of a move and log R_1, log R_2, ... approximations of it
 that change sign when the move is reversed, the tests

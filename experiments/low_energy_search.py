@@ -1,4 +1,4 @@
-"""A hunt for ill-formed sequences of low energy: one token over and over, and annealed chains."""
+"""A search for ill-formed sequences of low energy: repeated tokens and annealed chains."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 import maskov
+from experiments.cell import Cell, CellResult
+from experiments.context import Context
 from experiments.estimates import estimate
-from experiments.work import Found, Work
-from experiments.workshop import Workshop
 from maskov import LinearSchedule, Metropolis, Schedule
 from maskov.energies import Norm, Raw, parse_energy
 from maskov.models.scorer import Scorer
@@ -21,17 +21,17 @@ from maskov.types import Sequences
 
 HELD_OUT = Path(__file__).parents[1] / "results" / "english" / "held-out-20.txt"
 _SHOWN = 12
-_AT_ONCE = 256
-# Repeated tokens whose energies are kept for the picture.
-_SPREAD = 1000
+_BATCH = 256
+# Repeated tokens whose energies are stored for the figure.
+_SCATTER = 1000
 
 
 @dataclass(frozen=True)
-class LowEnergies(Work):
-    """The lowest energies found among repeated tokens and annealed chains, beside held-out text.
+class LowEnergySearch(Cell):
+    """The lowest energies among repeated tokens and annealed chains, compared with held-out text.
 
-    `tokens` are the first so many of the vocabulary that a chain may hold, each repeated `length`
-    times; `texts` held-out sentences of 20 tokens say what ordinary text has.
+    The first `tokens` allowed tokens of the vocabulary are each repeated `length` times. The first
+    `texts` held-out sentences of 20 tokens give the energies of ordinary text.
     """
 
     kind: ClassVar[str] = "lows"
@@ -44,76 +44,78 @@ class LowEnergies(Work):
     seed: int = 0
 
     def roles(self) -> tuple[str, ...]:
-        """Return the models that are used."""
+        """Return the roles of the models."""
         return ("base", "judge")
 
     @property
-    def passes(self) -> float:
-        """Guess the passes."""
+    def expected_passes(self) -> float:
+        """A rough number of masked passes."""
         chains = 2 * self.chains * self.epochs * self.length**2 * 0.3
         return (self.tokens + self.texts) * self.length + chains
 
-    def run(self, workshop: Workshop, folder: Path) -> Found:
+    def run(self, context: Context, folder: Path) -> CellResult:
         """Search."""
-        model, judge = workshop.masked(), workshop.judge()
+        model, judge = context.masked_model(), context.judge()
         lines = HELD_OUT.read_text(encoding="utf-8").splitlines()[: self.texts]
-        # Encoded by the model at hand: another vocabulary cuts the same text into other lengths.
+        # Another vocabulary gives the same texts other lengths.
         held_out = [ids for ids in map(model.encode, lines) if ids]
         natural = _energies(model, held_out)
         period = model.encode(".")
         allowed = (~model.forbidden).nonzero().flatten().tolist()
         repeated = [[token] * self.length for token in {*allowed[: self.tokens], *period}]
-        found = _energies(model, repeated)
-        rows = [_row(model, judge, ids, pair) for ids, pair in _lowest(repeated, found)]
-        dots = [period * length for length in (self.length // 2, self.length)]
-        dotted = [
+        repeated_energies = _energies(model, repeated)
+        rows = [_row(model, judge, ids, pair) for ids, pair in _lowest(repeated, repeated_energies)]
+        period_rows = [period * length for length in (self.length // 2, self.length)]
+        periods = [
             _row(model, judge, ids, pair)
-            for ids, pair in zip(dots, _energies(model, dots).tolist(), strict=True)
+            for ids, pair in zip(period_rows, _energies(model, period_rows).tolist(), strict=True)
         ]
-        annealed = {name: self._annealed(model, judge, name, workshop) for name in ("raw", "norm")}
-        each = np.array([len(ids) for ids in held_out])
-        low = found / self.length < (natural / each[:, None]).mean(0)
-        held = judge.token_terms([judge.tokenise(line) for line in lines])
+        annealed = {name: self._annealed(model, judge, name, context) for name in ("raw", "norm")}
+        lengths = np.array([len(ids) for ids in held_out])
+        low = repeated_energies / self.length < (natural / lengths[:, None]).mean(0)
+        held_out_terms = judge.token_terms([judge.tokenise(line) for line in lines])
         return {
             "signature": f"model:{Path(model.name).name}|repeated:{len(repeated)}x{self.length}|"
             f"annealed:{self.chains}x{self.epochs}|seed:{self.seed}",
             "seed": self.seed,
             "leaves_invariant": False,
-            "notes": ["energies a token, so that lengths compare; lower is more probable"],
+            "notes": ["energies are per token, so lengths compare; lower is more probable"],
             "values": {
-                "held_out_raw": estimate(natural[:, 0] / each),
-                "held_out_norm": estimate(natural[:, 1] / each),
-                "held_out_perplexity": estimate([float(t.mean().exp()) for t in held]),
+                "held_out_raw": estimate(natural[:, 0] / lengths),
+                "held_out_norm": estimate(natural[:, 1] / lengths),
+                "held_out_perplexity": estimate([float(t.mean().exp()) for t in held_out_terms]),
                 "repeated_below_raw": estimate(low[:, 0].astype(float)),
                 "repeated_below_norm": estimate(low[:, 1].astype(float)),
-                "period_raw": _one(dotted[-1]["energy_raw"]),
-                "period_norm": _one(dotted[-1]["energy_norm"]),
-                "period_perplexity": _one(dotted[-1]["perplexity"]),
+                "period_raw": _single(periods[-1]["energy_raw"]),
+                "period_norm": _single(periods[-1]["energy_norm"]),
+                "period_perplexity": _single(periods[-1]["perplexity"]),
             },
-            "periods": dotted,
+            "periods": periods,
             "repeated": rows,
             "annealed": annealed,
             "natural": [
                 {"text": line, "energy_raw": float(a / n), "energy_norm": float(b / n)}
-                for line, (a, b), n in zip(lines, natural, each, strict=False)
+                for line, (a, b), n in zip(lines, natural, lengths, strict=False)
             ][:_SHOWN],
             "spread": {
-                "held_out": (natural / each[:, None]).round(3).tolist(),
-                "repeated": (found / self.length).round(3)[:_SPREAD].tolist(),
+                "held_out": (natural / lengths[:, None]).round(3).tolist(),
+                "repeated": (repeated_energies / self.length).round(3)[:_SCATTER].tolist(),
             },
         }
 
     def _annealed(
-        self, model: maskov.MaskedModel, judge: maskov.Autoregressive, name: str, workshop: Workshop
+        self, model: maskov.MaskedModel, judge: maskov.Autoregressive, name: str, context: Context
     ) -> list[dict[str, Any]]:
-        """Cool chains down and return the lowest that they end at."""
-        schedule = Schedule(self.epochs, target_temperature=LinearSchedule(1.0, 1.0 / self.epochs, 0.02))
+        """Anneal chains and return the final sequences of lowest energy."""
+        schedule = Schedule(
+            self.epochs, target_temperature=LinearSchedule(1.0, 1.0 / self.epochs, 0.02)
+        )
         run = maskov.sample(
             model, Metropolis(parse_energy(name)), schedule, chains=self.chains,
-            length=self.length, seed=self.seed, stop=workshop.stop,
+            length=self.length, seed=self.seed, stop=context.stop,
         )  # fmt: skip
-        ids = [one.ids for one in run.samples]
-        pairs = np.array([(one.energy_raw, one.energy_norm) for one in run.samples])
+        ids = [sample.ids for sample in run.samples]
+        pairs = np.array([(sample.energy_raw, sample.energy_norm) for sample in run.samples])
         column = 0 if name == "raw" else 1
         order = pairs[:, column].argsort()[:_SHOWN]
         return [_row(model, judge, ids[i], pairs[i].tolist()) for i in order.tolist()]
@@ -122,8 +124,8 @@ class LowEnergies(Work):
 def _energies(model: maskov.MaskedModel, ids: Sequence[Sequence[int]]) -> np.ndarray:
     """Return E_raw and E_norm of each sequence of tokens."""
     engine, parts = Scorer(model), []
-    for begin in range(0, len(ids), _AT_ONCE):
-        part = ids[begin : begin + _AT_ONCE]
+    for begin in range(0, len(ids), _BATCH):
+        part = ids[begin : begin + _BATCH]
         lengths = torch.tensor([len(line) for line in part], device=model.device)
         tokens = torch.full((len(part), int(lengths.max())), model.mask_id, device=model.device)
         for row, line in enumerate(part):
@@ -136,7 +138,7 @@ def _energies(model: maskov.MaskedModel, ids: Sequence[Sequence[int]]) -> np.nda
 
 
 def _lowest(ids: list[list[int]], pairs: np.ndarray) -> list[tuple[list[int], list[float]]]:
-    """Return the lowest by either energy, each sequence once."""
+    """Return the sequences of lowest E_raw or E_norm, each once."""
     order = dict.fromkeys(
         index for column in (0, 1) for index in pairs[:, column].argsort()[:_SHOWN].tolist()
     )
@@ -157,5 +159,5 @@ def _row(
     }
 
 
-def _one(value: float) -> dict[str, float | int | None]:
+def _single(value: float) -> dict[str, float | int | None]:
     return {"value": value, "standard_error": None, "n": 1}

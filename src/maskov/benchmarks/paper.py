@@ -1,64 +1,58 @@
-"""The paper's unconditional run, timed: 500 chains of 15 to 45 tokens, 100 epochs.
+"""Time the paper's unconditional run: 500 chains of 15 to 45 tokens, 100 epochs.
 
-    python bench/paper.py MODEL --precision bfloat16 --out FILE.json
+    python -m maskov.benchmarks.paper MODEL --precision bfloat16 --out FILE.json
 
-MODEL is anything that `maskov bench` takes; to say something about trained models it should be one.
-What is timed is all of `maskov.sample` after the model has been loaded: filling the chains, the
-first energies, every step, all traces and samples. The ceiling of matrix products is measured in
-the same process.
+MODEL is any model of `maskov bench`; use a trained one for meaningful rates. The time includes all
+of `maskov.sample` after the model is loaded: the initial fill, the first energies, every step, all
+traces and samples. The ceiling of matrix products is measured in the same process.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import torch
 
 import maskov
 from maskov.benchmarks.ceiling import measure_ceiling
-from maskov.benchmarks.files import check_free, write_json
+from maskov.benchmarks.files import check_writable, write_json
 from maskov.benchmarks.flops import sampling_flops
 from maskov.benchmarks.machine import all_versions, machine
 from maskov.benchmarks.models import load_model
+from maskov.benchmarks.sampling import RunTimer
 from maskov.energies import parse_energy
 
 
-class Told:
-    """Listens to a run, prints its epochs and keeps what was noted."""
-
-    def __init__(self) -> None:
-        self.begun_at = 0.0
-        self.notes: list[str] = []
-
-    def begun(self, model: object) -> None:
-        """Note when the first step is due."""
-        self.begun_at = time.perf_counter()
-
-    def noted(self, text: str) -> None:
-        """Keep it."""
-        self.notes.append(text)
-
-    def moved(self, *_: object) -> None:
-        """Hear that chains may have moved."""
+class ProgressTimer(RunTimer):
+    """Times a run and prints some of its epochs."""
 
     def epoch_ended(self, epoch: int, values: maskov.types.Traces, passes: int) -> None:
-        """Print now and then how it goes."""
+        """Record the time; print the first epochs and every tenth."""
+        super().epoch_ended(epoch, values, passes)
         if epoch < 3 or epoch % 10 == 9:
-            taken = time.perf_counter() - self.begun_at
             novel = values["novel"].sum() / values["steps"].sum()
-            print(f"epoch {epoch + 1}: {taken:.1f} s, novel {novel:.3f}", flush=True)
+            print(
+                f"epoch {epoch + 1}: {self.end - self.start:.1f} s, novel {novel:.3f}", flush=True
+            )
 
 
-def main() -> None:
-    """Run and write what was found."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
     parser.add_argument("--precision", default="bfloat16")
     parser.add_argument("--energy", default="raw")
-    parser.add_argument("--delayed", type=int, help="nearest positions; a pilot unless given")
+    parser.add_argument(
+        "--delayed",
+        type=int,
+        help="nearest positions (default: by a pilot)",
+    )
     parser.add_argument("--first-stage", help="precision of the early tests")
     parser.add_argument("--chains", type=int, default=500)
     parser.add_argument("--epochs", type=int, default=100)
@@ -66,45 +60,46 @@ def main() -> None:
     parser.add_argument("--longest", type=int, default=45)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args()
-    check_free(given.out)
-    model = load_model(given.model, given.device, given.precision)
+    options = parser.parse_args(arguments)
+    check_writable(options.out)
+    model = load_model(options.model, options.device, options.precision)
     kernel = maskov.Metropolis(
-        parse_energy(given.energy), delayed=maskov.DelayedAcceptance(given.delayed, given.first_stage)
+        parse_energy(options.energy),
+        delayed=maskov.DelayedAcceptance(options.delayed, options.first_stage),
     )
-    told, begun = Told(), time.perf_counter()
+    timer, begin = ProgressTimer(), time.perf_counter()
     run = maskov.sample(
         model,
         kernel,
-        maskov.Schedule(epochs=given.epochs),
-        chains=given.chains,
-        length=(given.shortest, given.longest),
-        listener=told,
+        maskov.Schedule(epochs=options.epochs),
+        chains=options.chains,
+        length=(options.shortest, options.longest),
+        listener=timer,
     )
-    seconds = time.perf_counter() - begun
-    stepping = time.perf_counter() - told.begun_at
+    seconds = time.perf_counter() - begin
+    stepping = time.perf_counter() - timer.start
     traces = run.traces
     total = {name: int(traces[name].sum()) for name in ("steps", "passes", "novel")}
     proposed = int(traces["proposed_novel"].sum())
-    each = zip(
+    by_chain = zip(
         run.samples, traces["passes"].sum(0).tolist(), traces["steps"].sum(0).tolist(), strict=True
     )
     flops = [
-        sampling_flops(model, len(one.ids), model.frame.size, passes, steps, given.energy)
-        for one, passes, steps in each
+        sampling_flops(model, len(sample.ids), model.frame.size, passes, steps, options.energy)
+        for sample, passes, steps in by_chain
     ]
     teraflops = sum(part or 0 for part in flops) / stepping / 1e12
-    # The ceiling is that of the arithmetic the passes use, so the plain network has it too.
+    # The ceiling uses the arithmetic of the passes, so it needs the plain network.
     peak = torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else None
-    plain = load_model(given.model, given.device, given.precision, plain=True)
+    plain = load_model(options.model, options.device, options.precision, plain=True)
     ceiling = measure_ceiling(plain, 2.0)["teraflops"]
-    half = given.epochs // 2
-    found = {
+    half = options.epochs // 2
+    results: dict[str, Any] = {
         "kind": "paper",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "signature": run.signature,
-        "pilot": run.manifest.get("pilot"),
-        "energy_shift": run.manifest.get("energy_shift"),
+        "pilot": run.manifest.pilot and asdict(run.manifest.pilot),
+        "energy_shift": run.manifest.precision_check and asdict(run.manifest.precision_check),
         "seconds": seconds,
         "seconds_of_steps": stepping,
         **total,
@@ -120,15 +115,15 @@ def main() -> None:
         "ceiling_teraflops": ceiling,
         "share_of_ceiling": teraflops / ceiling if ceiling else None,
         "peak_mib": peak,
-        "samples": [one.text for one in run.samples[:10]],
+        "samples": [sample.text for sample in run.samples[:10]],
         "machine": machine(model.device),
         "versions": all_versions(),
     }
-    write_json(given.out, found)
-    for name, value in found.items():
+    write_json(options.out, results)
+    for name, value in results.items():
         if isinstance(value, float | int):
             print(f"{name:24s} {value:,.3f}")
-    for text in found["samples"]:
+    for text in results["samples"]:
         print(" ", text)
 
 

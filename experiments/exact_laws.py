@@ -1,4 +1,4 @@
-"""The paper's counter-example, enumerated: what degenerate Gibbs samples from."""
+"""The paper's counter-example, enumerated: the stationary distribution of each kernel."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import torch
 
+from experiments.cell import Cell, CellResult
+from experiments.context import Context
 from experiments.quantities import ORDERS
-from experiments.work import Found, Work
-from experiments.workshop import Workshop
 from maskov import Gibbs, Metropolis, Norm, Raw, Sweep, counterexample
 from maskov.exact import (
     all_states,
@@ -26,16 +26,16 @@ from maskov.moves import Site
 
 
 @dataclass(frozen=True)
-class Laws(Work):
-    """Odds ratios, distributions of both energies, stationary laws of the kernels' real code."""
+class ExactLaws(Cell):
+    """Odds ratios, targets of both energies, and stationary distributions of the kernels' code."""
 
     kind: ClassVar[str] = "laws"
 
     def roles(self) -> tuple[str, ...]:
-        """Return the models that are used."""
+        """Return the roles of the models."""
         return ()
 
-    def run(self, workshop: Workshop, folder: Path) -> Found:
+    def run(self, context: Context, folder: Path) -> CellResult:
         """Enumerate."""
         model = counterexample()
         engine, states = Scorer(model), all_states(model, model.max_length)
@@ -44,12 +44,16 @@ class Laws(Work):
         first, second = model.scores.exp()
         targets = {str(energy): distribution(model, energy, states) for energy in (Raw(), Norm())}
 
-        def whole(kernel: Kernel, order: str) -> torch.Tensor:
+        def matrix_of(kernel: Kernel, order: str) -> torch.Tensor:
             if order == "left to right":
                 return sweep_matrix(kernel, engine, states)
-            places = torch.eye(model.max_length, dtype=torch.bool)
-            one, two = (transition_matrix(kernel, engine, states, place) for place in places)
-            return two @ one if order == "right to left" else (one + two) / 2
+            masks = torch.eye(model.max_length, dtype=torch.bool)
+            first_step, second_step = (
+                transition_matrix(kernel, engine, states, mask) for mask in masks
+            )
+            if order == "right to left":
+                return second_step @ first_step
+            return (first_step + second_step) / 2
 
         laws, errors = {}, {}
         for order in ORDERS:
@@ -58,7 +62,7 @@ class Laws(Work):
                 for energy in (Raw(), Norm())
             }
             for name, kernel in kernels.items():
-                matrix = whole(kernel, order)
+                matrix = matrix_of(kernel, order)
                 laws[f"{name}, {order}"] = stationary(matrix)
                 for target, law in targets.items():
                     if name in ("deg", target):
@@ -71,8 +75,8 @@ class Laws(Work):
         }
         for order in ORDERS:
             for target, law in targets.items():
-                moved = (laws[f"deg, {order}"] - law).abs().sum() / 2
-                values[f"variation_{target}, {order}"] = float(moved)
+                distance = (laws[f"deg, {order}"] - law).abs().sum() / 2
+                values[f"variation_{target}, {order}"] = float(distance)
         mh = [error for name, error in errors.items() if not name.startswith("deg")]
         deg = [error for name, error in errors.items() if name.startswith("deg")]
         values |= {"mh_invariance_error": max(mh), "deg_invariance_error": max(deg)}
@@ -96,5 +100,5 @@ class Laws(Work):
 
 
 def _odds(conditional: torch.Tensor) -> float:
-    """Return p(aa)p(bb) / (p(ab)p(ba)), which any joint fixes by either of its conditionals."""
+    """Return p(aa)p(bb) / (p(ab)p(ba)); both conditionals of a joint give the same value."""
     return float(conditional[0, 0] * conditional[1, 1] / (conditional[0, 1] * conditional[1, 0]))

@@ -1,10 +1,10 @@
-"""Sentences a second of every way to translate.
+"""Sentences per second of every translation method.
 
-    python bench/translate.py --out FILE [--sentences 256] [--device cuda --precision tf32]
+    python -m maskov.benchmarks.translate --out FILE [--sentences 256] [--device cuda]
 
-On German sentences of mixed lengths, with the models of the repository. A first translation of two
-of them warms up and is not counted; the time is that of the whole call, the encoder's pass over the
-sources included. FILE is written after every row, and what it holds already is not done again.
+The sources are German sentences of mixed lengths, the models those of the repository. Two sentences
+warm up; the time is that of one whole call, including the encoder's pass over the sources. FILE is
+written after every row, and rows already in it are not measured again.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import torch
 
 from maskov.benchmarks.machine import all_versions, machine
 from maskov.models import choose_device, load
+from maskov.models.conditional.model import ConditionalModel
 from maskov.models.registry import folder_of
 from maskov.translation.api import translate
 from maskov.translation.autoregressive import AutoregressiveTranslator
@@ -44,7 +45,7 @@ erhielt mehrere Preise.
 stieß auf starken Widerstand der örtlichen Regierung.
 gilt oft als das Wichtigste ihrer Zeit, obwohl sich nur wenige daran erinnern, warum das so ist.
 """.strip().splitlines()
-# In an order that mixes lengths, so that any first part of them is like the whole.
+# The order mixes lengths, so any prefix resembles the whole.
 SENTENCES = [
     f"{subject[0].upper()}{subject[1:]} {PREDICATES[(row + shift) % len(PREDICATES)]}"
     for shift in range(len(PREDICATES))
@@ -65,12 +66,12 @@ METHODS = {
 
 
 def sources(count: int) -> list[str]:
-    """Return so many sentences, from the first again where they do not suffice."""
+    """Return `count` sentences, repeating them if necessary."""
     return [SENTENCES[number % len(SENTENCES)] for number in range(count)]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure the rows that are not there yet."""
+    """Measure the methods that are not in FILE yet."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="deroen-small")
     parser.add_argument("--twin", default="deroen-twin")
@@ -79,40 +80,43 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args(arguments)
-    device = choose_device(given.device)
-    model = load(given.model, given.device, given.precision)
+    options = parser.parse_args(arguments)
+    device = choose_device(options.device)
+    model = load(options.model, options.device, options.precision)
+    if not isinstance(model, ConditionalModel):
+        parser.error(f"'{options.model}' is not a translation model.")
     twin = AutoregressiveTranslator.load(
-        folder_of(given.twin) or Path(given.twin), device, Path(given.twin).name
+        folder_of(options.twin) or Path(options.twin), device, Path(options.twin).name
     )
-    lines = sources(given.sentences)
-    found: dict[str, Any] = {
+    lines = sources(options.sentences)
+    results: dict[str, Any] = {
         "model": model.name,
-        "precision": given.precision,
-        "sentences": given.sentences,
+        "precision": options.precision,
+        "sentences": options.sentences,
         "words": sum(len(line.split()) for line in lines) / len(lines),
         "machine": machine(device),
         "versions": all_versions(),
         "rows": {},
     }
-    if given.out.exists():
-        before = json.loads(given.out.read_text())
-        if {**before, "rows": {}} != found:
-            parser.error(f"'{given.out}' was measured otherwise; give another --out.")
-        found = before
-    for name in given.methods:
-        if name in found["rows"]:
+    if options.out.exists():
+        stored = json.loads(options.out.read_text())
+        if {**stored, "rows": {}} != results:
+            parser.error(f"'{options.out}' has other settings; give another --out.")
+        results = stored
+    for name in options.methods:
+        if name in results["rows"]:
             continue
         method = METHODS[name]
         translate(model, lines[:2], method, twin)
-        begun = time.perf_counter()
+        begin = time.perf_counter()
         translate(model, lines, method, twin)
         if device.type == "cuda":
             torch.cuda.synchronize()
-        spent = time.perf_counter() - begun
-        found["rows"][name] = {"seconds": spent, "sentences_per_second": given.sentences / spent}
-        given.out.write_text(json.dumps(found, indent=1) + "\n")
-        print(f"{name:24s} {given.sentences / spent:10.2f} sentences/s", flush=True)
+        seconds = time.perf_counter() - begin
+        speed = options.sentences / seconds
+        results["rows"][name] = {"seconds": seconds, "sentences_per_second": speed}
+        options.out.write_text(json.dumps(results, indent=1) + "\n")
+        print(f"{name:24s} {speed:10.2f} sentences/s", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""How the ways to translate do on long sentences, from the texts that `translation` kept.
+"""BLEU of translation methods on long sentences, from texts that `experiments.translation` wrote.
 
-    python -m experiments.longer results/translation/methods-europarl-200.txt TESTS --above 40
+    python -m experiments.long_sentences TEXTS TESTS --above 40
 
-scores again, by BLEU, those whose reference has more words than that; nothing is translated.
+scores the sentences of TEXTS (such as results/translation/methods-europarl-200.txt) whose
+reference has more than 40 words. Nothing is translated.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from experiments.translation import read
 from maskov.evaluation.translation import Translation, compare
 
 
-def blocks(text: str) -> dict[str, list[str]]:
-    """Return the translations of each row."""
-    found = (block.removesuffix("\n").split("\n") for block in f"\n{text}".split("\n== ")[1:])
-    return {name: lines for name, *lines in found}
+def read_rows(text: str) -> dict[str, list[str]]:
+    """Return the translations of each method."""
+    blocks = (block.removesuffix("\n").split("\n") for block in f"\n{text}".split("\n== ")[1:])
+    return {name: lines for name, *lines in blocks}
 
 
 def scores(rows: dict[str, list[str]], references: list[str], above: int) -> dict[str, Translation]:
-    """Score the translations of long references."""
+    """Score the translations whose reference is long."""
     long = [n for n, reference in enumerate(references) if len(reference.split()) > above]
     return {
         name: compare([lines[n] for n in long], [references[n] for n in long])
@@ -30,18 +31,18 @@ def scores(rows: dict[str, list[str]], references: list[str], above: int) -> dic
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Print a line for each row."""
+    """Print one line per method."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("texts", type=Path)
     parser.add_argument("tests", type=Path)
     parser.add_argument("--set", dest="name", default="europarl.dev.deen")
     parser.add_argument("--above", type=int, default=40)
-    given = parser.parse_args(arguments)
-    rows = blocks(given.texts.read_text(encoding="utf-8"))
-    language = given.name.rsplit(".", 1)[1][2:]
+    options = parser.parse_args(arguments)
+    rows = read_rows(options.texts.read_text(encoding="utf-8"))
+    language = options.name.rsplit(".", 1)[1][2:]
     most = max(map(len, rows.values()))
-    references = read(given.tests / f"{given.name}.{language}", most)
-    for name, score in scores(rows, references, given.above).items():
+    references = read(options.tests / f"{options.name}.{language}", most)
+    for name, score in scores(rows, references, options.above).items():
         interval = "" if score.bleu_interval is None else f" ± {score.bleu_interval:.1f}"
         print(f"{name:28s} BLEU {score.bleu:.1f}{interval}, {score.sentences} sentences")
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from experiments.settings import SETTINGS
 
-from experiments import base
+from experiments import bert_base
 from tiny_experiments import TINY
 
 WORDS = "the cat sat on a mat and the dog ran to an old house by the sea".split()  # noqa: SIM905
@@ -25,7 +25,7 @@ def test_training_and_tables_in_one_call_that_can_be_repeated(tmp_path, monkeypa
     words += ["--batch-tokens", "256", "--held-out", str(sentences), "--held-out-most", "20"]
     words += ["--device", "cpu"]
     with torch.random.fork_rng():
-        base.main(words)
+        bert_base.main(words)
     training = json.loads((tmp_path / "out" / "training.json").read_text())
     assert training["recipe"]["shape"] == "modern-64x2"
     assert training["held_out"]["sentences"] == 20
@@ -37,6 +37,6 @@ def test_training_and_tables_in_one_call_that_can_be_repeated(tmp_path, monkeypa
     assert missing == ["translation, deg", "translation, raw", "translation, norm", "mask-predict"]
     before = (tmp_path / "out" / "table2.json").read_bytes()
     capsys.readouterr()
-    base.main(words)
+    bert_base.main(words)
     assert "step" not in capsys.readouterr().out
     assert (tmp_path / "out" / "table2.json").read_bytes() == before

@@ -9,7 +9,7 @@ import pytest
 from experiments.driver import write_page
 from experiments.settings import SETTINGS
 
-from experiments import retrained
+from experiments import retrained_translation
 from tiny_experiments import TINY
 from tiny_translation import save
 
@@ -30,21 +30,21 @@ def trainings(monkeypatch):
         save(out / "model", seed=5)
         (out / "log.json").write_text(json.dumps({"device": "cpu", "log": [{"step": 3}]}))
 
-    monkeypatch.setattr(retrained.train, "main", train)
+    monkeypatch.setattr(retrained_translation.train, "main", train)
     monkeypatch.setitem(SETTINGS, "quick", TINY)
     return asked
 
 
-def test_training_and_studies_in_one_call_that_can_be_repeated(workshop, trainings, tmp_path):
+def test_training_and_studies_in_one_call_that_can_be_repeated(context, trainings, tmp_path):
     out, weights = tmp_path / "changed", tmp_path / "w"
     words = ["PAIRS", "--title", TITLE, "--weights", str(weights), "--out", str(out)]
-    words += ["--data", str(workshop.data), "--setting", "quick", "--device", "cpu"]
-    retrained.main([*words, "--", "--smoothing", "0.1"])
+    words += ["--data", str(context.data), "--setting", "quick", "--device", "cpu"]
+    retrained_translation.main([*words, "--", "--smoothing", "0.1"])
     assert trainings == [["masked", "PAIRS", "--out", str(weights), "--smoothing", "0.1"]]
     training = json.loads((out / "training.json").read_text())
     assert training["title"] == TITLE
     assert training["log"] == [{"step": 3}]
-    for name in retrained.STUDIES:
+    for name in retrained_translation.STUDIES:
         found = json.loads((out / f"{name}.json").read_text())
         assert found["complete"]
         models = [cell["models"]["de-en"] for cell in found["cells"].values()]
@@ -52,20 +52,20 @@ def test_training_and_studies_in_one_call_that_can_be_repeated(workshop, trainin
             ("changed", training["fingerprint"])
         }
     before = (out / "table1.json").read_bytes()
-    retrained.main([*words, "--", "--smoothing", "0.1"])
+    retrained_translation.main([*words, "--", "--smoothing", "0.1"])
     assert len(trainings) == 1
     assert (out / "table1.json").read_bytes() == before
 
 
-def test_the_page_of_claims_calls_a_model_by_its_title(workshop, trainings, tmp_path):
+def test_the_page_of_claims_calls_a_model_by_its_title(context, trainings, tmp_path):
     for name in ("one", "two"):
-        retrained.main(
+        retrained_translation.main(
             ["PAIRS", "--title", f"{TITLE} {name}", "--weights", str(tmp_path / f"w{name}"),
-             "--out", str(tmp_path / name), "--data", str(workshop.data), "--setting", "quick",
+             "--out", str(tmp_path / name), "--data", str(context.data), "--setting", "quick",
              "--device", "cpu"]
         )  # fmt: skip
     first, second = tmp_path / "one", tmp_path / "two"
-    page = write_page(first, tmp_path / "page.md", beside=[first, second])
+    page = write_page(first, tmp_path / "page.md", others=[first, second])
     assert page is not None
     text = page.read_text()
     assert f"| here | {TITLE} one | {TITLE} two |" in text

@@ -1,4 +1,4 @@
-"""What experiments work with: models loaded once, test sets, the device, and whoever says stop."""
+"""What cells need to run: models (loaded once), test sets, the device and the stop callback."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from recipes.translation.fairseq import convert_once
 
 import maskov
 from experiments.settings import Setting
+from maskov import models as maskov_models
 from maskov.errors import InputError
-from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, choose_device, device_name
 from maskov.models.conditional.model import ConditionalModel
 from maskov.models.registry import folder_of, model_for
 from maskov.translation.autoregressive import AutoregressiveTranslator
 
-PACKED = Path(__file__).parent / "data"
-# The paper's checkpoints: what each is for, its folder in --checkpoints, files that must be there.
+BUNDLED_DATA = Path(__file__).parent / "data"
+# The paper's checkpoints by role: folder in --checkpoints, and files that must be in it.
 CHECKPOINTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "base": ("bert-base-uncased", ("config.json",)),
     "large": ("bert-large-uncased", ("config.json",)),
@@ -30,10 +30,10 @@ CHECKPOINTS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 @dataclass
-class Workshop:
-    """Models, data and settings of one call; models are loaded when first asked for.
+class Context:
+    """Models, data and options of one call. Models are loaded on first use.
 
-    `models` names what to use for a role: base, large, judge, de-en, ro-en, twin-de-en, twin-ro-en.
+    `models` maps a role (base, large, judge, de-en, ro-en, twin-de-en, twin-ro-en) to a model name.
     """
 
     setting: Setting
@@ -46,74 +46,79 @@ class Workshop:
     keep_runs: bool = False
     stop: Callable[[], bool] | None = None
 
+    def __post_init__(self) -> None:
+        self._masked_models: dict[str, maskov.MaskedModel] = {}
+        self._judge: maskov.Autoregressive | None = None
+        self._checkpoints: dict[str, Path] = {}
+        self._twins: dict[str, AutoregressiveTranslator] = {}
+        self._fingerprints: dict[str, str] = {}
+
     @cached_property
-    def where(self) -> torch.device:
+    def torch_device(self) -> torch.device:
         """The device."""
-        return choose_device(self.device)
+        return maskov_models.choose_device(self.device)
 
     @property
-    def machine(self) -> str:
+    def device_name(self) -> str:
         """The device in words."""
-        return device_name(self.where)
+        return maskov_models.device_name(self.torch_device)
 
     @property
     def precision(self) -> str:
         """The precision of masked passes."""
-        return self.setting.precision if self.where.type == "cuda" else "float32"
+        return self.setting.precision if self.torch_device.type == "cuda" else "float32"
 
-    # Models.
-
-    def named(self, role: str) -> str:
-        """Return what to load for a role, or say what is missing."""
+    def model_name(self, role: str) -> str:
+        """Return the model to load for a role; raise if there is none."""
         if role in self.models:
             return self.models[role]
         if self.checkpoints is not None and role in CHECKPOINTS:
             return str(self._checkpoint(role))
         if role == "base":
-            return DEFAULT_MODEL
-        if role == "judge" and DEFAULT_JUDGE is not None:
-            return DEFAULT_JUDGE
+            return maskov_models.DEFAULT_MODEL
+        if role == "judge" and maskov_models.DEFAULT_JUDGE is not None:
+            return maskov_models.DEFAULT_JUDGE
         if role.startswith("twin-"):
             return model_for(role.removeprefix("twin-"), "twin")
         if "-" in role:
             return model_for(role, "translation")
-        raise InputError(f"there is no model for '{role}': give --checkpoints with it.")
+        raise InputError(f"no model for '{role}': give --checkpoints.")
 
-    def masked(self, role: str = "base") -> maskov.MaskedModel:
-        """Return a masked model, conditional for a pair of languages."""
-        if role not in self._loaded:
-            name = self.named(role)
-            model = maskov.load(name, self.where, self.precision)
+    def masked_model(self, role: str = "base") -> maskov.MaskedModel:
+        """Return a masked model; for a language pair, a conditional one."""
+        if role not in self._masked_models:
+            name = self.model_name(role)
+            model = maskov.load(name, self.torch_device, self.precision)
             if "-" in role and not isinstance(model, ConditionalModel):
-                raise InputError(f"'{name}' reads no source: give a translation model for {role}.")
-            self._loaded[role] = model
-        return self._loaded[role]
+                raise InputError(f"'{name}' is not a translation model: give one for {role}.")
+            self._masked_models[role] = model
+        return self._masked_models[role]
 
     def judge(self) -> maskov.Autoregressive:
-        """Return the causal model that judges texts."""
+        """Return the causal model that computes perplexities."""
         if self._judge is None:
-            self._judge = maskov.Autoregressive(self.named("judge"), self.where)
+            self._judge = maskov.Autoregressive(self.model_name("judge"), self.torch_device)
         return self._judge
 
     def twin(self, pair: str) -> AutoregressiveTranslator:
-        """Return the autoregressive model of a pair of languages."""
+        """Return the autoregressive translation model of a language pair."""
         if pair not in self._twins:
-            name = self.named(f"twin-{pair}")
+            name = self.model_name(f"twin-{pair}")
             self._twins[pair] = AutoregressiveTranslator.load(
-                folder_of(name) or Path(name), self.where, name
+                folder_of(name) or Path(name), self.torch_device, name
             )
         return self._twins[pair]
 
     def fingerprint(self, role: str) -> str:
-        """Return the hash of the weights that a role stands for."""
+        """Return the hash of a role's weights."""
         if role not in self._fingerprints:
             if role == "judge":
-                ((_, found),) = self.judge().models().items()
+                ((_, fingerprint),) = self.judge().models().items()
             elif role.startswith("twin-"):
-                found = str(self.twin(role.removeprefix("twin-")).fingerprint())
+                fingerprint = str(self.twin(role.removeprefix("twin-")).fingerprint())
             else:
-                found = self.masked(role).fingerprint()
-            self._fingerprints[role] = found
+                fingerprint = self.masked_model(role).fingerprint()
+            self._fingerprints[role] = fingerprint
         return self._fingerprints[role]
 
     def _checkpoint(self, role: str) -> Path:
@@ -126,14 +131,12 @@ class Workshop:
             self._checkpoints[role] = folder
         return self._checkpoints[role]
 
-    # Data.
-
     def pairs(self, name: str) -> tuple[list[str], list[str]]:
-        """Read a test set: sources and references."""
+        """Read the sources and references of a test set."""
         languages = name.rsplit(".", 1)[-1]
-        root = PACKED if name.startswith("quick.") else self.data
+        root = BUNDLED_DATA if name.startswith("quick.") else self.data
         if root is None:
-            raise InputError(f"the test set '{name}' is needed: give its folder with --data.")
+            raise InputError(f"test set '{name}' not found: give its folder with --data.")
         sides = []
         for language in (languages[:2], languages[2:]):
             file = root / f"{name}.{language}"
@@ -147,31 +150,24 @@ class Workshop:
             sides.append(text.removesuffix("\n").split("\n"))
         if len(sides[0]) != len(sides[1]):
             raise InputError(f"the two sides of '{name}' have different numbers of lines.")
-        # An empty line on either side is no sentence pair.
+        # Skip pairs with an empty side.
         kept = [(a, b) for a, b in zip(*sides, strict=True) if a.strip() and b.strip()]
         return [a for a, _ in kept], [b for _, b in kept]
 
-    def __post_init__(self) -> None:
-        self._loaded: dict[str, maskov.MaskedModel] = {}
-        self._judge: maskov.Autoregressive | None = None
-        self._twins: dict[str, AutoregressiveTranslator] = {}
-        self._fingerprints: dict[str, str] = {}
-        self._checkpoints: dict[str, Path] = {}
 
+def link_as(name: str, model: Path) -> str:
+    """Link a model folder under another name and return the link's path.
 
-def called(name: str, model: Path) -> str:
-    """Return the path of a model under another name, which is what results call it by.
-
-    A training leaves its model in a folder `model`, which would say little.
+    Results name a model by its folder, and trainings always call theirs `model`.
     """
-    named = model.with_name(name)
-    if not named.exists():
-        named.symlink_to(model.name)
-    return str(named)
+    link = model.with_name(name)
+    if not link.exists():
+        link.symlink_to(model.name)
+    return str(link)
 
 
 def pair_of(name: str) -> str:
-    """Return the pair of languages of a test set, such as de-en."""
+    """Return the language pair of a test set, such as de-en."""
     languages = name.rsplit(".", 1)[-1]
     return f"{languages[:2]}-{languages[2:]}"
 
@@ -181,7 +177,7 @@ def _checkpoint(root: Path, role: str) -> Path:
     for file in ("", *files):
         if not (root / folder / file).exists():
             raise InputError(
-                f"'{root / folder / file}' is missing: --checkpoints has a folder '{folder}' with "
-                f"{', '.join(files)} and the weights beside it."
+                f"'{root / folder / file}' is missing: --checkpoints needs a folder '{folder}' "
+                f"with {', '.join(files)} and the weights."
             )
     return root / folder

@@ -1,7 +1,7 @@
-"""Draw benchmarks: `python bench/plot.py FILES... --out DIR`, as SVG and PNG.
+"""Draw benchmark results as SVG and PNG: `python -m maskov.benchmarks.plot FILES... --out DIR`.
 
-Files of `maskov bench --out` become bar charts, one each; files of `maskov.benchmarks.scaling`
-become curves, those over the same quantity together. It needs matplotlib (the extra `bench`).
+Files of `maskov bench --out` become bar charts. Files of `maskov.benchmarks.scaling` become curves,
+one figure per quantity. Needs matplotlib (the extra `bench`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import math
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-# Okabe and Ito's colours, which colour-blind readers tell apart; markers differ as well.
+# Okabe and Ito's colours, which colour-blind readers can tell apart; markers differ, too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 14,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -38,7 +39,7 @@ STYLE = {
     "savefig.dpi": 200,
     "svg.hashsalt": "maskov",
 }
-ALONG = {
+AXIS_LABELS = {
     "chains": "chains",
     "length": "length (tokens)",
     "size": "model size (millions of parameters)",
@@ -51,28 +52,28 @@ SPEEDS = {
 
 
 def draw(files: list[Path], out: Path) -> list[Path]:
-    """Draw every file; return the pictures."""
+    """Draw every file; return the paths of the figures."""
     curves: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    pictures: list[Path] = []
+    figures: list[Path] = []
     out.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE):
         for file in files:
-            found = json.loads(file.read_text(encoding="utf-8"))
-            if found["kind"] == "scaling":
-                curves[found["over"]].append(found)
+            results = json.loads(file.read_text(encoding="utf-8"))
+            if results["kind"] == "scaling":
+                curves[results["over"]].append(results)
                 continue
-            if found["rows"]:
-                pictures += save(samplers(found), out / f"{file.stem}-samplers")
-            if found["score"] is not None:
-                pictures += save(scorers(found), out / f"{file.stem}-scorers")
+            if results["rows"]:
+                figures += save(samplers(results), out / f"{file.stem}-samplers")
+            if results["score"] is not None:
+                figures += save(scorers(results), out / f"{file.stem}-scorers")
         for over, group in curves.items():
-            pictures += save(scaling(over, group), out / f"scaling-{over}")
-    return pictures
+            figures += save(scaling(over, group), out / f"scaling-{over}")
+    return figures
 
 
-def samplers(found: dict[str, Any]) -> Figure:
-    """Draw what counts, novel moves, by time and by masked pass."""
-    rows = found["rows"]
+def samplers(results: dict[str, Any]) -> Figure:
+    """Draw novel moves per second and per masked pass."""
+    rows = results["rows"]
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(12, 1.6 + 0.6 * len(rows)), sharey=True, layout="constrained"
     )
@@ -84,44 +85,46 @@ def samplers(found: dict[str, Any]) -> Figure:
         times = [row["ratios"].get("a", {}).get(key) for row in rows]
         _bars(axes, [row["name"] for row in rows], values, times)
         axes.set_xlabel(f"{label} (log scale)")
-    figure.suptitle(" · ".join(_told(found)), fontsize=13)
+    figure.suptitle(" · ".join(_describe(results)), fontsize=13)
     return figure
 
 
-def scorers(found: dict[str, Any]) -> Figure:
-    """Draw how many sentences each scorer scores."""
-    rows = [row for row in found["score"]["rows"] if "missing" not in row]
+def scorers(results: dict[str, Any]) -> Figure:
+    """Draw the sentences per second of each scorer."""
+    rows = [row for row in results["score"]["rows"] if "missing" not in row]
     figure, axes = plt.subplots(figsize=(9, 1.6 + 0.6 * len(rows)), layout="constrained")
     speeds = [row["sentences_per_second"] for row in rows]
     _bars(axes, [row["name"] for row in rows], speeds, [speed / min(speeds) for speed in speeds])
     axes.set_xlabel("sentences scored per second (E_norm; log scale)")
-    options = found["options"]
-    told = (options["model"], options["precision"], _device(found["machine"]))
-    figure.suptitle(" · ".join(told), fontsize=13)
+    options = results["options"]
+    description = (options["model"], options["precision"], _device(results["machine"]))
+    figure.suptitle(" · ".join(description), fontsize=13)
     return figure
 
 
 def scaling(over: str, group: list[dict[str, Any]]) -> Figure:
-    """Draw speeds along one quantity, a curve for each file."""
+    """Draw speeds over one quantity, one curve per file."""
     figure, panels = plt.subplots(1, len(SPEEDS), figsize=(17, 5.5), layout="constrained")
-    told = [_told(found) for found in group]
-    common = [part for part in told[0] if all(part in others for others in told)]
+    descriptions = [_describe(results) for results in group]
+    common = [part for part in descriptions[0] if all(part in other for other in descriptions)]
     for axes, (key, label) in zip(panels, SPEEDS.items(), strict=True):
-        for index, found in enumerate(group):
-            style = index % len(COLOURS)
-            points = [point for point in found["points"] if point[key] is not None]
+        for index, results in enumerate(group):
+            color = index % len(COLOURS)
+            points = [point for point in results["points"] if point[key] is not None]
             axes.plot(
-                [_along(over, point) for point in points],
+                [_x_value(over, point) for point in points],
                 [point[key] for point in points],
-                color=COLOURS[style],
-                marker=MARKERS[style],
-                label=", ".join(part for part in told[index] if part not in common),
+                color=COLOURS[color],
+                marker=MARKERS[color],
+                label=", ".join(part for part in descriptions[index] if part not in common),
             )
         axes.set_xscale("log", base=2)
-        measured = sorted({_along(over, point) for found in group for point in found["points"]})
+        measured = sorted(
+            {_x_value(over, point) for results in group for point in results["points"]}
+        )
         axes.set_xticks(measured, [f"{value:.3g}" for value in measured])
         axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.set_xlabel(ALONG[over])
+        axes.set_xlabel(AXIS_LABELS[over])
         axes.set_ylabel(label)
         if key == "share_of_ceiling":
             axes.set_ylim(0, 1)
@@ -135,7 +138,7 @@ def scaling(over: str, group: list[dict[str, Any]]) -> Figure:
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
-    """Write a figure as SVG and PNG; without dates, so that the same data gives the same bytes."""
+    """Write a figure as SVG and PNG without dates, so the same data gives the same bytes."""
     written = []
     for kind in ("svg", "png"):
         path = stem.with_name(f"{stem.name}.{kind}")
@@ -146,18 +149,18 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 
 
 def _bars(axes: Axes, names: list[str], values: list[float], times: list[float | None]) -> None:
-    """Draw bars from the top down, on a log scale, with their values beside them."""
+    """Draw labelled horizontal bars on a log scale, the first on top."""
     colours = [COLOURS[index % len(COLOURS)] for index in range(len(names))]
-    shown = axes.barh(names, values, color=colours, height=0.65)
+    bars = axes.barh(names, values, color=colours, height=0.65)
     labels = [
         f" {_short(value)}" + ("" if time is None else f"  ({_short(time)}×)")
         for value, time in zip(values, times, strict=True)
     ]
-    axes.bar_label(shown, labels, padding=2)
+    axes.bar_label(bars, labels, padding=2)
     positive = [value for value in values if value > 0]
     if positive:
         axes.set_xscale("log")
-        # Bars on a log scale have no natural foot; a tenth of the smallest leaves all in sight.
+        # Bars on a log scale have no natural base; a tenth of the smallest keeps all visible.
         axes.set_xlim(min(positive) / 10, max(positive) * 30)
     if not axes.yaxis_inverted():
         axes.invert_yaxis()
@@ -165,7 +168,7 @@ def _bars(axes: Axes, names: list[str], values: list[float], times: list[float |
 
 
 def _whole_decades(axes: Axes) -> None:
-    """Let a log scale reach from one power of ten to another, so that it can be read."""
+    """Extend a log scale to whole powers of ten."""
     values = [float(y) for line in axes.lines for y in line.get_ydata() if y > 0]  # type: ignore
     if not values:
         return
@@ -176,7 +179,7 @@ def _whole_decades(axes: Axes) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _along(over: str, point: dict[str, Any]) -> float:
+def _x_value(over: str, point: dict[str, Any]) -> float:
     return point["model"]["parameters"] / 1e6 if over == "size" else float(point["value"])
 
 
@@ -187,40 +190,40 @@ def _device(machine: dict[str, Any]) -> str:
     return f"{machine['processor']}, {threads} thread{'s' if threads > 1 else ''}"
 
 
-def _told(found: dict[str, Any]) -> list[str]:
-    """Say what a benchmark was of, but for what its curve runs along."""
-    options, over = found["options"], found.get("over")
+def _describe(results: dict[str, Any]) -> list[str]:
+    """Return the options of a benchmark, except the one that its curve varies."""
+    options, over = results["options"], results.get("over")
     shortest, longest = options["length"]
     length = f"length {shortest}" if shortest == longest else f"{shortest}–{longest} tokens"
     return [
-        *([found["variant"]] if "variant" in found else []),
+        *([results["variant"]] if "variant" in results else []),
         *([options["model"]] if over != "size" else []),
         *([length] if over != "length" else []),
         *([f"{options['chains']} chains"] if over != "chains" else []),
         f"E_{options['energy']}",
         options["precision"],
-        _device(found["machine"]),
+        _device(results["machine"]),
     ]
 
 
-def main() -> None:
-    """Read the command line and draw."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Draw the given files."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path, help="JSON files of benchmarks")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the pictures")
-    given = parser.parse_args()
+    parser.add_argument("--out", type=Path, required=True, help="folder for the figures")
+    given = parser.parse_args(arguments)
     try:
         pictures = draw(given.files, given.out)
     except OSError as error:
         sys.exit(f"plot: {error}")
     except (ValueError, KeyError, TypeError) as error:
-        sys.exit(f"plot: not a benchmark's file ({error!r})")
+        sys.exit(f"plot: not a benchmark file ({error!r})")
     for picture in pictures:
         print(picture)
 
 
 def _short(value: float) -> str:
-    """Write three digits, and large numbers in full."""
+    """Format with three digits, or as a whole number from 100 on."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

@@ -1,10 +1,10 @@
-"""How fast our encoder is, beside Hugging Face's and beside the bare matrix products.
+"""Speed of the encoder, compared with Hugging Face's and with the bare matrix products.
 
-Sequences of 15 to 45 tokens and a frame of two, end to end, with one query each. Times are the
-medians of calls. `products` runs the matrix products of a call and nothing else; `share` is how
-much of one large product's speed the executed products reach. Run it as
+    python -m maskov.benchmarks.encoder --json encoder.json [--sweep]
 
-    python bench/encoder.py --json encoder.json [--sweep]
+Sequences have 15 to 45 tokens plus two special ones, are packed end to end, and have one query
+each. Times are medians over calls. `products` runs only the matrix products of a call; `share` is
+the speed of the executed products relative to one large product.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import copy
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-import maskov
+from maskov.benchmarks.models import load_model, random_bert
 from maskov.encoders import Encoder, Packed
 from maskov.encoders.blocks import EncoderNetwork
+from maskov.models import device_name
 
 DTYPES = {"bf16": torch.bfloat16, "tf32": torch.float32, "fp32": torch.float32}
 SHORTEST, LONGEST = 17, 47
@@ -32,11 +33,11 @@ TILES = [(16, 64, 1), (16, 64, 2), (32, 32, 1), (32, 32, 2), (32, 64, 2), (32, 6
          (64, 64, 2), (64, 64, 4), (64, 64, 8)]  # fmt: skip
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    options = _options()
+    options = _options(arguments)
     device = torch.device(options.device)
-    report: dict[str, Any] = {"device": _name(device), "torch": torch.__version__, "rows": []}
+    report: dict[str, Any] = {"device": device_name(device), "torch": torch.__version__, "rows": []}
     print(f"{report['device']}, torch {torch.__version__}")
     ceiling = {}
     for name in options.dtypes:
@@ -51,7 +52,7 @@ def main() -> None:
     for model, network in _networks(options.toy, device):
         encoder = Encoder.of(network)
         if encoder is None:
-            raise SystemExit(f"{model}: our encoder does not agree with the network")
+            raise SystemExit(f"{model}: the encoder does not agree with the network")
         for name in options.dtypes:
             with _products(name):
                 _measure(report, options, model, name, encoder, network, ceiling[name])
@@ -70,7 +71,7 @@ def _measure(
     network: Any,
     ceiling: float,
 ) -> None:
-    """Time one model in one dtype at all sizes."""
+    """Time one model in one dtype at every size."""
     ours = encoder.to(DTYPES[name])
     other = copy.deepcopy(network).to(DTYPES[name]).base_model
     for tokens in options.tokens:
@@ -79,7 +80,7 @@ def _measure(
         picked = reference[torch.arange(passes, device=out.device), query_row]
         error = float((out - picked).abs().max() / picked.abs().max())
         del reference, picked, out
-        products, flops = _bare(ours.network, tokens, passes, network.device)
+        products, flops = _bare_products(ours.network, tokens, passes, network.device)
         row: dict[str, Any] = {"model": model, "dtype": name, "tokens": tokens, "passes": passes}
         row["ours_ms"] = _time(call, network.device)
         row["graph_ms"] = (
@@ -106,7 +107,7 @@ def _measure(
 def _inputs(
     ours: Encoder, other: Any, tokens: int, device: torch.device
 ) -> tuple[Callable[[], Any], Callable[[], Any], Any, int]:
-    """Return a call of ours, one of Hugging Face's on the same sequences, and the queries."""
+    """Return a call of our encoder, one of Hugging Face's, the query positions and the passes."""
     generator = torch.Generator().manual_seed(tokens)
     lengths = torch.randint(SHORTEST, LONGEST + 1, (tokens // SHORTEST,), generator=generator)
     lengths = lengths[lengths.cumsum(0) <= tokens]
@@ -134,40 +135,43 @@ def _inputs(
     return call, padded, place.to(device), passes
 
 
-def _bare(
+def _bare_products(
     network: EncoderNetwork, tokens: int, passes: int, device: torch.device
 ) -> tuple[Callable[[], None], int]:
-    """Return a call of all matrix products, and how many operations they are."""
+    """Return a call of all matrix products, and its floating-point operations."""
     *blocks, last = network.blocks
     width = last.width
-    work = []
+    weights = []
     for block in blocks:
         parts = (block.qkv, block.out, block.feed.inner, block.feed.outer)
-        work += [(part, tokens) for part in parts]
-    work += [(last.qkv.rows(width, 3 * width), tokens), (last.qkv.rows(0, width), passes)]
-    work += [(part, passes) for part in (last.out, last.feed.inner, last.feed.outer)]
+        weights += [(part, tokens) for part in parts]
+    weights += [(last.qkv.rows(width, 3 * width), tokens), (last.qkv.rows(0, width), passes)]
+    weights += [(part, passes) for part in (last.out, last.feed.inner, last.feed.outer)]
     if network.embedding.project is not None:
-        work.append((network.embedding.project, tokens))
-    kind = last.out.weight.dtype
-    sizes = {(rows, part.weight.shape[1]) for part, rows in work}
-    inputs = {size: _noise(size, kind, device) for size in sizes}
+        weights.append((network.embedding.project, tokens))
+    dtype = last.out.weight.dtype
+    sizes = {(rows, part.weight.shape[1]) for part, rows in weights}
+    inputs = {size: _noise(size, dtype, device) for size in sizes}
 
     def products() -> None:
-        for part, rows in work:
+        for part, rows in weights:
             F.linear(inputs[rows, part.weight.shape[1]], part.weight, part.bias)
 
-    return products, sum(2 * rows * part.weight.numel() for part, rows in work)
+    return products, sum(2 * rows * part.weight.numel() for part, rows in weights)
 
 
 def _time(call: Callable[[], Any], device: torch.device, seconds: float = 0.5) -> float:
-    """Return the median time of a call in ms, after two that warm up."""
+    """Return the median time of a call in ms, after two warm-up calls."""
     call()
     call()
     times: list[float] = []
     begin = time.perf_counter()
     while len(times) < 3 or (time.perf_counter() - begin < seconds and len(times) < 50):
         if device.type == "cuda":
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start, end = (
+                torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+                for _ in range(2)
+            )
             start.record()
             call()
             end.record()
@@ -181,8 +185,8 @@ def _time(call: Callable[[], Any], device: torch.device, seconds: float = 0.5) -
 
 
 def _graph(call: Callable[[], Any]) -> Callable[[], None]:
-    """Capture a call that has run before."""
-    stream = torch.cuda.Stream()
+    """Capture a call, which must have run before, in a CUDA graph."""
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         call()
@@ -199,12 +203,12 @@ def _ceiling(dtype: torch.dtype, device: torch.device, size: int) -> float:
 
 
 def _noise(shape: tuple[int, int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    # Constant inputs would take less power, and flatter the products.
+    # Constant inputs would use less power and overstate the speed.
     return torch.randn(shape, device=device).to(dtype)
 
 
 def _profile(call: Callable[[], Any], device: torch.device) -> list[dict[str, Any]]:
-    """Print where the time of one call goes."""
+    """Print the kernels that take the time of one call."""
     from torch.profiler import ProfilerActivity, profile
 
     cuda = device.type == "cuda"
@@ -224,12 +228,13 @@ def _profile(call: Callable[[], Any], device: torch.device) -> list[dict[str, An
 
 
 def _sweep(report: dict[str, Any], names: list[str], device: torch.device) -> None:
-    """Time the attention kernel alone, with blocks of other sizes."""
+    """Time the attention kernel alone with other tile sizes."""
     from maskov.encoders import fused
 
     report["tiles"] = []
     for model, network in _networks(False, device):
         encoder = Encoder.of(network)
+        assert encoder is not None
         for name in names:
             part = encoder.to(DTYPES[name]).network
             lengths = SHORTEST + torch.arange(2048) % (LONGEST - SHORTEST + 1)
@@ -239,31 +244,30 @@ def _sweep(report: dict[str, Any], names: list[str], device: torch.device) -> No
             qkv = torch.randn(tokens, 3 * block.width, device=device).to(DTYPES[name])
             for tiles in (fused.Tiles(*sizes) for sizes in TILES):
                 with _products(name):
-                    spent = _time(
+                    milliseconds = _time(
                         lambda: fused.attend(qkv, block, part.heads, plan, tiles),  # noqa: B023
                         device,
                         0.05,
                     )
-                moved = 4 * tokens * block.width * qkv.element_size() / spent / 1e9
+                bandwidth = 4 * tokens * block.width * qkv.element_size() / milliseconds / 1e9
                 report["tiles"].append(
-                    {"model": model, "dtype": name, "tiles": str(tiles), "ms": spent}
+                    {"model": model, "dtype": name, "tiles": str(tiles), "ms": milliseconds}
                 )
-                print(f"    attention {model} {name} {tiles} {spent:.3f} ms {moved:.2f} TB/s")
+                print(
+                    f"    attention {model} {name} {tiles} {milliseconds:.3f} ms "
+                    f"{bandwidth:.2f} TB/s"
+                )
 
 
 def _networks(toy: bool, device: torch.device) -> list[tuple[str, Any]]:
-    from transformers import BertConfig, BertForMaskedLM
-
-    shape = {"num_hidden_layers": 2} if toy else {}
-    torch.manual_seed(0)
-    bert = BertForMaskedLM(BertConfig(vocab_size=30522, **shape))
-    made = [("bert-base", bert), ("wiki-small", maskov.load().network)]
-    return [(name, network.to(device).eval().requires_grad_(False)) for name, network in made]
+    bert = random_bert(2 if toy else 12, 768).network
+    networks = [("bert-base", bert), ("wiki-small", load_model("wiki-small", "cpu").network)]
+    return [(name, network.to(device).eval().requires_grad_(False)) for name, network in networks]
 
 
 @contextmanager
 def _products(name: str) -> Any:
-    """Allow coarser products of float32 for `tf32` only."""
+    """Allow TF32 products for `tf32` only."""
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
     try:
@@ -272,20 +276,16 @@ def _products(name: str) -> Any:
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
-def _name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
-
-
-def _options() -> argparse.Namespace:
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    parser.add_argument("--json", type=Path, help="write all numbers here")
+    parser.add_argument("--json", type=Path, help="JSON file to write")
     parser.add_argument("--device", default=device)
     parser.add_argument("--dtypes", nargs="+", default=list(DTYPES), choices=list(DTYPES))
     parser.add_argument("--tokens", nargs="+", type=int, default=[2**14, 2**16, 2**17])
-    parser.add_argument("--sweep", action="store_true", help="try other blocks in the attention")
-    parser.add_argument("--toy", action="store_true", help="small enough for a CPU")
-    options = parser.parse_args()
+    parser.add_argument("--sweep", action="store_true", help="also time other attention tiles")
+    parser.add_argument("--toy", action="store_true", help="sizes for a CPU")
+    options = parser.parse_args(arguments)
     if options.toy:
         options.tokens = [256, 512]
     if len(options.tokens) < 2:

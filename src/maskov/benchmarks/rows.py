@@ -1,4 +1,4 @@
-"""From what was counted to what is reported: rates, ratios, shares."""
+"""Rows of a benchmark: rates, ratios and shares from counts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Row:
-    """One sampler's speed.
+    """The speed of one sampler.
 
-    `novel_seen` was counted in the time measured. In the plain rows, which see too few moves,
-    `novel_per_step` and `effective_per_step` are those of the row `rates_from`: the same chain law,
-    measured over far more steps. All per-second and per-pass values follow from these.
+    `novel_seen` counts the novel moves in the measured time. Plain rows see too few, so their
+    `novel_per_step` and `effective_per_step` are those of the row `rates_from`, which samples the
+    same Markov chain over far more steps. All per-second and per-pass values follow from these.
     """
 
     name: str
@@ -47,8 +47,8 @@ class Row:
         return asdict(self)
 
 
-# Passes that belong to no step, such as those run ahead in vain, are told where they are more.
-_BESIDE = 0.05
+# Passes outside steps (such as unused prefetched ones) are noted above this share.
+_UNCOUNTED_SHARE = 0.05
 
 
 def make_row(
@@ -59,15 +59,15 @@ def make_row(
     rates_from: str,
     ceiling: float | None,
 ) -> Row:
-    """Turn one row's counts into rates; novelty and effective size per step come from `rates`."""
+    """Compute the rates of a row; novel moves and effective size per step come from `rates`."""
     seconds, steps, passes = counted["seconds"], counted["steps"], counted["passes"]
     per_second = steps / seconds
     novel = rates["novel_seen"] / rates["steps"]
-    effective = over(rates["effective"], rates["steps"])
-    teraflops = over(counted["flops"], seconds * 1e12)
+    effective = divide(rates["effective"], rates["steps"])
+    teraflops = divide(counted["flops"], seconds * 1e12)
     by_engine = counted.get("passes_by_engine")
     notes = [note for note in counted.get("notes", []) if note != counted["model"]["caution"]]
-    if by_engine is not None and abs(by_engine - passes) > _BESIDE * passes:
+    if by_engine is not None and abs(by_engine - passes) > _UNCOUNTED_SHARE * passes:
         notes.append(f"the engine ran {by_engine} passes, its steps counted {passes}")
     return Row(
         name=name,
@@ -82,15 +82,15 @@ def make_row(
         passes_per_second=passes / seconds,
         tokens_per_second=counted["tokens"] / seconds,
         novel_per_step=novel,
-        novel_per_pass=over(novel * steps, passes),
+        novel_per_pass=divide(novel * steps, passes),
         novel_per_second=novel * per_second,
         effective_per_step=effective,
-        effective_per_pass=None if effective is None else over(effective * steps, passes),
+        effective_per_pass=None if effective is None else divide(effective * steps, passes),
         effective_per_second=None if effective is None else effective * per_second,
         peak_memory_mib=counted["peak_memory_mib"],
         peak_device_memory_mib=counted["peak_device_memory_mib"],
         teraflops=teraflops,
-        share_of_ceiling=over(teraflops, ceiling),
+        share_of_ceiling=divide(teraflops, ceiling),
         passes_by_engine=by_engine,
         seconds_of_run=counted.get("seconds_of_run"),
         signature=counted.get("signature"),
@@ -99,16 +99,16 @@ def make_row(
 
 
 def ratios(row: Row, plain: dict[str, Row]) -> dict[str, dict[str, float | None]]:
-    """Return how many times more novel moves a row makes than each plain row."""
+    """Return the novel moves of a row as a multiple of each plain row's."""
     return {
         letter: {
-            "novel_per_second": over(row.novel_per_second, other.novel_per_second),
-            "novel_per_pass": over(row.novel_per_pass, other.novel_per_pass),
+            "novel_per_second": divide(row.novel_per_second, other.novel_per_second),
+            "novel_per_pass": divide(row.novel_per_pass, other.novel_per_pass),
         }
         for letter, other in plain.items()
     }
 
 
-def over(part: float | None, whole: float | None) -> float | None:
-    """Divide, where there is something to divide."""
+def divide(part: float | None, whole: float | None) -> float | None:
+    """Return part / whole, or None if either is missing or `whole` is 0."""
     return None if part is None or not whole else part / whole

@@ -1,0 +1,143 @@
+"""Reproduce the paper's tables and figures: `python -m experiments NAME --out DIR`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from experiments.context import Context
+from experiments.settings import setting_of, with_sentences
+from maskov.cli import run_app
+from maskov.cli.output import say
+from maskov.cli.signals import stop_on_signals
+from maskov.errors import InputError, Interrupted
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.command(no_args_is_help=True)
+def reproduce(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="result name, all, list, or report (render only)")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="folder of results; finished cells are kept")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="smoke test: minutes on a CPU, meaningless numbers")
+    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="sizes for one H200")] = False,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="the paper's sizes, with the models of --checkpoints")
+    ] = False,
+    data: Annotated[Path | None, typer.Option("--data", help="folder of test sets")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 ...")] = "auto",
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="masked model of unconditional text")
+    ] = None,
+    judge: Annotated[str | None, typer.Option(help="causal LM for perplexity")] = None,
+    translation: Annotated[
+        str | None, typer.Option("--translation", help="masked translation model")
+    ] = None,
+    twin: Annotated[
+        str | None, typer.Option("--twin", help="autoregressive translation model")
+    ] = None,
+    checkpoints: Annotated[
+        Path | None, typer.Option(help="folder of the paper's checkpoints, for --paper")
+    ] = None,
+    sentences: Annotated[
+        int | None, typer.Option(min=2, help="sentences per test set (default: the setting's)")
+    ] = None,
+    ratings: Annotated[
+        Path | None, typer.Option(metavar="STUDY", help="study with human ratings, for table6")
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option("--only", help="cells of one task: text or translation")
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", min=1, max=64, help="processes that run cells")
+    ] = 1,
+    page: Annotated[
+        Path | None, typer.Option(help="file for the page of claims (default: OUT/README.md)")
+    ] = None,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(help="with report: results of another model to compare (repeatable)"),
+    ] = None,
+    keep_runs: Annotated[
+        bool, typer.Option("--keep-runs", help="keep the run folders of finished cells")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="show tracebacks")] = False,
+) -> None:
+    """Reproduce the paper's tables and figures and compare them with the paper's numbers."""
+    # Imported here so that a missing matplotlib is reported like any other input error.
+    from experiments import driver, registry
+
+    if sum((quick, full, paper)) > 1:
+        raise InputError("give only one of --quick, --full and --paper (default: sizes for a CPU).")
+    if only not in (None, "text", "translation"):
+        raise InputError(f"--only takes text or translation, not '{only}'.")
+    if paper and checkpoints is None and name not in ("list", "report"):
+        raise InputError("--paper needs --checkpoints, the folder with the paper's models.")
+    setting = setting_of("quick" if quick else "full" if full else "paper" if paper else "small")
+    if sentences is not None:
+        setting = with_sentences(setting, sentences)
+    if beside and name != "report":
+        raise InputError("--beside is an option of `report` only.")
+    if name == "list":
+        driver.list_results(setting, print)
+        return
+    if out is None:
+        raise InputError("no folder for the results: give --out DIR.")
+    if name == "report":
+        driver.report(out, page, say, beside or ())
+        return
+    results = registry.results_of(name)
+    models = {
+        "base": model, "judge": judge, "de-en": translation, "ro-en": translation,
+        "twin-de-en": twin, "twin-ro-en": twin,
+    }  # fmt: skip
+    out.mkdir(parents=True, exist_ok=True)
+    with stop_on_signals() as stop:
+        context = Context(
+            setting,
+            out,
+            data,
+            device,
+            {role: model for role, model in models.items() if model is not None},
+            checkpoints,
+            ratings,
+            keep_runs,
+            stop,
+        )
+        try:
+            driver.reproduce(
+                results,
+                context,
+                say,
+                lambda cell: only is None or cell.translates == (only == "translation"),
+                skip_missing=name == "all",
+                jobs=jobs,
+            )
+        except (Interrupted, KeyboardInterrupt):
+            say("stopped; run the same command to continue")
+            raise typer.Exit(stop.exit_code) from None
+        finally:
+            driver.write_page(out, page)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command; report input errors in one sentence with exit code 2."""
+    run_app(app, "experiments", arguments)
+
+
+if __name__ == "__main__":
+    main()
