@@ -4,8 +4,6 @@ A masked language model defines an energy, and its conditionals propose moves th
 Metropolis-Hastings test accepts or rejects (Goyal, Dyer & Berg-Kirkpatrick, ICLR 2022).
 """
 
-__version__ = "0.1.0"
-
 from maskov.diagnostics import Summary
 from maskov.energies import Autoregressive, Energy, Norm, Raw, parse_energy
 from maskov.errors import InputError, MaskovError, ModelError, RunError
@@ -20,6 +18,7 @@ from maskov.scoring import Score, score, score_autoregressive
 from maskov.translation.api import Translation, translate
 from maskov.translation.autoregressive import Twin
 from maskov.translation.methods import Method
+from maskov.version import __version__
 from maskov.workers import Workers
 
 __all__ = [

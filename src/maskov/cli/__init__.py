@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-import maskov
 from maskov.cli.benchmarking import bench
 from maskov.cli.evaluating import evaluate
 from maskov.cli.inspecting import diagnose, score, verify
@@ -24,6 +23,7 @@ from maskov.cli.sampling import infill, resume, sample
 from maskov.cli.serving import serve
 from maskov.cli.translating import translate
 from maskov.errors import MaskovError
+from maskov.version import __version__
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -43,7 +43,7 @@ app.add_typer(rate, name="rate")
 
 def _version(asked: bool) -> bool:
     if asked:
-        print(f"maskov {maskov.__version__}")
+        print(f"maskov {__version__}")
         raise typer.Exit
     return asked
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-import maskov
 from maskov.energies import Autoregressive
 from maskov.errors import InputError
 from maskov.evaluation.copies import copied
@@ -18,6 +17,7 @@ from maskov.evaluation.diversity import distinct, self_bleu, spread
 from maskov.evaluation.estimates import Estimate, mean
 from maskov.evaluation.perplexity import perplexity
 from maskov.runs import Run
+from maskov.version import __version__
 
 _SHORT = 12
 _NO_SACREBLEU = "self-BLEU needs sacreBLEU: pip install 'maskov[evaluate]'"
@@ -83,7 +83,7 @@ def evaluate(
         "distinct:words",
         f"self-bleu:{bleu}",
         f"copied:{copying}",
-        f"version:{maskov.__version__}",
+        f"version:{__version__}",
     ]
     return Evaluation(
         sentences=len(texts),

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-import maskov
 from maskov.errors import InputError
 from maskov.runs import Run, Sample
 from maskov.runs.folder import RunFolder
@@ -29,6 +28,7 @@ from maskov.ui.report.findings import Findings, findings
 from maskov.ui.report.metadata import facts, temperatures
 from maskov.ui.report.terms import Scorer, Terms
 from maskov.ui.report.token_spans import pieces
+from maskov.version import __version__
 
 # What a page can show and a browser draw without delay; averages are over everything.
 MOST_CHAINS = 40
@@ -142,7 +142,7 @@ def build(
         kept.append(_after_burn_in(run, traces))
     return Report(
         title=title or " · ".join(labels),
-        version=maskov.__version__,
+        version=__version__,
         runs=found,
         histograms={
             name: histogram([values[f"energy_{name}"] for values in kept]) for name in ENERGIES
