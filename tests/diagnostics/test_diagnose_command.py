@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -82,13 +83,10 @@ def test_whatever_was_run_gives_strict_json_and_no_warning(call, tmp_path, words
     assert call("diagnose", folder)[1] == ""
 
 
-def test_without_arviz_one_line_says_what_to_install(call, tmp_path, monkeypatch):
-    folder = sampled(call, tmp_path / "run", "--epochs", 21)
-    monkeypatch.setitem(sys.modules, "arviz_stats.base", None)
-    out, _ = call("diagnose", folder)
-    assert sum("note:" in line and "maskov[diagnose]" in line for line in out.splitlines()) == 1
-    assert "acceptance rate" in out
-    assert "epochs" in next(line for line in out.splitlines() if line.startswith("E_raw"))
+def test_importing_maskov_does_not_import_arviz():
+    script = "import sys, maskov.cli; print({'arviz_base', 'arviz_stats'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert done.stdout == b"set()\n"
 
 
 def test_damaged_samples_do_not_stand_in_the_way_of_traces(call, tmp_path):
