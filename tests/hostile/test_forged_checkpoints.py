@@ -198,7 +198,7 @@ def _ends_well(copy: Path, file: Path) -> None:
     """A checkpoint that is not passed over leads to a whole run, or to one sentence."""
     if _passed_over(copy, file):
         return
-    with or_refused(MaskovError):
+    with or_refused(MaskovError, naming=[copy, f"'{MODEL.name}'"]):
         run = _goes_on(copy)
         assert len(run.samples) == 6 * 4
         assert (run.traces["steps"] > 0).all()
@@ -287,8 +287,9 @@ def test_groups_that_wait_for_each_other_are_one_sentence(tmp_path):
         if file == first:
             numbers["progress"] |= {"piloted": False, "nearest": -1}
         _forge(file, tensors, numbers)
-    with or_refused(RunError):
+    with pytest.raises(RunError, match="contradict each other") as refused:
         _goes_on(home)
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
