@@ -150,7 +150,7 @@ IMPOSSIBLE = [
 ]  # fmt: skip
 
 
-@examples(40)
+@examples(25)
 @given(
     settings=st.fixed_dictionaries(SETTINGS),
     spoilt=st.none() | st.sampled_from(IMPOSSIBLE),

@@ -113,7 +113,7 @@ def network(tmp_path_factory) -> Path:
 VOCABULARY = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nred\ngreen\nblue\n"
 
 
-@examples(60)
+@examples(30)
 @given(data=st.data())
 def test_any_vocabulary_is_read_or_refused(data, network, tmp_path):
     file = tmp_path / "vocab.txt"
