@@ -70,18 +70,30 @@ def _again(folder: Path, copy: Path) -> None:
     shutil.copytree(folder, copy)
 
 
-@examples(60)
-@given(data=st.data())
-def test_any_manifest_is_read_or_refused(data, folder, copy):
-    """Also going on with it: no entry makes it allocate, hang or write anywhere else."""
+def _any_manifest(data, folder, copy):
     manifest = json.loads((folder / "manifest.json").read_text())
     other = data.draw(changed(manifest))
     _again(folder, copy)
     (copy / "manifest.json").write_text(json.dumps(other))
     entries = [name for name in manifest if manifest[name] != other.get(name)]
-    with or_refused(MaskovError, naming=[copy, *entries]):
+    # A wrong entry can show in another: with another seed, the lengths do not fit.
+    with or_refused(MaskovError, naming=[copy, *entries, "'origin'"]):
         _read_all(copy)
         assert _is_whole(resume(copy, MODEL))
+
+
+@examples(30)
+@given(data=st.data())
+def test_any_manifest_is_read_or_refused(data, folder, copy):
+    """Also going on with it: no entry makes it allocate, hang or write anywhere else."""
+    _any_manifest(data, folder, copy)
+
+
+@pytest.mark.slow
+@examples(300)
+@given(data=st.data())
+def test_many_manifests_are_read_or_refused(data, folder, copy):
+    _any_manifest(data, folder, copy)
 
 
 @examples(40)

@@ -205,14 +205,14 @@ def _ends_well(copy: Path, file: Path) -> None:
         assert not any(MODEL.forbidden[token] for one in run.samples for token in one.ids)
 
 
-@examples(25)
+@examples(15)
 @given(data=st.data())
 def test_any_values_are_gone_on_from_or_passed_over(data, runs, tmp_path):
     """No value leads out of a tensor or keeps a run from ending; no sample holds what none may."""
     _any_values(data, runs, tmp_path)
 
 
-@examples(25)
+@examples(15)
 @given(data=st.data())
 def test_any_numbers_are_gone_on_from_or_passed_over(data, runs, tmp_path):
     """Those beside the tensors: epochs, steps, and how far the run as a whole has come."""
