@@ -1,4 +1,4 @@
-"""Crews that no user would want: they lose turns, dawdle and answer in any order."""
+"""Workers that no user would want: they lose tasks, are slow and answer in any order."""
 
 from __future__ import annotations
 
@@ -6,71 +6,72 @@ import random
 from pathlib import Path
 
 import torch
-from maskov.workers.base import Crew, Job
 
 import maskov
+from maskov import sampling as api
 from maskov.models.serialization import PackedModel
-from maskov.runs import api
-from maskov.runs.task import Taken, Turn
-from maskov.workers.serialization import put_result, put_turn, take_result, take_turn
+from maskov.runs.task import Task, TaskResult
+from maskov.runs.worker_pool import WorkerPool
+from maskov.workers.job import Job
+from maskov.workers.serialization import result_from, task_from, to_bytes
 
 
-class OddCrew(Crew):
-    """Several workers in one process, who take turns in a random order and lose some of them.
+class OddPool(WorkerPool):
+    """Several workers in one process, which carry out tasks in a random order and lose some.
 
-    Everything goes over the wire, as bytes; a turn that was lost was taken, but nobody heard of it.
+    Everything goes over the wire, as bytes; a lost task was carried out, but nobody heard of it.
     """
 
     def __init__(
         self, job: Job, count: int, seed: int, lost: float = 0.3, seconds=(0.0, 0.05, 0.2)
     ) -> None:
-        self.loops = [job.loop(torch.device("cpu")) for _ in range(count)]
+        self.runners = [job.runner(torch.device("cpu")) for _ in range(count)]
         self.random = random.Random(seed)
         self.lost = lost
         self.seconds = seconds
-        self.turns: list[bytes] = []
+        self.tasks: list[bytes] = []
         self.losses = 0
         self._passes = 0
 
     @property
     def free(self) -> int:
-        return len(self.loops) - len(self.turns)
+        return len(self.runners) - len(self.tasks)
 
     @property
     def passes(self) -> int:
         return self._passes
 
-    def give(self, turn: Turn) -> None:
-        self.turns.append(put_turn(turn))
+    def give(self, task: Task) -> None:
+        self.tasks.append(to_bytes(task))
 
-    def take(self) -> Taken:
-        content = self.turns.pop(self.random.randrange(len(self.turns)))
+    def take(self) -> TaskResult:
+        content = self.tasks.pop(self.random.randrange(len(self.tasks)))
         while True:
-            loop = self.random.choice(self.loops)
-            taken = take_result(put_result(loop.take(take_turn(content))))
-            # The first turn is lost in any case.
+            runner = self.random.choice(self.runners)
+            result = result_from(to_bytes(runner.carry_out(task_from(content))))
+            # The first task is lost in any case.
             if self.losses and self.random.random() >= self.lost:
-                self._passes += taken.passes
-                return taken
+                self._passes += result.passes
+                return result
             self.losses += 1
 
-    def turn_seconds(self, checkpoint_seconds: float) -> float:
-        """Nobody knows how long a turn lasts."""
+    def task_seconds(self, checkpoint_seconds: float) -> float:
+        """Return any time."""
         return self.random.choice(self.seconds)
 
     def close(self) -> None:
         pass
 
 
-def oddly(monkeypatch, count: int, seed: int, **settings) -> list[OddCrew]:
-    """Let runs with workers have an odd crew; return the crews that were made."""
-    made: list[OddCrew] = []
+def oddly(monkeypatch, count: int, seed: int, **settings) -> list[OddPool]:
+    """Let runs have odd workers; return the pools that were made."""
+    made: list[OddPool] = []
 
-    def crew(workers, manifest, model, groups, stop):
-        made.append(OddCrew(Job(manifest, PackedModel.of(model)), count, seed, **settings))
+    def pool(workers, manifest, model, groups, stop):
+        made.append(OddPool(Job(manifest, PackedModel.of(model)), count, seed, **settings))
         return made[-1]
 
-    monkeypatch.setattr(api, "crew_for", crew)
+    monkeypatch.setattr(api, "pool_for", pool)
     return made
 
 

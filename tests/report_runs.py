@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import maskov
+from maskov.config import Inputs
 from maskov.runs import Run
 from maskov.runs.store import MemoryStore
 from maskov.schedules import Schedule
@@ -29,18 +30,19 @@ def evil_run() -> Run:
     samples = [
         replace(one, text=EVIL, tokens=[EVIL, *one.tokens[1:]], template=0) for one in run.samples
     ]
-    manifest = {
-        **run.manifest,
-        "signature": EVIL,
-        "notes": [EVIL],
-        "origin": {"sources": [EVIL], "lengths": EVIL},
-        "versions": {EVIL: EVIL},
-        "created": EVIL,
-        "model": {**run.manifest["model"], "name": EVIL, "device": EVIL},
-        "chains_each": 3,
-    }
+    config = run.manifest.config
+    config = replace(
+        config,
+        model=replace(config.model, name=EVIL, device=EVIL),
+        inputs=Inputs(sources=(EVIL,), lengths=EVIL, chosen=((4, 4, 4),)),
+        chains=3,
+    )
+    manifest = replace(
+        run.manifest, config=config, signature=EVIL, notes=(EVIL,), versions={EVIL: EVIL},
+        created=EVIL,
+    )  # fmt: skip
     store = MemoryStore(manifest)
     store.write_samples(samples, 0)
     for epoch in range(3):
         store.write_rows(0, epoch, {name: rows[epoch] for name, rows in run.traces.items()})
-    return Run(manifest, store)
+    return Run(store)

@@ -113,7 +113,7 @@ def made_as(part: Any) -> tuple[str, list[Any], dict[str, Any]] | None:
         return known  # type: ignore[no-any-return]
     kind = type(part)
     name = f"{kind.__module__}:{kind.__qualname__}"
-    if kind.__module__ == "__main__" or "<locals>" in name:
+    if not importable(part):
         return None
     if is_dataclass(part):
         options = {field.name: getattr(part, field.name) for field in fields(part) if field.init}
@@ -121,12 +121,21 @@ def made_as(part: Any) -> tuple[str, list[Any], dict[str, Any]] | None:
         options = {}
     else:
         return None
+    return (name, [], options) if is_plain(options) else None
+
+
+def importable(part: Any) -> bool:
+    """Whether another process could import the part's class."""
+    kind = type(part)
+    return kind.__module__ != "__main__" and "<locals>" not in kind.__qualname__
+
+
+def is_plain(data: Any) -> bool:
+    """Whether data is the same after it was written as JSON and read back."""
     try:
-        if json.loads(json.dumps(options)) != options:
-            return None
+        return bool(json.loads(json.dumps(data)) == data)
     except (TypeError, ValueError):
-        return None
-    return name, [], options
+        return False
 
 
 def part_text(part: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from maskov.config import Execution, Manifest, ModelConfig, ModelSource, RunConfig
+from maskov.config import MOST_TRACED, Execution, Manifest, ModelConfig, ModelSource, RunConfig
 from maskov.energies import Raw
 from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError, ModelError
@@ -85,6 +85,11 @@ def sample(
     schedule = schedule or Schedule()
     if chains < 1:
         raise InputError(f"a run has at least one chain, not {chains}.")
+    if chains * schedule.epochs > MOST_TRACED:
+        raise InputError(
+            f"{chains} chains of {schedule.epochs} epochs are more than one run can trace; "
+            "ask for fewer, or for several runs."
+        )
     if thin < 0:
         raise InputError(f"--thin counts epochs: 0 (only the last) or more, not {thin}.")
     if not checkpoint_seconds >= 0:

@@ -213,18 +213,23 @@ def test_the_nearest_positions():
 
 
 def test_the_pilot_expects_what_happens():
-    """Its table agrees with what delayed acceptance really costs and accepts, within noise."""
-    kernel = Metropolis(Raw())
-    settings = {"schedule": Schedule(epochs=30), "chains": 40, "length": 10, "seed": 4}
-    piloted = sample(MODEL, kernel, **settings)
+    """Its table agrees with what delayed acceptance costs and accepts in the same epochs.
+
+    Over 100 seeds the gain relative to the expected one had mean 1.015 and standard deviation
+    0.048; no seed was off by more than 0.15. Four deviations: one false alarm in 10^4. The
+    expected gain is about 1.3, so that a pilot that expects none is found out.
+    """
+    settings = {"chains": 400, "length": 10, "seed": 4}
+    piloted = sample(MODEL, Metropolis(Raw()), Schedule(epochs=5), **settings)
     chosen = piloted.manifest.pilot
     assert chosen.nearest in CHOICES[1:]  # else there would be nothing to compare
     rates = {}
-    for nearest in (0, chosen.nearest or 4):
-        run = sample(MODEL, Metropolis(Raw(), delayed=DelayedAcceptance(nearest)), **settings)
-        rates[nearest] = run.traces["novel"][5:].sum() / run.traces["passes"][5:].sum()
+    for nearest in (0, chosen.nearest):
+        kernel = Metropolis(Raw(), delayed=DelayedAcceptance(nearest))
+        run = sample(MODEL, kernel, Schedule(epochs=chosen.since), **settings)
+        rates[nearest] = run.traces["novel"].sum() / run.traces["passes"].sum()
     gain = rates[chosen.nearest] / rates[0]
-    assert gain == pytest.approx(chosen.moves_per_pass, rel=0.35)
+    assert gain == pytest.approx(chosen.moves_per_pass, rel=4 * 0.048)
 
 
 def test_the_pilot_takes_the_best_and_ignores_a_near_tie():

@@ -193,7 +193,7 @@ def test_a_run_folder_is_kept_and_can_be_resumed(call, tmp_path):
     run = Run.open(tmp_path / "run")
     assert run.finished
     assert list(run.manifest.inputs.sources) == SOURCES
-    assert run.manifest["model"]["source"] == {"name": "tiny-translation"}
+    assert run.manifest.config.model.source.name == "tiny-translation"
     before = (tmp_path / "run" / "samples.jsonl").read_bytes()
     code, again, _ = call("resume", "run", "--json", "-q")
     assert code == 0
@@ -209,7 +209,7 @@ def test_a_folder_is_found_again_from_anywhere(call, models, tmp_path, monkeypat
     monkeypatch.chdir(models)
     words = ["translate", "-", "-m", "./tiny-translation", "-q", "--out", tmp_path / "run"]
     assert call(*words, stdin=b"red\n")[0] == 0
-    source = Run.open(tmp_path / "run").manifest["model"]["source"]
+    source = Run.open(tmp_path / "run").manifest.config.model.source
     assert source == {"name": str(models / "tiny-translation")}
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 import torch
 from arviz_stats.base import array_stats
 
 import maskov
-from maskov import Gibbs, InputError, Metropolis, Raw, Schedule
+from maskov import Gibbs, Metropolis, Raw, Schedule
 from small import tiny_bert
 
 MODEL = tiny_bert("red green blue white", dtype=torch.float32)
@@ -87,9 +85,3 @@ def test_templates_are_named(run):
     assert tree["constant_data"]["template"].values.tolist() == [0, 0, 1, 1]
     assert tree["constant_data"]["length"].values.tolist() == [3, 3, 2, 2]
     assert np.isin(tree["posterior"]["tokens"].values, -1).sum() == 2 * 2
-
-
-def test_without_arviz_base_one_sentence_says_what_to_install(run, monkeypatch):
-    monkeypatch.setitem(sys.modules, "arviz_base", None)
-    with pytest.raises(InputError, match=r"pip install 'maskov\[diagnose\]'\.$"):
-        run.to_arviz()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -82,13 +83,13 @@ def test_whatever_was_run_gives_strict_json_and_no_warning(call, tmp_path, words
     assert call("diagnose", folder)[1] == ""
 
 
-def test_without_arviz_one_line_says_what_to_install(call, tmp_path, monkeypatch):
-    folder = sampled(call, tmp_path / "run", "--epochs", 21)
-    monkeypatch.setitem(sys.modules, "arviz_stats.base", None)
-    out, _ = call("diagnose", folder)
-    assert sum("note:" in line and "maskov[diagnose]" in line for line in out.splitlines()) == 1
-    assert "acceptance rate" in out
-    assert "epochs" in next(line for line in out.splitlines() if line.startswith("E_raw"))
+def test_the_command_starts_without_arviz():
+    """It takes a second to import."""
+    words = [sys.executable, "-X", "importtime", "-m", "maskov", "--version"]
+    done = subprocess.run(words, capture_output=True, check=True, text=True)
+    assert done.stdout == f"maskov {maskov.__version__}\n"
+    assert "| maskov.version" in " ".join(done.stderr.split())
+    assert "| arviz_" not in " ".join(done.stderr.split())
 
 
 def test_damaged_samples_do_not_stand_in_the_way_of_traces(call, tmp_path):

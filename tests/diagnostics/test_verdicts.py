@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -83,9 +82,9 @@ def test_the_rule_for_how_much_longer():
         ({"kernel": {"name": "Mine", "custom": True}}, "no target: Mine leaves no target"),
         (
             {"schedule": {"target_temperature": {"start": 1.0, "rate": 1e-3, "floor": 0.1}}},
-            "annealed: there is no fixed target, so no convergence to speak of",
+            "annealed: the temperature changes after burn-in, so there is no fixed target",
         ),
-        ({"schedule": {"forced_epochs": 9}}, "forced: acceptance is still forced"),
+        ({"schedule": {"forced_epochs": 9}}, "forced: acceptance is forced after burn-in"),
     ],
 )
 @pytest.mark.parametrize("epochs", [10, 400])
@@ -175,7 +174,7 @@ def test_one_chain_can_only_be_compared_with_itself():
     found = diagnose(manifest(400, 1), traces(autoregressive(0.0, 400, 1)))
     r_hat = found.energies["E_raw"].r_hat
     assert str(found.verdict) == (
-        f"one chain: R-hat compares chains; run several (that of its halves is {r_hat:.3g})"
+        f"one chain: R-hat compares chains; run several (R-hat of its halves: {r_hat:.3g})"
     )
     assert found.energies["E_raw"].groups[0].compares == "halves"
 
@@ -249,23 +248,7 @@ def test_lengths_are_found_wherever_they_can_be():
     assert [one.chains.tolist() for one in groups] == [[3], [2], [1], [0]]
     assert {one.length for one in groups} == {None}
     said = diagnose(unknown, traces(raw, steps=2)).notes
-    assert any("lengths of the chains are known once" in note for note in said)
-
-
-def test_without_arviz_everything_else_is_still_said(monkeypatch):
-    raw = autoregressive(0.5, 400, 4)
-    whole = diagnose(manifest(400, 4), traces(raw))
-    monkeypatch.setitem(sys.modules, "arviz_stats.base", None)
-    found = diagnose(manifest(400, 4), traces(raw))
-    assert str(found.verdict).startswith("not judged: R-hat")
-    assert "pip install 'maskov[diagnose]'" in found.verdict.reason
-    assert found.notes[0] == found.verdict.reason
-    energy = found.energies["E_raw"]
-    assert energy.r_hat is energy.ess_bulk is energy.mcse is None
-    known = whole.energies["E_raw"]
-    bare = {"mcse": None, "groups": energy.groups, "r_hat": None, "r_hat_median": None}
-    bare |= {f"ess_{name}{rest}": None for name in ("bulk", "tail") for rest in ("", "_median")}
-    assert energy == replace(known, **bare)
+    assert any("lengths of the chains are unknown until" in note for note in said)
 
 
 @pytest.mark.parametrize("kernel", [Metropolis(Raw() + 0.5 * Norm()), Metropolis(Norm())])
@@ -311,4 +294,4 @@ def test_real_runs_of_every_kind_are_diagnosed(kernel, trace, tmp_path):
     traced = trace == "every" or isinstance(kernel, Metropolis)
     assert (found.energies["E_raw"].draws == 22) == traced
     assert (found.verdict.state == "no target") == isinstance(kernel, Gibbs)
-    assert len(found.tokens.autocorrelation or range(10)) == 10
+    assert len(found.tokens.autocorrelation) == 10

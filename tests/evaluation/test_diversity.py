@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 import sacrebleu
 
-from maskov.evaluation.diversity import distinct, self_bleu, spread
+from maskov.evaluation.diversity import distinct, self_bleu, subset
 
 TEXTS = [
     "the cat sat on the mat .",
@@ -60,8 +60,8 @@ def test_copies_of_one_sentence_are_all_alike_and_strangers_are_not():
 
 
 def test_at_most_so_many_sentences_evenly_spaced():
-    assert spread(["a", "b"], 2) == ["a", "b"]
-    assert spread(list("abcdefg"), 3) == ["a", "c", "e"]
-    chosen = [int(text) for text in spread([str(i) for i in range(1234)])]
+    assert subset(["a", "b"], 2) == ["a", "b"]
+    assert subset(list("abcdefg"), 3) == ["a", "c", "e"]
+    chosen = [int(text) for text in subset([str(i) for i in range(1234)])]
     assert len(chosen) == 500
     assert {later - earlier for earlier, later in pairwise(chosen)} == {2, 3}

@@ -46,15 +46,17 @@ def test_passes_of_a_single_site_step():
     engine, draws = Scorer(model), CounterRng(5)
     kernel = Metropolis(Norm())
     state = kernel.init(_mixed(model), engine)
+    before = engine.passes
     seen = set()
     for _ in range(3):
         for _, after, info in epoch(kernel, state, engine, draws):
             state = after
-            before, lengths = engine.passes, state.lengths[info.proposal.rows]
+            lengths = state.lengths[info.proposal.rows]
             expected = torch.where(info.proposed_novel, lengths - 1, 0)
             assert torch.equal(info.passes, expected)
+            assert engine.passes - before == int(expected.sum())
+            before = engine.passes
             seen |= set(info.proposed_novel.tolist())
-            assert engine.passes == before
     assert seen == {True, False}
 
 

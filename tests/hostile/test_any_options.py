@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -45,7 +46,7 @@ OPTIONS = {
 
 @st.composite
 def command(draw) -> list[str]:
-    chosen = draw(st.lists(st.sampled_from(sorted(OPTIONS)), min_size=1, max_size=4, unique=True))
+    chosen = draw(st.lists(st.sampled_from(sorted(OPTIONS)), min_size=1, max_size=2, unique=True))
     words = []
     for option in chosen:
         words += [option, draw(st.one_of(NUMBERS, NUMBERS, WORDS))]
@@ -62,13 +63,20 @@ def test_any_options_of_sample(words, capfd):
         for word in (() if name in words else (name, value))
     ]
     with pytest.raises(SystemExit) as ended:
-        main(["sample", "--model", "untrained", "--quiet", *kept, *words])
+        main(["sample", "--model", "untrained", "--quiet", "--json", *kept, *words])
     out, err = capfd.readouterr()
-    assert ended.value.code in (None, 0, 2), words
-    assert "Traceback" not in err
     if ended.value.code == 2:
         assert out == ""
-        assert err
+        # By the name of an option, in words or as it is written, or by the value.
+        names = {word.lstrip("-").partition("-")[0] for word in words[::2]}
+        assert any(name in err.lower() for name in names | set(words[1::2]) if name.strip()), err
+        assert "Traceback" not in err
+    else:
+        assert not ended.value.code, words
+        samples = [json.loads(line) for line in out.splitlines()]
+        chains = int(dict(zip(words[::2], words[1::2], strict=True)).get("--chains", 2))
+        assert {sample["chain"] for sample in samples} == set(range(chains))
+        assert all(math.isfinite(sample["energy_norm"]) for sample in samples)
 
 
 @pytest.mark.parametrize(
@@ -90,50 +98,94 @@ REAL = st.floats(allow_nan=True) | st.sampled_from([0.0, 1.0, 0.5, -1.0])
 WHOLE = st.integers(-2, 4)
 
 
-def _or_refused(make):
-    """Return what is made, or nothing where it was refused in one sentence."""
-    with or_refused(MaskovError):
+def _made(make, valid: bool):
+    """Return what is made if it is valid; otherwise it must be refused in one line."""
+    if valid:
         return make()
+    with pytest.raises(MaskovError, match=r"\A.+\Z"):
+        make()
+    return None
 
 
 @examples(80)
 @given(data=st.data())
 def test_any_numbers_in_python(data):
-    """Every part is refused or works; together they run, or are refused."""
+    """Every part is made exactly if its numbers are within bounds."""
 
     def draw(strategy):
         return data.draw(strategy)
 
-    proposal = _or_refused(
-        lambda: MaskedConditional(draw(REAL), draw(st.none() | WHOLE), draw(REAL), draw(REAL))
+    heat, top_k, top_p, epsilon = draw(REAL), draw(st.none() | WHOLE), draw(REAL), draw(REAL)
+    proposal = _made(
+        lambda: MaskedConditional(heat, top_k, top_p, epsilon),
+        0 <= heat < math.inf and top_k not in (-2, -1, 0) and 0 < top_p <= 1 and 0 <= epsilon <= 1,
     )
-    linear = _or_refused(lambda: LinearSchedule(draw(REAL), draw(REAL), draw(REAL)))
-    positions = _or_refused(
-        lambda: Sweep(draw(st.sampled_from(["random", "left-to-right", "x"])), draw(WHOLE))
+    start, rate, floor = draw(REAL), draw(REAL), draw(REAL)
+    linear = _made(
+        lambda: LinearSchedule(start, rate, floor),
+        all(map(math.isfinite, (start, rate, floor))) and rate >= 0 and floor <= start,
     )
-    delayed = _or_refused(lambda: DelayedAcceptance(draw(st.none() | WHOLE)))
-    schedule = _or_refused(
-        lambda: Schedule(draw(WHOLE), draw(WHOLE), linear, None, forced_epochs=draw(WHOLE))
+    order, block = draw(st.sampled_from(["random", "left-to-right", "x"])), draw(WHOLE)
+    positions = _made(lambda: Sweep(order, block), order != "x" and block >= 1)
+    nearest = draw(st.none() | WHOLE)
+    delayed = _made(lambda: DelayedAcceptance(nearest), nearest is None or nearest >= 0)
+    epochs, burn_in, forced = draw(WHOLE), draw(WHOLE), draw(WHOLE)
+    _made(
+        lambda: Schedule(epochs, burn_in, linear, None, forced_epochs=forced),
+        0 <= burn_in < epochs
+        and 0 <= forced <= epochs
+        and (linear is None or max(floor, start - rate * (epochs - 1)) > 0),
     )
-    workers = _or_refused(lambda: Workers(threads=draw(st.none() | st.integers(-1, 1))))
-    if None in (proposal, positions, delayed, schedule, workers):
+    threads = draw(st.none() | st.integers(-1, 1))
+    _made(lambda: Workers(threads=threads), threads in (None, 1))
+    if None in (proposal, positions, delayed):
         return
-    kernel = _or_refused(
+    target = draw(REAL)
+    _made(
         lambda: Metropolis(
-            Raw(), Site(proposal, positions), target_temperature=draw(REAL), delayed=delayed
-        )
+            Raw(), Site(proposal, positions), target_temperature=target, delayed=delayed
+        ),
+        heat > 0 and target > 0,
     )
-    if kernel is None:
+
+
+SETTINGS = {
+    "chains": st.integers(1, 4), "length": st.tuples(st.just(3), st.integers(3, 5)),
+    "seed": st.integers(0, 4), "thin": st.integers(0, 1),
+    "token_budget": st.none() | st.integers(1, 4), "resident": st.none() | st.integers(1, 4), "prefetch": st.just(0),
+}  # fmt: skip
+IMPOSSIBLE = [
+    ("chains", 0), ("chains", -1), ("length", (0, 3)), ("length", (4, 3)), ("seed", -1),
+    ("thin", -1), ("thin", 9), ("resident", 0), ("prefetch", -1),
+]  # fmt: skip
+
+
+@examples(25)
+@given(
+    settings=st.fixed_dictionaries(SETTINGS),
+    spoilt=st.none() | st.sampled_from(IMPOSSIBLE),
+    block=st.integers(1, 3),
+    data=st.data(),
+)
+def test_any_settings_of_a_run(settings, spoilt, block, data):
+    """Valid parts run together; a single setting that cannot be is named."""
+    delayed = DelayedAcceptance(data.draw(st.none() | st.integers(0, 4)))
+    target = data.draw(st.sampled_from([1e-300, 0.1, 1.0, 1e300, math.inf]))
+    kernel = Metropolis(
+        Raw(), Site(positions=Sweep("random", block)), target_temperature=target, delayed=delayed
+    )
+    schedule = Schedule(data.draw(st.integers(1, 4)), forced_epochs=data.draw(st.integers(0, 1)))
+    if spoilt is not None:
+        name, value = spoilt
+        named = name.removesuffix("s")
+        with pytest.raises(MaskovError, match=rf"\A.*{named}.*\Z"):
+            maskov.sample(MODEL, kernel, schedule, **settings | {name: value})
         return
-    run = _or_refused(
-        lambda: maskov.sample(
-            MODEL, kernel, schedule, chains=draw(WHOLE), length=(draw(WHOLE), draw(WHOLE)),
-            seed=draw(WHOLE), thin=draw(WHOLE), budget=draw(st.none() | st.integers(1, 4)),
-            resident=draw(st.none() | WHOLE), prefetch=draw(WHOLE), workers=workers,
-        )
-    )  # fmt: skip
-    if run is not None:
-        assert all(math.isfinite(one.energy_norm) for one in run.samples)
+    run = maskov.sample(MODEL, kernel, schedule, **settings)
+    shortest, longest = settings["length"]
+    assert {kept.chain for kept in run.samples} == set(range(settings["chains"]))
+    assert all(shortest <= len(kept.ids) <= longest for kept in run.samples)
+    assert all(math.isfinite(kept.energy_norm) for kept in run.samples)
 
 
 @examples(80)
@@ -146,4 +198,9 @@ def test_any_method_of_translation_is_made_or_refused(name, data):
     chosen = data.draw(st.lists(st.sampled_from(known), max_size=3, unique=True)) if known else []
     whole = {"iterations", "length_beam", "epochs", "force_accept", "block", "chains", "beam"}
     values = {key: data.draw(WHOLE if key in whole else REAL) for key in chosen}
-    _or_refused(lambda: TranslationMethod(name, **values))
+    names = [key.replace("_", mark) for key in [*chosen, "epochs"] for mark in "- "]
+    with or_refused(MaskovError, naming=[*names, "schedule", "forced"] if chosen else ()):
+        method = TranslationMethod(name, **values)
+        assert {key: getattr(method, key) for key in chosen} == values
+        assert all(values[key] >= (key != "force_accept") for key in whole & values.keys())
+        assert name == "ar" or method.schedule().epochs == method.sweeps

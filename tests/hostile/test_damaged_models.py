@@ -12,14 +12,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from recipes.translation.fairseq import convert, read_dictionary
+from recipes.translation.fairseq import SPECIAL, convert, read_dictionary
 from safetensors.torch import load_file, save_file
 
 import maskov
 from maskov import MaskovError, ModelError
 from maskov.models.conditional.bpe import Merges
-from maskov.ui.ratings.store import RatingStore
-from maskov.ui.ratings.study import Study, make
 from mutations import changed, damaged, examples, or_refused
 from small import tiny_bert
 from tiny_translation import save
@@ -56,10 +54,26 @@ def _copy(folder: Path, to: Path) -> Path:
 
 
 def _loads_or_says_why(folder: Path) -> None:
-    with or_refused(MaskovError):
-        model = maskov.load(folder, "cpu")
-        if isinstance(model, maskov.HuggingFaceModel):
-            model.encode("red green")
+    with or_refused(MaskovError, naming=[folder]):
+        _loads(folder)
+
+
+def _loads(folder: Path) -> None:
+    """What is loaded has the weights that the file holds, and reads text into its vocabulary."""
+    model = maskov.load(folder, "cpu")
+    weights = load_file(folder / "model.safetensors")
+    own = model.network.state_dict()
+    assert weights.keys() & own.keys()
+    for name in weights.keys() & own.keys():
+        assert torch.equal(own[name].nan_to_num(), weights[name].to(own[name]).nan_to_num())
+    if isinstance(model, maskov.HuggingFaceModel):
+        ids = model.encode("red green")
+        assert all(0 <= token < len(model.forbidden) for token in ids)
+
+
+@pytest.mark.parametrize("kind", ["masked", "conditional"])
+def test_whole_folders_are_loaded(kind, request):
+    _loads(request.getfixturevalue(kind))
 
 
 @pytest.mark.parametrize("kind", ["masked", "conditional"])
@@ -154,26 +168,29 @@ def test_any_fairseq_checkpoint_is_one_sentence(data, tmp_path):
         convert(tmp_path, tmp_path / "out")
 
 
+TEXT = st.binary(max_size=200) | st.text(max_size=200).map(str.encode)
+
+
 @examples(40)
-@given(content=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
-def test_any_dictionary_and_any_codes_are_read_or_refused(content, tmp_path):
+@given(content=TEXT | damaged(b"a 3\nbc 2\nred@@ 1\n"))
+def test_any_dictionary_is_read_or_refused(content, tmp_path):
     file = tmp_path / "file"
     file.write_bytes(content)
-    for read in (read_dictionary, Merges.read):
-        with or_refused(ModelError):
-            read(file)
+    with or_refused(ModelError, naming=[file]):
+        words = read_dictionary(file)
+        lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        assert words == [*SPECIAL, *(line.rpartition(" ")[0] for line in lines if line)]
 
 
-@examples(20)
-@given(data=st.data(), name=st.sampled_from(["items.json", "key.json", "ratings.sqlite"]))
-def test_any_study_is_read_or_refused(data, name, tmp_path):
-    texts = tmp_path / "texts.txt"
-    texts.write_text("one\ntwo\nthree\n")
-    folder = tmp_path / "study"
-    shutil.rmtree(folder, ignore_errors=True)
-    make(folder, [texts], per_run=2, seed=0)
-    (folder / name).write_bytes(data.draw(damaged((folder / name).read_bytes())))
-    with or_refused(MaskovError):
-        Study.open(folder).key()
-        with RatingStore.open(folder) as store:
-            store.raters()
+@examples(40)
+@given(content=TEXT | damaged(b"#version: 0.2\na b\nab c</w>\n"), word=st.text(min_size=1))
+def test_any_codes_are_read_or_refused(content, word, tmp_path):
+    """Whatever the merges are, the pieces of a word put together are the word."""
+    file = tmp_path / "file"
+    file.write_bytes(content)
+    with or_refused(ModelError, naming=[file]):
+        codes = Merges.read(file)
+        for text in (word, "abc"):
+            *begun, last = codes.split(text)
+            assert all(piece.endswith("@@") for piece in begun)
+            assert "".join(piece[:-2] for piece in begun) + last == text

@@ -58,7 +58,7 @@ def test_a_study_from_beginning_to_end(call, tmp_path):
     assert re.fullmatch(r"/r/[\w-]{32}/\n", out)
     code, again, err = call("rater", "study", "eve")
     assert (code, again) == (0, out)
-    assert "rater already" in err
+    assert "already a rater" in err
 
     code, out, _ = call("report", "study")
     assert code == 0

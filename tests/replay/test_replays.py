@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -205,7 +206,7 @@ def test_another_record_is_noticed():
             store.write_rows(0, epoch, {key: rows[epoch] for key, rows in run.traces.items()})
         trace = store.traces()[name]
         trace[4, 1, 2] = not trace[4, 1, 2] if name == "rejected" else (trace[4, 1, 2] + 1) % 5 + 6
-        changed = Replayer(Run(run.manifest, store), MODEL)
+        changed = Replayer(Run(store), MODEL)
         assert not changed.epoch(1, 4).agrees
         assert changed.epoch(0, 4).agrees
 
@@ -215,12 +216,18 @@ def test_what_cannot_be_replayed_says_why():
     store = MemoryStore(run.manifest)
     del store.traces()["tokens"]
     with pytest.raises(RunError, match="tokens were not traced"):
-        Replayer(Run(run.manifest, store), MODEL)
+        Replayer(Run(store), MODEL)
     with pytest.raises(RunError, match="is not the one"):
         Replayer(run, tiny_bert("red green blue white brown"))
-    custom = {**run.manifest, "kernel": {"name": "Mine", "custom": True}}
-    with pytest.raises(RunError, match="made elsewhere"):
-        Replayer(Run(custom, run.store), MODEL)
+
+
+def test_a_kernel_that_nobody_can_make_again_is_not_replayed():
+    @dataclass(frozen=True)
+    class Local(Metropolis):
+        """A kernel that no other process can import."""
+
+    with pytest.raises(RunError, match="how to make its kernel again"):
+        Replayer(recorded(Local(Raw())), MODEL)
 
 
 def test_tables_are_replayed_too():

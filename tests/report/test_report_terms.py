@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,7 +53,9 @@ def test_the_runs_own_model_is_loaded_again_and_another_is_refused(tmp_path):
         assert sum(one.terms.raw) == pytest.approx(one.energy_raw, rel=1e-4)
     (one, other) = build([run, run], terms=True, samples=1).runs
     assert one.samples == other.samples
-    run.manifest["model"]["fingerprint"] = "0" * 64
+    config = run.manifest.config
+    other = replace(config, model=replace(config.model, fingerprint="0" * 64))
+    run.store.manifest = replace(run.manifest, config=other)
     with pytest.raises(RunError, match="is not the one"):
         TermScorer().terms_of(run, run.samples)
 

@@ -123,7 +123,7 @@ def test_lock_step_says_that_it_tests_at_once():
 @pytest.mark.parametrize("way", ["pilot", "three lanes", "in portions"])
 def test_rounds_of_a_gpu_leave_checkpoints_that_are_gone_on_from(way, tmp_path, monkeypatch):
     """The rounds that a GPU records, done on a CPU: what stands between two of them is whole."""
-    monkeypatch.setattr(flight, "flow_for", lambda engine: RecordedSampler)
+    monkeypatch.setattr(flight, "sampler_for", lambda *_: RecordedSampler)
     kernel, more = WAYS[way]
     whole = sample(MODEL, kernel, out=tmp_path / "whole", **SETTINGS, **more)
     for at in (10, 25, 40):

@@ -211,7 +211,7 @@ def test_a_run_goes_on_where_it_began(tmp_path, monkeypatch):
     with pytest.raises(Interrupted):
         maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "run", stop=Breaker(20), **SETTINGS)
     asked = []
-    monkeypatch.setattr(rebuild, "load", lambda device, **rest: asked.append(device) or MODEL)
+    monkeypatch.setattr(rebuild, "load", lambda name, device, *rest: asked.append(device) or MODEL)
     maskov.resume(tmp_path / "run")
     assert asked == ["cpu"]
 
@@ -227,15 +227,29 @@ class OtherProposal(maskov.MaskedConditional):
 
 
 @pytest.mark.parametrize("kernel", [Other(Raw()), Metropolis(Raw(), Site(OtherProposal()))])
-def test_what_could_not_be_built_again_is_not_stored(kernel, tmp_path):
-    with pytest.raises(InputError, match="built-in"):
-        maskov.sample(MODEL, kernel, out=tmp_path / "run", **SETTINGS)
+def test_parts_that_are_not_ours_are_built_again_only_if_they_are_trusted(kernel, tmp_path):
+    maskov.sample(MODEL, kernel, out=tmp_path / "whole", **SETTINGS)
+    with pytest.raises(Interrupted):
+        maskov.sample(MODEL, kernel, out=tmp_path / "run", stop=Breaker(20), **SETTINGS)
+    with pytest.raises(RunError, match=r"test_resume:Other.*--trust-parts"):
+        maskov.resume(tmp_path / "run", MODEL)
+    maskov.resume(tmp_path / "run", MODEL, trust_parts=True)
+    assert _files(tmp_path / "run") == _files(tmp_path / "whole")
+
+
+def test_what_could_not_be_built_again_is_not_stored(tmp_path):
+    @dataclass(frozen=True)
+    class Local(Metropolis):
+        """A kernel that no other process can import."""
+
+    with pytest.raises(InputError, match="make it again"):
+        maskov.sample(MODEL, Local(Raw()), out=tmp_path / "run", **SETTINGS)
     assert not (tmp_path / "run").exists()
-    assert len(maskov.sample(MODEL, kernel, **SETTINGS).samples) == 10
+    assert len(maskov.sample(MODEL, Local(Raw()), **SETTINGS).samples) == 10
 
 
 def test_mask_predict_that_samples_survives_a_stop(tmp_path):
-    from maskov.kernels import LowestConfidence
+    from maskov.moves import LowestConfidence
 
     kernel = Gibbs(Site(maskov.MaskedConditional(), LowestConfidence(6)))
     maskov.sample(MODEL, kernel, out=tmp_path / "whole", **SETTINGS)

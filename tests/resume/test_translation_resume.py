@@ -12,6 +12,7 @@ import pytest
 import maskov
 from maskov import RunError, TranslationMethod, translate
 from maskov.cli import main
+from maskov.config import ModelSource
 from maskov.errors import Interrupted
 from maskov.runs.rebuild import load_model
 from maskov.translation.api import translations_of
@@ -54,7 +55,7 @@ def _files(path: Path) -> dict[str, bytes]:
 
 def _stopped(model, folder, method: TranslationMethod, path: Path, at: int) -> bool:
     """Begin a run that is asked to stop; return whether it was."""
-    settings = {"out": path, "seed": 4, "source": {"name": str(folder)}}
+    settings = {"out": path, "seed": 4, "source": ModelSource(str(folder))}
     try:
         translate(model, SOURCES, method, stop=Breaker(at), **settings)
     except Interrupted:
@@ -83,10 +84,10 @@ def test_stopped_and_resumed_is_the_same_to_the_byte(name, model, folder, tmp_pa
 def test_the_model_of_a_manifest_reads_the_same_sources(model, folder, tmp_path):
     assert _stopped(model, folder, METHODS["mh"], tmp_path / "run", 30)
     manifest = maskov.Run.open(tmp_path / "run").manifest
-    origin = manifest["origin"]
-    assert (origin["sources"], origin["lengths"]) == (SOURCES, "drawn")
+    inputs = manifest.inputs
+    assert (list(inputs.sources), inputs.lengths) == (SOURCES, "drawn")
     # Lengths are kept, so that another machine goes on with the same.
-    assert [len(lengths) for lengths in origin["chosen"]] == [METHODS["mh"].many] * len(SOURCES)
+    assert [len(lengths) for lengths in inputs.chosen] == [METHODS["mh"].many] * len(SOURCES)
     again = load_model(manifest)
     assert list(again.sources.texts) == SOURCES
     assert again.fingerprint() == model.fingerprint()

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-
 import numpy as np
 import pytest
 
 import maskov
 from maskov import (
     DelayedAcceptance,
-    Gibbs,
     MaskedConditional,
     Metropolis,
     Norm,
-    RunError,
     Schedule,
     Sweep,
 )
@@ -65,18 +60,3 @@ def test_chains_in_flight_count_as_those_in_lock_step_do():
     plain = maskov.sample(MODEL, kernel, asynchronous=False, **settings).traces["irreversible"]
     assert (flown == plain).all()
     assert flown.sum() > 0
-
-
-def test_a_run_of_an_older_version_is_read_and_not_continued(tmp_path):
-    schedule = Schedule(epochs=3)
-    maskov.sample(MODEL, Gibbs(), schedule, chains=3, length=5, out=tmp_path / "run")
-    (tmp_path / "run" / "traces" / "irreversible.npy").unlink()
-    run = maskov.Run.open(tmp_path / "run")
-    assert "irreversible" not in run.traces
-    assert run.summary().acceptance_rate == 1
-    assert maskov.resume(tmp_path / "run", MODEL).finished
-    shutil.rmtree(tmp_path / "run" / "checkpoints")
-    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
-    assert manifest["format"] == 1
-    with pytest.raises(RunError, match="begun by an older maskov"):
-        maskov.resume(tmp_path / "run", MODEL)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from maskov.runs.describe import (
-    build_kernel,
-    build_schedule,
-    describe_kernel,
-    describe_schedule,
-    kernel_at,
-    leaves_invariant,
-)
 
 from maskov import Gibbs, LinearSchedule, MaskedConditional, Metropolis, Norm, Raw, Schedule, sample
+from maskov.config import from_json, to_json
 from maskov.errors import InputError
+from maskov.execution.loop import kernel_at
+from maskov.kernels.registry import kernel_from_data, to_data
 from maskov.moves import Site
+from maskov.sampling import leaves_invariant
 from small import random_table, tiny_bert
 
 
@@ -32,7 +30,7 @@ def test_the_kernel_of_each_epoch_follows_the_schedule():
         forced_epochs=2,
     )
     kernels = [kernel_at(Metropolis(Raw()), schedule, epoch) for epoch in range(6)]
-    assert [kernel.positions.block for kernel in kernels] == [4, 2, 1, 1, 1, 1]
+    assert [kernel.move.positions.block for kernel in kernels] == [4, 2, 1, 1, 1, 1]
     assert [type(kernel) for kernel in kernels] == [Gibbs, Gibbs, *[Metropolis] * 4]
     assert [kernel.target_temperature for kernel in kernels[2:]] == [0.5] * 4
 
@@ -78,23 +76,22 @@ def test_a_truncated_proposal_is_noted():
 
 def test_kernels_and_schedules_survive_being_written_down():
     kernel = Metropolis(0.5 * Raw() + Norm(), Site(MaskedConditional(0.8, 5, 0.9, 0.01)))
-    assert build_kernel(describe_kernel(kernel)) == kernel
+    assert kernel_from_data(json.loads(json.dumps(to_data(kernel)))) == kernel
     schedule = Schedule(10, 2, LinearSchedule(1.0, 0.1, 0.2), LinearSchedule(3.0, 1.0, 1.0), 1)
-    assert build_schedule(describe_schedule(schedule)) == schedule
+    assert from_json(Schedule, json.loads(json.dumps(to_json(schedule)))) == schedule
 
 
 def test_a_kernel_made_elsewhere_is_run_as_it_is():
     """Not as the nearest built-in one: it alone knows when to accept."""
-    from dataclasses import dataclass, replace
+    from dataclasses import dataclass
 
     @dataclass(frozen=True)
     class NeverMoves(Metropolis):
-        def evaluate(self, state, proposed, engine):
-            right = super().evaluate(state, proposed, engine)
-            return replace(right, log_ratio=right.log_ratio.fill_(-float("inf")))
+        def log_ratio(self, chains, proposal, fall):
+            return super().log_ratio(chains, proposal, fall).fill_(-float("inf"))
 
     run = sample(random_table(), NeverMoves(Raw()), Schedule(epochs=2), length=3)
-    assert run.traces["accepted"].sum() == 0
+    assert run.traces["novel"].sum() == 0 < run.traces["proposed_novel"].sum()
     assert run.summary().kernel == "NeverMoves"
 
 
@@ -134,9 +131,9 @@ def test_mask_predict_masks_all_then_ever_fewer_of_the_least_sure():
     rows = torch.tensor([0])
     masked = []
     for iteration in range(4):
-        positions = replace(kernel.positions, iteration=iteration)
+        positions = kernel.at(iteration, None, None).move.positions
         begun = positions.begin(replace(state, confidence=sure), draws)
-        masked.append(positions.masked(begun, rows, 0, draws)[0].nonzero().flatten().tolist())
+        masked.append(positions.masked(begun, rows, draws)[0].nonzero().flatten().tolist())
     assert masked == [list(range(8)), [1, 3, 4, 5, 6, 7], [1, 3, 5, 7], [1, 3]]
 
 

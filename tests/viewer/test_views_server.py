@@ -163,7 +163,7 @@ def test_code_that_comes_with_a_model_is_not_run_unasked(served, tmp_path):
     make_run(tmp_path / "theirs")
     file = tmp_path / "theirs" / "manifest.json"
     manifest = json.loads(file.read_text())
-    manifest["model"]["source"] = {"name": str(tmp_path), "trust_remote_code": True}
+    manifest["config"]["model"]["source"] |= {"name": str(tmp_path), "trust_remote_code": True}
     file.write_text(json.dumps(manifest))
     client = served([tmp_path / "theirs"])
     run = ids(client)["theirs"]

@@ -99,7 +99,7 @@ def test_workers_that_die_again_and_again_are_one_sentence(tmp_path, monkeypatch
 
 
 def test_more_workers_than_groups_is_said(monkeypatch):
-    from maskov.runs import api
+    from maskov import sampling as api
 
     class EnoughError(Exception):
         """As far as this test goes."""
@@ -107,7 +107,7 @@ def test_more_workers_than_groups_is_said(monkeypatch):
     def nobody(*_):
         raise EnoughError
 
-    monkeypatch.setattr(api, "crew_for", nobody)
+    monkeypatch.setattr(api, "pool_for", nobody)
     watcher = Watcher(lambda: None)
     with pytest.raises(EnoughError):
         maskov.sample(MODEL, workers=Workers(9), listener=watcher, **SETTINGS)

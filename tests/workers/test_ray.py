@@ -57,7 +57,7 @@ def _on_ray(folder: Path, how: str) -> dict[str, int]:
 def test_one_process_four_processes_and_ray_with_a_killed_node(how, tmp_path):
     if _why_not() is not None:
         pytest.skip(str(_why_not()))
-    from crew.ray_scenario import sampled
+    from workers.ray_scenario import sampled
 
     sampled(tmp_path / "one", workers=Workers(threads=1))
     told = _on_ray(tmp_path / "ray", how)
@@ -74,7 +74,7 @@ def test_one_process_four_processes_and_ray_with_a_killed_node(how, tmp_path):
 def test_nodes_and_processes_killed_at_random_moments(tmp_path):
     if _why_not() is not None:
         pytest.skip(str(_why_not()))
-    from crew.ray_scenario import sampled
+    from workers.ray_scenario import sampled
 
     sampled(tmp_path / "one", workers=Workers(threads=1))
     expected = files(tmp_path / "one")

@@ -91,13 +91,13 @@ def test_a_run_begun_here_goes_on_there_and_back(tmp_path, monkeypatch):
 
     from maskov.runs import coordinator as driver
 
-    receive = driver.Driver._receive
+    receive = driver.Coordinator._receive
     monkeypatch.setattr(
-        driver.Driver, "_receive", lambda self, taken: (dies(), receive(self, taken))[1]
+        driver.Coordinator, "_receive", lambda self, taken: (dies(), receive(self, taken))[1]
     )
     with pytest.raises(EnoughError):
         resume(tmp_path / "run", MODEL, workers=Workers(2), checkpoint_seconds=0)
-    monkeypatch.setattr(driver.Driver, "_receive", receive)
+    monkeypatch.setattr(driver.Coordinator, "_receive", receive)
     assert not resume(tmp_path / "run", MODEL).damaged
     assert files(tmp_path / "run") == files(tmp_path / "whole")
 

@@ -178,7 +178,7 @@ def measure_resume(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure_serialization(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure packing and unpacking of a group of GPU size, which the coordinator does every task."""
+    """Measure packing and unpacking of a group of GPU size, which every task does."""
     vectors = torch.zeros((2 * 1365, 24, 768))
     model = maskov.load("untrained", "cpu")
     chains = Layout.blank(model, [24]).chains(model, range(1), 24)

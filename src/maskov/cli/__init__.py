@@ -11,18 +11,18 @@ from typing import Annotated
 
 import typer
 
-import maskov
 from maskov.cli.benchmarking import bench
 from maskov.cli.evaluating import evaluate
 from maskov.cli.inspecting import diagnose, score, verify
 from maskov.cli.listing import models
-from maskov.cli.output import say
+from maskov.cli.output import reason_of, say
 from maskov.cli.rating import rate
 from maskov.cli.reporting import report
 from maskov.cli.sampling import infill, resume, sample
 from maskov.cli.serving import serve
 from maskov.cli.translating import translate
 from maskov.errors import MaskovError
+from maskov.version import __version__
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -40,21 +40,21 @@ for command in (
 app.add_typer(rate, name="rate")
 
 
-def _version(asked: bool) -> bool:
-    if asked:
-        print(f"maskov {maskov.__version__}")
+def _print_version(requested: bool) -> bool:
+    if requested:
+        print(f"maskov {__version__}")
         raise typer.Exit
-    return asked
+    return requested
 
 
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="the version")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="the version")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="show tracebacks")] = False,
 ) -> None:
-    """Options of every command; `main` reads --debug itself, wherever it stands."""
+    """Options of every command; `main` accepts --debug in any place."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -63,30 +63,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> None:
-    """Run a command; report input errors in one sentence with exit code 2."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in given
+    """Run a command; errors that the user can fix are one sentence and exit code 2."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
     try:
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8")  # JSON lines are, whatever the terminal is
+            sys.stdout.reconfigure(encoding="utf-8")  # also on other terminals: JSON is UTF-8
         try:
-            app(args=[word for word in given if word != "--debug"], prog_name=name)
+            app(args=[word for word in words if word != "--debug"], prog_name=name)
         finally:
-            sys.stdout.flush()  # here, where a full disk can still be told
+            sys.stdout.flush()  # so that a full disk is reported below
     except MaskovError as error:
         if debug:
             raise
         say(f"{name}: {error}")
         sys.exit(2)
     except BrokenPipeError:
-        # The reader has gone, as with `| head`; nothing more can be said on standard output.
+        # The reader has closed the pipe, as `| head` does; nothing more can be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (OSError, MemoryError) as error:
         if debug:
             raise
-        lack = "not enough memory" if isinstance(error, MemoryError) else None
-        say(f"{name}: {lack or (getattr(error, 'strerror', None) or str(error)).lower()}.")
+        reason = "not enough memory" if isinstance(error, MemoryError) else reason_of(error)
+        say(f"{name}: {reason}.")
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(2)

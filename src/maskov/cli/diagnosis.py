@@ -1,4 +1,4 @@
-"""A diagnosis on the terminal: the verdict, a line for each quantity, what else to know."""
+"""Printing a diagnosis: the verdict, a table of the quantities, notes."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ _COLUMNS = ("", "R-hat", "median", "ESS bulk", "ESS tail", "mean", "MCSE", "forg
 _UNKNOWN = "–"
 
 
-def print_diagnosis(found: Diagnosis) -> None:
+def print_diagnosis(diagnosis: Diagnosis) -> None:
     """Print to standard output."""
-    # Sentences are not folded: somebody may look for them with grep.
-    print(found.verdict, end="\n\n")
-    Console().print(_table(found), markup=False, highlight=False)
-    for note in found.notes:
+    # Sentences are not folded, so that grep finds them.
+    print(diagnosis.verdict, end="\n\n")
+    Console().print(_table(diagnosis), markup=False, highlight=False)
+    for note in diagnosis.notes:
         print(f"note: {note}")
     print()
 
 
-def _table(found: Diagnosis) -> Table:
+def _table(diagnosis: Diagnosis) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in _COLUMNS:
         table.add_column(column, justify="right" if column else "left")
-    for name, energy in found.energies.items():
+    for name, energy in diagnosis.energies.items():
         table.add_row(name, *_energy(energy))
-    if found.tokens is not None:
-        blank = [""] * (len(_COLUMNS) - 2)
-        table.add_row("tokens", *blank, _time(found.tokens.time, found.tokens.at_least))
+    tokens = diagnosis.tokens
+    if tokens is not None:
+        table.add_row("tokens", *[""] * (len(_COLUMNS) - 2), _time(tokens.time, tokens.at_least))
     return table
 
 

@@ -1,17 +1,15 @@
-"""The command that judges texts: `evaluate`."""
+"""The command `evaluate`."""
 
 from __future__ import annotations
 
 import json as json_module
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from maskov.cli.output import print_json, read_lines
+from maskov.cli.output import as_lines, print_json, print_table, read_lines
 from maskov.energies import Autoregressive
 from maskov.errors import InputError
 from maskov.evaluation import compare, evaluate_run
@@ -29,45 +27,47 @@ def evaluate(
         str,
         typer.Argument(
             metavar="RUN|FILE",
-            help="run folder; sentences, one a line (- for standard input); or .jsonl with `text`",
+            help="run folder, or sentences: one per line (- for standard input), or .jsonl",
         ),
     ],
     judge: Annotated[
         str | None,
-        typer.Option("--judge", "-j", help="causal LM: shipped name, folder or hub name"),
+        typer.Option(
+            "--judge", "-j", help="causal LM: name, folder or hub name (default: shipped)"
+        ),
     ] = None,
     training: Annotated[
         Path | None,
-        typer.Option(help="training text, one sentence a line, plain, .xz or .gz: find copies"),
+        typer.Option(help="training text, one sentence per line, .xz or .gz: find copies"),
     ] = None,
     references: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="reference translations, one a line: BLEU and chrF; a judge only with --judge",
+            help="reference translations, one per line, for BLEU and chrF",
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 ...")] = "auto",
     token_budget: Annotated[
-        int | None, typer.Option(help="tokens a model call; found by itself unless given")
+        int | None, typer.Option(help="tokens per model call (default: automatic)")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> None:
-    """Evaluate texts: perplexity under a judge, diversity, copies; translations by references."""
+    """Evaluate texts: perplexity, diversity, copies; translations against references."""
     if references is None:
-        reader = _load_judge(judge or default_judge(), device, token_budget)
+        loaded = _load_judge(judge or default_judge(), device, token_budget)
         if Path(source).is_dir():
-            values = evaluate_run(Run.open(source), reader, training).to_dict()
+            values = evaluate_run(Run.open(source), loaded, training).to_dict()
         else:
-            values = evaluate_texts(_texts(_read_rows(source)), reader, training).to_dict()
+            values = evaluate_texts(_texts(_read_rows(source)), loaded, training).to_dict()
     else:
         if training is not None and judge is None:
-            raise InputError("--training beside --references needs a judge: give --judge.")
+            raise InputError("--training with --references needs a judge: give --judge.")
         texts, others = _read_pairs(source, references)
         values = compare(texts, others).to_dict()
         if judge is not None:
-            reader = _load_judge(judge, device, token_budget)
-            judged = evaluate_texts(texts, reader, training).to_dict()
+            loaded = _load_judge(judge, device, token_budget)
+            judged = evaluate_texts(texts, loaded, training).to_dict()
             values |= judged | {"notes": values["notes"] + judged["notes"]}
     if json:
         print_json([json_module.dumps(values, ensure_ascii=False)])
@@ -77,16 +77,16 @@ def evaluate(
 
 def _load_judge(name: str | None, device: str, budget: int | None) -> Autoregressive:
     if name is None:
-        raise InputError("no judge comes with this maskov: give --judge, a causal language model.")
+        raise InputError("no judge is shipped with this maskov: give --judge, a causal LM.")
     return Autoregressive(name, choose_device(device), budget=budget)
 
 
 def _read_pairs(source: str, references: str) -> tuple[list[str], list[str]]:
-    """Read translations and references, where each line counts, the empty ones too."""
+    """Read translations and references; empty lines count."""
     if source == references == "-":
         raise InputError("translations and references cannot both come from standard input.")
     if Path(source).is_dir():
-        raise InputError(f"'{source}' is a folder; --references needs translations, one a line.")
+        raise InputError(f"'{source}' is a folder; --references needs translations, one per line.")
     others = _texts(_read_rows(references))
     rows = _read_rows(source, empty=True)
     chains = {str(row["chain"]) for row in rows if "chain" in row}
@@ -115,13 +115,13 @@ def _read_rows(source: str, empty: bool = False) -> list[dict[str, Any]]:
         except (ValueError, TypeError, KeyError, RecursionError):
             text = None
         if not isinstance(text, str):
-            raise InputError(f"line {number} of '{source}' is no JSON object with a `text`.")
+            raise InputError(f"line {number} of '{source}' is not a JSON object with a `text`.")
         rows.append(row)
     return rows
 
 
 def _print_table(values: dict[str, Any]) -> None:
-    """Print each number with its uncertainty beside it, and leave out what was not asked."""
+    """Print each number with its uncertainty; skip what was not computed."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")
     table.add_column(overflow="fold")
@@ -129,12 +129,8 @@ def _print_table(values: dict[str, Any]) -> None:
         if name.endswith((_ERROR, _INTERVAL)) or value is None or value == []:
             continue
         error, interval = values.get(name + _ERROR), values.get(name + _INTERVAL)
-        lines = value if isinstance(value, list) else [value]
-        shown = [f"{line:.6g}" if isinstance(line, float) else str(line) for line in lines]
-        beside = "" if error is None else f" ± {error:.2g}"
-        # Standard errors may stand in the same table: say that this is about twice as wide.
-        beside += "" if interval is None else f" ± {interval:.2g} (95 %)"
-        table.add_row(name.replace("_", " "), "\n".join(shown) + beside)
-    # A pipe has no width of its own; signatures must not be folded for it.
-    console = Console() if sys.stdout.isatty() else Console(width=10_000, soft_wrap=True)
-    console.print(table, markup=False, highlight=False)
+        uncertainty = "" if error is None else f" ± {error:.2g}"
+        # Marked, since standard errors in the same table are about half as wide.
+        uncertainty += "" if interval is None else f" ± {interval:.2g} (95 %)"
+        table.add_row(name.replace("_", " "), as_lines(value) + uncertainty)
+    print_table(table)

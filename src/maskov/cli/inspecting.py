@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from maskov.cli.diagnosis import print_diagnosis
-from maskov.cli.output import print_json, read_lines
+from maskov.cli.output import as_lines, print_json, read_lines
 from maskov.energies import Autoregressive, parse_energy
 from maskov.errors import InputError
 from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, choose_device, load
@@ -23,7 +23,7 @@ from maskov.verify import verify as verify_kernels
 
 
 def score(
-    file: Annotated[str, typer.Argument(help="texts, one a line; - for standard input")],
+    file: Annotated[str, typer.Argument(help="texts, one per line; - for standard input")],
     model: Annotated[
         str, typer.Option("--model", "-m", help="built-in name, folder or hub name")
     ] = DEFAULT_MODEL,
@@ -32,21 +32,21 @@ def score(
     ] = "raw",
     causal_model: Annotated[
         str | None,
-        typer.Option("--causal-model", help="causal LM for 'autoregressive' (else --model is it)"),
+        typer.Option("--causal-model", help="causal LM for 'autoregressive' (default: --model)"),
     ] = None,
     tokenizer: Annotated[
-        str | None, typer.Option(help="folder, hub name or vocab.txt, if not the model's")
+        str | None, typer.Option(help="folder, hub name or vocab.txt (default: the model's)")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 ...")] = "auto",
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="run code that comes with the model")
     ] = False,
     token_budget: Annotated[
-        int | None, typer.Option(min=1, help="tokens a model call; found by itself unless given")
+        int | None, typer.Option(min=1, help="tokens per model call (default: automatic)")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
 ) -> None:
-    """Score texts: the energy of each and the term of every token."""
+    """Score texts: the energy of each text and the term of each token."""
     lines = read_lines(file)
     where = choose_device(device)
 
@@ -54,11 +54,10 @@ def score(
         return Autoregressive(name, where, trust_remote_code=trust_remote_code, budget=token_budget)
 
     if energy == "autoregressive":
-        named = None if model == DEFAULT_MODEL else model
-        chosen_causal = causal_model or named or DEFAULT_JUDGE
-        if chosen_causal is None:
+        name = causal_model or (DEFAULT_JUDGE if model == DEFAULT_MODEL else model)
+        if name is None:
             raise InputError("the energy 'autoregressive' needs --causal-model, a causal LM.")
-        _print_scores(score_autoregressive(causal(chosen_causal), lines), json)
+        _print_scores(score_autoregressive(causal(name), lines), json)
         return
     chosen = parse_energy(energy, causal_model or DEFAULT_JUDGE, causal)
     masked = load(model, where, tokenizer=tokenizer, trust_remote_code=trust_remote_code)
@@ -69,22 +68,20 @@ def diagnose(
     run: Annotated[Path, typer.Argument(help="run folder")],
     json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> None:
-    """Say what a run did and whether its chains agree: R-hat, effective sizes, rates, costs."""
+    """Check the convergence of a run: R-hat, effective sample sizes, rates, costs."""
     opened = Run.open(run)
-    summary, found = opened.summary().to_dict(), opened.diagnose()
+    summary, diagnosis = opened.summary().to_dict(), opened.diagnose()
     if json:
-        # A number that is missing is null: JSON has no not-a-number and no infinity.
-        whole = json_safe({"diagnosis": found.to_dict(), **summary})
-        print_json([json_module.dumps(whole, ensure_ascii=False, allow_nan=False)])
+        # Missing numbers are null: JSON has neither NaN nor infinity.
+        values = json_safe({"diagnosis": diagnosis.to_dict(), **summary})
+        print_json([json_module.dumps(values, ensure_ascii=False, allow_nan=False)])
         return
-    print_diagnosis(found)
+    print_diagnosis(diagnosis)
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for name, value in summary.items():
-        lines = value if isinstance(value, list) else [value]
-        shown = [f"{line:.6g}" if isinstance(line, float) else str(line) for line in lines]
-        table.add_row(name.replace("_", " "), "\n".join(shown))
+        table.add_row(name.replace("_", " "), as_lines(value))
     Console().print(table, markup=False, highlight=False)
 
 

@@ -1,4 +1,4 @@
-"""The command that lists what can be named without a download: `models`."""
+"""The command `models`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from maskov.models.registry import listed
 def models(
     json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
 ) -> None:
-    """List the models that come with maskov."""
-    found = listed()
+    """List the models shipped with maskov."""
     if json:
-        print_json(model.to_json() for model in found)
+        print_json(model.to_json() for model in listed())
         return
-    # A block for each, since what matters of a model does not fit into one line of a terminal.
-    for model in found:
+    # One block per model: the description does not fit into a line of a terminal.
+    for model in listed():
         table = Table(box=None, show_header=False, pad_edge=False)
         table.add_column(style="dim", min_width=10)
         table.add_column(overflow="fold")
         table.add_row("model", f"{model.name} (default)" if model.default else model.name)
-        table.add_row("what it is", f"{model.kind}: {model.summary}")
+        table.add_row("description", f"{model.kind}: {model.summary}")
         if model.pairs:
             table.add_row("translates", ", ".join(model.pairs))
         size = f", {model.bytes / 2**20:.1f} MiB" if model.bytes else ""

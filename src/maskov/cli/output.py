@@ -1,10 +1,11 @@
-"""Reading what the user gives and printing what he asked for."""
+"""Reading input and printing results."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -14,15 +15,14 @@ from maskov.runs import Run
 
 
 def read_lines(source: str, empty: bool = False) -> list[str]:
-    """Read texts, one a line, from a file or from standard input (`-`).
+    """Read texts, one per line, from a file or from standard input (`-`).
 
-    Empty lines stay; a lone one counts as a text only where texts may be `empty`.
+    Empty lines are kept; a single one is a text only if texts may be `empty`.
     """
     try:
         data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-    except (OSError, ValueError) as error:  # a path may hold what no path can
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise InputError(f"cannot read '{source}': {reason}.") from error
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        raise InputError(f"cannot read '{source}': {reason_of(error)}.") from error
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -30,12 +30,17 @@ def read_lines(source: str, empty: bool = False) -> list[str]:
         raise InputError(f"'{source}' is not UTF-8 text (line {line}).") from error
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     if lines == [""] and not (empty and text):
-        raise InputError(f"'{source}' is empty; give one text a line.")
+        raise InputError(f"'{source}' is empty; give one text per line.")
     return lines
 
 
+def reason_of(error: Exception) -> str:
+    """Return the system's reason for an error, in lower case."""
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
 def say(text: str) -> None:
-    """Tell the user something beside the results."""
+    """Print to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -45,8 +50,20 @@ def print_json(lines: Iterable[str]) -> None:
         sys.stdout.write(line + "\n")
 
 
+def print_table(table: Table) -> None:
+    """Print a table; a pipe has no width, so its rows are neither cut nor folded."""
+    console = Console() if sys.stdout.isatty() else Console(width=10_000, soft_wrap=True)
+    console.print(table, markup=False, highlight=False)
+
+
+def as_lines(value: Any) -> str:
+    """Return a value, or each value of a list on its own line, as text."""
+    values = value if isinstance(value, list) else [value]
+    return "\n".join(f"{each:.6g}" if isinstance(each, float) else str(each) for each in values)
+
+
 def print_run(run: Run, json: bool, quiet: bool, said: str = "") -> None:
-    """Print the samples, and beside them what the run did, but for the note `said` before."""
+    """Print the samples and, on standard error, the summary without the note `said` before."""
     samples = run.samples
     if json:
         print_json(sample.to_json() for sample in samples)
@@ -62,9 +79,7 @@ def print_run(run: Run, json: bool, quiet: bool, said: str = "") -> None:
                 f"{sample.energy_norm:.2f}",
                 sample.text,
             )
-        # A pipe has no width of its own; texts must not be cut or folded for it.
-        console = Console() if sys.stdout.isatty() else Console(width=10_000, soft_wrap=True)
-        console.print(table, markup=False, highlight=False)
+        print_table(table)
     if not quiet:
         _say_summary(run, said)
 
@@ -72,7 +87,7 @@ def print_run(run: Run, json: bool, quiet: bool, said: str = "") -> None:
 def _say_summary(run: Run, said: str) -> None:
     summary = run.summary()
     for file in run.damaged:
-        say(f"note: {file.name} was damaged; the run went on from what was whole before it")
+        say(f"note: {file.name} was damaged; the run continued from an earlier checkpoint")
     say(
         f"accepted {summary.acceptance_rate:.3f}  novel {summary.novel_rate:.3f}  "
         f"passes/step {summary.passes_per_step:.2f}  "

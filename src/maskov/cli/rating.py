@@ -1,18 +1,16 @@
-"""The commands of human evaluation: `rate new`, `rater`, `serve` and `report`."""
+"""The commands `rate new`, `rate rater`, `rate serve` and `rate report`."""
 
 from __future__ import annotations
 
 import json as json_module
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from typer.core import TyperCommand
 
-from maskov.cli.output import print_json, say
+from maskov.cli.output import print_json, print_table, say
 from maskov.errors import InputError
 from maskov.ui.ratings import Mean, Ratings, Study, load, make
 from maskov.ui.ratings.store import check_name
@@ -29,22 +27,22 @@ class _Lists(TyperCommand):
     """A command whose options --runs and --raters take several words each."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Write `--runs A B` as `--runs A --runs B`, which is all that the parser knows."""
-        spread: list[str] = []
-        listing = None
+        """Rewrite `--runs A B` as `--runs A --runs B`, which the parser understands."""
+        rewritten: list[str] = []
+        option = None
         for word in args:
             if word.startswith("-"):
-                listing = word if word in ("--runs", "--raters") else None
-                if listing is None:
-                    spread.append(word)
+                option = word if word in ("--runs", "--raters") else None
+                if option is None:
+                    rewritten.append(word)
             else:
-                spread += [listing, word] if listing else [word]
-        return super().parse_args(ctx, spread)
+                rewritten += [option, word] if option else [word]
+        return super().parse_args(ctx, rewritten)
 
 
 @rate.command(cls=_Lists)
 def new(
-    study: Annotated[Path, typer.Argument(metavar="STUDY", help="folder to make")],
+    study: Annotated[Path, typer.Argument(metavar="STUDY", help="folder to create")],
     runs: Annotated[
         list[Path],
         typer.Option(
@@ -52,18 +50,18 @@ def new(
             help="run folders, or .txt or .jsonl files of texts; one condition each",
         ),
     ],
-    per_run: Annotated[int, typer.Option(help="texts of each")] = 120,
-    seed: Annotated[int, typer.Option(help="seed of the draw and of the orders")] = 0,
+    per_run: Annotated[int, typer.Option(help="texts from each run")] = 120,
+    seed: Annotated[int, typer.Option(help="random seed of the selection and of the orders")] = 0,
     raters: Annotated[
-        list[str] | None, typer.Option(metavar="NAME ...", help="raters to add at once")
+        list[str] | None, typer.Option(metavar="NAME ...", help="raters to add")
     ] = None,
 ) -> None:
     """Make a blind study of texts from several runs."""
     for name in raters or []:
-        check_name(name)  # before there is anything that would have to be taken back
-    made = make(study, runs, per_run, seed)
-    say(f"{len(made.items)} texts, {per_run} of each of {len(runs)} runs, in '{study}'")
-    with made.store() as store:
+        check_name(name)  # before anything is written
+    created = make(study, runs, per_run, seed)
+    say(f"{len(created.items)} texts, {per_run} of each of {len(runs)} runs, in '{study}'")
+    with created.store() as store:
         for name in raters or []:
             print(_link(store.add_rater(name)[0]), name, sep="  ")
     if not raters:
@@ -74,13 +72,13 @@ def new(
 @rate.command()
 def rater(
     study: _Study,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="what to call the rater")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="name of the rater")],
 ) -> None:
-    """Add a rater and print the path of their link; print it again for one who is there."""
+    """Add a rater and print their link; for an existing rater, print it again."""
     with Study.open(study).store() as store:
         token, is_new = store.add_rater(name)
     if not is_new:
-        say(f"note: '{name}' is a rater already, and this is their link")
+        say(f"note: '{name}' is already a rater; this is their link")
     print(_link(token))
 
 
@@ -88,9 +86,9 @@ def rater(
 def serve(
     study: _Study,
     host: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="port; 0 for any")] = 8765,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="port; 0 for any free port")] = 8765,
 ) -> None:
-    """Serve the rating page to those who have a link."""
+    """Serve the rating page to everyone with a link."""
     try:
         from maskov.ui.ratings.server import create_app
         from maskov.ui.web.serving import listen
@@ -119,10 +117,10 @@ def report(
     study: _Study,
     json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
     csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="also write every rating, as CSV")
+        Path | None, typer.Option(metavar="FILE", help="also write every rating to this CSV file")
     ] = None,
 ) -> None:
-    """Report each condition's means with 95 % intervals, and how far raters agree."""
+    """Report the means of each condition with 95 % intervals, and the raters' agreement."""
     ratings = load(study)
     if csv is not None:
         ratings.write_csv(csv)
@@ -150,9 +148,7 @@ def _print_table(ratings: Ratings) -> None:
             str(condition.ratings),
             str(condition.raters),
         )
-    # A pipe has no width of its own; rows must not be folded for it.
-    console = Console() if sys.stdout.isatty() else Console(width=10_000, soft_wrap=True)
-    console.print(table, markup=False, highlight=False)
+    print_table(table)
     print(
         f"agreement (Krippendorff's alpha, ordinal): coherence {_number(ratings.coherence_alpha)}, "
         f"fluency {_number(ratings.fluency_alpha)}"
@@ -164,8 +160,8 @@ def _print_table(ratings: Ratings) -> None:
 
 
 def _shown(mean: Mean) -> str:
-    beside = "" if mean.low is None else f" [{mean.low:.2f}, {mean.high:.2f}]"
-    return _number(mean.value) + beside
+    interval = "" if mean.low is None else f" [{mean.low:.2f}, {mean.high:.2f}]"
+    return _number(mean.value) + interval
 
 
 def _number(value: float | None) -> str:

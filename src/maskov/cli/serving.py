@@ -1,4 +1,4 @@
-"""The command that shows runs in a browser: `serve`."""
+"""The command `serve`."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _TOKEN_BYTES = 24
 def serve(
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[RUNS]...", help="run folders, or folders of them; else runs/"),
+        typer.Argument(metavar="[RUNS]...", help="run folders or their parents (default: runs/)"),
     ] = None,
     host: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="port; 0 for any")] = 8764,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="port; 0 for any free port")] = 8764,
     remote: Annotated[
-        bool, typer.Option("--remote", help="allow a --host that other machines reach")
+        bool, typer.Option("--remote", help="allow a --host that other machines can reach")
     ] = False,
-    out: Annotated[Path, typer.Option(help="folder for runs that are started from the page")] = (
+    out: Annotated[Path, typer.Option(help="folder for runs started from the page")] = (
         Path("runs")
     ),
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="let the page start no runs")
+        bool, typer.Option("--read-only", help="do not let the page start runs")
     ] = False,
     device: Annotated[
-        str | None, typer.Option(help="where models run; where each run was unless given")
+        str | None, typer.Option(help="device for models (default: that of each run)")
     ] = None,
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="run code that comes with a run's model")
@@ -55,7 +55,7 @@ def serve(
             "Whoever has the link can then see the runs and start some."
         )
     if device is not None:
-        choose_device(device)  # refused now rather than when a page asks for something
+        choose_device(device)  # refuse it now rather than on the first request
     run_list = RunList(runs or [], out)
     socket, address, loopback = listen(host, port)
     token = None if loopback else secrets.token_urlsafe(_TOKEN_BYTES)
@@ -67,6 +67,6 @@ def serve(
     live = None if read_only else LiveRuns(run_list.home, device or "auto")
     player = Player(device, trust_remote_code)
     print(address + ("/" if token is None else f"/t/{token}/"), flush=True)
-    found = len(run_list.paths())
-    say(f"{found} run{'' if found == 1 else 's'}; listening on {address}, Ctrl-C to stop")
+    count = len(run_list.paths())
+    say(f"{count} run{'' if count == 1 else 's'}; listening on {address}, Ctrl-C to stop")
     serve_app(create_app(run_list, player, live, loopback=loopback, token=token), socket)

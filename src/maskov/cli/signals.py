@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a run at its next batch, with everything saved."""
+"""Ctrl-C and SIGTERM stop a run after the current batch and save it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import FrameType
 
 
 class Stop:
-    """Remembers that somebody asked to stop, and how."""
+    """Whether a signal to stop was received, and which."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -20,21 +20,21 @@ class Stop:
 
     @property
     def exit_code(self) -> int:
-        """Return the code a shell gives to a process that this signal ended."""
+        """Return the exit code of a shell for a process ended by this signal."""
         return 128 + (self.signal or signal.SIGINT)
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """Note signals instead of dying of them; a second Ctrl-C stops at once."""
+    """Record signals instead of ending the process; a second Ctrl-C stops at once."""
     stop = Stop()
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def record(number: int, frame: FrameType | None) -> None:
         if stop.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         stop.signal = number
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, record) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:

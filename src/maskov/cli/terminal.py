@@ -1,4 +1,4 @@
-"""What a run shows while it works: chains changing word by word, or plain lines, or nothing."""
+"""Progress of a run on the terminal: a live view of its chains, plain lines, or nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PLAIN_LINES = 10
 
 
 class PlainProgress:
-    """About ten lines over the whole run, for logs and pipes."""
+    """About ten lines per run, for logs and pipes."""
 
     def __init__(self, epochs: int) -> None:
         self._epochs = epochs
@@ -30,20 +30,20 @@ class PlainProgress:
         self._pace = Pace(epochs)
 
     def begun(self, model: MaskedModel) -> None:
-        """Say first what the samples are not, if anything."""
+        """Start the clock and print the model's caution, if it has one."""
         self._pace.begin()
         if model.caution:
             self.noted(model.caution)
 
     def noted(self, text: str) -> None:
-        """Say it."""
+        """Print a note."""
         print(f"note: {text}", file=sys.stderr, flush=True)
 
     def moved(self, state: Chains, epoch: int, passes: int) -> None:
-        """Say nothing between epochs."""
+        """Print nothing between epochs."""
 
     def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
-        """Say how the epoch went."""
+        """Print the rates of the epoch."""
         paced = _paced(self._pace, epoch + 1, self._epochs, passes)
         if (epoch + 1) % self._every and epoch + 1 < self._epochs:
             return
@@ -54,11 +54,11 @@ class PlainProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave nothing behind."""
+        """Nothing to clean up."""
 
 
 class LiveView:
-    """A few chains, redrawn several times a second; words that changed light up."""
+    """A few chains, redrawn several times per second; changed tokens are highlighted."""
 
     def __init__(self, model: MaskedModel, epochs: int, console: Console) -> None:
         self._model = model
@@ -70,17 +70,17 @@ class LiveView:
         self._footer = ""
 
     def begun(self, model: MaskedModel) -> None:
-        """Say first what the samples are not, if anything."""
+        """Start the clock and print the model's caution, if it has one."""
         self._pace.begin()
         if model.caution:
             self.noted(model.caution)
 
     def noted(self, text: str) -> None:
-        """Say it above the chains."""
+        """Print a note above the chains."""
         self._live.console.print(f"note: {text}", style="yellow", highlight=False)
 
     def moved(self, state: Chains, epoch: int, passes: int) -> None:
-        """Redraw, unless the last frame is too young."""
+        """Redraw, unless the last frame is too recent."""
         now = time.monotonic()
         if now - self._drawn < 1 / _FRAMES_PER_SECOND:
             return
@@ -92,7 +92,7 @@ class LiveView:
         )
 
     def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
-        """Remember the rates for the line below the chains."""
+        """Keep the rates for the line below the chains."""
         self._footer = _rates(values)
 
     def _table(self, state: Chains) -> Table:
@@ -120,32 +120,31 @@ class LiveView:
 
 
 def _changed(words: list[str], before: list[str]) -> Text:
-    """Join tokens into text, those that differ from the frame before in bold."""
+    """Join tokens into text; those that differ from the previous frame are bold."""
     line = Text()
     for position, word in enumerate(words):
-        fresh = position >= len(before) or before[position] != word
-        glued = word.startswith("##")
-        line.append("" if glued or not position else " ")
-        # Sub-words are marked differently in each vocabulary: ## inside, Ġ or ▁ at the start.
+        changed = position >= len(before) or before[position] != word
+        # Vocabularies mark subwords differently: ## inside a word, Ġ or ▁ at its start.
+        line.append("" if word.startswith("##") or not position else " ")
         shown = word.removeprefix("##").replace("Ġ", "").replace("▁", "")
-        line.append(shown, style="bold yellow" if fresh else "")
+        line.append(shown, style="bold yellow" if changed else "")
     return line
 
 
 def _rates(values: Traces) -> str:
     steps = max(int(values["steps"].sum()), 1)
     means = {name: float(values[f"energy_{name}"].mean()) for name in ("raw", "norm")}
-    # Energies that nobody asked for in this epoch are not known.
+    # Energies that were not traced in this epoch are NaN.
     parts = [f"E_{name} {mean:.2f}" for name, mean in means.items() if not math.isnan(mean)]
     parts += [f"{name} {values[name].sum() / steps:.2f}" for name in ("accepted", "novel")]
     return "  ".join(parts)
 
 
 def _paced(pace: Pace, done: float, epochs: int, passes: int) -> str:
-    """Say how fast it goes and, once that can be told, how long it will still take."""
+    """Return the speed and, once it can be estimated, the time left."""
     left = pace.seconds_left(done)
-    told = "" if left is None or done >= epochs else f"  about {in_words(left)} left"
-    return f"{pace.passes_per_second(passes):,.0f} passes/s{told}"
+    eta = "" if left is None or done >= epochs else f"  about {in_words(left)} left"
+    return f"{pace.passes_per_second(passes):,.0f} passes/s{eta}"
 
 
 Progress = PlainProgress | LiveView

@@ -1,4 +1,4 @@
-"""Diagnostics: what a run did and how far its numbers can be trusted."""
+"""Diagnostics: convergence, autocorrelation and acceptance rates of a run."""
 
 from maskov.diagnostics.arviz import to_arviz
 from maskov.diagnostics.diagnosis import Diagnosis, TokenFigures, diagnose

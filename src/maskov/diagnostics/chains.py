@@ -1,8 +1,8 @@
-"""Which epochs of a run count, and which of its chains have the same target.
+"""The epochs of a run that count, and its groups of chains with the same target.
 
-Chains can be compared only where they sample from one distribution: sequences of the same length
-and, where words are frozen or a source is read, of the same line of the user's input. Texts are
-merely starting points: chains that set out from different ones share a target.
+Chains are compared only if they sample from the same distribution: sequences of the same length
+and, if there are templates or sources, of the same line of the input. Texts are only starting
+points: chains that start from different texts share a target.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy.typing as npt
 from maskov.config import Manifest
 from maskov.types import Traces
 
-# The length of each chain as its samples have it; asked for only where nothing cheaper knows.
+# Returns the lengths of the chains that have samples; called only if nothing cheaper knows them.
 Sampled = Callable[[], dict[int, int]]
 
 
 @dataclass(frozen=True)
 class Group:
-    """Chains with one target: their numbers, the line they belong to, their length if known."""
+    """Indices of chains with the same target, their line of the input, their length if known."""
 
     template: int
     length: int | None
@@ -30,30 +30,30 @@ class Group:
 
 
 def kept_epochs(manifest: Manifest, traces: Traces) -> slice:
-    """Return the epochs after burn-in that are done."""
+    """Return the completed epochs after burn-in."""
     done = int((traces["steps"] > 0).all(1).sum())
     return slice(min(manifest.schedule.burn_in, done), done)
 
 
 def chain_groups(manifest: Manifest, traces: Traces, sampled: Sampled) -> list[Group]:
-    """Return the chains in groups of one target each.
+    """Return the groups of chains with the same target.
 
-    Where lengths differ and cannot be known yet, no two chains are taken to be alike.
+    If lengths differ and are not known yet, each chain is a group.
     """
     chains = np.arange(manifest.chains)
     lines = chain_templates(manifest)
     lengths = chain_lengths(manifest, traces, sampled)
-    # Chains of one template have its length, whatever it is.
-    apart = lengths if lengths is not None else lines if _has_templates(manifest) else -1 - chains
+    # All chains of a template have the same length.
+    keys = lengths if lengths is not None else lines if _has_templates(manifest) else -1 - chains
     groups = []
-    for line, length in np.unique(np.stack([lines, apart], axis=1), axis=0).tolist():
-        members = chains[(lines == line) & (apart == length)]
+    for line, length in np.unique(np.stack([lines, keys], axis=1), axis=0).tolist():
+        members = chains[(lines == line) & (keys == length)]
         groups.append(Group(line, length if lengths is not None else None, members))
     return groups
 
 
 def chain_templates(manifest: Manifest) -> npt.NDArray[np.int64]:
-    """Return the line of the user's input that decides each chain's target, 0 where none does."""
+    """Return the line of the input (template or source) of each chain, 0 if there is none."""
     chains = np.arange(manifest.chains)
     if _has_templates(manifest) or manifest.inputs.sources is not None:
         return chains // manifest.config.chains
@@ -63,24 +63,22 @@ def chain_templates(manifest: Manifest) -> npt.NDArray[np.int64]:
 def chain_lengths(
     manifest: Manifest, traces: Traces, sampled: Sampled
 ) -> npt.NDArray[np.int64] | None:
-    """Return the length of each chain, or nothing where it cannot be known."""
+    """Return the length of each chain, or None if it is not known."""
     chains, inputs = manifest.chains, manifest.inputs
     shortest, longest = inputs.length or (0, 1)
     if shortest == longest:
         return np.full(chains, shortest)
     if inputs.chosen is not None:
         return np.array([length for row in inputs.chosen for length in row])
-    # Every position is free, so that a sweep of single sites has as many steps as positions.
+    # Every position is free, so a sweep of single sites has as many steps as positions.
     if visits_once(manifest, 0) and not _has_templates(manifest) and traces["steps"][0].all():
         return np.array(traces["steps"][0])
-    found = sampled()
-    if len(found) < chains:
-        return None
-    return np.array([found[chain] for chain in range(chains)])
+    lengths = sampled()
+    return np.array([lengths[chain] for chain in range(chains)]) if len(lengths) == chains else None
 
 
 def visits_once(manifest: Manifest, epoch: int) -> bool:
-    """Whether that epoch and all later ones visit each free position once, by itself."""
+    """Whether each epoch from `epoch` on visits every free position once, one at a time."""
     if manifest.order in (None, "replacement"):
         return False
     if manifest.schedule.block is None:

@@ -1,7 +1,7 @@
-"""Autocorrelation and its sum over lags, of plain arrays.
+"""Autocorrelation of an energy over groups of chains, and the integrated autocorrelation time.
 
-Chains are compared with each other too: where they disagree, the variance of all is larger than
-that within each, and the difference counts as correlation that has not died away.
+As in the effective sample size, disagreement between chains counts as correlation: the variance
+is that over all chains of a group, not only that within each.
 """
 
 from __future__ import annotations
@@ -11,56 +11,49 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from maskov.diagnostics.thresholds import MOST_LAGS
+from maskov.diagnostics.thresholds import MAX_LAGS
 
 Values = npt.NDArray[np.float64]
 
 
-def lags_of(draws: int) -> int:
-    """Return how many lags, 0 included, chains of so many draws can tell: an even number."""
-    return min(draws // 2, MOST_LAGS) // 2 * 2
+def number_of_lags(draws: int) -> int:
+    """Return the number of lags, including 0, estimated from so many draws; it is even."""
+    return min(draws // 2, MAX_LAGS) // 2 * 2
 
 
 def autocorrelation(groups: Sequence[Values]) -> Values | None:
-    """Return the autocorrelation at lags 0, 1, ... of groups of draws × chains of one length.
+    """Return the autocorrelation at lags 0, 1, ... of groups of draws × chains of equal length.
 
-    Each group has its own mean, each chain counts once; nothing where nothing ever moves.
+    Each group has its own mean and each chain counts once. None if no chain ever moves.
     """
+    from arviz_stats.base import array_stats
+
     draws = len(groups[0])
-    lags = lags_of(draws)
-    common, total = np.zeros(lags), 0.0
+    lags = number_of_lags(draws)
+    covariance, total = np.zeros(lags), 0.0
     for values in groups:
         chains = values.shape[1]
-        covariance = _autocovariance(values, lags).mean(1)
-        spread = float(values.mean(0).var(ddof=1)) if chains > 1 else 0.0
-        within = covariance[0] * draws / (draws - 1)
-        variance = covariance[0] + spread
-        common += chains * (variance - within + covariance)
-        total += chains * variance
+        by_lag = array_stats.autocov(values.T).mean(0)[: max(lags, 1)]
+        between = float(values.mean(0).var(ddof=1)) if chains > 1 else 0.0
+        # Relative to the unbiased variance within chains, as in ArviZ's effective sample size.
+        covariance += chains * (by_lag + between - by_lag[0] / (draws - 1))
+        total += chains * (by_lag[0] + between)
     if not lags or total == 0:
         return None
-    found: Values = common / total
-    found[0] = 1.0
-    return found
+    correlation: Values = covariance / total
+    correlation[0] = 1.0
+    return correlation
 
 
 def integrated_time(correlation: Values, count: int) -> tuple[Values, npt.NDArray[np.bool_]]:
-    """Return 1 + 2·Σ ρ_t over the first axis, and where the sum had not come to its end.
+    """Return 1 + 2·Σ ρ_t over the first axis, and whether that is only a lower bound.
 
-    Geyer's rule: the pairs ρ_2k + ρ_2k+1 are summed while they are positive, and made to fall.
-    Where they are still positive at the last lag, the time is at least what is returned.
-    `count` draws in all cannot be worth more than count·log10(count).
+    Geyer's rule: the pairs ρ_2k + ρ_2k+1 are summed while they are positive, and made to decrease.
+    If they are still positive at the last lag, the time is a lower bound.
+    The effective size of `count` draws is limited to count·log10(count).
     """
     pairs = correlation[0::2] + correlation[1::2]
-    going = np.logical_and.accumulate(pairs > 0, axis=0)
-    falling = np.minimum.accumulate(pairs, axis=0)
-    time = -1 + 2 * np.where(going, falling, 0.0).sum(0)
-    return np.asarray(np.maximum(time, 1 / np.log10(count))), np.asarray(going[-1])
-
-
-def _autocovariance(values: Values, lags: int) -> Values:
-    """Return the autocovariance of each chain by lag, about its own mean, by Fourier transform."""
-    draws = len(values)
-    spectrum = np.fft.rfft(values - values.mean(0), n=2 * draws, axis=0)
-    covariance: Values = np.fft.irfft(np.abs(spectrum) ** 2, axis=0)[: max(lags, 1)] / draws
-    return covariance
+    positive = np.logical_and.accumulate(pairs > 0, axis=0)
+    decreasing = np.minimum.accumulate(pairs, axis=0)
+    time = -1 + 2 * np.where(positive, decreasing, 0.0).sum(0)
+    return np.asarray(np.maximum(time, 1 / np.log10(count))), np.asarray(positive[-1])

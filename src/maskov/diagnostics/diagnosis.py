@@ -1,4 +1,4 @@
-"""Everything `maskov diagnose` says of a run's convergence."""
+"""The convergence diagnostics that `maskov diagnose` reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 from maskov.config import Manifest
 from maskov.diagnostics.chains import Group, Sampled, chain_groups, kept_epochs, visits_once
-from maskov.diagnostics.convergence import NEEDS_ARVIZ, arviz_stats
 from maskov.diagnostics.energies import EnergyFigures, energy_figures
 from maskov.diagnostics.positions import PositionFigures, position_figures
 from maskov.diagnostics.tokens import memories
@@ -19,7 +18,7 @@ from maskov.types import Traces
 
 @dataclass(frozen=True)
 class TokenFigures:
-    """How fast tokens are forgotten: over all positions by lag, and position by position."""
+    """Autocorrelation of the tokens, over all positions and for each."""
 
     autocorrelation: list[float] | None
     time: float | None
@@ -29,11 +28,11 @@ class TokenFigures:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """How far a run's chains have come to agree.
+    """The convergence of a run's chains.
 
-    `epochs` are those done after burn-in, `groups` the sets of chains that share a target and
-    `single_groups` those of one chain only. `energies` has E_raw, E_norm and, where the target is
-    neither, E_target. `tokens` is absent where they were not traced.
+    `epochs` counts those completed after burn-in, `groups` the sets of chains that share a target,
+    `single_groups` those with only one chain. `energies` has E_raw, E_norm and, if the target is
+    neither, E_target. `tokens` is None if they were not traced.
     """
 
     verdict: Verdict
@@ -50,7 +49,7 @@ class Diagnosis:
 
 
 def diagnose(manifest: Manifest, traces: Traces, sampled: Sampled = dict) -> Diagnosis:
-    """Diagnose the epochs after burn-in; `sampled` gives the length of each chain with samples."""
+    """Diagnose the epochs after burn-in; `sampled` returns the lengths of chains with samples."""
     kept = kept_epochs(manifest, traces)
     groups = chain_groups(manifest, traces, sampled)
     names = {"E_raw": "energy_raw", "E_norm": "energy_norm"}
@@ -71,9 +70,9 @@ def diagnose(manifest: Manifest, traces: Traces, sampled: Sampled = dict) -> Dia
 
 def _tokens(manifest: Manifest, traces: Traces, groups: list[Group]) -> TokenFigures:
     kept = kept_epochs(manifest, traces)
-    known = memories(traces["tokens"][kept], groups)
-    positions = position_figures(manifest, traces, groups, known)
-    overall = reduce(add, known.values()).overall() if known else None
+    by_template = memories(traces["tokens"][kept], groups)
+    positions = position_figures(manifest, traces, groups, by_template)
+    overall = reduce(add, by_template.values()).overall() if by_template else None
     correlation, time, at_least = overall or (None, None, False)
     return TokenFigures(correlation, time, at_least, positions)
 
@@ -85,38 +84,35 @@ def _notes(
     energies: dict[str, EnergyFigures],
     tokens: TokenFigures | None,
 ) -> list[str]:
-    """Return what has to be known beside the numbers."""
+    """Return the limitations of the numbers."""
     notes = []
-    if arviz_stats() is None:
-        notes.append(NEEDS_ARVIZ)
-    alone = sum(len(group.chains) == 1 for group in groups)
-    if alone and manifest.chains > 1:
+    single = sum(len(group.chains) == 1 for group in groups)
+    if single and manifest.chains > 1:
         notes.append(
-            f"{alone} of {len(groups)} groups of chains with the same length and template have a "
-            "single chain: their R-hat compares its halves, and their tokens look forgotten sooner "
-            "than they are"
+            f"{single} of {len(groups)} groups of chains with the same length and template have a "
+            "single chain: R-hat compares its halves, and the autocorrelation time of its tokens "
+            "is too short"
         )
     if any(group.length is None for group in groups) and manifest.inputs.templates is None:
         notes.append(
-            "the lengths of the chains are known once a sample is kept; until then no two chains "
-            "are compared"
+            "the lengths of the chains are unknown until a sample is kept; until then no two "
+            "chains are compared"
         )
     kept = kept_epochs(manifest, traces)
-    if any(one.draws < kept.stop - kept.start for one in energies.values()):
-        notes.append("energies were not traced in every epoch: only those that were count")
+    if any(energy.draws < kept.stop - kept.start for energy in energies.values()):
+        notes.append("energies were not traced in every epoch: only traced epochs count")
     if tokens is None:
         notes.append(
-            "tokens were not traced (the run is too large, or older than that): nothing is said of "
-            "positions"
+            "tokens were not traced (large runs do not trace them): there are no numbers by "
+            "position"
         )
     elif not visits_once(manifest, max(kept.start, 1)):
         notes.append(
-            "acceptance by position is known only where a sweep visits single positions once an "
-            "epoch"
+            "acceptance by position is known only for sweeps of single positions, once per epoch"
         )
-    elif any(one.visits is None for one in tokens.positions) and kept.stop > max(kept.start, 1):
+    elif kept.stop > max(kept.start, 1) and any(part.visits is None for part in tokens.positions):
         notes.append(
-            "which words of a template are frozen cannot be told where free ones never moved: "
-            "there is no acceptance by position"
+            "there is no acceptance by position: some free words of a template never moved and "
+            "cannot be told from frozen ones"
         )
     return notes

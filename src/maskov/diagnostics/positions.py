@@ -1,13 +1,12 @@
-"""What happened at each position: how often it accepted, how often it changed.
+"""Acceptance, novelty and autocorrelation at each position.
 
-A sweep of single sites visits every free position once an epoch, so that its rejection and a
-change of its token say all there is to say. Of blocks, of positions drawn with replacement and of
-mask-predict the traces do not say which were visited or why they changed: there are no rates then.
+A sweep of single sites visits every free position once per epoch, so the traced rejections and
+tokens give its rates. For blocks, positions drawn with replacement and mask-predict, the traces do
+not contain the visited positions, and there are no rates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,10 +24,10 @@ Flags = npt.NDArray[np.bool_]
 class PositionFigures:
     """The free positions of one template, or of all chains of a run without templates.
 
-    Lists go along `positions`, counted from 0; where it is not known which are free, those that
-    varied. `visits` counts steps after burn-in, `acceptance` and `novel` are shares of them.
-    `time` is in epochs and `autocorrelation` by lag, the first of them; none where a token never
-    varied. `at_least` as elsewhere.
+    All lists follow `positions`, which count from 0; if it is not known which are free, they are
+    those that varied. `visits` counts steps after burn-in; `acceptance` and `novel` are fractions
+    of them. `time` is in epochs, a lower bound if `at_least`; `autocorrelation` is by lag, the
+    first few; both are None for tokens that never varied.
     """
 
     template: int
@@ -42,54 +41,47 @@ class PositionFigures:
 
 
 def position_figures(
-    manifest: Manifest, traces: Traces, groups: list[Group], known: dict[int, Memory]
+    manifest: Manifest, traces: Traces, groups: list[Group], memories: dict[int, Memory]
 ) -> list[PositionFigures]:
-    """Return the figures of each template's positions; chains of all lengths count together."""
-    # The tokens before the first epoch are not traced: it says nothing of changes.
+    """Return the figures of each template; chains of all lengths count together."""
+    # The tokens before the first epoch are not traced, so its changes are unknown.
     kept = kept_epochs(manifest, traces)
     first = max(kept.start, 1)
     rates = visits_once(manifest, first)
     lines = chain_templates(manifest)
     figures = []
     for template in sorted({group.template for group in groups}):
-        mine = lines == template
-        tokens, rejected = (traces[name][: kept.stop, mine] for name in ("tokens", "rejected"))
+        chains = lines == template
+        tokens, rejected = (traces[name][: kept.stop, chains] for name in ("tokens", "rejected"))
         own = [group for group in groups if group.template == template]
-        free = _free(manifest, own, tokens, rejected, traces["steps"][:1, mine])
+        free = _free(manifest, own, tokens, rejected, traces["steps"][:1, chains])
         shown = _varied(tokens, rejected) if free is None else free.any(0)
-        visits = accepted = novel = None
+        visits = acceptance = novel = None
         if rates and free is not None and kept.stop > first:
-            epochs = kept.stop - first
-            visits = epochs * free.sum(0)[shown]
-            turned = (rejected[first:] & free).sum((0, 1))[shown]
-            changed = ((tokens[first:] != tokens[first - 1 : -1]) & free).sum((0, 1))[shown]
-            accepted, novel = 1 - turned / visits, changed / visits
-        places = np.flatnonzero(shown).tolist()
-        every = known[template].by_position() if template in known else None
+            counts = (kept.stop - first) * free.sum(0)[shown]
+            rejections = (rejected[first:] & free).sum((0, 1))[shown]
+            changes = ((tokens[first:] != tokens[first - 1 : -1]) & free).sum((0, 1))[shown]
+            visits = counts.tolist()
+            acceptance, novel = (1 - rejections / counts).tolist(), (changes / counts).tolist()
+        positions = np.flatnonzero(shown).tolist()
+        correlations, times, at_least = _columns(memories.get(template), positions)
         figures.append(
             PositionFigures(
-                template,
-                places,
-                None if visits is None else visits.tolist(),
-                None if accepted is None else accepted.tolist(),
-                None if novel is None else novel.tolist(),
-                *_columns(None if every is None else [every[place] for place in places]),
+                template, positions, visits, acceptance, novel, times, at_least, correlations
             )
         )
     return figures
 
 
 def _columns(
-    memories: Sequence[tuple[list[float], float, bool] | None] | None,
-) -> tuple[list[float | None] | None, list[bool] | None, list[list[float] | None] | None]:
-    """Return times, whether they go on, and autocorrelations."""
-    if memories is None:
+    memory: Memory | None, positions: list[int]
+) -> tuple[list[list[float] | None] | None, list[float | None] | None, list[bool] | None]:
+    """Return the autocorrelations, their times, and whether these are lower bounds."""
+    if memory is None:
         return None, None, None
-    return (
-        [None if one is None else one[1] for one in memories],
-        [one is not None and one[2] for one in memories],
-        [None if one is None else one[0] for one in memories],
-    )
+    by_position = memory.by_position()
+    rows = [by_position[position] or (None, None, False) for position in positions]
+    return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
 
 
 def _free(
@@ -99,27 +91,24 @@ def _free(
     rejected: Flags,
     steps: npt.NDArray[np.int64],
 ) -> Flags | None:
-    """Return which positions of each chain may change, or nothing where that cannot be known."""
-    width = tokens.shape[2]
+    """Return which positions of each chain may change, or None if that is not known."""
     if manifest.inputs.templates is not None:
-        # A run does not say which words were frozen. Those that vary were not; if they are as
-        # many as a sweep has steps, all others were.
+        # The traces do not contain which words were frozen. Those that varied were not; if there
+        # are as many of them as steps in a sweep, all others were.
         varied = _varied(tokens, rejected)
-        found = visits_once(manifest, 0) and steps.size and int(steps[0, 0]) == int(varied.sum())
-        return np.broadcast_to(varied, tokens.shape[1:]) if found else None
-    lengths: dict[int, int | None] = {
-        int(chain): group.length for group in groups for chain in group.chains
-    }
-    ordered = [lengths[chain] for chain in sorted(lengths)]
-    if None in ordered:
+        known = visits_once(manifest, 0) and steps.size and int(steps[0, 0]) == int(varied.sum())
+        return np.broadcast_to(varied, tokens.shape[1:]) if known else None
+    if any(group.length is None for group in groups):
         return None
-    free: Flags = np.arange(width) < np.array(ordered)[:, None]
+    lengths = {int(chain): group.length for group in groups for chain in group.chains}
+    ordered = np.array([lengths[chain] for chain in sorted(lengths)])
+    free: Flags = np.arange(tokens.shape[2]) < ordered[:, None]
     return free
 
 
 def _varied(tokens: npt.NDArray[np.int32], rejected: Flags) -> Flags:
-    """Return the positions that ever turned anything down, or hold more than one token."""
+    """Return the positions that ever rejected a proposal or held more than one token."""
     if not tokens.size:
         return np.zeros(tokens.shape[2], dtype=np.bool_)
-    found: Flags = rejected.any((0, 1)) | (tokens != tokens[:1, :1]).any((0, 1))
-    return found
+    varied: Flags = rejected.any((0, 1)) | (tokens != tokens[:1, :1]).any((0, 1))
+    return varied

@@ -1,4 +1,4 @@
-"""What a run did, in numbers: rates, costs, energies with their standard errors."""
+"""Acceptance rates, passes and mean energies of a run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from maskov.types import Traces
 
 @dataclass(frozen=True)
 class Summary:
-    """A run's rates and averages.
+    """Acceptance rates, passes and mean energies of a run.
 
-    Rates and energies are over the epochs after burn-in; `steps` and `passes_per_step` count
-    every epoch that was run. A standard error is over chains, each chain's mean counting once;
-    with a single chain there is none.
+    Rates and energies are over the epochs after burn-in; `steps` and `passes_per_step` are over
+    all completed epochs. Standard errors are over the chains' means; None for a single chain.
     """
 
     signature: str
@@ -47,7 +46,7 @@ class Summary:
 
 
 def summarise(manifest: Manifest, traces: Traces) -> Summary:
-    """Summarise the epochs that were completed."""
+    """Summarise the completed epochs."""
     done = int((traces["steps"] > 0).all(1).sum())
     burn_in = manifest.schedule.burn_in
     kept = {name: values[burn_in:done] for name, values in traces.items()}
@@ -58,7 +57,7 @@ def summarise(manifest: Manifest, traces: Traces) -> Summary:
     pilot = manifest.pilot
     if pilot is not None and pilot.nearest:
         notes.append(
-            f"delayed acceptance: the pilot chose the nearest {pilot.nearest}, which promised "
+            f"delayed acceptance: the pilot chose the nearest {pilot.nearest}, expecting "
             f"{pilot.moves_per_pass:.2f} times the moves per pass"
         )
     raw, norm = _mean(kept["energy_raw"]), _mean(kept["energy_norm"])
@@ -96,7 +95,7 @@ def _mean(values: npt.NDArray[Any]) -> tuple[float | None, float | None]:
     if not len(values):
         return None, None
     chains = values.mean(0)
-    # A sequence of probability zero has an infinite energy, and its chain no spread to speak of.
+    # A sequence of probability zero has infinite energy: no standard error.
     if len(chains) < 2 or not np.isfinite(chains).all():
         return float(chains.mean()), None
     return float(chains.mean()), float(chains.std(ddof=1) / np.sqrt(len(chains)))

@@ -1,4 +1,4 @@
-"""Evaluation: how good and how varied texts are, each number with its uncertainty."""
+"""Evaluation of texts: perplexity, diversity, copies, and BLEU and chrF of translations."""
 
 from maskov.evaluation.report import Evaluation, evaluate, evaluate_run
 from maskov.evaluation.translation import Translation, compare

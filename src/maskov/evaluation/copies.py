@@ -1,4 +1,4 @@
-"""How many texts stand in the training text word for word."""
+"""The fraction of texts that are verbatim copies of the training text."""
 
 from __future__ import annotations
 
@@ -15,42 +15,39 @@ import numpy as np
 from maskov.errors import InputError
 from maskov.evaluation.estimates import Estimate, mean
 
-# Bytes of a line; a few packed ones may unfold to more than memory holds.
-_LONGEST = 2**20
+# Maximum bytes of a line: a compressed file could expand beyond memory.
+_MAX_LINE = 2**20
 
 
 def copied(texts: Sequence[str], training: str | Path) -> tuple[Estimate, str]:
-    """Return the share of texts that are a line of the training text, and that text's hash.
+    """Return the fraction of texts that are a line of the training text, and that text's hash.
 
-    Case and white space do not count, since tokenizers change both. The training text may be
-    plain, .xz or .gz; it is read a line at a time, and only hashes of the texts are held.
+    Case and white space are ignored, since tokenizers change both. The training text may be plain,
+    .xz or .gz; it is read line by line, and only hashes are kept in memory.
     """
-    wanted = [_trace(text) for text in texts]
-    unseen, seen = set(wanted), set()
+    hashes = [_hash(text) for text in texts]
+    missing = set(hashes)
     content = hashlib.sha256()
     number = 0
     try:
         with _open(Path(training)) as file:
-            for number, line in enumerate(iter(lambda: file.readline(_LONGEST), b""), 1):
-                if len(line) == _LONGEST:
-                    raise InputError(f"line {number} of '{training}' is no sentence: too long.")
+            for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE), b""), 1):
+                if len(line) == _MAX_LINE:
+                    raise InputError(f"line {number} of '{training}' is too long for a sentence.")
                 content.update(line)
-                trace = _trace(line.decode("utf-8-sig" if number == 1 else "utf-8"))
-                if trace in unseen:
-                    unseen.remove(trace)
-                    seen.add(trace)
+                missing.discard(_hash(line.decode("utf-8-sig" if number == 1 else "utf-8")))
     except UnicodeDecodeError as error:
         raise InputError(f"'{training}' is not UTF-8 text (line {number}).") from error
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"cannot read '{training}': {reason.lower().rstrip('.')}.") from error
     if not number:
-        raise InputError(f"'{training}' is empty; give one sentence a line.")
-    return mean(np.array([trace in seen for trace in wanted], dtype=float)), content.hexdigest()
+        raise InputError(f"'{training}' is empty; give one sentence per line.")
+    return mean(np.array([key not in missing for key in hashes], float)), content.hexdigest()
 
 
-def _trace(text: str) -> bytes:
-    """Hash a text without its case and white space."""
+def _hash(text: str) -> bytes:
+    """Hash a text, ignoring case and white space."""
     return hashlib.blake2b("".join(text.lower().split()).encode(), digest_size=16).digest()
 
 

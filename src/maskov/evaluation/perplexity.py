@@ -1,4 +1,4 @@
-"""How surprising texts are to a judge, a causal language model."""
+"""Perplexity of texts under a judge, a causal language model."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from maskov.evaluation.estimates import Estimate, mean, ratio
 
 @dataclass(frozen=True)
 class Perplexity:
-    """What a judge says of some texts; NLL is −log p, in nats.
+    """Perplexity and negative log-likelihood (NLL, −log p in nats) of texts.
 
     `per_sentence` is the mean over sentences of exp(NLL / tokens), `per_token` is
-    exp(Σ NLL / Σ tokens), and `nll` the mean NLL of a whole sentence. The first gives each
-    sentence the same weight, the second each token.
+    exp(Σ NLL / Σ tokens), and `nll` the mean NLL of a sentence. The first weighs sentences
+    equally, the second tokens.
     """
 
     tokens: int
@@ -41,8 +41,8 @@ def perplexity(judge: Autoregressive, texts: Sequence[str]) -> Perplexity:
     if not np.isfinite(each).all():
         number = int(np.flatnonzero(~np.isfinite(each))[0]) + 1
         raise ModelError(
-            f"the judge '{judge.name}' gives sentence {number} a perplexity that is no finite "
-            "number (NaN or infinity); use another judge."
+            f"the judge '{judge.name}' gives sentence {number} a perplexity that is not finite; "
+            "use another judge."
         )
     return Perplexity(
         tokens=int(counts.sum()),
@@ -53,6 +53,6 @@ def perplexity(judge: Autoregressive, texts: Sequence[str]) -> Perplexity:
 
 
 def _exponential(estimate: Estimate) -> Estimate:
-    """Carry an estimate and its error through exp, to first order."""
+    """Return the exponential of an estimate, with its error to first order."""
     value, error = math.exp(estimate.value), estimate.standard_error
     return Estimate(value, None if error is None else value * error)

@@ -1,4 +1,4 @@
-"""All that `maskov evaluate` says of some texts, and the line that says how it came about."""
+"""The numbers of `maskov evaluate`, with a signature of how they were computed."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import Any
 
 import numpy as np
 
-import maskov
 from maskov.energies import Autoregressive
 from maskov.errors import InputError
 from maskov.evaluation.copies import copied
-from maskov.evaluation.diversity import distinct, self_bleu, spread
+from maskov.evaluation.diversity import distinct, self_bleu, subset
 from maskov.evaluation.estimates import Estimate, mean
 from maskov.evaluation.perplexity import perplexity
 from maskov.runs import Run
+from maskov.version import __version__
 
 _SHORT = 12
 _NO_SACREBLEU = "self-BLEU needs sacreBLEU: pip install 'maskov[evaluate]'"
-_ALONE = "a single sentence has no other to be like: there is no self-BLEU"
+_ALONE = "self-BLEU needs at least two sentences"
 _CORRELATED = (
-    "some samples are of the same chain and correlated: the standard errors take them as "
-    "independent and are too small"
+    "samples of the same chain are correlated: the standard errors assume independence and are "
+    "too small"
 )
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Numbers about texts; docs/evaluation.md says what each means exactly.
+    """The evaluation of texts; docs/evaluation.md defines each number.
 
-    Standard errors are over sentences and absent for a single one. `self_bleu` is absent without
-    sacreBLEU, `copied` without a training text, `run_signature` where the texts are of no run.
+    Standard errors are over sentences, None for a single one. `self_bleu` is None without
+    sacreBLEU, `copied` without a training text, `run_signature` for texts that are not a run's.
     """
 
     sentences: int
@@ -65,40 +65,40 @@ class Evaluation:
 def evaluate(
     texts: Sequence[str], judge: Autoregressive, training: str | Path | None = None
 ) -> Evaluation:
-    """Judge texts, one sentence each, and say how varied they are and how many were copied."""
+    """Evaluate texts of one sentence each: perplexity, diversity, copies."""
     if not texts:
         raise InputError("there is no sentence to evaluate.")
     for number, text in enumerate(texts, 1):
         if not text.split():
             raise InputError(f"sentence {number} is empty; give at least one word.")
-    # What may be missing comes first: the judge and the training file, before any long work.
+    # Before any long work: the judge and the training file may be missing.
     ((name, fingerprint),) = judge.models().items()
-    copies, copying = _copies(texts, training)
-    said = perplexity(judge, texts)
-    alike, bleu, notes = _self_bleu(texts)
+    copies, copies_signature = _copies(texts, training)
+    judged = perplexity(judge, texts)
+    bleu, bleu_signature, notes = _self_bleu(texts)
     words = mean(np.array([len(text.split()) for text in texts]))
     signature = [
         f"judge:{name}#{fingerprint[:_SHORT]}",
         "perplexity:start-token,no-end",
         "distinct:words",
-        f"self-bleu:{bleu}",
-        f"copied:{copying}",
-        f"version:{maskov.__version__}",
+        f"self-bleu:{bleu_signature}",
+        f"copied:{copies_signature}",
+        f"version:{__version__}",
     ]
     return Evaluation(
         sentences=len(texts),
-        tokens=said.tokens,
-        perplexity_per_sentence=said.per_sentence.value,
-        perplexity_per_sentence_standard_error=said.per_sentence.standard_error,
-        perplexity_per_token=said.per_token.value,
-        perplexity_per_token_standard_error=said.per_token.standard_error,
-        nll_per_sentence=said.nll.value,
-        nll_per_sentence_standard_error=said.nll.standard_error,
+        tokens=judged.tokens,
+        perplexity_per_sentence=judged.per_sentence.value,
+        perplexity_per_sentence_standard_error=judged.per_sentence.standard_error,
+        perplexity_per_token=judged.per_token.value,
+        perplexity_per_token_standard_error=judged.per_token.standard_error,
+        nll_per_sentence=judged.nll.value,
+        nll_per_sentence_standard_error=judged.nll.standard_error,
         distinct_1=distinct(texts, 1),
         distinct_2=distinct(texts, 2),
         distinct_3=distinct(texts, 3),
-        self_bleu=alike.value if alike else None,
-        self_bleu_standard_error=alike.standard_error if alike else None,
+        self_bleu=bleu.value if bleu else None,
+        self_bleu_standard_error=bleu.standard_error if bleu else None,
         copied=copies.value if copies else None,
         copied_standard_error=copies.standard_error if copies else None,
         length=words.value,
@@ -109,32 +109,32 @@ def evaluate(
 
 
 def evaluate_run(run: Run, judge: Autoregressive, training: str | Path | None = None) -> Evaluation:
-    """Judge the samples of a run; what the run says of itself goes with them."""
+    """Evaluate the samples of a run; its signature and notes are included."""
     samples = run.samples
     if not samples:
         raise InputError("the run has no samples yet; finish it with `maskov resume`.")
-    found = evaluate([sample.text for sample in samples], judge, training)
-    notes = [*run.summary().notes, *found.notes]
+    evaluation = evaluate([sample.text for sample in samples], judge, training)
+    notes = [*run.summary().notes, *evaluation.notes]
     if len({sample.chain for sample in samples}) < len(samples):
         notes.append(_CORRELATED)
-    return replace(found, run_signature=run.signature, notes=notes)
+    return replace(evaluation, run_signature=run.signature, notes=notes)
 
 
 def _self_bleu(texts: Sequence[str]) -> tuple[Estimate | None, str, list[str]]:
-    """Return self-BLEU, how it was computed, and a note where it was not."""
+    """Return self-BLEU, its part of the signature, and a note if it was not computed."""
     if len(texts) < 2:
         return None, "none", [_ALONE]
-    chosen = spread(texts)
+    chosen = subset(texts)
     try:
-        found = self_bleu(chosen)
+        bleu = self_bleu(chosen)
     except ImportError:
         return None, "none", [_NO_SACREBLEU]
-    return found, f"sacrebleu-{version('sacrebleu')},exp,13a,n={len(chosen)}", []
+    return bleu, f"sacrebleu-{version('sacrebleu')},exp,13a,n={len(chosen)}", []
 
 
 def _copies(texts: Sequence[str], training: str | Path | None) -> tuple[Estimate | None, str]:
-    """Return the share of copied texts, and which training text they were looked for in."""
+    """Return the fraction of copied texts, and its part of the signature."""
     if training is None:
         return None, "none"
-    found, content = copied(texts, training)
-    return found, f"lower,no-space,training#{content[:_SHORT]}"
+    copies, content = copied(texts, training)
+    return copies, f"lower,no-space,training#{content[:_SHORT]}"

@@ -1,4 +1,4 @@
-"""How near translations are to references: BLEU and chrF, both sacreBLEU's own."""
+"""BLEU and chrF of translations against references, computed by sacreBLEU."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
 
 RESAMPLES = 1000
-# As many lines as make sacreBLEU warn; its warning names an option that a user here has not got.
+# sacreBLEU warns from this many lines on, but names an option that does not exist here.
 _MANY = 100
 _TOKENISED = (
-    "many translations end in ' .' and look tokenised: sacreBLEU tokenises by itself, and its "
-    "scores are meant for plain text"
+    "many translations end in ' .' and look tokenised: sacreBLEU does its own tokenisation and "
+    "expects plain text"
 )
 
 
@@ -25,8 +25,8 @@ _TOKENISED = (
 class Translation:
     """Scores of translations against one reference each, 0 to 100.
 
-    An interval is half the width of sacreBLEU's 95 % bootstrap interval over sentences, and
-    absent for a single one. `length_ratio` is tokens of translations over tokens of references.
+    An interval is half the width of sacreBLEU's 95 % bootstrap interval over sentences, None for a
+    single one. `length_ratio` is the tokens of translations over those of references.
     """
 
     sentences: int
@@ -48,7 +48,7 @@ class Translation:
 def compare(
     hypotheses: Sequence[str], references: Sequence[str], resamples: int = RESAMPLES
 ) -> Translation:
-    """Score each translation against the reference at its place; a translation may be empty."""
+    """Score each translation against its reference; translations may be empty."""
     if not any(text.split() for text in references):
         raise InputError("the references are empty; give one for each translation.")
     if len(hypotheses) != len(references):
@@ -56,34 +56,34 @@ def compare(
             f"the number of translations is {len(hypotheses)}, that of references "
             f"{len(references)}; give one translation for each reference."
         )
-    # Every resample of a single sentence is that sentence: an interval of 0 would be a lie.
-    alone = len(hypotheses) < 2 or resamples < 2
-    if not alone:
+    # All resamples of a single sentence are equal: an interval of 0 would be wrong.
+    single = len(hypotheses) < 2 or resamples < 2
+    if not single:
         _refuse_varying_seed()
     metrics = _metrics()
     bleu, chrf = (
-        metric.corpus_score(hypotheses, [references], n_bootstrap=1 if alone else resamples)
+        metric.corpus_score(hypotheses, [references], n_bootstrap=1 if single else resamples)
         for metric in metrics
     )
-    # Signatures say how often was resampled and with which seed, so they come after the scores.
+    # After the scores: signatures contain the number of resamples and the seed.
     bleu_signature, chrf_signature = (metric.get_signature().format() for metric in metrics)
     tokenised = sum(text.endswith(" .") for text in hypotheses) >= _MANY
     return Translation(
         sentences=len(hypotheses),
         bleu=float(bleu.score),
-        bleu_interval=None if alone else float(bleu._ci),
+        bleu_interval=None if single else float(bleu._ci),
         bleu_signature=bleu_signature,
         brevity_penalty=float(bleu.bp),
         length_ratio=float(bleu.ratio),
         chrf=float(chrf.score),
-        chrf_interval=None if alone else float(chrf._ci),
+        chrf_interval=None if single else float(chrf._ci),
         chrf_signature=chrf_signature,
         notes=[_TOKENISED] if tokenised else [],
     )
 
 
 def _metrics() -> tuple[Metric, Metric]:
-    """Return BLEU and chrF as sacreBLEU has them by default."""
+    """Return BLEU and chrF with sacreBLEU's defaults."""
     try:
         from sacrebleu.metrics.bleu import BLEU
         from sacrebleu.metrics.chrf import CHRF
@@ -95,22 +95,22 @@ def _metrics() -> tuple[Metric, Metric]:
     class Chrf(CHRF):
         """chrF in plain floats.
 
-        Resamples come in numpy's single precision, but a chrF of 0 is a plain 0.0, and sacreBLEU
-        (2.6) breaks on a mean of both: a few empty translations are enough.
+        Resampled scores are numpy floats of single precision, but a chrF of 0 is a Python float;
+        sacreBLEU (2.6) fails on a mean of both, which a few empty translations cause.
         """
 
         def _compute_f_score(self, statistics: Iterable[Any]) -> float:
             return super()._compute_f_score([int(count) for count in statistics])
 
-    # `force` only silences a warning; the note says the same.
+    # `force` only silences the warning, which the note replaces.
     return BLEU(force=True), Chrf()
 
 
 def _refuse_varying_seed() -> None:
-    """Hold the user to a seed: sacreBLEU draws from a generator of its own, seeded by this."""
+    """Refuse a seed that is not a number: sacreBLEU would then draw different resamples."""
     seed = os.environ.get("SACREBLEU_SEED")
     if seed is not None and not seed.isdecimal():
         raise InputError(
             f"SACREBLEU_SEED is '{seed}'; unset it or give a whole number, so that the intervals "
-            "can be had again."
+            "are reproducible."
         )

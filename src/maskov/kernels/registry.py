@@ -18,7 +18,16 @@ from maskov.kernels.compose import Cycle, Mixture
 from maskov.kernels.gibbs import Gibbs
 from maskov.kernels.metropolis import Metropolis
 from maskov.moves import LowestConfidence, MaskedConditional, Move, Site, Sweep
-from maskov.parts import is_import_path, load_part, made_as, parse_call, split_outside, unnamed
+from maskov.parts import (
+    importable,
+    is_import_path,
+    is_plain,
+    load_part,
+    made_as,
+    parse_call,
+    split_outside,
+    unnamed,
+)
 
 KERNELS = ("mh", "gibbs", "mask-predict")
 MOVES = ("site",)
@@ -52,12 +61,26 @@ def to_data(part: Any) -> Any:
     if isinstance(part, tuple):
         return [to_data(value) for value in part]
     if isinstance(part, Kernel | Move) or is_dataclass(part):
-        made = made_as(part)
-        if made is None:
-            raise unnamed(part)
-        name, arguments, options = made
-        return {"part": name, "arguments": arguments, "options": options}
+        return _own_data(part)
     return part
+
+
+def _own_data(part: Any) -> dict[str, Any]:
+    """Return a part of the user's own as plain data; its fields may be built-in parts."""
+    made = made_as(part)
+    if made is None and is_dataclass(part) and importable(part):
+        values = {f.name: getattr(part, f.name) for f in fields(part) if f.init}
+        options = {
+            key: {"part": "energy", "text": to_data(value)}
+            if isinstance(value, Energy)
+            else to_data(value)
+            for key, value in values.items()
+        }
+        made = (f"{type(part).__module__}:{type(part).__qualname__}", [], options)
+    if made is None or not is_plain(made[2]):
+        raise unnamed(part)
+    name, arguments, options = made
+    return {"part": name, "arguments": arguments, "options": options}
 
 
 def imported_parts(data: Any) -> list[str]:
@@ -65,7 +88,7 @@ def imported_parts(data: Any) -> list[str]:
     if isinstance(data, dict):
         name = data.get("part")
         own = [name] if isinstance(name, str) and is_import_path(name) else []
-        energy = data.get("energy")
+        energy = data.get("text" if name == "energy" else "energy")
         if isinstance(energy, str):
             for term in split_outside(energy, "+"):
                 call = split_outside(term, "*")[-1].strip()
@@ -85,11 +108,16 @@ def from_data(
     """Build the part that `to_data` described; own parts are imported only if they are trusted."""
     if isinstance(data, list):
         return tuple(from_data(value, load, trust_parts) for value in data)
-    if not isinstance(data, dict):
+    if not isinstance(data, dict) or "part" not in data:
         return data
     name, rest = data["part"], {key: value for key, value in data.items() if key != "part"}
     if is_import_path(name):
-        return load_part(name, rest["arguments"], rest["options"], trust_parts)
+        options = {
+            key: from_data(value, load, trust_parts) for key, value in rest["options"].items()
+        }
+        return load_part(name, rest["arguments"], options, trust_parts)
+    if name == "energy":
+        return parse_energy(rest["text"], load=load, trust_parts=trust_parts)
     if name not in _PARTS:
         raise InputError(f"unknown part '{name}'.")
     values = {

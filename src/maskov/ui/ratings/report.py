@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-import maskov
 from maskov.errors import InputError
 from maskov.ui.ratings.agreement import ordinal_alpha
 from maskov.ui.ratings.store import Answer
 from maskov.ui.ratings.study import Study
+from maskov.version import __version__
 
 RESAMPLES = 2000
 _LEVEL = 0.95
@@ -152,6 +152,6 @@ def _signature(study: Study, seed: int, resamples: int) -> str:
             "mean:each-rating-once",
             f"interval:95%,bootstrap-over-items,percentile,n={resamples},seed={seed}",
             "alpha:krippendorff-ordinal",
-            f"version:{maskov.__version__}",
+            f"version:{__version__}",
         )
     )

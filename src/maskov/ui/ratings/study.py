@@ -21,12 +21,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import maskov
 from maskov.errors import InputError
 from maskov.runs.files import sync_folder, write_atomically
 from maskov.ui.ratings.scales import SCALES, Scale
 from maskov.ui.ratings.store import RatingStore
 from maskov.ui.ratings.texts import Source, read_source
+from maskov.version import __version__
 
 T = TypeVar("T")
 _FORMAT = 1
@@ -134,7 +134,7 @@ def make(path: str | Path, runs: Sequence[str | Path], per_run: int, seed: int) 
     }
     key = {
         "format": _FORMAT,
-        "maskov": maskov.__version__,
+        "maskov": __version__,
         "seed": seed,
         "per_run": per_run,
         "conditions": [

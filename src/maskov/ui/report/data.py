@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-import maskov
 from maskov.config import Manifest
 from maskov.errors import InputError
 from maskov.runs import Run, Sample
@@ -29,6 +28,7 @@ from maskov.ui.report.findings import Findings, findings
 from maskov.ui.report.metadata import metadata, temperatures
 from maskov.ui.report.terms import Terms, TermScorer
 from maskov.ui.report.token_spans import token_spans
+from maskov.version import __version__
 
 # Limits that keep a page fast; averages are over everything.
 MOST_CHAINS = 40
@@ -141,7 +141,7 @@ def build(
         kept.append(_after_burn_in(run, traces))
     return Report(
         title=title or " · ".join(labels),
-        version=maskov.__version__,
+        version=__version__,
         runs=reports,
         histograms={
             name: histogram([values[f"energy_{name}"] for values in kept]) for name in ENERGIES
