@@ -18,6 +18,7 @@ from maskov import (
     sample,
     translate,
 )
+from maskov.config import ModelSource
 from maskov.models.base import MaskedModel
 from report_runs import EVIL
 from tiny_translation import SOURCES, save
@@ -47,7 +48,7 @@ def make_runs(folder: Path) -> Path:
     (runs / "broken" / "manifest.json").write_text(f'{{"signature": "{EVIL}"')
     models = save(folder / "models" / "tiny")
     translator = load(models, "cpu")
-    settings = {"out": runs / "translated", "source": {"name": str(models)}}
+    settings = {"out": runs / "translated", "source": ModelSource(str(models))}
     translate(translator, SOURCES, TranslationMethod("mh", epochs=4, force_accept=2), **settings)
     return runs
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 from rich.console import Console
 
+from maskov import sample
 from maskov.cli import main, terminal
 from maskov.cli.terminal import LiveView, PlainProgress, progress_for
-from maskov.runs import sample
 from maskov.runs.eta import Pace, in_words
 from maskov.schedules import Schedule
 from small import random_state, tiny_bert
@@ -86,7 +86,7 @@ def test_the_live_view_shows_chains_changes_energies_rates_pace_and_time_left(mo
     view = LiveView(model, 4, console)
     view._pace = Pace(4, clock)
     state = random_state(model, 3, 6)
-    state = replace(state, energy=torch.tensor([-12.5, 3.25, 7.0], dtype=torch.float64))
+    state = replace(state, energies={"raw": torch.tensor([-12.5, 3.25, 7.0], dtype=torch.float64)})
     with view:
         view.begun(model)
         clock.now += 1

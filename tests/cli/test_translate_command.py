@@ -10,6 +10,7 @@ import pytest
 
 from maskov import AutoregressiveTranslator, Run, TranslationMethod, load, translate
 from maskov.cli import main
+from maskov.config import ModelSource
 from maskov.models import choose_device
 from maskov.translation.methods import METHODS
 from tiny_translation import LONGEST, SOURCES, WORDS, save, shelf
@@ -210,13 +211,13 @@ def test_a_folder_is_found_again_from_anywhere(call, models, tmp_path, monkeypat
     words = ["translate", "-", "-m", "./tiny-translation", "-q", "--out", tmp_path / "run"]
     assert call(*words, stdin=b"red\n")[0] == 0
     source = Run.open(tmp_path / "run").manifest.config.model.source
-    assert source == {"name": str(models / "tiny-translation")}
+    assert source == ModelSource(str(models / "tiny-translation"))
 
 
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("", "say what to translate: --pair, such as de-en, or --model"),
+        ("", "give the languages, such as --pair de-en, or --model."),
         ("--pair en-de", "no model translates 'en-de'; use one of de-en, ro-en"),
         ("--pair ro-en --method ar", "no model translates 'ro-en'; use one of de-en"),
         ("--pair de-en --method beam", "unknown method 'beam'"),
@@ -228,7 +229,7 @@ def test_a_folder_is_found_again_from_anywhere(call, models, tmp_path, monkeypat
         ("--pair de-en --method gibbs --energy norm", "'gibbs' does not use --energy"),
         ("--pair de-en --method mh --beam 3", "'mh' does not use --beam"),
         ("--pair de-en --method ar --chains 2", "'ar' does not use --chains"),
-        ("--pair de-en --method ar --out run", "drop --out"),
+        ("--pair de-en --method ar --out run", "makes no use of --out: drop it"),
         ("--pair de-en --method ar --token-budget 9", "drop it"),
         ("--pair de-en --twin tiny-twin", "makes no use of --twin"),
         ("--pair de-en --token-budget 0", "--token-budget must be at least 1"),
@@ -236,7 +237,7 @@ def test_a_folder_is_found_again_from_anywhere(call, models, tmp_path, monkeypat
         ("--pair de-en --seed -1 --out run", "seed"),
         ("--pair de-en --precision half", "unknown precision"),
         ("--pair de-en --device abacus", "not available"),
-        ("--model untrained", "'untrained' reads no source"),
+        ("--model untrained", "'untrained' is not a translation model: it has no source"),
         ("--model tiny-twin", "is autoregressive"),
         ("--model ./nowhere", "'./nowhere'"),
         ("--pair de-en --method ar --twin tiny-translation", "needs an autoregressive one"),

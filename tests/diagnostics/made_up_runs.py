@@ -6,6 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from maskov.config import (
+    Execution,
+    Inputs,
+    Manifest,
+    ModelConfig,
+    ModelSource,
+    RunConfig,
+)
+from maskov.schedules import Schedule
+
 
 def sticky(
     keep: float, draws: int, chains: int, width: int, words: int, seed: int = 0
@@ -21,27 +31,40 @@ def sticky(
     return tokens
 
 
-def manifest(epochs: int, chains: int, **changes: Any) -> dict[str, Any]:
+def manifest(
+    epochs: int,
+    chains: int,
+    schedule: dict[str, Any] | None = None,
+    inputs: Inputs | None = None,
+    chains_each: int | None = None,
+    **changes: Any,
+) -> Manifest:
     """Return what a run of single-site Metropolis-Hastings on E_raw says of itself."""
-    schedule = {
-        "epochs": epochs,
-        "burn_in": 0,
-        "target_temperature": None,
-        "block": None,
-        "forced_epochs": 0,
-    }
-    kernel = {"name": "mh", "energy": "raw", "order": "random", "block": 1}
-    return {
-        "schedule": schedule | changes.pop("schedule", {}),
-        "kernel": kernel | changes.pop("kernel", {}),
-        "chains": chains,
-        "chains_each": chains,
-        "origin": {"length": [5, 5]},
-        "leaves_invariant": True,
+    config = RunConfig(
+        model=ModelConfig("made-up", "0", ModelSource("made-up")),
+        kernel={"part": "made-up"},
+        schedule=Schedule(**{"epochs": epochs} | (schedule or {})),
+        inputs=inputs or Inputs(length=(5, 5)),
+        execution=Execution(token_budget=100, resident=chains),
+        chains=chains_each or chains,
+    )
+    values: dict[str, Any] = {
+        "created": "2000-01-01T00:00:00+00:00",
         "signature": "made:up",
+        "kernel": "mh",
+        "energy": "raw",
+        "order": "random",
+        "block": 1,
+        "leaves_invariant": True,
+        "notes": (),
         "versions": {"maskov": "0"},
-        "notes": [],
-    } | changes
+        "energy_models": {},
+        "width": 5,
+        "shortest": 5,
+    }
+    made = Manifest(config=config, **values | changes)
+    assert made.chains == chains
+    return made
 
 
 def traces(raw: np.ndarray, norm: np.ndarray | None = None, steps: Any = 5) -> dict[str, Any]:

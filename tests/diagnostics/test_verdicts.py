@@ -12,7 +12,8 @@ from made_up_runs import manifest, traces
 
 import maskov
 from ar_chains import autoregressive
-from maskov import Gibbs, Metropolis, Norm, Raw, Schedule, Sweep
+from maskov import Gibbs, LinearSchedule, Metropolis, Norm, Raw, Schedule, Sweep
+from maskov.config import Inputs
 from maskov.diagnostics import diagnose
 from maskov.diagnostics.chains import chain_groups
 from maskov.diagnostics.thresholds import times_longer
@@ -77,11 +78,11 @@ def test_the_rule_for_how_much_longer():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"kernel": {"name": "gibbs"}}, "no target: degenerate Gibbs leaves no target invariant"),
-        ({"kernel": {"name": "mask-predict"}}, "no target: mask-predict leaves no target"),
-        ({"kernel": {"name": "Mine", "custom": True}}, "no target: Mine leaves no target"),
+        ({"kernel": "gibbs"}, "no target: degenerate Gibbs leaves no target invariant"),
+        ({"kernel": "mask-predict"}, "no target: mask-predict leaves no target"),
+        ({"kernel": "Mine"}, "no target: Mine leaves no target"),
         (
-            {"schedule": {"target_temperature": {"start": 1.0, "rate": 1e-3, "floor": 0.1}}},
+            {"schedule": {"target_temperature": LinearSchedule(1.0, rate=1e-3, floor=0.1)}},
             "annealed: the temperature changes after burn-in, so there is no fixed target",
         ),
         ({"schedule": {"forced_epochs": 9}}, "forced: acceptance is forced after burn-in"),
@@ -94,7 +95,7 @@ def test_without_a_target_there_is_no_convergence(changes, said, epochs):
 
 
 def test_an_annealing_that_is_over_is_none():
-    settled = {"target_temperature": {"start": 1.0, "rate": 0.1, "floor": 0.5}, "burn_in": 10}
+    settled = {"target_temperature": LinearSchedule(1.0, rate=0.1, floor=0.5), "burn_in": 10}
     assert verdict_of(autoregressive(0.0, 1010, 4), schedule=settled).startswith("converged")
 
 
@@ -146,7 +147,7 @@ def test_an_energy_that_never_moved_is_named():
     half[:, 3] = 3.0
     assert not verdict_of(half).startswith("constant")
     steps = np.array([5, 5, 5, 6])
-    found = diagnose(manifest(50, 4, origin={"length": [5, 6]}), traces(half, steps=steps))
+    found = diagnose(manifest(50, 4, inputs=Inputs(length=(5, 6))), traces(half, steps=steps))
     assert str(found.verdict) == "constant: E_raw never moved in 1 of 2 groups of chains"
     # The other group has numbers; the run, of which a part is missing, has none.
     energy = found.energies["E_raw"]
@@ -182,7 +183,7 @@ def test_one_chain_can_only_be_compared_with_itself():
 def test_chains_of_different_lengths_are_not_pooled():
     steps = np.array([5, 5, 7, 7, 7, 7])
     raw = autoregressive(0.0, 400, 6) + 100 * steps
-    mixed = {"origin": {"length": [5, 7]}}
+    mixed = {"inputs": Inputs(length=(5, 7))}
     found = diagnose(manifest(400, 6, **mixed), traces(raw, steps=steps))
     assert found.verdict.state == "converged"
     assert [(one.length, one.chains) for one in found.energies["E_raw"].groups] == [(5, 2), (7, 4)]
@@ -204,29 +205,35 @@ def test_chains_of_different_lengths_are_not_pooled():
 def test_lengths_that_are_all_different_leave_single_chains():
     steps = np.array([5, 6, 7])
     raw = autoregressive(0.0, 400, 3) + 100 * steps
-    found = diagnose(manifest(400, 3, origin={"length": [5, 7]}), traces(raw, steps=steps))
+    found = diagnose(manifest(400, 3, inputs=Inputs(length=(5, 7))), traces(raw, steps=steps))
     assert found.verdict.state == "single chains"
     assert (found.groups, found.single_groups) == (3, 3)
     assert found.energies["E_raw"].r_hat < 1.02
     assert any("3 of 3 groups" in note for note in found.notes)
 
 
-@pytest.mark.parametrize("name", ["templates", "sources"])
-def test_chains_of_different_lines_are_not_pooled(name):
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        Inputs(templates=("a", "b")),
+        Inputs(sources=("a", "b"), chosen=((5, 5), (5, 5))),
+    ],
+    ids=["templates", "sources"],
+)
+def test_chains_of_different_lines_are_not_pooled(inputs):
     raw = autoregressive(0.0, 400, 4) + np.array([0, 0, 9, 9])
-    about = {"origin": {name: ["a", "b"]}, "chains_each": 2}
-    found = diagnose(manifest(400, 4, **about), traces(raw))
+    found = diagnose(manifest(400, 4, inputs=inputs, chains_each=2), traces(raw))
     assert [one.template for one in found.energies["E_raw"].groups] == [0, 1]
     assert found.verdict.state == "converged"
     # Texts are only where chains set out; that they do not meet is what R-hat is for.
-    texts = diagnose(manifest(400, 4, origin={"texts": ["a", "b"]}), traces(raw))
+    texts = diagnose(manifest(400, 4, inputs=Inputs(texts=("a", "b"))), traces(raw))
     assert texts.groups == 1
     assert texts.verdict.state == "not converged"
 
 
 def test_lengths_are_found_wherever_they_can_be():
     raw = autoregressive(0.0, 2, 4)
-    free = {"origin": {"length": [3, 9]}}
+    free = {"inputs": Inputs(length=(3, 9))}
 
     def lengths(sampled=dict, steps=(4, 6, 6, 8), **changes):
         about = manifest(2, 4, **changes)
@@ -236,14 +243,14 @@ def test_lengths_are_found_wherever_they_can_be():
     assert lengths() == {5: [0, 1, 2, 3]}
     assert lengths(**free) == {4: [0], 6: [1, 2], 8: [3]}
     kept = {0: 8, 1: 8, 2: 3, 3: 8}
-    assert lengths(lambda: kept, **free, kernel={"block": 2}) == {3: [2], 8: [0, 1, 3]}
-    chosen = {"sources": ["a", "b"], "chosen": [[4, 5], [5, 5]]}
-    about = manifest(2, 4, origin=chosen, chains_each=2)
+    assert lengths(lambda: kept, **free, block=2) == {3: [2], 8: [0, 1, 3]}
+    chosen = Inputs(sources=("a", "b"), chosen=((4, 5), (5, 5)))
+    about = manifest(2, 4, inputs=chosen, chains_each=2)
     groups = chain_groups(about, traces(raw), dict)
     assert [(one.template, one.length, one.chains.tolist()) for one in groups] == [
         (0, 4, [0]), (0, 5, [1]), (1, 5, [2, 3]),
     ]  # fmt: skip
-    unknown = manifest(2, 4, **free, kernel={"block": 2})
+    unknown = manifest(2, 4, **free, block=2)
     groups = chain_groups(unknown, traces(raw, steps=2), dict)
     assert [one.chains.tolist() for one in groups] == [[3], [2], [1], [0]]
     assert {one.length for one in groups} == {None}

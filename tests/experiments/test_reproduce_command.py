@@ -133,7 +133,7 @@ def test_all_leaves_out_what_has_no_model_and_says_why(call, context, monkeypatc
     words = ["all", "--quick", "--out", context.out, "--model", "untrained"]
     code, _, err = call(*words, "--judge", context.models["judge"], models=False)
     assert code == 0
-    assert "figure1: not run: no translation model is here" in err
+    assert "figure1: not run: no translation model found" in err
     assert "acceptance: partly not run: no translation model" in err
     assert not (context.out / "figure1.json").exists()
     assert len(json.loads((context.out / "acceptance.json").read_text())["cells"]) == 3

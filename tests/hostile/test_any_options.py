@@ -22,6 +22,7 @@ from maskov import (
     Sweep,
 )
 from maskov.cli import main
+from maskov.moves import Site
 from maskov.translation.methods import METHODS, TranslationMethod
 from maskov.workers import Workers
 from mutations import examples, or_refused

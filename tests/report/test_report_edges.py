@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import maskov
-from maskov.kernels import Gibbs, LowestConfidence
-from maskov.moves import MaskedConditional, Site
+from maskov.kernels import Gibbs
+from maskov.moves import LowestConfidence, MaskedConditional, Site
 from maskov.runs import Run
 from maskov.runs.store import MemoryStore
 from maskov.schedules import Schedule

@@ -15,6 +15,7 @@ import torch
 
 import maskov
 from maskov import Metropolis, ModelError, Norm, Run, RunError, Schedule, resume, sample
+from maskov.config import ModelSource
 from maskov.errors import Interrupted
 from maskov.execution.cuda_graphs import RecordedSampler
 from maskov.runs import async_group as flight
@@ -213,7 +214,7 @@ def test_a_model_file_that_was_changed_is_refused(tmp_path):
     with pytest.raises(Interrupted):
         sample(
             loaded, KERNEL, out=tmp_path / "run", stop=lambda: next(left) > 60,
-            source={"name": str(tmp_path / "model")}, **SETTINGS,
+            source=ModelSource(str(tmp_path / "model")), **SETTINGS,
         )  # fmt: skip
     with torch.no_grad():
         next(model.network.parameters())[0, 0] += 1e-3

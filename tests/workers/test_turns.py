@@ -150,7 +150,7 @@ def test_a_kernel_of_the_users_own_is_not_sent_away():
     class Own(Metropolis):
         """Not ours."""
 
-    with pytest.raises(InputError, match="built-in"):
+    with pytest.raises(InputError, match="cannot be written to a run folder or sent to workers"):
         sample(MODEL, Own(Raw()), workers=Workers(2), **SETTINGS)
 
 

@@ -1,0 +1,218 @@
+"""Parts and combinations of parts, proved by the functions that users have for their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+
+from maskov import (
+    Cycle,
+    DelayedAcceptance,
+    Gibbs,
+    InputError,
+    LowestConfidence,
+    MaskedConditional,
+    Metropolis,
+    Mixture,
+    Move,
+    Norm,
+    Raw,
+    Site,
+    Sweep,
+)
+from maskov.energies import Energy, TextEnergy
+from maskov.random import Purpose
+from maskov.testing import check_energy, check_kernel, check_move, random_table
+from maskov.types import Proposal
+from small import tiny_bert
+
+TABLE = random_table()
+TINY = tiny_bert()
+MODELS = {"table": TABLE, "forbidden": random_table(size=4, seed=1, forbidden=("b",)), "bert": TINY}
+
+
+@dataclass(frozen=True)
+class Counts:
+    """An energy of texts."""
+
+    word: str = "a"
+    price: float = 0.7
+
+    def __call__(self, texts):
+        return [self.price * text.split().count(self.word) for text in texts]
+
+
+@dataclass(frozen=True)
+class Twice(Energy):
+    """An expensive energy with a cheap one as its early stage."""
+
+    cost = 40.0
+
+    def __call__(self, model, sequences):
+        return (sequences.tokens * torch.arange(1, 4)).sum(1).double().sin()
+
+    def stages(self):
+        return (TextEnergy(Counts("b")), self)
+
+
+ENERGIES = {
+    "raw": Raw(),
+    "norm": Norm(),
+    "sum": 0.3 * Raw() + 1.2 * Norm(),
+    "text": TextEnergy(Counts()),
+    "raw and text": Raw() + 2 * TextEnergy(Counts()),
+    "norm, text, stages": Norm() + TextEnergy(Counts("c")) + 0.5 * Twice(),
+}
+MOVES = {
+    "site": Site(),
+    "truncated": Site(MaskedConditional(top_k=2, epsilon=0.1)),
+    "block": Site(positions=Sweep("left-to-right", 2)),
+    "replacement": Site(positions=Sweep("replacement", 2)),
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("energy", ENERGIES)
+def test_energies(energy, model):
+    check_energy(ENERGIES[energy], MODELS[model])
+
+
+@pytest.mark.parametrize("model", ["table", "forbidden"])
+@pytest.mark.parametrize("move", MOVES)
+def test_moves(move, model):
+    check_move(MOVES[move], MODELS[model])
+
+
+@pytest.mark.parametrize("delayed", [DelayedAcceptance(0), DelayedAcceptance(1)], ids=str)
+@pytest.mark.parametrize("energy", ENERGIES)
+def test_metropolis_in_both_ways_of_running(energy, delayed):
+    target = ENERGIES[energy]
+    if delayed.nearest and not target.needs_sites:
+        pytest.skip("there are no masked passes to test early")
+    kernel = Metropolis(target, target_temperature=0.7, delayed=delayed)
+    assert kernel.asynchronous == target.needs_sites
+    check_kernel(kernel, TABLE)
+
+
+@pytest.mark.parametrize("nearest", [0, 1])
+def test_blocks_are_tested_early_too(nearest):
+    kernel = Metropolis(Norm(), MOVES["block"], delayed=DelayedAcceptance(nearest))
+    check_kernel(kernel, random_table(length=4, size=2), length=4)
+
+
+def test_cycles_and_mixtures():
+    site = Metropolis(Norm(), delayed=DelayedAcceptance(0))
+    block = Metropolis(Norm(), MOVES["block"], delayed=DelayedAcceptance(0))
+    check_kernel(Mixture((site, block), weights=(1.0, 3.0)), TABLE)
+    check_kernel(Cycle((site, block, site)), TABLE)
+    colder = replace(block, target_temperature=0.5)
+    for kernel in (Mixture((site, colder)), Cycle((site, Gibbs())), Cycle((site, colder))):
+        assert not kernel.leaves_invariant
+        with pytest.raises(AssertionError, match="does not claim"):
+            check_kernel(kernel, TABLE)
+
+
+# Mistakes that the functions find.
+
+
+@dataclass(frozen=True)
+class ForgetsHalf(Site):
+    """Reports the reverse probability of the first masked place only."""
+
+    def propose(self, chains, rows, scorer, rng):
+        right = super().propose(chains, rows, scorer, rng)
+        return replace(right, log_q_reverse=right.log_q_reverse / 2)
+
+
+@dataclass(frozen=True)
+class Biased(Move):
+    """Draws a token by uneven chances and says that they were even."""
+
+    right: bool = False
+
+    def propose(self, chains, rows, scorer, rng):
+        tokens, place = chains.tokens[rows], chains.number[rows]
+        chances = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64).expand(len(rows), 3)
+        new = rng.categorical(chances, chains.chain[rows], chains.step[rows], Purpose.TOKEN)
+        every = torch.arange(len(rows))
+        old, proposed = tokens[every, place], tokens.clone()
+        proposed[every, place] = new
+        changed = proposed != tokens
+        log_q = chances[0].log() if self.right else torch.zeros(3, dtype=torch.float64)
+        return Proposal(
+            rows=rows, masked=changed, tokens=proposed, lengths=chains.lengths[rows],
+            changed=changed, known=changed, confidence=chains.confidence[rows],
+            log_q_forward=log_q[new], log_q_reverse=log_q[old], passes=torch.zeros_like(rows),
+        )  # fmt: skip
+
+
+def test_a_move_of_ones_own():
+    check_move(Biased(right=True), TABLE)
+    check_kernel(Metropolis(Raw() + TextEnergy(Counts()), Biased(right=True)), TABLE)
+
+
+@pytest.mark.parametrize("move", [ForgetsHalf(), Biased()])
+def test_wrong_probabilities_are_found(move):
+    with pytest.raises(AssertionError, match="detailed balance"):
+        check_move(move, TABLE)
+
+
+def test_a_move_that_looks_at_the_tokens_is_refused():
+    with pytest.raises(AssertionError, match="irreversible"):
+        check_move(Site(positions=LowestConfidence(3)), TABLE)
+
+
+@dataclass(frozen=True)
+class AcceptsTooMuch(Metropolis):
+    def log_ratio(self, chains, proposal, fall):
+        return super().log_ratio(chains, proposal, fall) + 0.1
+
+
+@dataclass(frozen=True)
+class DoesNotCount(Metropolis):
+    def step(self, chains, rows, scorer, rng):
+        after, info = super().step(chains, rows, scorer, rng)
+        return replace(after, number=chains.number), info
+
+
+def test_wrong_kernels_are_found():
+    with pytest.raises(AssertionError, match="detailed balance"):
+        check_kernel(AcceptsTooMuch(Raw()), TABLE)
+    with pytest.raises(AssertionError, match="count itself"):
+        check_kernel(DoesNotCount(Raw()), TABLE)
+    with pytest.raises(AssertionError, match="does not claim"):
+        check_kernel(Gibbs(), TABLE)
+
+
+@dataclass(frozen=True)
+class LooksAtTheBatch(Energy):
+    def __call__(self, model, sequences):
+        return sequences.tokens.double().sum(1) + len(sequences.tokens)
+
+
+@dataclass(frozen=True)
+class WrongTerms(Raw):
+    def __call__(self, model, sequences):
+        return super().__call__(model, sequences) + 1
+
+
+@dataclass(frozen=True)
+class OtherStages(Twice):
+    def stages(self):
+        return (TextEnergy(Counts("b")), TextEnergy(Counts("c")))
+
+
+@pytest.mark.parametrize(
+    ("energy", "reason"),
+    [
+        (LooksAtTheBatch(), "alone"),
+        (WrongTerms(), "add up"),
+        (Raw() + OtherStages(), "must be itself"),
+        (lambda texts: [0.0], "one number for each text"),
+    ],
+)
+def test_wrong_energies_are_found(energy, reason):
+    with pytest.raises((AssertionError, InputError), match=reason):
+        check_energy(energy, TABLE)
