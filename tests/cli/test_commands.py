@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from maskov import Run
 from maskov.cli import main
 from small import on_untrained
 
@@ -126,6 +127,19 @@ def test_every_schedule_can_be_asked_for(call):
     assert "block:3-1/epoch>=2" in err
     assert "T:1.2-0.2/epoch>=0.5" in err
     assert "invariant: no" in err
+
+
+@pytest.mark.parametrize("words", ["--block 2", "--lock-step"])
+def test_early_tests_go_with_blocks_and_lock_step(call, tmp_path, words):
+    """Early tests change which proposals are accepted, and the signature says so."""
+    ask = ["sample", *FAST, "--json", "-q", "-n", "6", *words.split()]
+    code, out, _ = call(*ask, "--delayed", "2", "--out", tmp_path / "run")
+    assert code == 0
+    run = Run.open(tmp_path / "run")
+    assert "delayed:2" in run.signature
+    assert run.finished
+    assert call(*ask, "--delayed", "2")[1] == out
+    assert call(*ask, "--delayed", "0")[1] != out
 
 
 def test_infill_keeps_the_given_words(call, tmp_path):

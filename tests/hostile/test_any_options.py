@@ -153,7 +153,8 @@ def test_any_numbers_in_python(data):
 SETTINGS = {
     "chains": st.integers(1, 4), "length": st.tuples(st.just(3), st.integers(3, 5)),
     "seed": st.integers(0, 4), "thin": st.integers(0, 1),
-    "token_budget": st.none() | st.integers(1, 4), "resident": st.none() | st.integers(1, 4), "prefetch": st.just(0),
+    "token_budget": st.none() | st.integers(1, 4),
+    "resident": st.none() | st.integers(1, 4), "prefetch": st.just(0),
 }  # fmt: skip
 IMPOSSIBLE = [
     ("chains", 0), ("chains", -1), ("length", (0, 3)), ("length", (4, 3)), ("seed", -1),

@@ -72,14 +72,25 @@ def _again(folder: Path, copy: Path) -> None:
     shutil.copytree(folder, copy)
 
 
+def _entries(before: dict, after: dict) -> list[str]:
+    """Return the names of the innermost entries that differ."""
+    names = []
+    for name, value in before.items():
+        other = after.get(name)
+        if isinstance(value, dict) and isinstance(other, dict):
+            names += _entries(value, other)
+        elif value != other:
+            names.append(name)
+    return names
+
+
 def _any_manifest(data, folder, copy):
     manifest = json.loads((folder / "manifest.json").read_text())
     other = data.draw(changed(manifest))
     _again(folder, copy)
     (copy / "manifest.json").write_text(json.dumps(other))
-    entries = [name for name in manifest if manifest[name] != other.get(name)]
     # A wrong entry can show in another: with another seed, the lengths do not fit.
-    with or_refused(MaskovError, naming=[copy, *entries, "'origin'"]):
+    with or_refused(MaskovError, naming=[copy, *_entries(manifest, other), "'inputs'"]):
         _read_all(copy)
         assert _is_whole(resume(copy, MODEL))
 

@@ -262,7 +262,7 @@ def test_answers_that_somebody_else_laid_out_are_refused(script, study):
     connection = sqlite3.connect(study / "ratings.sqlite")
     connection.executescript(f"DROP TABLE answers; {script}")
     connection.close()
-    with pytest.raises(InputError, match="cannot read the ratings.sqlite"):
+    with pytest.raises(InputError, match=r"cannot read the ratings\.sqlite"):
         load_ratings(study, resamples=10)
 
 

@@ -29,7 +29,7 @@ MODEL = tiny_bert("red green blue white black", torch.float32)
 SETTINGS = {"schedule": Schedule(epochs=6), "chains": 7, "length": (3, 9), "seed": 2, "thin": 2}
 WAYS = {
     "pilot": (Metropolis(Norm()), {}),
-    "three lanes": (Metropolis(Raw(), delayed=DelayedAcceptance(2)), {"prefetch": 3}),
+    "three at once": (Metropolis(Raw(), delayed=DelayedAcceptance(2)), {"prefetch": 3}),
     "in portions": (Metropolis(Norm(), Site(MaskedConditional(top_p=0.6))), {"resident": 3}),
     "low precision first": (
         Metropolis(Raw(), delayed=DelayedAcceptance(1, "bfloat16")),
@@ -112,7 +112,7 @@ def test_lock_step_says_that_it_tests_at_once():
     assert "delayed:auto" in moving.signature
 
 
-@pytest.mark.parametrize("way", ["pilot", "three lanes", "in portions"])
+@pytest.mark.parametrize("way", ["pilot", "three at once", "in portions"])
 def test_rounds_of_a_gpu_leave_checkpoints_that_are_gone_on_from(way, tmp_path, monkeypatch):
     """The rounds that a GPU records, done on a CPU: what stands between two of them is whole."""
     monkeypatch.setattr(flight, "sampler_for", lambda *_: RecordedSampler)
