@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import json
 import os
 import re
@@ -74,7 +75,7 @@ def _literal(text: str) -> Any:
 
 
 def load_part(name: str, arguments: list[Any], options: dict[str, Any], trust: bool) -> Any:
-    """Import a class and make an instance of it, which remembers its name."""
+    """Import a class and make an instance of it, which remembers its name; or import a function."""
     if not trust:
         raise RunError(
             f"this run uses '{name}', a part that is no part of maskov; if you trust it, say so "
@@ -97,6 +98,8 @@ def load_part(name: str, arguments: list[Any], options: dict[str, Any], trust: b
         part = getattr(part, attribute)
     if not callable(part):
         raise InputError(f"'{name}' is no class or function that makes a part.")
+    if inspect.isfunction(part) and not arguments and not options:
+        return part  # the function itself is the part
     try:
         made = part(*arguments, **options)
     except TypeError as error:
@@ -111,10 +114,12 @@ def made_as(part: Any) -> tuple[str, list[Any], dict[str, Any]] | None:
     known = getattr(part, _MADE, None)
     if known is not None:
         return known  # type: ignore[no-any-return]
-    kind = type(part)
+    kind = part if inspect.isfunction(part) else type(part)
     name = f"{kind.__module__}:{kind.__qualname__}"
     if not importable(part):
         return None
+    if inspect.isfunction(part):
+        return name, [], {}
     if is_dataclass(part):
         options = {field.name: getattr(part, field.name) for field in fields(part) if field.init}
     elif kind.__init__ is object.__init__ and not vars(part):
@@ -126,8 +131,8 @@ def made_as(part: Any) -> tuple[str, list[Any], dict[str, Any]] | None:
 
 def importable(part: Any) -> bool:
     """Whether another process could import the part's class."""
-    kind = type(part)
-    return kind.__module__ != "__main__" and "<locals>" not in kind.__qualname__
+    kind = part if inspect.isfunction(part) else type(part)
+    return kind.__module__ != "__main__" and "<" not in kind.__qualname__
 
 
 def is_plain(data: Any) -> bool:
@@ -142,7 +147,8 @@ def part_text(part: Any) -> str:
     """Write a part as `parse_call` reads it; one that cannot be made again is only named."""
     made = made_as(part)
     if made is None:
-        return type(part).__qualname__.rpartition(".")[2]
+        kind = part if inspect.isfunction(part) else type(part)
+        return str(kind.__qualname__.rpartition(".")[2])
     name, arguments, options = made
     inner = [repr(value) for value in arguments] + [f"{k}={v!r}" for k, v in options.items()]
     return f"{name}({', '.join(inner)})" if inner else name
@@ -150,7 +156,7 @@ def part_text(part: Any) -> str:
 
 def unnamed(part: Any) -> InputError:
     """Return the refusal of a part that a folder or another process could not build again."""
-    kind = type(part).__qualname__
+    kind = (part if inspect.isfunction(part) else type(part)).__qualname__
     return InputError(
         f"'{kind}' cannot be written to a run folder or sent to workers, since nothing says how to "
         f"make it again: give it by name ('module:{kind}(arguments)') or make it a dataclass in a "

@@ -85,7 +85,11 @@ class TestPlan:
     @cached_property
     def others(self) -> tuple[tuple[float, tuple[Energy, ...]], ...]:
         """The parts that are not masked passes: the weight and the stages of each."""
-        return tuple((weight, part.stages()) for weight, part in self.energy.others)
+        parts = tuple((weight, part, part.stages()) for weight, part in self.energy.others)
+        for _, part, stages in parts:
+            if not stages or str(stages[-1]) != str(part):
+                raise InputError(f"the last stage of the energy '{part}' must be itself.")
+        return tuple((weight, stages) for weight, _, stages in parts)
 
     @cached_property
     def evaluated(self) -> tuple[Energy, ...]:

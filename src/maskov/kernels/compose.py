@@ -64,17 +64,25 @@ class _Composed(Kernel):
         return self.kernels[0].forced()
 
     def _each(
-        self, chains: Chains, rows: Tensor, which: Int[Tensor, " n"], scorer: Scorer, rng: Rng
+        self,
+        chains: Chains,
+        rows: Int[Tensor, " n"],
+        which: Int[Tensor, " n"],
+        numbers: Int[Tensor, "kernels chains"],
+        scorer: Scorer,
+        rng: Rng,
     ) -> tuple[Chains, StepInfo]:
-        """Let each part step the chains that are its own."""
-        infos = []
-        for number, kernel in enumerate(self.kernels):
-            own = rows[which == number]
+        """Let each part step the chains that are its own, by its own count of steps."""
+        infos, number = [], chains.number
+        for part, kernel in enumerate(self.kernels):
+            own = rows[which == part]
             if own.numel():
                 # What another part cached may be of no use to this one.
-                chains, info = kernel.step(kernel.init(chains, scorer), own, scorer, rng)
+                chains = kernel.init(replace(chains, number=numbers[part]), scorer)
+                chains, info = kernel.step(chains, own, scorer, rng)
                 infos.append(info)
-        return chains, _joined(infos, rows)
+        number = number.index_add(0, rows, torch.ones_like(rows))
+        return replace(chains, number=number), _joined(infos, rows)
 
 
 @dataclass(frozen=True)
@@ -114,7 +122,10 @@ class Mixture(_Composed):
         ).expand(len(rows), -1)
         chances = chances / chances.sum(1, keepdim=True)
         which = rng.categorical(chances, chains.chain[rows], chains.step[rows], Purpose.KERNEL)
-        return self._each(chains, rows, which, scorer, rng)
+        # A part whose own epoch is shorter goes round it again.
+        lengths = torch.stack([kernel.steps(chains) for kernel in self.kernels])
+        numbers = chains.number % lengths.clamp(min=1)
+        return self._each(chains, rows, which, numbers, scorer, rng)
 
     def __str__(self) -> str:
         return f"mixture({', '.join(map(str, self.kernels))})"
@@ -132,19 +143,16 @@ class Cycle(_Composed):
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
     ) -> tuple[Chains, StepInfo]:
         """Let each chain make the next step of the kernel whose turn it is."""
-        ends, number = self._ends(chains), chains.number
-        which = (number >= ends).sum(0)
+        ends = self._ends(chains)
         starts = torch.cat([torch.zeros_like(ends[:1]), ends[:-1]])
-        first = starts.gather(0, which.clamp(max=len(ends) - 1)[None])[0]
+        numbers = chains.number - starts
+        which = (chains.number >= ends).sum(0)
         for part, kernel in enumerate(self.kernels):
-            begins = (which == part) & (number == first)
-            if begins.any():
-                begun = kernel.begin(chains, rng)
-                rank = torch.where(begins[:, None], begun.rank, chains.rank)
-                chains = replace(chains, rank=rank)
-        chains = replace(chains, number=number - first)
-        chains, info = self._each(chains, rows, which[rows], scorer, rng)
-        return replace(chains, number=chains.number + first), info
+            # The order of a part is that of an epoch which began with its first step.
+            begun = kernel.begin(replace(chains, step=chains.step - numbers[part]), rng)
+            rank = torch.where((which == part)[:, None], begun.rank, chains.rank)
+            chains = replace(chains, rank=rank)
+        return self._each(chains, rows, which[rows], numbers, scorer, rng)
 
     def _ends(self, chains: Chains) -> Int[Tensor, "kernels chains"]:
         return torch.stack([kernel.steps(chains) for kernel in self.kernels]).cumsum(0)

@@ -143,12 +143,12 @@ class Metropolis(Kernel):
         if self.delayed.precision is not None:
             raise InputError("early tests in low precision need asynchronous chains.")
         proposal = self.move.propose(chains, rows, scorer, rng)
-        comparison = _Comparison(self, chains, proposal, scorer)
+        comparison = Comparison(self, chains, proposal, scorer)
         info = self._test(chains, proposal, comparison, rng)
         return counted(self._moved(chains, proposal, comparison, info.accepted), rows), info
 
     def _test(
-        self, chains: Chains, proposal: Proposal, comparison: _Comparison, rng: Rng
+        self, chains: Chains, proposal: Proposal, comparison: Comparison, rng: Rng
     ) -> StepInfo:
         """Test every proposal until it is rejected or has passed all stages."""
         rows, stages = proposal.rows, self.plan.stages
@@ -187,7 +187,7 @@ class Metropolis(Kernel):
         )
 
     def _moved(
-        self, chains: Chains, proposal: Proposal, comparison: _Comparison, accepted: Tensor
+        self, chains: Chains, proposal: Proposal, comparison: Comparison, accepted: Tensor
     ) -> Chains:
         """Return the chains with the accepted proposals, and what is known of these, in place."""
         after = with_tokens(chains, proposal, accepted)
@@ -208,7 +208,7 @@ class Metropolis(Kernel):
         return f"mh({self.energy}, {self.move})"
 
 
-class _Comparison:
+class Comparison:
     """The energies of some proposals beside those of their chains, as far as tests need them."""
 
     def __init__(

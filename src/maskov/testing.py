@@ -1,0 +1,372 @@
+"""Prove parts of your own on models small enough to enumerate.
+
+    from maskov.testing import check_energy, check_kernel, check_move
+
+    check_energy(MyEnergy())
+    check_move(MyMove())
+    check_kernel(Metropolis(Raw() + MyEnergy(), MyMove()))
+
+Each runs the real code on every sequence with every outcome of every random choice, and raises
+`AssertionError` with what is wrong. maskov's own parts are tested by the same functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from maskov.energies.base import Energy
+from maskov.energies.registry import as_energy
+from maskov.energies.stages import DelayedAcceptance, TestPlan
+from maskov.errors import InputError
+from maskov.exact import (
+    all_states,
+    balance_error,
+    distribution,
+    fresh_state,
+    invariance_error,
+    transition_matrix,
+)
+from maskov.kernels import Kernel, Metropolis
+from maskov.kernels.metropolis import Comparison
+from maskov.models.base import MaskedModel
+from maskov.models.scorer import Scorer
+from maskov.models.tabular import TabularModel
+from maskov.moves import Move, Site
+from maskov.random import CounterRng, Purpose, Rng
+from maskov.types import Bool, Chains, Float, Int, Proposal, Sequences, StepInfo, Tensor
+
+TOLERANCE = 1e-10
+_DELAYS = (DelayedAcceptance(0), DelayedAcceptance(1), DelayedAcceptance(2))
+
+
+def random_table(
+    length: int = 3,
+    size: int = 3,
+    seed: int = 0,
+    forbidden: Sequence[str] = (),
+    scale: float = 1.5,
+) -> TabularModel:
+    """Return a model with random conditionals, which fit no joint distribution."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (length, *(size,) * length)
+    scores = scale * torch.randn(shape, generator=generator, dtype=torch.float64)
+    return TabularModel(scores, "abcdefgh"[:size], forbidden=forbidden)
+
+
+def check_energy(energy: object, model: MaskedModel | None = None, length: int = 3) -> None:
+    """Prove an energy: an Energy, its name, or a function of texts.
+
+    Its value depends on the sequence alone; its terms, if it has some, add up to it; what chains
+    cache after any move equals what is computed afresh; every stage of delayed acceptance changes
+    its sign when the move is reversed, and the last one is the whole difference.
+    """
+    target, model = as_energy(energy), model or random_table(length)
+    scorer, states = Scorer(model), all_states(model, length)
+    values = _values(target, scorer, states)
+    _expect(bool(values.isfinite().any()), f"'{target}' is finite for no sequence.")
+    order = torch.randperm(len(states), generator=torch.Generator().manual_seed(0))
+    again = _values(target, scorer, states[order])
+    alone = torch.cat(
+        [_values(target, scorer, states[row : row + 1]) for row in range(len(states))]
+    )
+    for other, what in ((again, "in another order"), (alone[order], "alone")):
+        _expect(_same(values[order], other), f"'{target}' has other values {what}.")
+    _check_terms(target, scorer, states, values)
+    _check_cache(target, scorer, states)
+    for delayed in _DELAYS if target.needs_sites else _DELAYS[:1]:
+        _check_stages(target, delayed, scorer, states, values)
+
+
+def check_move(move: Move, model: MaskedModel | None = None, length: int = 3) -> None:
+    """Prove a move: with it, Metropolis-Hastings leaves any target invariant.
+
+    The targets are random numbers for every sequence, so that a wrong probability in either
+    direction cannot cancel. Proposals must be allowed sequences, and `changed` must say where they
+    differ.
+    """
+    model = model or random_table(length)
+    if move.irreversible:
+        raise AssertionError(
+            f"'{move}' says that it is irreversible: no kernel can use it exactly."
+        )
+    for seed in range(2):
+        check_kernel(Metropolis(_RandomTarget(model, length, seed), move), model, length)
+
+
+def check_kernel(
+    kernel: Kernel,
+    model: MaskedModel | None = None,
+    length: int = 3,
+    reversible: bool = True,
+    temperature: float | None = None,
+) -> None:
+    """Prove that every step of a kernel leaves its target invariant: πP = π to 1e-10.
+
+    With `reversible` each step must be in detailed balance, too, as those of Metropolis are. Where
+    chains may go through the kernel asynchronously, both ways must have one transition matrix. The
+    target is that of the kernel's energy, at `temperature` or the kernel's own.
+    """
+    if kernel.energy is None or not kernel.leaves_invariant:
+        raise AssertionError(f"'{kernel}' does not claim to leave a target invariant.")
+    model = model or random_table(length)
+    scorer, states = Scorer(model), all_states(model, length)
+    heat = getattr(kernel, "target_temperature", 1.0) if temperature is None else temperature
+    target = distribution(model, kernel.energy, states, heat)
+    first = kernel.begin(fresh_state(states[:1]), CounterRng(0))
+    for number in range(int(kernel.steps(first)[0])):
+        matrix = step_matrix(kernel, scorer, states, number)
+        where = f"step {number} of '{kernel}'"
+        _expect((matrix.sum(1) - 1).abs().max() < TOLERANCE, f"{where} loses probability.")
+        if reversible:
+            error = balance_error(matrix, target)
+            _expect(error < TOLERANCE, f"{where} breaks detailed balance by {error:.2g}.")
+        error = invariance_error(matrix, target)
+        _expect(error < TOLERANCE, f"{where} does not leave its target invariant: {error:.2g}.")
+        if kernel.asynchronous:
+            _check_asynchronous(kernel, scorer, states, number, matrix)
+
+
+def step_matrix(
+    kernel: Kernel, scorer: Scorer, states: Int[Tensor, "states length"], number: int = 0
+) -> Float[Tensor, "states states"]:
+    """Return P(x → x') of step `number` of an epoch, by enumerating every random choice."""
+    index = {tuple(state): row for row, state in enumerate(states.tolist())}
+    matrix = torch.zeros((len(states), len(states)), dtype=torch.float64)
+    for sources, chances, after, info in _every_outcome(kernel, scorer, states, number):
+        _check_info(after, info)
+        for source, chance, tokens in zip(
+            sources.tolist(), chances.tolist(), after.tokens.tolist(), strict=True
+        ):
+            if tuple(tokens) not in index:
+                raise AssertionError(f"'{kernel}' moved to a sequence that is not allowed.")
+            matrix[source, index[tuple(tokens)]] += chance
+    return matrix
+
+
+class _Outcomes(Rng):
+    """Gives every row its own outcomes: those it was told, then the first that is possible.
+
+    Rows are told apart by their chain. Whatever is drawn with `uniform` is the same for all, as it
+    must not depend on the tokens.
+    """
+
+    def __init__(self, told: list[tuple[int, ...]]) -> None:
+        self.told = told
+        self.asked = [0] * len(told)
+        # The probabilities of the first choice that a row was not told.
+        self.open: dict[int, Tensor] = {}
+        self._numbers = CounterRng(0)
+
+    def uniform(
+        self,
+        chain: Int[Tensor, " n"],
+        step: Int[Tensor, " n"],
+        purpose: Purpose,
+        index: Int[Tensor, " n"] | None = None,
+    ) -> Float[Tensor, " n"]:
+        """Return numbers that are the same for all rows."""
+        if purpose == Purpose.ACCEPT:
+            raise AssertionError("decide with `rng.accept`, not with a number of your own.")
+        return self._numbers.uniform(torch.zeros_like(chain), step, purpose, index)
+
+    def categorical(
+        self,
+        probabilities: Float[Tensor, "n outcomes"],
+        chain: Int[Tensor, " n"],
+        step: Int[Tensor, " n"],
+        purpose: Purpose,
+        index: Int[Tensor, " n"] | None = None,
+    ) -> Int[Tensor, " n"]:
+        """Return the outcomes that the rows were told."""
+        chosen = [
+            self._choose(row, chances)
+            for row, chances in zip(chain.tolist(), probabilities.double(), strict=True)
+        ]
+        return torch.tensor(chosen, dtype=torch.long)
+
+    def accept(
+        self,
+        log_ratio: Float[Tensor, " n"],
+        chain: Int[Tensor, " n"],
+        step: Int[Tensor, " n"],
+        stage: int = 0,
+    ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"]]:
+        """Return the decisions that the rows were told."""
+        accepted = log_ratio.double().clamp(max=0.0).exp().nan_to_num(0.0)
+        chances = torch.stack([1 - accepted, accepted], dim=1)
+        decided = self.categorical(chances, chain, step, Purpose.ACCEPT)
+        return decided.bool(), torch.full_like(accepted, torch.nan)
+
+    def _choose(self, row: int, chances: Tensor) -> int:
+        number, told = self.asked[row], self.told[row]
+        self.asked[row] += 1
+        if number < len(told):
+            return told[number]
+        self.open.setdefault(row, chances)
+        return int((chances > 0).int().argmax())
+
+
+def _every_outcome(
+    kernel: Kernel, scorer: Scorer, states: Int[Tensor, "states length"], number: int
+) -> Iterator[tuple[Tensor, Tensor, Chains, StepInfo]]:
+    """Yield steps with all their random choices made: sources, probabilities and results."""
+    pending: list[tuple[int, tuple[int, ...], float]] = [(s, (), 1.0) for s in range(len(states))]
+    while pending:
+        rng = _Outcomes([told for _, told, _ in pending])
+        sources = torch.tensor([source for source, _, _ in pending])
+        rows = torch.arange(len(pending))
+        chains = replace(fresh_state(states[sources]), chain=rows)
+        chains = kernel.begin(kernel.init(chains, scorer), rng)
+        chains = replace(chains, step=chains.step + number, number=chains.number + number)
+        after, info = kernel.step(chains, rows, scorer, rng)
+        done = [row for row in range(len(pending)) if row not in rng.open]
+        if done:
+            index = torch.tensor(done)
+            chances = torch.tensor([pending[row][2] for row in done], dtype=torch.float64)
+            yield sources[index], chances, after.rows(index), info
+        split = []
+        for row, chances in rng.open.items():
+            source, told, chance = pending[row]
+            for outcome, share in enumerate(chances.tolist()):
+                if share > 0:
+                    split.append((source, (*told, outcome), chance * share))
+        pending = split
+
+
+def _check_info(after: Chains, info: StepInfo) -> None:
+    proposal = info.proposal
+    _expect(len(proposal.rows) == len(info.accepted), "a step reports other chains than it moved.")
+    _expect(bool((after.number > 0).all()), "a step must count itself: see `maskov.kernels.base`.")
+
+
+def _check_asynchronous(
+    kernel: Kernel, scorer: Scorer, states: Tensor, number: int, matrix: Tensor
+) -> None:
+    """Compare with the transition matrix of asynchronous chains at the same place."""
+    assert isinstance(kernel, Metropolis)
+    chains = kernel.begin(fresh_state(states[:1]), CounterRng(0))
+    masked = chains.rank[0] == number
+    other = transition_matrix(kernel, scorer, states, masked, asynchronous=True)
+    error = float((matrix - other).abs().max())
+    _expect(error < TOLERANCE, f"asynchronous chains of '{kernel}' decide otherwise: {error:.2g}.")
+
+
+def _check_terms(energy: Energy, scorer: Scorer, states: Tensor, values: Tensor) -> None:
+    try:
+        terms = energy.terms(scorer.model, _sequences(energy, scorer, states))
+    except InputError:
+        return  # it has none
+    _expect(_same(terms.sum(1), values), f"the terms of '{energy}' do not add up to it.")
+
+
+def _check_cache(energy: Energy, scorer: Scorer, states: Tensor) -> None:
+    """Walk from every state and compare what the chains cache with what is computed afresh."""
+    kernel, rng = Metropolis(energy, delayed=DelayedAcceptance(0)), CounterRng(0)
+    chains = replace(fresh_state(states), chain=torch.arange(len(states)))
+    finite = _values(energy, scorer, states).isfinite()
+    chains = kernel.init(chains.rows(finite.nonzero().flatten()), scorer)
+    rows = torch.arange(len(chains.chain))
+    for _ in range(2):
+        chains = replace(kernel.begin(chains, rng), number=torch.zeros_like(rows))
+        for _ in range(states.shape[1]):
+            chains, _ = kernel.step(chains, rows, scorer, rng)
+            fresh = _values(energy, scorer, chains.tokens)
+            cached = chains.energies[str(energy)]
+            _expect(_same(cached, fresh), f"the cache of '{energy}' is wrong after a move.")
+
+
+def _check_stages(
+    energy: Energy, delayed: DelayedAcceptance, scorer: Scorer, states: Tensor, values: Tensor
+) -> None:
+    """Compare the stages of every single-site move with those of its reverse."""
+    kernel = Metropolis(energy, Site(), delayed=delayed)
+    plan = TestPlan(energy, delayed)
+    finite = values.isfinite()
+    index = {tuple(state): row for row, state in enumerate(states.tolist())}
+    falls: dict[tuple[int, int], list[float]] = {}
+    for place in range(states.shape[1]):
+        for token in sorted(set(states[:, place].tolist())):
+            proposed = states.clone()
+            proposed[:, place] = token
+            targets = torch.tensor([index[tuple(row)] for row in proposed.tolist()])
+            moves = ((proposed != states).any(1) & finite & finite[targets]).nonzero().flatten()
+            if not moves.numel():
+                continue
+            chains = kernel.init(fresh_state(states[moves]), scorer)
+            comparison = Comparison(kernel, chains, _single(chains, place, token), scorer)
+            every = torch.arange(len(moves))
+            stages = [comparison.fall(number, every) for number in range(len(plan.stages))]
+            for row, source in enumerate(moves.tolist()):
+                pair = (source, int(targets[source]))
+                falls[pair] = [float(stage[row]) for stage in stages]
+    for (source, target), stages_of in falls.items():
+        back = falls[(target, source)]
+        off = max(abs(one + other) for one, other in zip(stages_of, back, strict=True))
+        _expect(off < 1e-9, f"a stage of '{energy}' does not change its sign with the move.")
+        whole = float(values[source] - values[target])
+        _expect(abs(stages_of[-1] - whole) < 1e-9, f"the last stage of '{energy}' is not exact.")
+
+
+def _single(chains: Chains, place: int, token: int) -> Proposal:
+    """Return the proposal of one token at one place; its probabilities do not matter here."""
+    rows = torch.arange(len(chains.chain))
+    tokens = chains.tokens.clone()
+    tokens[:, place] = token
+    changed = tokens != chains.tokens
+    zero = torch.zeros(len(rows), dtype=torch.float64)
+    return Proposal(
+        rows=rows, masked=changed, tokens=tokens, lengths=chains.lengths, changed=changed,
+        known=changed, confidence=chains.confidence, log_q_forward=zero, log_q_reverse=zero,
+        passes=torch.zeros_like(rows),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _RandomTarget(Energy):
+    """An energy with a random value for every sequence of a model."""
+
+    model: MaskedModel
+    length: int
+    seed: int
+
+    cost = 0.0
+
+    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
+        """Look the values up."""
+        size = int(sequences.tokens.max()) + 1
+        base = max(self.model.vocabulary_size, size)
+        place = base ** torch.arange(sequences.tokens.shape[1])
+        code = (sequences.tokens * place).sum(1)
+        uniform = CounterRng(self.seed).uniform(code, torch.zeros_like(code), Purpose.LENGTH)
+        return 3 * uniform
+
+    def __str__(self) -> str:
+        return f"random-{self.seed}"
+
+
+def _sequences(energy: Energy, scorer: Scorer, states: Tensor) -> Sequences:
+    lengths = torch.full((len(states),), states.shape[1])
+    sequences = Sequences(states, lengths, source=torch.zeros_like(lengths))
+    if not energy.needs_sites:
+        return sequences
+    return replace(sequences, sites=scorer.sites(sequences, energy.needs_normaliser))
+
+
+def _values(energy: Energy, scorer: Scorer, states: Tensor) -> Float[Tensor, " states"]:
+    values = energy(scorer.model, _sequences(energy, scorer, states))
+    _expect(values.dtype == torch.float64, f"'{energy}' must return float64 numbers.")
+    _expect(values.shape == (len(states),), f"'{energy}' must return one number a sequence.")
+    _expect(not bool(values.isnan().any()), f"'{energy}' is not a number for some sequence.")
+    return values
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    return bool(torch.allclose(one, other, rtol=1e-10, atol=1e-10))
+
+
+def _expect(holds: object, message: str) -> None:
+    if not bool(holds):
+        raise AssertionError(message)

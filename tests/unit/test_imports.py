@@ -1,0 +1,88 @@
+"""Packages import one way, down this list; imports inside functions count too."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import maskov
+
+ROOT = Path(maskov.__file__).parent
+# From the lowest to the highest; those of one line do not import each other.
+LAYERS = [
+    ["types", "errors", "version"],
+    ["parts", "philox", "schedules"],
+    ["random"],
+    ["encoders"],
+    ["models"],
+    ["energies"],
+    ["moves"],
+    ["kernels"],
+    ["config"],
+    ["diagnostics", "execution"],
+    ["exact", "starts"],
+    ["scoring", "testing", "verify"],
+    ["runs"],
+    ["workers"],
+    ["sampling"],
+    ["evaluation", "replay"],
+    ["translation"],
+    ["benchmarks", "ui"],
+    ["cli"],
+    ["__init__", "__main__"],
+]
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+
+def _modules() -> list[Path]:
+    return [path for path in ROOT.rglob("*.py") if "__pycache__" not in path.parts]
+
+
+def _package(parts: tuple[str, ...]) -> str:
+    return parts[0].removesuffix(".py")
+
+
+def _imports(path: Path) -> set[str]:
+    """Return the packages of maskov that a module imports, anywhere in it."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            names |= {node.module or ""}
+            if node.module == "maskov":
+                names |= {f"maskov.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif (
+            isinstance(node, ast.Call)
+            and getattr(node.func, "id", "") == "import_module"
+            and isinstance(node.args[0], ast.Constant)
+        ):
+            names |= {str(node.args[0].value)}
+    found = {name.split(".")[1] for name in names if name.startswith("maskov.")}
+    return found | ({"__init__"} if "maskov" in names else set())
+
+
+def test_every_package_has_its_place():
+    assert {_package(path.relative_to(ROOT).parts) for path in _modules()} == set(LEVEL)
+
+
+def test_imports_go_one_way():
+    wrong = []
+    for path in _modules():
+        own = _package(path.relative_to(ROOT).parts)
+        for other in _imports(path) - {own}:
+            # `from maskov import x` names the root and x; x is what counts.
+            if other != "__init__" and LEVEL.get(other, -1) >= LEVEL[own]:
+                wrong.append(f"{path.relative_to(ROOT)} imports {other}")
+            if other == "__init__" and own not in ("cli", "__main__", "benchmarks"):
+                wrong.append(f"{path.relative_to(ROOT)} imports the package itself")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_package_does_not_import_its_experiments():
+    for path in _modules():
+        text = path.read_text(encoding="utf-8")
+        for name in ("experiments", "recipes", "tests"):
+            assert f"import {name}" not in text, path
+            assert f"from {name}" not in text, path
