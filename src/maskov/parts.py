@@ -156,7 +156,7 @@ def part_text(part: Any) -> str:
 
 def unnamed(part: Any) -> InputError:
     """Return the refusal of a part that a folder or another process could not build again."""
-    kind = (part if inspect.isfunction(part) else type(part)).__qualname__
+    kind = (part if inspect.isfunction(part) else type(part)).__qualname__.rpartition(".")[2]
     return InputError(
         f"'{kind}' cannot be written to a run folder or sent to workers, since nothing says how to "
         f"make it again: give it by name ('module:{kind}(arguments)') or make it a dataclass in a "

@@ -35,7 +35,7 @@ from maskov.schedules import Schedule
 from maskov.starts import STARTS, Layout
 from maskov.workers import Workers
 from maskov.workers.local import Local
-from maskov.workers.pool import pool_for
+from maskov.workers.pool import automatic_count, pool_for
 
 
 def sample(
@@ -201,8 +201,9 @@ def _carry_out(coordinator: Coordinator, workers: Workers, stop: Callable[[], bo
     """Take a run to its end, in this process or by workers."""
     manifest, model, listener = coordinator.manifest, coordinator.model, coordinator.listener
     execution, groups = manifest.config.execution, len(coordinator.groups)
-    if not workers.here:
-        if groups < workers.count and listener is not None:
+    several = workers.count is None and automatic_count(manifest, model, groups)
+    if not workers.here or several:
+        if groups < (workers.count or 0) and listener is not None:
             listener.noted(
                 f"{manifest.chains} chains are {groups} groups of at most {execution.resident}, "
                 "which keep as many workers busy; a smaller --resident makes more of them"

@@ -136,7 +136,7 @@ class SamplingOptions(WorkerOptions):
     ] = 0
     threads: Annotated[
         int | None,
-        option("--threads", "of each process on a CPU; all cores, or 1 with workers", _RUN),
+        option("--threads", "of each process on a CPU (default: 1)", _RUN),
     ] = None
     lock_step: Annotated[
         bool, option("--lock-step", "make all chains wait for each other", _RUN)

@@ -116,7 +116,7 @@ class TranslatingOptions(WorkerOptions):
     ] = None
     threads: Annotated[
         int | None,
-        option("--threads", "CPU threads per process (default: all, or 1 with workers)", _RUN),
+        option("--threads", "threads of each process on a CPU (default: 1)", _RUN),
     ] = None
     json: Annotated[bool, option("--json", "JSON lines on standard output", _RUN)] = False
     quiet: Annotated[bool, option("--quiet", "no progress", _RUN, "-q")] = False

@@ -16,9 +16,14 @@ class WorkerOptions:
     """Everything the command line can say about who does the work."""
 
     workers: Annotated[
-        int,
-        option("--workers", "processes that share the chains; 0: this one alone", _WORKERS, "-w"),
-    ] = 0
+        int | None,
+        option(
+            "--workers",
+            "processes that share the chains, 0: this one (default: automatic)",
+            _WORKERS,
+            "-w",
+        ),
+    ] = None
     engine: Annotated[
         str, option("--engine", "where they are: local, or ray (a cluster)", _WORKERS)
     ] = "local"

@@ -22,6 +22,8 @@ _HEAD_SCORES = 2**24
 _CPU_CHAINS, _GPU_CHAINS = 2**30, 2**33
 # Passes that a chain usually waits for in a round.
 _PASSES = 4
+# A CPU computes small batches nearly as fast, and smaller groups keep several processes busy.
+_CPU_GROUPS = 6
 # Fewer tokens than this leave a GPU idle.
 _BUSY_TOKENS, MOST_SLOTS = 2**13, 8
 
@@ -94,7 +96,10 @@ class Scorer:
         kept = length * self.model.hidden_width * self.model.dtype.itemsize
         share = _GPU_CHAINS if self.model.device.type == "cuda" else _CPU_CHAINS
         filling = token_budget(self.model.bytes_per_token, self.model.device)
-        return max(1, min(share // ((1 + slots) * kept), filling // (_PASSES * length)))
+        fitting = filling // (_PASSES * length)
+        if self.model.device.type == "cpu":
+            fitting //= _CPU_GROUPS
+        return max(1, min(share // ((1 + slots) * kept), fitting))
 
     def slots_for(self, chains: Chains) -> int:
         """Return how many proposals of each chain to test at once.

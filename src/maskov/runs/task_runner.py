@@ -213,7 +213,9 @@ class TaskRunner:
 def _first_chains(group: GroupState) -> Chains:
     """Return a few chains as they stand, for an observer in another process."""
     chains = replace(group.chains, tokens=group.buffers.get("tokens", group.chains.tokens))
-    return chains.rows(torch.arange(min(_SHOWN, len(chains.chain))))
+    first = torch.arange(min(_SHOWN, len(chains.chain)))
+    energies = {name: value[first] for name, value in chains.energies.items()}
+    return replace(chains.rows(first), energies=energies)
 
 
 def keeps_samples(epoch: int, thin: int, schedule: Schedule) -> bool:

@@ -14,30 +14,32 @@ _MOST = 1024
 class Workers:
     """Where tasks are carried out: `count` processes here, or on a Ray cluster at `address`.
 
-    0 is this process itself. Each process computes with so many `threads` on a CPU (default: 1);
-    they decide how sums are rounded, so a run keeps to the number it was begun with. On a cluster a
-    task takes `gpus` GPUs, and `count` 0 means as many tasks at once as the cluster has room for.
+    0 is this process itself; None is automatic: on a CPU a process for each core, if the run is
+    long enough to make up for starting them. The samples are the same in any case. Each process
+    computes with so many `threads` on a CPU (default: 1); they decide how sums are rounded, so a
+    run keeps to the number it was begun with. On a cluster a task takes `gpus_per_worker` GPUs, and
+    `count` 0 means as many tasks at once as the cluster has room for.
     """
 
-    count: int = 0
+    count: int | None = 0
     engine: str = "local"
     address: str | None = None
-    gpus: float = 0.0
+    gpus_per_worker: float = 0.0
     threads: int | None = None
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
             raise InputError(f"unknown engine '{self.engine}'; use one of {', '.join(ENGINES)}.")
-        if not 0 <= self.count <= _MOST:
+        if self.count is not None and not 0 <= self.count <= _MOST:
             raise InputError(f"--workers must be between 0 and {_MOST}, not {self.count}.")
         if self.threads is not None and not 1 <= self.threads <= _MOST:
             raise InputError(f"--threads must be between 1 and {_MOST}, not {self.threads}.")
-        if self.engine != "ray" and (self.address is not None or self.gpus):
+        if self.engine != "ray" and (self.address is not None or self.gpus_per_worker):
             raise InputError("--address and --gpus-per-worker are those of --engine ray.")
-        if not 0 <= self.gpus <= _MOST:
-            raise InputError(f"--gpus-per-worker must be 0 or more, not {self.gpus:g}.")
+        if not 0 <= self.gpus_per_worker <= _MOST:
+            raise InputError(f"--gpus-per-worker must be 0 or more, not {self.gpus_per_worker:g}.")
 
     @property
     def here(self) -> bool:
-        """Whether this process carries out all tasks itself."""
-        return self.engine == "local" and self.count == 0
+        """Whether this process may carry out all tasks itself."""
+        return self.engine == "local" and not self.count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import torch
@@ -15,6 +16,31 @@ from maskov.workers.options import Workers
 from maskov.workers.processes import Processes
 from maskov.workers.ray import Cluster
 
+# Arithmetic of a core in a second, about, and the seconds that make up for starting processes.
+_CORE_FLOPS, _WORTH_SECONDS = 1e11, 20.0
+# Seconds of a task of automatic workers, after which the terminal shows their chains again.
+_TASK_SECONDS = 1.0
+# The share of proposals that differ, and of their passes that are run, to plan by.
+_NOVEL, _RUN_PASSES = 0.4, 0.5
+
+
+def automatic_count(manifest: Manifest, model: MaskedModel, groups: int) -> int:
+    """Return how many processes a run on a CPU is worth; 0 is this process alone.
+
+    It decides how long a run takes, and never its samples.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    network = getattr(model, "network", None)
+    count = min(cores or 1, groups)
+    if model.device.type != "cpu" or network is None or count < 2:
+        return 0
+    if manifest.config.kernel.get("unnamed") or manifest.config.execution.threads > 1:
+        return 0
+    length = (manifest.width + manifest.shortest) / 2
+    passes = manifest.chains * manifest.schedule.epochs * length * _NOVEL * length * _RUN_PASSES
+    weights = sum(parameter.numel() for parameter in network.parameters())
+    return count if passes * length * 2 * weights > _CORE_FLOPS * _WORTH_SECONDS else 0
+
 
 def pool_for(
     workers: Workers,
@@ -27,7 +53,10 @@ def pool_for(
     job = Job(manifest, PackedModel.of(model))
     if workers.engine == "ray":
         return Cluster(job, workers, model.device, stop)
-    return Processes(job, devices_of(model.device, min(workers.count, groups)), stop)
+    automatic = workers.count is None
+    count = automatic_count(manifest, model, groups) if workers.count is None else workers.count
+    devices = devices_of(model.device, min(count, groups))
+    return Processes(job, devices, stop, _TASK_SECONDS if automatic else None)
 
 
 def devices_of(device: torch.device, count: int) -> list[torch.device]:

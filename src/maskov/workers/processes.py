@@ -46,10 +46,15 @@ class Processes(WorkerPool):
     """A worker for each of some devices, all begun at once when the first is needed."""
 
     def __init__(
-        self, job: Job, devices: list[torch.device], stop: Callable[[], bool] | None = None
+        self,
+        job: Job,
+        devices: list[torch.device],
+        stop: Callable[[], bool] | None = None,
+        seconds: float | None = None,
     ) -> None:
         self._job = pickle.dumps(job, protocol=5)
         self._devices = devices
+        self._seconds = seconds
         self._stop = stop
         self._workers: list[_Worker] = []
         self._passes = 0
@@ -108,6 +113,10 @@ class Processes(WorkerPool):
                 if result is not None:
                     found.append(result)
         return found
+
+    def task_seconds(self, checkpoint_seconds: float) -> float:
+        """Return the seconds of a task, if they were given."""
+        return self._seconds or super().task_seconds(checkpoint_seconds)
 
     def close(self) -> None:
         """End every process; none of them holds anything that is not here."""

@@ -49,7 +49,7 @@ class Cluster(WorkerPool):
         self._ours = not self._ray.is_initialized()
         if self._ours:
             self._connect(workers)
-        gpus = workers.gpus or float(device.type == "cuda")
+        gpus = workers.gpus_per_worker or float(device.type == "cuda")
         cpus = job.manifest.config.execution.threads if device.type == "cpu" else 1
         self._most = workers.count or self._room(cpus, gpus)
         # A GPU is lent to a task as the only one it can see.
