@@ -12,7 +12,7 @@ import argparse
 from pathlib import Path
 
 from experiments.translation import read
-from maskov.evaluation.translation import Translation, compare
+from maskov.evaluation.translation import TranslationScores, compare
 
 
 def read_rows(text: str) -> dict[str, list[str]]:
@@ -21,7 +21,9 @@ def read_rows(text: str) -> dict[str, list[str]]:
     return {name: lines for name, *lines in blocks}
 
 
-def scores(rows: dict[str, list[str]], references: list[str], above: int) -> dict[str, Translation]:
+def scores(
+    rows: dict[str, list[str]], references: list[str], above: int
+) -> dict[str, TranslationScores]:
     """Score the translations whose reference is long."""
     long = [n for n, reference in enumerate(references) if len(reference.split()) > above]
     return {

@@ -55,7 +55,7 @@ class OddPool(WorkerPool):
                 return result
             self.losses += 1
 
-    def task_seconds(self, checkpoint_seconds: float) -> float:
+    def task_seconds(self, checkpoint_every: float) -> float:
         """Return any time."""
         return self.random.choice(self.seconds)
 

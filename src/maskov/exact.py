@@ -158,7 +158,7 @@ def every_asynchronous_move(
     starts = fresh_state(states[source], masked.expand(len(source), -1))
     starts = plain.init(replace(starts, chain=torch.arange(len(source))), scorer)
     plan = TestPlan(kernel.energy, kernel.delayed)
-    low = scorer.low(kernel.delayed.precision)
+    low = scorer.low(kernel.delayed.first_stage)
     buffers = Buffers.of(starts, plan, 0, 1, ring=1, choices=0)
     if low is not None:
         buffers.low_term.copy_(low_terms(low, kernel.energy, starts))

@@ -57,7 +57,7 @@ def sample(
     prefetch: int = 0,
     asynchronous: bool = True,
     trace: str = "every",
-    checkpoint_seconds: float = 60.0,
+    checkpoint_every: float = 60.0,
     listener: Listener | None = None,
     stop: Callable[[], bool] | None = None,
     source: ModelSource | None = None,
@@ -92,7 +92,7 @@ def sample(
         )
     if thin < 0:
         raise InputError(f"--thin counts epochs: 0 (only the last) or more, not {thin}.")
-    if not checkpoint_seconds >= 0:
+    if not checkpoint_every >= 0:
         raise InputError("the time between checkpoints must be 0 seconds or more.")
     if resident is not None and resident < 1:
         raise InputError(f"at least one chain must be resident, not {resident}.")
@@ -148,7 +148,7 @@ def sample(
         store: Store = MemoryStore(manifest) if path is None else RunFolder.create(path, manifest)
         try:
             coordinator = Coordinator(
-                manifest, layout, kernel, model, store, listener, checkpoint_seconds
+                manifest, layout, kernel, model, store, listener, checkpoint_every
             )
             _carry_out(coordinator, workers, stop)
         except (ModelError, InputError):
@@ -163,7 +163,7 @@ def resume(
     path: str | Path,
     model: MaskedModel | None = None,
     device: str | None = None,
-    checkpoint_seconds: float = 60.0,
+    checkpoint_every: float = 60.0,
     listener: Listener | None = None,
     stop: Callable[[], bool] | None = None,
     workers: Workers | None = None,
@@ -180,7 +180,7 @@ def resume(
     workers = workers or Workers()
     if workers.threads is not None:
         raise InputError("a run goes on with the threads it began with: drop `threads`.")
-    if not checkpoint_seconds >= 0:
+    if not checkpoint_every >= 0:
         raise InputError("the time between checkpoints must be 0 seconds or more.")
     with locked(folder.path):
         if Run(folder).finished:
@@ -190,7 +190,7 @@ def resume(
         model = model or load_model(folder.manifest, device, trust_remote_code)
         parts = rebuild(folder.manifest, model, trust_parts)
         coordinator = Coordinator(
-            folder.manifest, parts.layout, parts.kernel, model, folder, listener, checkpoint_seconds
+            folder.manifest, parts.layout, parts.kernel, model, folder, listener, checkpoint_every
         )
         _carry_out(coordinator, workers, stop)
         damaged = coordinator.cache.damaged
@@ -236,20 +236,20 @@ def _fitted(
 ) -> Kernel:
     """Refuse what a run would ignore; return the kernel as the run will carry it out."""
     each = [kernel_at(kernel, schedule, epoch) for epoch in range(schedule.epochs)]
-    flies = asynchronous and any(one.asynchronous for one in each)
-    if prefetch and not flies:
+    runs_asynchronously = asynchronous and any(one.asynchronous for one in each)
+    if prefetch and not runs_asynchronously:
         raise InputError(
             "only asynchronous chains are prefetched: drop --prefetch, or what keeps them in "
             "lock-step (--lock-step, --block and the like)."
         )
     if not isinstance(kernel, Metropolis):
         return kernel
-    precision = kernel.delayed.precision
+    precision = kernel.delayed.first_stage
     if precision is not None and precision == model.precision:
         raise InputError(
             f"the first stage would be in {model.precision} like the last: drop --first-stage."
         )
-    if flies:
+    if runs_asynchronously:
         return kernel
     if precision is not None:
         raise InputError(
@@ -274,7 +274,7 @@ def _kernel_data(kernel: Kernel, alone: bool) -> dict[str, Any]:
 
 def _check_blocks(kernel: Kernel, schedule: Schedule, layout: Layout) -> None:
     """Refuse blocks that would not fit into the shortest sequence."""
-    first = kernel_at(kernel, replace(schedule, forced_epochs=0), 0)
+    first = kernel_at(kernel, replace(schedule, force_accept=0), 0)
     shortest = min(sum(free) for free in layout.free)
     block = max((_sweep(move).block for move in moves_of(first) if _sweep(move)), default=1)  # type: ignore[union-attr]
     if block > shortest:
@@ -334,7 +334,7 @@ def leaves_invariant(kernel: Kernel, schedule: Schedule) -> tuple[bool, list[str
         )
     if kernel.leaves_invariant and not kernel.reaches_everything:
         notes.append(
-            "the proposal is truncated: some sequences can never be proposed; a small epsilon "
+            "some sequences can never be proposed; where a proposal is truncated, a small epsilon "
             "makes the chain ergodic again"
         )
     return invariant, notes

@@ -54,7 +54,7 @@ class Schedule:
     burn_in: int = 0
     target_temperature: LinearSchedule | None = None
     block: LinearSchedule | None = None
-    forced_epochs: int = 0
+    force_accept: int = 0
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
@@ -64,9 +64,9 @@ class Schedule:
                 f"burn-in must leave at least one of the {self.epochs} epochs, not take "
                 f"{self.burn_in}."
             )
-        if not 0 <= self.forced_epochs <= self.epochs:
+        if not 0 <= self.force_accept <= self.epochs:
             raise InputError(
-                f"acceptance can be forced for 0 to {self.epochs} epochs, not {self.forced_epochs}."
+                f"acceptance can be forced for 0 to {self.epochs} epochs, not {self.force_accept}."
             )
         last = self.epochs - 1
         if self.target_temperature is not None and not self.target_temperature.at(last) > 0:
@@ -85,4 +85,4 @@ class Schedule:
         """Whether all kept epochs have one target and decide acceptance by it."""
         moving = self.target_temperature
         settled = moving is None or moving.settled_at() <= self.burn_in
-        return settled and self.forced_epochs <= self.burn_in
+        return settled and self.force_accept <= self.burn_in

@@ -85,7 +85,7 @@ def test_the_rule_for_how_much_longer():
             {"schedule": {"target_temperature": LinearSchedule(1.0, rate=1e-3, floor=0.1)}},
             "annealed: the temperature changes after burn-in, so there is no fixed target",
         ),
-        ({"schedule": {"forced_epochs": 9}}, "forced: acceptance is forced after burn-in"),
+        ({"schedule": {"force_accept": 9}}, "forced: acceptance is forced after burn-in"),
     ],
 )
 @pytest.mark.parametrize("epochs", [10, 400])

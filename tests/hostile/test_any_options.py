@@ -132,7 +132,7 @@ def test_any_numbers_in_python(data):
     delayed = _made(lambda: DelayedAcceptance(nearest), nearest is None or nearest >= 0)
     epochs, burn_in, forced = draw(WHOLE), draw(WHOLE), draw(WHOLE)
     _made(
-        lambda: Schedule(epochs, burn_in, linear, None, forced_epochs=forced),
+        lambda: Schedule(epochs, burn_in, linear, None, force_accept=forced),
         0 <= burn_in < epochs
         and 0 <= forced <= epochs
         and (linear is None or max(floor, start - rate * (epochs - 1)) > 0),
@@ -176,7 +176,7 @@ def test_any_settings_of_a_run(settings, spoilt, block, data):
     kernel = Metropolis(
         Raw(), Site(positions=Sweep("random", block)), target_temperature=target, delayed=delayed
     )
-    schedule = Schedule(data.draw(st.integers(1, 4)), forced_epochs=data.draw(st.integers(0, 1)))
+    schedule = Schedule(data.draw(st.integers(1, 4)), force_accept=data.draw(st.integers(0, 1)))
     if spoilt is not None:
         name, value = spoilt
         named = name.removesuffix("s")

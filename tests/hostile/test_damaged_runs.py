@@ -35,7 +35,7 @@ def folder(tmp_path_factory) -> Path:
         sample(
             MODEL, Metropolis(Norm()), Schedule(epochs=5), chains=4, length=(3, 5), seed=1, thin=1,
             resident=2, out=path, stop=lambda: begun.exists() and begun.stat().st_size > 0,
-            checkpoint_seconds=0,
+            checkpoint_every=0,
         )  # fmt: skip
     return path
 

@@ -61,7 +61,7 @@ def runs(request, tmp_path_factory) -> tuple[Path, Path]:
         try:
             sample(
                 MODEL, KERNELS[request.param], Schedule(epochs=6), out=home / name,
-                stop=lambda left=left, looks=looks: next(left) > looks, checkpoint_seconds=0,
+                stop=lambda left=left, looks=looks: next(left) > looks, checkpoint_every=0,
                 **SETTINGS,
             )  # fmt: skip
         except Interrupted:
@@ -244,7 +244,7 @@ def test_groups_that_wait_for_each_other_are_one_sentence(tmp_path):
     left = iter(range(10**9))
     with pytest.raises(Interrupted):
         sample(
-            MODEL, KERNELS["pilot"], Schedule(epochs=40), out=home, checkpoint_seconds=0,
+            MODEL, KERNELS["pilot"], Schedule(epochs=40), out=home, checkpoint_every=0,
             stop=lambda: next(left) > 200, **SETTINGS,
         )  # fmt: skip
     (first, second) = (_newest(home, group) for group in (0, 1))

@@ -52,7 +52,7 @@ ANNEALED = Schedule(
     epochs=6,
     target_temperature=LinearSchedule(1.0, 0.1, 0.2),
     block=LinearSchedule(3.0, 1.0, 1.0),
-    forced_epochs=1,
+    force_accept=1,
 )
 
 

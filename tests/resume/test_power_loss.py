@@ -92,7 +92,7 @@ def test_power_is_lost_at_any_moment(whole, tmp_path, monkeypatch):
             left.append(copy)
 
     monkeypatch.setattr(os, "fsync", sync)
-    sample(MODEL, KERNEL, out=folder, checkpoint_seconds=0, **SETTINGS)
+    sample(MODEL, KERNEL, out=folder, checkpoint_every=0, **SETTINGS)
     monkeypatch.setattr(os, "fsync", real)
     assert files(folder) == whole
     assert len(left) > 50

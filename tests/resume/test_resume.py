@@ -73,7 +73,7 @@ def test_stopped_anywhere_and_resumed_is_the_same_to_the_byte(name, tmp_path):
 def test_a_schedule_that_moves_survives_a_stop(tmp_path):
     settings = SETTINGS | {
         "schedule": Schedule(
-            6, 1, LinearSchedule(1.0, 0.2, 0.3), LinearSchedule(3.0, 0.5, 1.0), forced_epochs=2
+            6, 1, LinearSchedule(1.0, 0.2, 0.3), LinearSchedule(3.0, 0.5, 1.0), force_accept=2
         )
     }
     kernel = Metropolis(Raw())
@@ -157,7 +157,7 @@ def test_a_signal_saves_and_says_how_to_go_on(number, tmp_path):
 def _stop_with_two_checkpoints(folder: Path) -> list[Path]:
     with pytest.raises(Interrupted):
         maskov.sample(
-            MODEL, Metropolis(Raw()), out=folder, stop=Breaker(60), checkpoint_seconds=0, **SETTINGS
+            MODEL, Metropolis(Raw()), out=folder, stop=Breaker(60), checkpoint_every=0, **SETTINGS
         )
     files = sorted((folder / "checkpoints").iterdir())
     assert len(files) == 2
@@ -330,7 +330,7 @@ def test_a_disk_that_fills_up_is_one_sentence_and_the_run_can_go_on(tmp_path, mo
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(RunError, match="no space left on device"):
-        maskov.sample(MODEL, Metropolis(Raw()), out=folder, checkpoint_seconds=0, **SETTINGS)
+        maskov.sample(MODEL, Metropolis(Raw()), out=folder, checkpoint_every=0, **SETTINGS)
     monkeypatch.setattr(os, "fsync", sync)
     assert not list(folder.rglob("*.tmp"))
     maskov.resume(folder, MODEL)

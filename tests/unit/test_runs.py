@@ -54,7 +54,7 @@ def test_traces_hold_both_energies_and_consistent_counts():
 
 @pytest.mark.parametrize("asynchronous", [True, False])
 def test_traces_say_what_happened_at_each_position(asynchronous, tmp_path):
-    kernel, schedule = Metropolis(Raw()), Schedule(epochs=6, forced_epochs=1)
+    kernel, schedule = Metropolis(Raw()), Schedule(epochs=6, force_accept=1)
     run = maskov.sample(
         MODEL, kernel, schedule, chains=5, length=(4, 8), thin=1, resident=2,
         asynchronous=asynchronous, out=tmp_path / "run",

@@ -27,7 +27,7 @@ def test_the_kernel_of_each_epoch_follows_the_schedule():
         epochs=6,
         target_temperature=LinearSchedule(1.0, 0.25, 0.5),
         block=LinearSchedule(4.0, 1.5, 1.0),
-        forced_epochs=2,
+        force_accept=2,
     )
     kernels = [kernel_at(Metropolis(Raw()), schedule, epoch) for epoch in range(6)]
     assert [kernel.move.positions.block for kernel in kernels] == [4, 2, 1, 1, 1, 1]
@@ -37,7 +37,7 @@ def test_the_kernel_of_each_epoch_follows_the_schedule():
 
 def test_forced_epochs_accept_everything_and_are_followed_by_real_decisions():
     model = tiny_bert("red green blue white")
-    run = sample(model, Metropolis(Norm()), Schedule(epochs=4, forced_epochs=2), length=8, chains=6)
+    run = sample(model, Metropolis(Norm()), Schedule(epochs=4, force_accept=2), length=8, chains=6)
     accepted, steps = run.traces["accepted"].sum(1), run.traces["steps"].sum(1)
     assert (accepted[:2] == steps[:2]).all()
     assert (accepted[2:] < steps[2:]).all()
@@ -51,8 +51,8 @@ def test_forced_epochs_accept_everything_and_are_followed_by_real_decisions():
         (Schedule(epochs=5), True),
         (Schedule(epochs=5, target_temperature=LinearSchedule(1.0, 0.1, 0.5)), False),
         (Schedule(epochs=9, burn_in=6, target_temperature=LinearSchedule(1.0, 0.1, 0.5)), True),
-        (Schedule(epochs=5, forced_epochs=1), False),
-        (Schedule(epochs=5, forced_epochs=1, burn_in=1), True),
+        (Schedule(epochs=5, force_accept=1), False),
+        (Schedule(epochs=5, force_accept=1, burn_in=1), True),
         # A block size that moves is chosen without looking at the chain: the target stays.
         (Schedule(epochs=5, block=LinearSchedule(3.0, 1.0, 1.0)), True),
     ],
@@ -106,7 +106,7 @@ def test_a_schedule_needs_finite_numbers(bad):
     [
         {"epochs": 0},
         {"epochs": 3, "burn_in": 3},
-        {"epochs": 3, "forced_epochs": 4},
+        {"epochs": 3, "force_accept": 4},
         {"epochs": 30, "target_temperature": LinearSchedule(1.0, 0.1)},
         {"epochs": 3, "block": LinearSchedule(0.5, 0.0, 0.0)},
     ],

@@ -96,12 +96,12 @@ PARTS = {
     ),
     "mh": (
         Metropolis(Raw(), Site(COLD)),
-        Schedule(33, target_temperature=PAPER, forced_epochs=8),
+        Schedule(33, target_temperature=PAPER, force_accept=8),
         "best",
     ),
     "block-mh": (
         Metropolis(Raw(), Site(COLD, Sweep(block=4))),
-        Schedule(33, target_temperature=PAPER, block=_fall(4.0, 0.2, 1.0), forced_epochs=8),
+        Schedule(33, target_temperature=PAPER, block=_fall(4.0, 0.2, 1.0), force_accept=8),
         "best",
     ),
 }
@@ -131,7 +131,7 @@ def test_the_parts_follow_the_options():
     fixed = TranslationMethod("mh", anneal=0.0, force_accept=0).schedule()
     assert fixed.fixed_target()
     assert fixed.target_temperature.at(32) == 1.0
-    assert TranslationMethod("mh", epochs=1).schedule().forced_epochs == 1
+    assert TranslationMethod("mh", epochs=1).schedule().force_accept == 1
 
 
 @pytest.mark.parametrize(

@@ -77,9 +77,9 @@ def test_the_driver_dies_at_any_moment(tmp_path, whole, monkeypatch):
             patch.setattr(shutil, "rmtree", lambda *_, **__: None)
             try:
                 if (folder / "manifest.json").exists():
-                    resume(folder, MODEL, checkpoint_seconds=0)
+                    resume(folder, MODEL, checkpoint_every=0)
                 else:
-                    sample(MODEL, KERNEL, out=folder, checkpoint_seconds=0, **SETTINGS)
+                    sample(MODEL, KERNEL, out=folder, checkpoint_every=0, **SETTINGS)
                 break
             except DeadError:
                 deaths += 1
@@ -89,7 +89,7 @@ def test_the_driver_dies_at_any_moment(tmp_path, whole, monkeypatch):
 
 def test_a_group_whose_checkpoints_are_all_damaged_goes_the_way_again(tmp_path, whole):
     """Alone: the other groups stay where they are, and samples that were written are not twice."""
-    _stopped(tmp_path / "run", 90, checkpoint_seconds=0)
+    _stopped(tmp_path / "run", 90, checkpoint_every=0)
     lost = sorted((tmp_path / "run" / "checkpoints").glob("00001-*"))
     assert lost
     for file in lost:
@@ -101,7 +101,7 @@ def test_a_group_whose_checkpoints_are_all_damaged_goes_the_way_again(tmp_path, 
 
 @pytest.mark.parametrize("group", [0, 2])
 def test_lost_checkpoints_are_not_missed(group, tmp_path, whole):
-    _stopped(tmp_path / "run", 90, checkpoint_seconds=0)
+    _stopped(tmp_path / "run", 90, checkpoint_every=0)
     for file in (tmp_path / "run" / "checkpoints").glob(f"0000{group}-*"):
         file.unlink()
     resume(tmp_path / "run", MODEL)
@@ -110,9 +110,9 @@ def test_lost_checkpoints_are_not_missed(group, tmp_path, whole):
 
 def test_checkpoints_of_another_run_are_not_taken(tmp_path, whole):
     """Whole files, but of other chains."""
-    _stopped(tmp_path / "run", 90, checkpoint_seconds=0)
+    _stopped(tmp_path / "run", 90, checkpoint_every=0)
     other = SETTINGS | {"length": (4, 8), "chains": 6}
-    sample(MODEL, KERNEL, out=tmp_path / "other", checkpoint_seconds=0, **other)
+    sample(MODEL, KERNEL, out=tmp_path / "other", checkpoint_every=0, **other)
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     shutil.copytree(tmp_path / "other" / "checkpoints", tmp_path / "run" / "checkpoints")
     (tmp_path / "run" / "samples.jsonl").write_bytes(b"")
@@ -123,7 +123,7 @@ def test_checkpoints_of_another_run_are_not_taken(tmp_path, whole):
 def test_a_clock_that_goes_backwards_changes_nothing(tmp_path, whole, monkeypatch):
     wall = iter(range(10**9, 0, -3600))
     monkeypatch.setattr(time, "time", lambda: float(next(wall)))
-    sample(MODEL, KERNEL, out=tmp_path / "run", checkpoint_seconds=0, **SETTINGS)
+    sample(MODEL, KERNEL, out=tmp_path / "run", checkpoint_every=0, **SETTINGS)
     assert files(tmp_path / "run") == files(whole)
 
 
@@ -143,7 +143,7 @@ def test_a_model_that_turns_to_nan_stops_the_run_and_spoils_nothing(share, tmp_p
     when = 1 + int(share * len(calls))
     calls.clear()
     with pytest.raises(ModelError, match="NaN"):
-        sample(broken, KERNEL, out=tmp_path / "run", checkpoint_seconds=0, **SETTINGS)
+        sample(broken, KERNEL, out=tmp_path / "run", checkpoint_every=0, **SETTINGS)
     if not (tmp_path / "run").exists():
         assert share == 0.0  # before the first epoch was over: nothing worth keeping
         return
@@ -199,7 +199,7 @@ def test_out_of_memory_in_a_recorded_round_is_one_sentence_and_spoils_nothing(
     sample(MODEL, KERNEL, out=tmp_path / "whole", **SETTINGS)
     tight.hidden_of = full
     with pytest.raises(ModelError, match="ran out of memory in the middle of a round"):
-        sample(tight, KERNEL, out=tmp_path / "run", checkpoint_seconds=0, **SETTINGS)
+        sample(tight, KERNEL, out=tmp_path / "run", checkpoint_every=0, **SETTINGS)
     resume(tmp_path / "run", MODEL)
     assert files(tmp_path / "run") == files(tmp_path / "whole")
 
@@ -321,7 +321,7 @@ def test_a_run_that_became_read_only_is_one_sentence(tmp_path, monkeypatch):
 
 def test_what_is_told_of_a_run_under_way_is_of_whole_epochs(tmp_path):
     """Groups may be at different epochs; averages are over those that all have completed."""
-    _stopped(tmp_path / "run", 110, checkpoint_seconds=0)
+    _stopped(tmp_path / "run", 110, checkpoint_every=0)
     run = Run.open(tmp_path / "run")
     steps = run.traces["steps"]
     done = int((steps > 0).all(1).sum())

@@ -43,7 +43,7 @@ VARIANTS: tuple[Variant, ...] = (
         "low-first",
         "early tests in bfloat16, the last one in full precision",
         same_law=False,
-        kernel={"delayed": DelayedAcceptance(precision="bfloat16")},
+        kernel={"delayed": DelayedAcceptance(first_stage="bfloat16")},
     ),
     Variant("one-test", "without delayed acceptance", same_law=True, kernel=_ONE_TEST),
     Variant(

@@ -8,7 +8,7 @@ from rich.table import Table
 from maskov.diagnostics.diagnosis import Diagnosis
 from maskov.diagnostics.energies import EnergyFigures
 
-_COLUMNS = ("", "R-hat", "median", "ESS bulk", "ESS tail", "mean", "MCSE", "forgotten in")
+_COLUMNS = ("", "R-hat", "median", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
 _UNKNOWN = "–"
 
 

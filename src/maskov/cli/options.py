@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
-from maskov.cli.takes import option
+from maskov.cli.dataclass_options import option
 from maskov.cli.workers import WorkerOptions
 from maskov.config import ModelSource
 from maskov.energies import Autoregressive, parse_energy
@@ -138,9 +138,10 @@ class SamplingOptions(WorkerOptions):
         int | None,
         option("--threads", "of each process on a CPU (default: 1)", _RUN),
     ] = None
-    lock_step: Annotated[
-        bool, option("--lock-step", "make all chains wait for each other", _RUN)
-    ] = False
+    asynchronous: Annotated[
+        bool,
+        option("--asynchronous/--lock-step", "chains advance on their own, or together", _RUN),
+    ] = True
     checkpoint_every: Annotated[
         float, option("--checkpoint-every", "seconds between checkpoints", _RUN)
     ] = 60.0
@@ -189,7 +190,7 @@ class SamplingOptions(WorkerOptions):
             block=LinearSchedule(
                 float(self.block), self.block_anneal, float(self.block_floor or 1)
             ),
-            forced_epochs=self.force_accept,
+            force_accept=self.force_accept,
         )
 
     def build_kernel(self, device: Any) -> Kernel:

@@ -9,13 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
+from maskov.cli.dataclass_options import takes_options
 from maskov.cli.options import SamplingOptions
 from maskov.cli.output import print_run, read_lines, say
 from maskov.cli.signals import stop_on_signals
-from maskov.cli.takes import takes_options
 from maskov.cli.terminal import progress_for
 from maskov.cli.workers import WorkerOptions
 from maskov.errors import InputError, Interrupted
+from maskov.kernels.registry import imported_parts
 from maskov.models import MaskedModel
 from maskov.runs import Run
 from maskov.runs.folder import RunFolder
@@ -144,8 +145,8 @@ def _run(options: SamplingOptions, origin: Callable[[MaskedModel], dict[str, Any
             token_budget=options.token_budget,
             resident=options.resident,
             prefetch=options.prefetch,
-            asynchronous=not options.lock_step,
-            checkpoint_seconds=options.checkpoint_every,
+            asynchronous=options.asynchronous,
+            checkpoint_every=options.checkpoint_every,
             source=options.source(),
             workers=workers,
             **origin(model),
@@ -173,7 +174,9 @@ def _watched(
                 run = work(listener=view, stop=stop)
         except (Interrupted, KeyboardInterrupt):
             if folder is not None:
-                say(f"stopped and saved; go on with: maskov resume {folder}")
+                parts = imported_parts(RunFolder.open(folder).manifest.config.kernel)
+                trust = " --trust-parts" if parts else ""
+                say(f"stopped and saved; go on with: maskov resume {folder}{trust}")
             else:
                 say("stopped; nothing was kept (with --out a run can be resumed)")
             raise typer.Exit(stop.exit_code) from None

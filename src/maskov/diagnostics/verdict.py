@@ -66,11 +66,11 @@ def _no_target(manifest: Manifest) -> Verdict | None:
     if manifest.leaves_invariant:
         return None
     schedule, name = manifest.schedule, manifest.kernel
-    if name == "mh" and not replace(schedule, forced_epochs=0).fixed_target():
+    if name == "mh" and not replace(schedule, force_accept=0).fixed_target():
         return Verdict(
             "annealed", "the temperature changes after burn-in, so there is no fixed target"
         )
-    if name == "mh" and schedule.forced_epochs > schedule.burn_in:
+    if name == "mh" and schedule.force_accept > schedule.burn_in:
         return Verdict("forced", "acceptance is forced after burn-in, so there is no target")
     shown = "degenerate Gibbs" if name == "gibbs" else name
     return Verdict(

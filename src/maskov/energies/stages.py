@@ -33,30 +33,30 @@ class DelayedAcceptance:
     """Which cheap tests of the masked passes come first.
 
     `nearest` positions are tested before the others (0: all at once; None: a run chooses by its
-    first epochs). With `precision` the early tests use passes of that precision, and the last one
+    first epochs). With `first_stage` the early tests use passes of that precision, and the last one
     repeats all of them in the model's own.
     """
 
     nearest: int | None = None
-    precision: str | None = None
+    first_stage: str | None = None
 
     def __post_init__(self) -> None:
         if self.nearest is not None and self.nearest < 0:
             raise InputError(f"the nearest positions are 0 or more, not {self.nearest}.")
-        if self.precision is not None and self.precision not in LOW_PRECISIONS:
+        if self.first_stage is not None and self.first_stage not in LOW_PRECISIONS:
             raise InputError(
-                f"unknown precision '{self.precision}' of the first stage; use one of "
+                f"unknown precision '{self.first_stage}' of the first stage; use one of "
                 f"{', '.join(LOW_PRECISIONS)}."
             )
 
     @property
     def asked_for(self) -> bool:
         """Whether early tests are wanted whatever they gain."""
-        return bool(self.nearest) or self.precision is not None
+        return bool(self.nearest) or self.first_stage is not None
 
     def __str__(self) -> str:
         near = "auto" if self.nearest is None else str(self.nearest)
-        return near if self.precision is None else f"{near},{self.precision}"
+        return near if self.first_stage is None else f"{near},{self.first_stage}"
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class TestPlan:
         # Each increment adds a part: its cost, how the masked passes or the levels change.
         increments: list[tuple[float, Stage | int]] = []
         if self.energy.needs_sites:
-            low, nearest = self.delayed.precision is not None, self.delayed.nearest
+            low, nearest = self.delayed.first_stage is not None, self.delayed.nearest
             near = [(float(nearest), Stage(nearest, low))] if nearest else []
             whole = [(_ALL_PASSES, Stage(None, True))] if low else []
             increments += [*near, *whole, (_ALL_PASSES, Stage(None, False))]

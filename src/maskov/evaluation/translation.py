@@ -22,7 +22,7 @@ _TOKENISED = (
 
 
 @dataclass(frozen=True)
-class Translation:
+class TranslationScores:
     """Scores of translations against one reference each, 0 to 100.
 
     An interval is half the width of sacreBLEU's 95 % bootstrap interval over sentences, None for a
@@ -47,7 +47,7 @@ class Translation:
 
 def compare(
     hypotheses: Sequence[str], references: Sequence[str], resamples: int = RESAMPLES
-) -> Translation:
+) -> TranslationScores:
     """Score each translation against its reference; translations may be empty."""
     if not any(text.split() for text in references):
         raise InputError("the references are empty; give one for each translation.")
@@ -68,7 +68,7 @@ def compare(
     # After the scores: signatures contain the number of resamples and the seed.
     bleu_signature, chrf_signature = (metric.get_signature().format() for metric in metrics)
     tokenised = sum(text.endswith(" .") for text in hypotheses) >= _MANY
-    return Translation(
+    return TranslationScores(
         sentences=len(hypotheses),
         bleu=float(bleu.score),
         bleu_interval=None if single else float(bleu._ci),

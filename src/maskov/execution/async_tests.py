@@ -117,7 +117,7 @@ class AsyncTests(AsyncState):
         others = near(place[rows], b.lengths[rows], self._width, None)
         fall = ratios.site[slot] + torch.where(others, ratios.exact[slot], 0.0).sum(1)
         fall = fall + ratios.other[slot]
-        # A way back that is impossible was rejected without a pass.
+        # A move whose reverse is impossible was rejected without a pass.
         passed = (stage == len(self.stages) - 1) & (b.log_reverse[at] > -torch.inf)
         told = StepRecord(
             b.chain[rows], b.step[rows] + b.rank[at], place[rows], b.tokens[at], b.drawn[at],

@@ -137,7 +137,7 @@ class AsyncSampler(AsyncTests):
             keys = b.rank.masked_fill(~(novel & (b.rank > after[:, None])), NONE_LEFT)
             soonest, place = keys.min(1)
             begun = ready & (ranks[:, slot] == NONE_LEFT) & (soonest < NONE_LEFT)
-            # Where the way back is impossible the move is rejected whatever its energy.
+            # Where the reverse is impossible the move is rejected whatever its energy.
             possible = b.log_reverse.gather(1, place[:, None]).squeeze(1) > -torch.inf
             wanted = self._wanted(place, b.lengths, 0) & possible[:, None]
             own = slice(slot, len(b.slot_place) - 1, self._slots)
@@ -238,7 +238,7 @@ class AsyncSampler(AsyncTests):
             settled = (soonest < NONE_LEFT) & (verdict != TESTING)
             taken = settled & (verdict == ACCEPTED)
             skipped = torch.where(settled, soonest - b.number, 0)
-            # A draw that equals the current token always has a way back.
+            # A draw that equals the current token can always be reversed.
             stuck = settled & (b.log_reverse[self._rows, place] == -torch.inf)
             self._count(
                 steps=skipped + settled, accepted=skipped + taken, novel=taken * 1,

@@ -15,7 +15,7 @@ import torch
 from maskov.energies.stages import TestPlan
 from maskov.types import Bool, Chains, Float, Int, Tensor
 
-# `irreversible` steps are those whose way back a truncated proposal rules out: always rejected.
+# `irreversible` steps are those whose reverse a truncated proposal rules out: always rejected.
 COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes", "irreversible")
 ENERGIES = ("energy_raw", "energy_norm", "energy_target")
 # The state of a slot's test.

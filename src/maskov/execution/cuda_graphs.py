@@ -38,7 +38,7 @@ class RecordedSampler(AsyncSampler):
         assert self.observer is None, "a recorded round cannot be observed"
         assert not self.plan.others, "a recorded round runs masked passes only"
         self._frame = model.frame.size
-        # Nothing here may depend on which chains are on board: a run that goes on after a stop
+        # Nothing here may depend on which chains are loaded: a run that goes on after a stop
         # must cut its batches as it would have done.
         most = self.buffers.slot_pending[:-1].numel() * (self._width + self._frame)
         largest = max(_SMALLEST, min(self.scorer.batcher.budget, 1 << (most - 1).bit_length()))
@@ -60,7 +60,7 @@ class RecordedSampler(AsyncSampler):
         self._slowest = int(self.buffers.waiting[0, -1])
 
     def reload(self, buffers: Buffers) -> bool:
-        """Take other chains on board, if what was recorded holds for them."""
+        """Load other chains, if what was recorded holds for them."""
         if not super().reload(buffers):
             return False
         self._expect()

@@ -54,7 +54,7 @@ def kernel_at(kernel: Kernel, schedule: Schedule, epoch: int) -> Kernel:
         None if temperature is None else temperature.at(epoch),
         None if schedule.block is None else schedule.block_at(epoch),
     )
-    if epoch >= schedule.forced_epochs:
+    if epoch >= schedule.force_accept:
         return now
     forced = now.forced()
     if forced is None:

@@ -140,7 +140,7 @@ class Metropolis(Kernel):
         """Propose, test stage by stage, and move the chains that pass every test."""
         if str(self.energy) not in chains.energies:
             raise InputError("the chains were not initialised: call the kernel's `init` first.")
-        if self.delayed.precision is not None:
+        if self.delayed.first_stage is not None:
             raise InputError("early tests in low precision need asynchronous chains.")
         proposal = self.move.propose(chains, rows, scorer, rng)
         comparison = Comparison(self, chains, proposal, scorer)

@@ -30,7 +30,6 @@ from maskov.parts import (
 )
 
 KERNELS = ("mh", "gibbs", "mask-predict")
-MOVES = ("site",)
 
 _PARTS: dict[str, type[Any]] = {
     "mh": Metropolis,

@@ -75,7 +75,7 @@ class Scorer:
         return max(1, _HEAD_SCORES // self.model.vocabulary_size)
 
     def low(self, precision: str | None) -> Scorer | None:
-        """Return an engine of the same model in another precision, for early tests."""
+        """Return a scorer of the same model in another precision, for early tests."""
         if precision is None:
             return None
         if precision not in self._low:

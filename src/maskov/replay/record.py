@@ -28,7 +28,7 @@ class Step:
     `number` counts from 0 within the epoch. `old` and `new` are the tokens at `positions` before
     and as proposed. Energies are those of the kernel's target, None for kernels that have none;
     `log_ratio` is the Metropolis-Hastings ratio, None where nothing had to be decided. A proposal
-    that an early test turned down had no energy in the run: it is then `computed_later`, for the
+    that an early test rejected had no energy in the run: it is then `computed_later`, for the
     reader alone.
     """
 

@@ -154,7 +154,7 @@ class Replayer:
         """Run an epoch of an asynchronous chain, with the early tests it had."""
         scorer = Scorer(self._model)
         plan = TestPlan(kernel.energy, delayed_in(self._manifest, kernel.delayed, epoch))
-        low = scorer.low(plan.delayed.precision)
+        low = scorer.low(plan.delayed.first_stage)
         known = kernel.init(chains, scorer)
         buffers = Buffers.of(known, plan, epoch, 1, ring=1, choices=0)
         if low is not None:

@@ -88,7 +88,7 @@ def _tests(
 def with_energies(
     steps: Sequence[Step], chains: Chains, kernel: Metropolis, scorer: Scorer
 ) -> list[Step]:
-    """Add the energies of proposals that an early test turned down, and their whole ratios."""
+    """Add the energies of proposals that an early test rejected, and their whole ratios."""
     tokens, rows, missing = chains.tokens[0].clone(), [], []
     for index, step in enumerate(steps):
         places = torch.tensor(step.positions, device=tokens.device)

@@ -88,7 +88,7 @@ class AsyncGroup:
             self._show(sampler)
         group = runner.group
         if self.pilot:
-            seen = sampler.buffers.pilot.to("cpu", copy=True)  # others will be taken on board
+            seen = sampler.buffers.pilot.to("cpu", copy=True)  # other chains will be loaded
             group = replace(group, pilot=seen, piloted=True)
         runner.group = group.with_chains(sampler.state(group.chains), buffers={})
         runner.end_if_due()
@@ -100,7 +100,7 @@ class AsyncGroup:
         """Return the group as it was left, or from its start."""
         runner = self.runner
         plan = TestPlan(self.kernel.energy, self._delayed())
-        low = runner.scorer.low(plan.delayed.precision)
+        low = runner.scorer.low(plan.delayed.first_stage)
         if runner.group.buffers:
             buffers = Buffers.load(runner.group.buffers)
         else:

@@ -57,7 +57,7 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
         f"block:{_value(schedule.block, block)}",
         f"T:{_value(schedule.target_temperature, temperature)}",
         f"epochs:{schedule.epochs}-{schedule.burn_in}",
-        f"forced:{schedule.forced_epochs}",
+        f"forced:{schedule.force_accept}",
         f"start:{config.start}",
         f"{_inputs(config.inputs)}",
         f"thin:{config.thin}",

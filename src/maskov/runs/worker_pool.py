@@ -39,9 +39,9 @@ class WorkerPool(ABC):
         """Ask all workers to stop, and return what they have done, if they can say."""
         return []
 
-    def task_seconds(self, checkpoint_seconds: float) -> float:
+    def task_seconds(self, checkpoint_every: float) -> float:
         """Return how long one task should last."""
-        return max(checkpoint_seconds * _SHARE, _SHORTEST)
+        return max(checkpoint_every * _SHARE, _SHORTEST)
 
     @abstractmethod
     def close(self) -> None:

@@ -142,5 +142,5 @@ class TranslationMethod:
             epochs=self.sweeps,
             target_temperature=LinearSchedule(begin, fall, floor),
             block=block,
-            forced_epochs=min(forced, self.sweeps),
+            force_accept=min(forced, self.sweeps),
         )

@@ -34,9 +34,9 @@ class Local(WorkerPool):
         task, self._task = self._task, None
         return self._runner.carry_out(task)
 
-    def task_seconds(self, checkpoint_seconds: float) -> float:
+    def task_seconds(self, checkpoint_every: float) -> float:
         """Nothing is sent over: a task lasts until its checkpoint is due."""
-        return checkpoint_seconds
+        return checkpoint_every
 
     def close(self) -> None:
         """There is nothing to end."""

@@ -114,9 +114,9 @@ class Processes(WorkerPool):
                     found.append(result)
         return found
 
-    def task_seconds(self, checkpoint_seconds: float) -> float:
+    def task_seconds(self, checkpoint_every: float) -> float:
         """Return the seconds of a task, if they were given."""
-        return self._seconds or super().task_seconds(checkpoint_seconds)
+        return self._seconds or super().task_seconds(checkpoint_every)
 
     def close(self) -> None:
         """End every process; none of them holds anything that is not here."""

@@ -18,8 +18,8 @@ from maskov.workers.serialization import task_from, to_bytes
 
 
 def main(line: Connection, device: torch.device) -> None:
-    """Work until the driver is gone."""
-    # A terminal or a scheduler signals all processes at once; the driver then says what to do.
+    """Work until the coordinator is gone."""
+    # A terminal or a scheduler signals all processes at once; the coordinator then says what to do.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     asked = False
@@ -40,7 +40,7 @@ def main(line: Connection, device: torch.device) -> None:
             asked = False
             line.send_bytes(to_bytes(runner.carry_out(task_from(content))))
     except (EOFError, BrokenPipeError, ConnectionResetError):
-        # The driver is gone; nobody will ask for what was begun.
+        # The coordinator is gone; nobody will ask for what was begun.
         os._exit(0)
 
 

@@ -73,8 +73,8 @@ def _schedule(manifest: Manifest) -> str:
     parts = [f"{schedule.epochs:,} epochs"]
     if schedule.burn_in:
         parts.append(f"the first {schedule.burn_in:,} burn-in")
-    if schedule.forced_epochs:
-        parts.append(f"the first {schedule.forced_epochs:,} accept everything")
+    if schedule.force_accept:
+        parts.append(f"the first {schedule.force_accept:,} accept everything")
     return ", ".join(parts)
 
 

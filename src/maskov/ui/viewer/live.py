@@ -111,7 +111,7 @@ class LiveRun:
             seed=request.seed,
             thin=max(1, request.epochs // _KEPT_SAMPLES),
             out=self._path,
-            checkpoint_seconds=_CHECKPOINT_SECONDS,
+            checkpoint_every=_CHECKPOINT_SECONDS,
             listener=self,
             stop=self._asked_to_stop.is_set,
             source=ModelSource(request.model),

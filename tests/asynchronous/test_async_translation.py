@@ -90,7 +90,7 @@ def test_numbers_belong_to_chains_not_to_sources():
 
 def test_the_token_budget_decides_nothing():
     kernel = _kernel(Raw(), 2)
-    settings = SETTINGS | {"lengths": "top", "schedule": replace(SCHEDULE, forced_epochs=1)}
+    settings = SETTINGS | {"lengths": "top", "schedule": replace(SCHEDULE, force_accept=1)}
     assert _chains(sample(GIVEN, kernel, **settings, token_budget=24)) == _chains(
         sample(GIVEN, kernel, **settings)
     )

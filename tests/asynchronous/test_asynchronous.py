@@ -76,7 +76,7 @@ def test_templates_change_only_their_blanks():
 
 def test_the_kernel_changes_from_epoch_to_epoch():
     """Forced epochs, then blocks in lock-step, then single sites in flight."""
-    schedule = Schedule(epochs=9, forced_epochs=2, block=LinearSchedule(3.0, rate=1.0, floor=1.0))
+    schedule = Schedule(epochs=9, force_accept=2, block=LinearSchedule(3.0, rate=1.0, floor=1.0))
     settings = {"schedule": schedule, "chains": 6, "length": 7, "seed": 3}
     kernel = Metropolis(Raw(), delayed=DelayedAcceptance(0))
     plain = sample(MODEL, kernel, asynchronous=False, **settings)

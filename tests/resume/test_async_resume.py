@@ -61,9 +61,9 @@ def test_stopped_again_and_again_it_ends_in_the_same_bytes(tmp_path, way):
     def attempt():
         polls.update(now=0, limit=polls["limit"] + 6)
         if (tmp_path / "cut" / "manifest.json").exists():
-            return resume(tmp_path / "cut", MODEL, stop=stop, checkpoint_seconds=0.05)
+            return resume(tmp_path / "cut", MODEL, stop=stop, checkpoint_every=0.05)
         return sample(
-            MODEL, kernel, out=tmp_path / "cut", stop=stop, checkpoint_seconds=0.05, **SETTINGS,
+            MODEL, kernel, out=tmp_path / "cut", stop=stop, checkpoint_every=0.05, **SETTINGS,
             **settings,
         )  # fmt: skip
 
@@ -95,7 +95,7 @@ def test_a_stop_right_after_a_broken_batch_does_not_hide_it(tmp_path, when):
     with pytest.raises((ModelError, Interrupted)):
         sample(
             broken, kernel, out=tmp_path / "run", stop=lambda: len(calls) >= when,
-            checkpoint_seconds=0, **SETTINGS,
+            checkpoint_every=0, **SETTINGS,
         )  # fmt: skip
     if (tmp_path / "run" / "manifest.json").exists():
         _same(whole, resume(tmp_path / "run", MODEL))
@@ -122,7 +122,7 @@ def test_rounds_of_a_gpu_leave_checkpoints_that_are_gone_on_from(way, tmp_path, 
         looks, folder = iter(range(10**6)), tmp_path / f"cut-{at}"
         with pytest.raises(Interrupted):
             sample(
-                MODEL, kernel, out=folder, checkpoint_seconds=0, **SETTINGS, **more,
+                MODEL, kernel, out=folder, checkpoint_every=0, **SETTINGS, **more,
                 stop=lambda looks=looks, at=at: next(looks) > at,
             )  # fmt: skip
         run = resume(folder, MODEL)

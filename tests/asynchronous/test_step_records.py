@@ -28,7 +28,7 @@ def heard(delayed: DelayedAcceptance, proposal: MaskedConditional, slots: int = 
     )
     engine = Scorer(MODEL)
     state = kernel.init(random_state(MODEL, COUNT, LENGTH), engine)
-    plan, low = TestPlan(kernel.energy, delayed), engine.low(delayed.precision)
+    plan, low = TestPlan(kernel.energy, delayed), engine.low(delayed.first_stage)
     buffers = Buffers.of(state, plan, 0, slots, ring=1, choices=0)
     if low is not None:
         buffers.low_term.copy_(low_terms(low, kernel.energy, state))

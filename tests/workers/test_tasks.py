@@ -61,7 +61,7 @@ def test_any_order_and_any_loss_give_the_same_bytes(name, tmp_path, monkeypatch)
 def test_a_schedule_that_moves_survives_an_odd_crew(tmp_path, monkeypatch):
     """Forced epochs, blocks that shrink to one site, then flights with a pilot in their midst."""
     moving = Schedule(
-        9, 1, LinearSchedule(1.0, 0.1, 0.3), LinearSchedule(3.0, 1.0, 1.0), forced_epochs=1
+        9, 1, LinearSchedule(1.0, 0.1, 0.3), LinearSchedule(3.0, 1.0, 1.0), force_accept=1
     )
     settings = SETTINGS | {"schedule": moving}
     sample(MODEL, KERNELS["pilot"], out=tmp_path / "here", **settings)
@@ -96,7 +96,7 @@ def test_a_run_begun_here_goes_on_there_and_back(tmp_path, monkeypatch):
         driver.Coordinator, "_receive", lambda self, taken: (dies(), receive(self, taken))[1]
     )
     with pytest.raises(EnoughError):
-        resume(tmp_path / "run", MODEL, workers=Workers(2), checkpoint_seconds=0)
+        resume(tmp_path / "run", MODEL, workers=Workers(2), checkpoint_every=0)
     monkeypatch.setattr(driver.Coordinator, "_receive", receive)
     assert not resume(tmp_path / "run", MODEL).damaged
     assert files(tmp_path / "run") == files(tmp_path / "whole")
@@ -126,9 +126,9 @@ def test_groups_depend_on_the_model_and_not_on_the_number_of_chains():
         ({"threads": 0}, "--threads"),
         ({"engine": "slurm"}, "unknown engine"),
         ({"address": "auto"}, "--engine ray"),
-        ({"gpus": 1}, "--engine ray"),
-        ({"engine": "ray", "gpus": -1}, "--gpus-per-worker"),
-        ({"engine": "ray", "gpus": float("nan")}, "--gpus-per-worker"),
+        ({"gpus_per_worker": 1}, "--engine ray"),
+        ({"engine": "ray", "gpus_per_worker": -1}, "--gpus-per-worker"),
+        ({"engine": "ray", "gpus_per_worker": float("nan")}, "--gpus-per-worker"),
     ],
 )
 def test_workers_that_cannot_be_are_refused(settings, said):
