@@ -9,6 +9,8 @@ and bounds, and nothing in a manifest makes a program run.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import types
 import typing
 from dataclasses import dataclass
@@ -214,6 +216,31 @@ class Manifest:
     def inputs(self) -> Inputs:
         """Where the sequences come from."""
         return self.config.inputs
+
+
+# What a run adds to its manifest on the way.
+_ADDED = ("pilot", "precision_check")
+_HASH_LETTERS = 16
+
+
+def field_hashes(manifest: Manifest) -> dict[str, str]:
+    """Return a hash of each field that must stay as it was when the run began.
+
+    Checkpoints carry these, so that a manifest that was changed later is noticed and the field
+    can be named.
+    """
+
+    def leaves(value: Any, name: str) -> dict[str, str]:
+        if isinstance(value, dict) and value:
+            found: dict[str, str] = {}
+            for key, entry in value.items():
+                found |= leaves(entry, f"{name}.{key}" if name else str(key))
+            return found
+        text = json.dumps(value, sort_keys=True)
+        return {name: hashlib.sha256(text.encode()).hexdigest()[:_HASH_LETTERS]}
+
+    data = to_json(manifest)
+    return leaves({key: value for key, value in data.items() if key not in _ADDED}, "")
 
 
 def to_json(value: Any) -> Any:

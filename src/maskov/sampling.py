@@ -183,6 +183,7 @@ def resume(
     if not checkpoint_every >= 0:
         raise InputError("the time between checkpoints must be 0 seconds or more.")
     with locked(folder.path):
+        folder.check_unchanged()
         if Run(folder).finished:
             return Run(folder)
         folder.check_resumable()

@@ -11,8 +11,8 @@ from maskov.cli.workers import WorkerOptions
 from maskov.config import ModelSource
 from maskov.energies import Autoregressive, parse_energy
 from maskov.errors import InputError
-from maskov.kernels import DelayedAcceptance, Gibbs, Kernel, mask_predict
-from maskov.kernels.registry import KERNELS, as_kernel, metropolis, parse_moves
+from maskov.kernels import DelayedAcceptance, Kernel
+from maskov.kernels.registry import KERNELS, as_kernel, named_kernel, parse_moves
 from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, MaskedModel, load
 from maskov.models.registry import listed
 from maskov.moves import MaskedConditional, Site, Sweep
@@ -230,10 +230,10 @@ class SamplingOptions(WorkerOptions):
                 )
             if self.start != "masked":
                 raise InputError("mask-predict starts from all masked: drop --start.")
-            return mask_predict(self.epochs)
+            return named_kernel("mask-predict", iterations=self.epochs)
         positions = Sweep(self.order, self.block)
         if self.kernel == "gibbs":
-            return Gibbs(Site(proposal, positions))
+            return named_kernel("gibbs", moves=(Site(proposal, positions),))
 
         def causal(name: str) -> Autoregressive:
             found = findable(name)
@@ -241,7 +241,7 @@ class SamplingOptions(WorkerOptions):
 
         energy = parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE, causal)
         moves, weights = parse_moves(self.moves, Site(proposal, positions))
-        return metropolis(energy, moves, weights, delayed=self.build_delayed())
+        return named_kernel("mh", energy, moves, weights, delayed=self.build_delayed())
 
     def _own_kernel(self) -> Kernel:
         """Return a kernel of the user's own, which has options of its own."""

@@ -88,7 +88,9 @@ def resume(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
 ) -> None:
     """Go on with a run that was stopped, from its last checkpoint."""
-    manifest = RunFolder.open(run).manifest
+    folder = RunFolder.open(run)
+    folder.check_unchanged()
+    manifest = folder.manifest
     workers = options.build_workers()
 
     def go_on(**watch: Any) -> Run:

@@ -15,7 +15,7 @@ from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError
 from maskov.kernels.base import Kernel
 from maskov.kernels.compose import Cycle, Mixture
-from maskov.kernels.gibbs import Gibbs
+from maskov.kernels.gibbs import Gibbs, mask_predict
 from maskov.kernels.metropolis import Metropolis
 from maskov.moves import LowestConfidence, MaskedConditional, Move, Site, Sweep
 from maskov.parts import (
@@ -184,9 +184,24 @@ def parse_moves(text: str, site: Site) -> tuple[tuple[Move, ...], tuple[float, .
     return tuple(moves), tuple(weights)
 
 
-def metropolis(
-    energy: Energy | str, moves: tuple[Move, ...], weights: tuple[float, ...], **options: Any
+def named_kernel(
+    name: str,
+    energy: Energy | str = "raw",
+    moves: tuple[Move, ...] = (Site(),),
+    weights: tuple[float, ...] = (),
+    iterations: int = 1,
+    **options: Any,
 ) -> Kernel:
-    """Return Metropolis-Hastings with one move, or a mixture of several."""
+    """Return the kernel that a name stands for, wherever names are given.
+
+    `mh` is Metropolis-Hastings with one move, or a mixture of several by their weights; the further
+    `options` are its own. `iterations` are those of mask-predict.
+    """
+    if name == "mask-predict":
+        return mask_predict(iterations)
+    if name == "gibbs":
+        return Gibbs(*moves)
+    if name != "mh":
+        raise InputError(f"unknown kernel '{name}'; use one of {', '.join(KERNELS)}.")
     kernels = tuple(Metropolis(as_energy(energy), move, **options) for move in moves)
     return kernels[0] if len(kernels) == 1 else Mixture(kernels, weights)

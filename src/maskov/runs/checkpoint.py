@@ -24,6 +24,7 @@ from maskov.runs.validation import GroupShape
 from maskov.types import Chains, Sites, Tensor
 
 _KEPT = 2  # the newest and the one before it
+_HASH_LETTERS = 64
 _SITES = tuple(field.name for field in fields(Sites))
 _BUFFERS = {field.name for field in fields(Buffers)}
 _SCALARS = (
@@ -35,12 +36,13 @@ _SCALARS = (
 class Cursor:
     """How far the run as a whole has come.
 
-    The samples of the first `closed` epochs are in the samples file, its first `samples_bytes`;
-    `nearest` is the choice of the pilot.
+    The samples of the first `closed` epochs are in the samples file: its first `samples_bytes`,
+    whose hash is `samples_hash`. `nearest` is the choice of the pilot.
     """
 
     closed: int = 0
     samples_bytes: int = 0
+    samples_hash: str = ""
     nearest: int = UNDECIDED
 
 
@@ -56,8 +58,8 @@ class Saved:
     cursor: Cursor = Cursor()
 
 
-def pack(saved: Saved) -> bytes:
-    """Turn a checkpoint into bytes."""
+def pack(saved: Saved, fields: dict[str, str] | None = None) -> bytes:
+    """Turn a checkpoint into bytes; `fields` are the hashes of the manifest it belongs to."""
     group = saved.state
     chains = group.chains
     tensors: dict[str, Tensor] = {
@@ -73,7 +75,11 @@ def pack(saved: Saved) -> bytes:
     for epoch, row in saved.held.items():
         tensors |= {f"held.{epoch}.{name}": value for name, value in row.items()}
     scalars = {name: getattr(group, name) for name in _SCALARS}
-    metadata = {"group": json.dumps(scalars), "cursor": json.dumps(vars(saved.cursor))}
+    metadata = {
+        "group": json.dumps(scalars),
+        "cursor": json.dumps(vars(saved.cursor)),
+        "fields": json.dumps(fields or {}),
+    }
     kept = {key: value.contiguous().cpu() for key, value in tensors.items()}
     return to_bytes(kept, metadata)
 
@@ -118,14 +124,18 @@ def _unpacked(body: bytes) -> Saved:
 
 
 def _cursor_of(numbers: dict[str, Any]) -> Cursor:
-    if any(type(value) is not int or value.bit_length() > 63 for value in numbers.values()):
+    hash_ = numbers["samples_hash"]
+    counts = [value for name, value in numbers.items() if name != "samples_hash"]
+    if any(type(value) is not int or value.bit_length() > 63 for value in counts):
         raise ValueError("no checkpoint: its numbers are of another kind")
+    if not isinstance(hash_, str) or len(hash_) > _HASH_LETTERS:
+        raise ValueError("no checkpoint: it has no hash of the samples")
     return Cursor(**numbers)
 
 
-def save(folder: Path, group: int, saved: Saved) -> None:
+def save(folder: Path, group: int, saved: Saved, fields: dict[str, str]) -> None:
     """Write the newest checkpoint of a group and drop those no longer needed."""
-    body = pack(saved)
+    body = pack(saved, fields)
     older = _files(folder, group)
     serial = _serial(older[-1]) + 1 if older else 0
     path = folder / f"{group:05d}-{serial:08d}.checkpoint"
@@ -162,11 +172,23 @@ def cursor(folder: Path) -> Cursor:
     return replace(best, nearest=max(one.nearest for one in known))
 
 
+def changed_field(folder: Path, fields: dict[str, str]) -> str | None:
+    """Name a field of the manifest that is not what it was when a checkpoint was written."""
+    for file in sorted(folder.glob("*-*.checkpoint")):
+        header = read_header(file)
+        before = {} if header is None else header.metadata["fields"]
+        if isinstance(before, dict) and before:
+            for name in sorted(before.keys() | fields.keys()):
+                if before.get(name) != fields.get(name):
+                    return name
+    return None
+
+
 def _read_cursor(file: Path) -> Cursor | None:
     header = read_header(file)
     try:
         return None if header is None else _cursor_of(header.metadata["cursor"])
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-MAGIC = b"maskov checkpoint 6\n"
+MAGIC = b"maskov checkpoint 7\n"
 _HASH = hashlib.sha256().digest_size
 START = len(MAGIC) + 2 * _HASH
 # Bytes of names and shapes; a checkpoint has about a hundred tensors.
@@ -64,7 +64,7 @@ def read_header(path: Path) -> Header | None:
         found = json.loads(text)
         metadata = found.pop("__metadata__")
         sizes = {str(name): _size(entry) for name, entry in found.items()}
-        numbers = {name: json.loads(metadata[name]) for name in ("group", "cursor")}
+        numbers = {name: json.loads(metadata[name]) for name in ("group", "cursor", "fields")}
         promised = sum(kind.itemsize * prod(shape) for kind, shape in sizes.values())
         if path.stat().st_size != START + 8 + size + promised:
             return None

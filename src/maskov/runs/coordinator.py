@@ -238,12 +238,13 @@ class Coordinator:
         """Write the samples of epochs that every group has completed."""
         slowest = min(one.epoch for one in self._standing)
         while self.cursor.closed < slowest:
-            epoch, end = self.cursor.closed, self.cursor.samples_bytes
+            epoch, cursor = self.cursor.closed, self.cursor
             if self._keeps(epoch):
-                end = self.store.write_samples(self._samples(epoch), end)
+                end, hash_ = self.store.write_samples(self._samples(epoch), cursor.samples_bytes)
+                cursor = replace(cursor, samples_bytes=end, samples_hash=hash_)
             for one in self._standing:
                 one.held.pop(epoch, None)
-            self.cursor = replace(self.cursor, closed=epoch + 1, samples_bytes=end)
+            self.cursor = replace(cursor, closed=epoch + 1)
             if self.listener is not None:
                 self.listener.epoch_ended(epoch, self.store.row(epoch), self.passes)
 

@@ -12,6 +12,7 @@ It holds
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -23,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from maskov.config import Manifest, read_manifest, to_json
+from maskov.config import Manifest, field_hashes, read_manifest, to_json
 from maskov.errors import RunError
 from maskov.runs import checkpoint
 from maskov.runs.checkpoint import Cursor, Saved
@@ -45,6 +46,8 @@ class RunFolder(Store):
         self.manifest = manifest
         # Traces with rows that a loss of power would lose.
         self._unsynced: set[Path] = set()
+        # The hash of so many bytes of the samples.
+        self._samples_hash, self._hashed = hashlib.sha256(), 0
 
     @classmethod
     def check_free(cls, path: Path) -> None:
@@ -80,6 +83,15 @@ class RunFolder(Store):
             raise
         return cls(path, manifest)
 
+    def check_unchanged(self) -> None:
+        """Refuse a manifest that is not the one that the checkpoints belong to."""
+        name = checkpoint.changed_field(self.path / "checkpoints", self._fields)
+        if name is not None:
+            raise RunError(
+                f"the manifest of '{self.path}' was changed after the run began: '{name}' is not "
+                "what it was; put it back, or start a new run."
+            )
+
     def check_resumable(self) -> None:
         """Refuse to continue a run whose folder leads elsewhere or whose traces are damaged."""
         for path in (self.path / "checkpoints", *self.path.rglob("*")):
@@ -88,7 +100,19 @@ class RunFolder(Store):
                 raise RunError(
                     f"'{path}' is a link that leads out of its run folder; put a file there."
                 )
+            if path.is_file() and path.stat().st_nlink > 1:
+                raise RunError(
+                    f"'{path}' has another name elsewhere (a hard link), where writing would be "
+                    "seen; put a copy of it there."
+                )
+        with explained(self.path):
+            # Without checkpoints a run starts from its beginning.
+            (self.path / "checkpoints").mkdir(exist_ok=True)
         self.traces()
+
+    @cached_property
+    def _fields(self) -> dict[str, str]:
+        return field_hashes(self.manifest)
 
     def discard(self) -> None:
         """Remove what `create` made, the manifest first, so that half of it is no run."""
@@ -131,18 +155,24 @@ class RunFolder(Store):
                 found[name] = np.fromfile(file, dtype=kind, count=chains)
         return found
 
-    def write_samples(self, samples: Iterable[Sample], after: int) -> int:
+    def write_samples(self, samples: Iterable[Sample], after: int) -> tuple[int, str]:
         """Cut the file where finished epochs end and append."""
+        path = self.path / "samples.jsonl"
         with explained(self.path):
-            (self.path / "samples.jsonl").touch()
-        with explained(self.path), open(self.path / "samples.jsonl", "r+b") as file:
+            path.touch()
+        with explained(self.path), open(path, "r+b") as file:
+            if self._hashed != after:
+                self._samples_hash, _ = _hash_of(path, after)
             file.truncate(after)
             file.seek(after)
             for sample in samples:
-                file.write(sample.to_json().encode() + b"\n")
+                line = sample.to_json().encode() + b"\n"
+                self._samples_hash.update(line)
+                file.write(line)
             file.flush()
             os.fsync(file.fileno())
-            return file.tell()
+            self._hashed = file.tell()
+            return self._hashed, self._samples_hash.hexdigest()
 
     def save(self, group: int, saved: Saved) -> None:
         """Write a checkpoint, once everything that it relies on is on the disk."""
@@ -150,7 +180,7 @@ class RunFolder(Store):
             for path in sorted(self._unsynced):
                 sync_file(path)
             self._unsynced.clear()
-            checkpoint.save(self.path / "checkpoints", group, saved)
+            checkpoint.save(self.path / "checkpoints", group, saved, self._fields)
 
     def load(self, group: int, shape: GroupShape) -> tuple[Saved | None, list[Path]]:
         """Read the newest whole checkpoint of a group; also return the damaged files.
@@ -175,7 +205,7 @@ class RunFolder(Store):
 
     @cached_property
     def cut_short(self) -> bool:
-        """Whether the samples of epochs that are said to be over are not all there."""
+        """Whether the samples of epochs that are over are not all there, or were changed."""
         cursor = checkpoint.cursor(self.path / "checkpoints")
         schedule, thin = self.manifest.schedule, self.manifest.config.thin
         if not 0 <= cursor.closed <= schedule.epochs or cursor.samples_bytes < 0:
@@ -183,19 +213,10 @@ class RunFolder(Store):
         kept = int(cursor.closed == schedule.epochs)
         if thin:
             kept = max(cursor.closed - schedule.burn_in, 0) // thin
-        return self._lines(cursor.samples_bytes) != kept * self.manifest.chains
-
-    def _lines(self, size: int) -> int | None:
-        """Count the samples in the first bytes of their file; nothing if it is shorter."""
-        lines = 0
-        try:
-            with open(self.path / "samples.jsonl", "rb") as file:
-                while size and (part := file.read(min(size, 2**20))):
-                    size -= len(part)
-                    lines += part.count(b"\n")
-        except OSError:
-            pass
-        return None if size else lines
+        hash_, lines = _hash_of(self.path / "samples.jsonl", cursor.samples_bytes)
+        if lines != kept * self.manifest.chains:
+            return True
+        return bool(cursor.samples_bytes) and hash_.hexdigest() != cursor.samples_hash
 
     def note(self, **found: Any) -> None:
         """Add to the manifest."""
@@ -214,8 +235,8 @@ class RunFolder(Store):
                 return [Sample(**json.loads(line)) for line in file]
         except (OSError, ValueError, TypeError, RecursionError) as error:
             raise RunError(
-                f"the samples of '{self.path}' are damaged; `maskov resume` draws them again if "
-                "they are shorter than they were."
+                f"the samples of '{self.path}' are damaged; `maskov resume {self.path}` draws "
+                "them again."
             ) from error
 
     def traces(self) -> Traces:
@@ -254,6 +275,20 @@ def _read_manifest(folder: Path) -> Manifest:
     except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"'{folder}' is no run folder: it has no readable manifest.") from error
     return read_manifest(data, str(folder))
+
+
+def _hash_of(path: Path, size: int) -> tuple[Any, int | None]:
+    """Return the hash and the lines of a file's first bytes; no lines if it is shorter."""
+    hash_, lines = hashlib.sha256(), 0
+    try:
+        with open(path, "rb") as file:
+            while size and (part := file.read(min(size, 2**20))):
+                size -= len(part)
+                hash_.update(part)
+                lines += part.count(b"\n")
+    except OSError:
+        pass
+    return hash_, None if size else lines
 
 
 def _is_leftover(path: Path) -> bool:

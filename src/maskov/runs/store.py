@@ -46,8 +46,8 @@ class Store(ABC):
         """Return what all chains came to in an epoch, but for what belongs to positions."""
 
     @abstractmethod
-    def write_samples(self, samples: Iterable[Sample], after: int) -> int:
-        """Put samples after the first `after` bytes; return where they end."""
+    def write_samples(self, samples: Iterable[Sample], after: int) -> tuple[int, str]:
+        """Put samples after the first `after` bytes; return where they end and the hash so far."""
 
     @abstractmethod
     def save(self, group: int, saved: Saved) -> None:
@@ -107,10 +107,10 @@ class MemoryStore(Store):
         """Return one row of each trace."""
         return {name: trace[epoch] for name, trace in self._traces.items() if name not in PLACES}
 
-    def write_samples(self, samples: Iterable[Sample], after: int) -> int:
-        """Keep samples; positions count samples here."""
+    def write_samples(self, samples: Iterable[Sample], after: int) -> tuple[int, str]:
+        """Keep samples; positions count samples here, and nobody can change them."""
         self._samples[after:] = samples
-        return len(self._samples)
+        return len(self._samples), ""
 
     def save(self, group: int, saved: Saved) -> None:
         """Keep nothing: there is no later process to go on from it."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 
 from maskov.energies import parse_energy
 from maskov.errors import InputError
-from maskov.kernels import Gibbs, Kernel, Metropolis, mask_predict
+from maskov.kernels import Kernel
+from maskov.kernels.registry import named_kernel
 from maskov.models.conditional.lengths import RULES
 from maskov.moves import MaskedConditional, Site, Sweep
 from maskov.schedules import LinearSchedule, Schedule
@@ -116,12 +117,11 @@ class TranslationMethod:
     def kernel(self) -> Kernel:
         """Return the kernel of the method."""
         if self.name in ("greedy", "mask-predict"):
-            return mask_predict(self.sweeps)
-        proposal = MaskedConditional(0.8 if self.temperature is None else self.temperature)
+            return named_kernel("mask-predict", iterations=self.sweeps)
+        conditional = MaskedConditional(0.8 if self.temperature is None else self.temperature)
         block = 1 if "block" not in METHODS[self.name] else self.block or 4
-        if self.name in ("gibbs", "block-gibbs"):
-            return Gibbs(Site(proposal, Sweep(block=block)))
-        return Metropolis(parse_energy(self.target), Site(proposal, Sweep(block=block)))
+        moves = (Site(conditional, Sweep(block=block)),)
+        return named_kernel(self.name.removeprefix("block-"), self.target, moves)
 
     def schedule(self) -> Schedule:
         """Return the schedule of the method."""

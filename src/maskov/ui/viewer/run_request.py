@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from maskov.energies import parse_energy
-from maskov.kernels import Gibbs, Kernel, Metropolis, mask_predict
+from maskov.kernels import Kernel
+from maskov.kernels.registry import named_kernel
 from maskov.models import DEFAULT_MODEL
 from maskov.models.registry import listed
 from maskov.moves import MaskedConditional, Site
@@ -37,12 +37,8 @@ class RunRequest(BaseModel):
 
     def kernel(self) -> Kernel:
         """Return the kernel of the method."""
-        if self.method == "mask-predict":
-            return mask_predict(self.epochs)
-        proposal = MaskedConditional(self.temperature)
-        if self.method == "gibbs":
-            return Gibbs(Site(proposal))
-        return Metropolis(parse_energy(self.energy), Site(proposal))
+        moves = (Site(MaskedConditional(self.temperature)),)
+        return named_kernel(self.method, self.energy, moves, iterations=self.epochs)
 
     def schedule(self) -> Schedule:
         """Return the schedule."""
