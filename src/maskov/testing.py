@@ -12,6 +12,7 @@ Each runs the real code on every sequence with every outcome of every random cho
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -80,20 +81,22 @@ def check_energy(energy: object, model: MaskedModel | None = None, length: int =
         _check_stages(target, delayed, scorer, states, values)
 
 
-def check_move(move: Move, model: MaskedModel | None = None, length: int = 3) -> None:
+def check_move(
+    move: Move, model: MaskedModel | None = None, length: int = 3, seeds: int = 2
+) -> None:
     """Prove a move: with it, Metropolis-Hastings leaves any target invariant.
 
     The targets are random numbers for every sequence, so that a wrong probability in either
-    direction cannot cancel. Proposals must be allowed sequences, and `changed` must say where they
-    differ.
+    direction cannot cancel. What the move draws without looking at the tokens, such as its
+    positions, is drawn for several `seeds`.
     """
     model = model or random_table(length)
     if move.irreversible:
         raise AssertionError(
             f"'{move}' says that it is irreversible: no kernel can use it exactly."
         )
-    for seed in range(2):
-        check_kernel(Metropolis(_RandomTarget(model, length, seed), move), model, length)
+    target = _RandomTarget(model, length)
+    check_kernel(Metropolis(target, move), model, length, seeds=seeds)
 
 
 def check_kernel(
@@ -102,6 +105,7 @@ def check_kernel(
     length: int = 3,
     reversible: bool = True,
     temperature: float | None = None,
+    seeds: int = 1,
 ) -> None:
     """Prove that every step of a kernel leaves its target invariant: πP = π to 1e-10.
 
@@ -116,8 +120,9 @@ def check_kernel(
     heat = getattr(kernel, "target_temperature", 1.0) if temperature is None else temperature
     target = distribution(model, kernel.energy, states, heat)
     first = kernel.begin(fresh_state(states[:1]), CounterRng(0))
-    for number in range(int(kernel.steps(first)[0])):
-        matrix = step_matrix(kernel, scorer, states, number)
+    steps = range(int(kernel.steps(first)[0]))
+    for seed, number in itertools.product(range(seeds), steps):
+        matrix = step_matrix(kernel, scorer, states, number, seed)
         where = f"step {number} of '{kernel}'"
         _expect((matrix.sum(1) - 1).abs().max() < TOLERANCE, f"{where} loses probability.")
         if reversible:
@@ -126,16 +131,23 @@ def check_kernel(
         error = invariance_error(matrix, target)
         _expect(error < TOLERANCE, f"{where} does not leave its target invariant: {error:.2g}.")
         if kernel.asynchronous:
-            _check_asynchronous(kernel, scorer, states, number, matrix)
+            _check_asynchronous(kernel, scorer, states, number, seed, matrix)
 
 
 def step_matrix(
-    kernel: Kernel, scorer: Scorer, states: Int[Tensor, "states length"], number: int = 0
+    kernel: Kernel,
+    scorer: Scorer,
+    states: Int[Tensor, "states length"],
+    number: int = 0,
+    seed: int = 0,
 ) -> Float[Tensor, "states states"]:
-    """Return P(x → x') of step `number` of an epoch, by enumerating every random choice."""
+    """Return P(x → x') of step `number` of an epoch, by enumerating every random choice.
+
+    `seed` is that of what is drawn without looking at the tokens.
+    """
     index = {tuple(state): row for row, state in enumerate(states.tolist())}
     matrix = torch.zeros((len(states), len(states)), dtype=torch.float64)
-    for sources, chances, after, info in _every_outcome(kernel, scorer, states, number):
+    for sources, chances, after, info in _every_outcome(kernel, scorer, states, number, seed):
         _check_info(after, info)
         for source, chance, tokens in zip(
             sources.tolist(), chances.tolist(), after.tokens.tolist(), strict=True
@@ -153,12 +165,12 @@ class _Outcomes(Rng):
     must not depend on the tokens.
     """
 
-    def __init__(self, told: list[tuple[int, ...]]) -> None:
+    def __init__(self, told: list[tuple[int, ...]], seed: int) -> None:
         self.told = told
         self.asked = [0] * len(told)
         # The probabilities of the first choice that a row was not told.
         self.open: dict[int, Tensor] = {}
-        self._numbers = CounterRng(0)
+        self._numbers = CounterRng(seed)
 
     def uniform(
         self,
@@ -210,12 +222,12 @@ class _Outcomes(Rng):
 
 
 def _every_outcome(
-    kernel: Kernel, scorer: Scorer, states: Int[Tensor, "states length"], number: int
+    kernel: Kernel, scorer: Scorer, states: Int[Tensor, "states length"], number: int, seed: int
 ) -> Iterator[tuple[Tensor, Tensor, Chains, StepInfo]]:
     """Yield steps with all their random choices made: sources, probabilities and results."""
     pending: list[tuple[int, tuple[int, ...], float]] = [(s, (), 1.0) for s in range(len(states))]
     while pending:
-        rng = _Outcomes([told for _, told, _ in pending])
+        rng = _Outcomes([told for _, told, _ in pending], seed)
         sources = torch.tensor([source for source, _, _ in pending])
         rows = torch.arange(len(pending))
         chains = replace(fresh_state(states[sources]), chain=rows)
@@ -243,11 +255,11 @@ def _check_info(after: Chains, info: StepInfo) -> None:
 
 
 def _check_asynchronous(
-    kernel: Kernel, scorer: Scorer, states: Tensor, number: int, matrix: Tensor
+    kernel: Kernel, scorer: Scorer, states: Tensor, number: int, seed: int, matrix: Tensor
 ) -> None:
     """Compare with the transition matrix of asynchronous chains at the same place."""
     assert isinstance(kernel, Metropolis)
-    chains = kernel.begin(fresh_state(states[:1]), CounterRng(0))
+    chains = kernel.begin(fresh_state(states[:1]), CounterRng(seed))
     masked = chains.rank[0] == number
     other = transition_matrix(kernel, scorer, states, masked, asynchronous=True)
     error = float((matrix - other).abs().max())
@@ -330,7 +342,6 @@ class _RandomTarget(Energy):
 
     model: MaskedModel
     length: int
-    seed: int
 
     cost = 0.0
 
@@ -340,11 +351,11 @@ class _RandomTarget(Energy):
         base = max(self.model.vocabulary_size, size)
         place = base ** torch.arange(sequences.tokens.shape[1])
         code = (sequences.tokens * place).sum(1)
-        uniform = CounterRng(self.seed).uniform(code, torch.zeros_like(code), Purpose.LENGTH)
+        uniform = CounterRng(0).uniform(code, torch.zeros_like(code), Purpose.LENGTH)
         return 3 * uniform
 
     def __str__(self) -> str:
-        return f"random-{self.seed}"
+        return "random"
 
 
 def _sequences(energy: Energy, scorer: Scorer, states: Tensor) -> Sequences:

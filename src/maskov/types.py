@@ -33,6 +33,7 @@ __all__ = [
     "Chains",
     "Float",
     "Int",
+    "PassedSites",
     "Proposal",
     "Sequences",
     "Sites",
@@ -195,6 +196,15 @@ class Chains:
 
 
 @dataclass(frozen=True)
+class PassedSites:
+    """Masked passes of proposed sequences that proposing has paid for: a vector at each place."""
+
+    row: Int[Tensor, " passes"]
+    place: Int[Tensor, " passes"]
+    hidden: Float[Tensor, "passes hidden"]
+
+
+@dataclass(frozen=True)
 class Proposal:
     """A proposal of each of some chains, with both directions' exact log-probabilities.
 
@@ -202,7 +212,8 @@ class Proposal:
     `tokens` the whole proposed sequences and `changed` where they differ. A truncated proposal can
     make `log_q_reverse` −inf, which is a rejection. `passes` is what proposing cost. `known` marks
     masked passes of the proposed sequence that the chain has already: where a single token
-    changed, the pass that masks it is the same before and after.
+    changed, the pass that masks it is the same before and after. `passed` are others that were run
+    to propose it.
     """
 
     rows: Int[Tensor, " n"]
@@ -215,6 +226,7 @@ class Proposal:
     log_q_forward: Float[Tensor, " n"]
     log_q_reverse: Float[Tensor, " n"]
     passes: Int[Tensor, " n"]
+    passed: PassedSites | None = None
 
     @property
     def novel(self) -> Bool[Tensor, " n"]:

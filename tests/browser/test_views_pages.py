@@ -360,7 +360,7 @@ def test_the_form_says_what_is_wrong(visit):
     page.get_by_role("button", name="Start and watch").click()
     expect(page.locator("#refusal")).to_contain_text("Chains")
     expect(page.get_by_label("Chains")).to_be_focused()
-    page.get_by_label("TranslationMethod").select_option("gibbs")
+    page.get_by_label("Method").select_option("gibbs")
     expect(page.get_by_label("Energy")).to_be_disabled()
 
 

@@ -23,7 +23,8 @@ from maskov import (
     Sweep,
 )
 from maskov.energies import Energy, TextEnergy
-from maskov.random import Purpose
+from maskov.moves.span import Span, _Filling
+from maskov.random import CounterRng, Purpose
 from maskov.testing import check_energy, check_kernel, check_move, random_table
 from maskov.types import Proposal
 from small import tiny_bert
@@ -70,6 +71,10 @@ MOVES = {
     "truncated": Site(MaskedConditional(top_k=2, epsilon=0.1)),
     "block": Site(positions=Sweep("left-to-right", 2)),
     "replacement": Site(positions=Sweep("replacement", 2)),
+    "spans of 2": Span(sizes=(2,)),
+    "spans of 1 to 3": Span(sizes=(1, 2, 3), weights=(1.0, 2.0, 1.0)),
+    "truncated spans": Span(MaskedConditional(0.7, top_k=2, epsilon=0.05), sizes=(2, 3)),
+    "spans of all": Span(MaskedConditional(top_p=0.8), sizes=(9,)),
 }
 
 
@@ -82,7 +87,7 @@ def test_energies(energy, model):
 @pytest.mark.parametrize("model", ["table", "forbidden"])
 @pytest.mark.parametrize("move", MOVES)
 def test_moves(move, model):
-    check_move(MOVES[move], MODELS[model])
+    check_move(MOVES[move], MODELS[model], seeds=3 if "span" in move else 1)
 
 
 @pytest.mark.parametrize("delayed", [DelayedAcceptance(0), DelayedAcceptance(1)], ids=str)
@@ -100,6 +105,57 @@ def test_metropolis_in_both_ways_of_running(energy, delayed):
 def test_blocks_are_tested_early_too(nearest):
     kernel = Metropolis(Norm(), MOVES["block"], delayed=DelayedAcceptance(nearest))
     check_kernel(kernel, random_table(length=4, size=2), length=4)
+
+
+@pytest.mark.parametrize("nearest", [0, 1, 2])
+@pytest.mark.parametrize("energy", [Raw(), Norm(), Norm() + TextEnergy(Counts())], ids=str)
+@pytest.mark.parametrize("name", ["table", "bert"])
+def test_spans_with_every_stage(name, energy, nearest):
+    kernel = Metropolis(
+        energy, Span(MaskedConditional(0.8), (2, 3)), 0.7, DelayedAcceptance(nearest)
+    )
+    check_kernel(kernel, MODELS[name], seeds=2)
+
+
+def test_spans_and_sites_together():
+    parts = (Metropolis(Norm(), delayed=DelayedAcceptance(1)), Metropolis(Norm(), Span()))
+    check_kernel(Mixture(parts, (1.0, 2.0)), TABLE)
+
+
+@dataclass(frozen=True)
+class ReversesTheOrder(Span):
+    """Takes the way back in the other order of filling."""
+
+    def propose(self, chains, rows, scorer, rng):
+        right = super().propose(chains, rows, scorer, rng)
+        old = replace(chains, tokens=right.tokens, sites=None)
+        ranks = self._ranks(chains, rows, rng)
+        size = (ranks >= 0).sum(1, keepdim=True)
+        back = torch.where(ranks >= 0, size - 1 - ranks, ranks)
+        filling = _Filling(self.conditional, old, rows, back, scorer, Told(chains.tokens))
+        for number in range(int(filling.size.max())):
+            filling.fill(number)
+        return replace(right, log_q_reverse=filling.proposal().log_q_forward)
+
+
+@dataclass(frozen=True)
+class Told(CounterRng):
+    """Draws the tokens it was told."""
+
+    tokens: torch.Tensor = None
+    seed: int = 0
+
+    def __init__(self, tokens):
+        object.__setattr__(self, "tokens", tokens)
+        object.__setattr__(self, "seed", 0)
+
+    def categorical(self, probabilities, chain, step, purpose, index=None):
+        return self.tokens[chain, index]
+
+
+def test_spans_whose_way_back_has_another_order_are_found():
+    with pytest.raises(AssertionError, match="detailed balance"):
+        check_move(ReversesTheOrder(sizes=(2,)), TABLE, seeds=3)
 
 
 def test_cycles_and_mixtures():

@@ -6,6 +6,7 @@ Both leave a target invariant if every part does and all parts have the same tar
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 
@@ -179,9 +180,9 @@ def _joined(infos: list[StepInfo], rows: Int[Tensor, " n"]) -> StepInfo:
         return torch.cat(padded)[order]
 
     proposals = [info.proposal for info in infos]
-    proposal = Proposal(
-        **{f.name: column([getattr(p, f.name) for p in proposals]) for f in fields(Proposal)}
-    )
+    columns = [f.name for f in fields(Proposal) if f.name != "passed"]
+    joined: dict[str, Any] = {n: column([getattr(p, n) for p in proposals]) for n in columns}
+    proposal = Proposal(**joined)
     rest = {
         f.name: column([getattr(info, f.name) for info in infos])
         for f in fields(StepInfo)

@@ -29,7 +29,18 @@ from maskov.kernels.ratio import log_ratio
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Move, Site
 from maskov.random import Rng
-from maskov.types import Chains, Float, Int, Proposal, Sequences, Sites, StepInfo, Tensor
+from maskov.types import (
+    Bool,
+    Chains,
+    Float,
+    Int,
+    PassedSites,
+    Proposal,
+    Sequences,
+    Sites,
+    StepInfo,
+    Tensor,
+)
 
 
 @dataclass(frozen=True)
@@ -238,9 +249,29 @@ class Comparison:
             score = scorer.model.logit_of(known.hidden[row, place], tokens)
             scorer.watch(score)
             known = replace(known, logit=known.logit.index_put((row, place), score.double()))
-        self.sites = known
         inside = Sequences(proposal.tokens, proposal.lengths).inside
-        self._missing = inside & ~proposal.known & proposal.novel[:, None]
+        missing = inside & ~proposal.known & proposal.novel[:, None]
+        if proposal.passed is not None:
+            known, missing = self._with_passed(known, missing, proposal.passed)
+        self.sites, self._missing = known, missing
+
+    def _with_passed(
+        self, known: Sites, missing: Bool[Tensor, "n length"], passed: PassedSites
+    ) -> tuple[Sites, Bool[Tensor, "n length"]]:
+        """Add the passes that proposing has run, where they are still missing."""
+        wanted = missing[passed.row, passed.place]
+        row, place, hidden = passed.row[wanted], passed.place[wanted], passed.hidden[wanted]
+        if not row.numel():
+            return known, missing
+        tokens = self._proposal.tokens[row, place]
+        logit, normaliser = self._scorer.scores(hidden, tokens, self._energy.needs_normaliser)
+        where = (row, place)
+        known = Sites(
+            known.hidden.index_put(where, hidden),
+            known.logit.index_put(where, logit),
+            known.log_normaliser.index_put(where, normaliser),
+        )
+        return known, missing.index_put(where, torch.zeros_like(wanted[wanted]))
 
     def fall(self, number: int, index: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
         """Return by how much the energy falls, as far as stage `number` knows."""

@@ -17,7 +17,7 @@ from maskov.kernels.base import Kernel
 from maskov.kernels.compose import Cycle, Mixture
 from maskov.kernels.gibbs import Gibbs, mask_predict
 from maskov.kernels.metropolis import Metropolis
-from maskov.moves import LowestConfidence, MaskedConditional, Move, Site, Sweep
+from maskov.moves import LowestConfidence, MaskedConditional, Move, Site, Span, Sweep
 from maskov.parts import (
     importable,
     is_import_path,
@@ -37,6 +37,7 @@ _PARTS: dict[str, type[Any]] = {
     "mixture": Mixture,
     "cycle": Cycle,
     "site": Site,
+    "span": Span,
     "conditional": MaskedConditional,
     "sweep": Sweep,
     "lowest-confidence": LowestConfidence,

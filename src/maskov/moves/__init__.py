@@ -4,6 +4,7 @@ from maskov.moves.base import Move
 from maskov.moves.conditional import MaskedConditional
 from maskov.moves.positions import ORDERS, LowestConfidence, Positions, Sweep
 from maskov.moves.site import Site
+from maskov.moves.span import Span
 
 __all__ = [
     "ORDERS",
@@ -12,5 +13,6 @@ __all__ = [
     "Move",
     "Positions",
     "Site",
+    "Span",
     "Sweep",
 ]
