@@ -19,7 +19,7 @@ from maskov.kernels import (
 from maskov.models import HuggingFaceModel, MaskedModel, TabularModel, counterexample, load
 from maskov.models.conditional.model import ConditionalModel
 from maskov.models.scorer import Scorer
-from maskov.moves import LowestConfidence, MaskedConditional, Move, Site, Sweep
+from maskov.moves import LowestConfidence, MaskedConditional, Move, Site, Span, Sweep
 from maskov.random import Rng
 from maskov.runs import Run, Sample
 from maskov.sampling import resume, sample
@@ -64,6 +64,7 @@ __all__ = [
     "Score",
     "Scorer",
     "Site",
+    "Span",
     "Summary",
     "Sweep",
     "TabularModel",

@@ -137,11 +137,17 @@ def test_a_run_with_own_parts_is_written_stopped_and_resumed(part, module, capsy
 
 
 def test_workers_build_them_again(module):
-    for part in ("an energy of texts", "a mixture"):
-        words = f"sample {RUN} {PARTS[part]} --quiet"
-        assert command(f"{words} --out 'here {part}'") == 0
-        assert command(f"{words} --out 'there {part}' --workers 2") == 0
-        assert files(Path(f"there {part}")) == files(Path(f"here {part}"))
+    """All kinds of parts in one run, spans beside them."""
+    words = (
+        f'sample {RUN} --energy "{ENERGY} + 0.5*own_parts:Longer" --delayed 2 --quiet '
+        '--moves "site:2,own_parts:MyMove:1,span:1"'
+    )
+    assert command(f"{words} --out here --workers 0") == 0
+    assert command(f"{words} --out there --workers 2") == 0
+    assert files(Path("there")) == files(Path("here"))
+    run = maskov.Run.open("here")
+    assert "spans of 2,3" in run.signature
+    assert run.manifest.leaves_invariant
 
 
 def test_reading_a_run_imports_nothing(module, capsys):
@@ -180,6 +186,9 @@ def test_a_module_that_is_missing_on_resume_is_one_sentence(module, capsys):
         ("--moves own_parts:Longer", "is no move"),
         ("--kernel own_parts:MyMove", "is no kernel"),
         ("--moves walk", "unknown move 'walk'"),
+        ("--span 4", "add --moves span"),
+        ("--moves span --span x", "write 2 or 2:3"),
+        ("--moves span --span 3:2", "at least one position"),
         ("--moves site:0", "above 0"),
         ("--kernel gibbs --moves own_parts:MyMove", "--moves are those of --kernel mh"),
         ("--kernel own_parts:MyKernel --top-p 0.9", "drop --top-p"),

@@ -210,5 +210,7 @@ def test_code_of_a_model_is_not_trusted_on_a_manifest_s_word(copy, tmp_path):
         "trust_remote_code": True,
     }
     (copy / "manifest.json").write_text(json.dumps(manifest))
+    # A folder without checkpoints, since these would tell that the manifest is another.
+    shutil.rmtree(copy / "checkpoints")
     with pytest.raises(RunError, match="--trust-remote-code"):
         resume(copy)

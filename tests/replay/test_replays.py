@@ -22,7 +22,7 @@ from maskov import (
     sample,
 )
 from maskov.errors import InputError, RunError
-from maskov.moves import Site
+from maskov.moves import Site, Span
 from maskov.replay import Replayer
 from maskov.runs import Run
 from maskov.runs.store import MemoryStore
@@ -40,6 +40,7 @@ KERNELS = {
     "left to right": (Metropolis(Norm(), Site(positions=Sweep("left-to-right"))), {}),
     "blocks": (Metropolis(Raw(), Site(positions=Sweep(block=3))), {}),
     "with replacement": (Metropolis(Raw(), Site(positions=Sweep("replacement"))), {}),
+    "spans": (Metropolis(Norm(), Span(), delayed=DelayedAcceptance(1)), {}),
     "gibbs": (Gibbs(), {}),
     "mask-predict": (mask_predict(5), {}),
     "greedy start": (Metropolis(Raw()), {"start": "greedy"}),

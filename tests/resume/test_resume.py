@@ -14,7 +14,19 @@ import pytest
 
 import maskov
 from forked import Forked
-from maskov import Gibbs, LinearSchedule, Metropolis, Norm, Raw, RunError, Schedule, Sweep
+from maskov import (
+    DelayedAcceptance,
+    Gibbs,
+    LinearSchedule,
+    Metropolis,
+    Mixture,
+    Norm,
+    Raw,
+    RunError,
+    Schedule,
+    Span,
+    Sweep,
+)
 from maskov.errors import InputError, Interrupted
 from maskov.moves import Site
 from maskov.runs.folder import RunFolder
@@ -23,6 +35,9 @@ from small import tiny_bert
 KERNELS = {
     "mh": Metropolis(Raw()),
     "mh norm, blocks": Metropolis(Norm(), Site(positions=Sweep("random", 2))),
+    "spans and sites": Mixture(
+        (Metropolis(Raw()), Metropolis(Raw(), Span(), delayed=DelayedAcceptance(2)))
+    ),
     "gibbs": Gibbs(),
     "mask-predict": maskov.mask_predict(6),
 }

@@ -115,7 +115,12 @@ def test_checkpoints_of_another_run_are_not_taken(tmp_path, whole):
     sample(MODEL, KERNEL, out=tmp_path / "other", checkpoint_every=0, **other)
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     shutil.copytree(tmp_path / "other" / "checkpoints", tmp_path / "run" / "checkpoints")
-    (tmp_path / "run" / "samples.jsonl").write_bytes(b"")
+    kept = files(tmp_path / "run")
+    with pytest.raises(RunError, match=r"'config\.\w+(\.\w+)*' is not what it was"):
+        resume(tmp_path / "run", MODEL)
+    assert files(tmp_path / "run") == kept
+    # Without them it starts again.
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
     resume(tmp_path / "run", MODEL)
     assert files(tmp_path / "run") == files(whole)
 

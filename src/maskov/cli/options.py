@@ -15,7 +15,7 @@ from maskov.kernels import DelayedAcceptance, Kernel
 from maskov.kernels.registry import KERNELS, as_kernel, named_kernel, parse_moves
 from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, MaskedModel, load
 from maskov.models.registry import listed
-from maskov.moves import MaskedConditional, Site, Sweep
+from maskov.moves import MaskedConditional, Site, Span, Sweep
 from maskov.parts import is_import_path, load_part, parse_call
 from maskov.schedules import LinearSchedule, Schedule
 
@@ -63,8 +63,11 @@ class SamplingOptions(WorkerOptions):
     ] = "mh"
     moves: Annotated[
         str,
-        option("--moves", "site, module:Class, or a weighted list: site:2,module:Class:1", _KERNEL),
+        option("--moves", "site, span, module:Class, or a weighted list: site:1,span:2", _KERNEL),
     ] = "site"
+    span: Annotated[str, option("--span", "positions of a span: 2, or a range 2:3", _KERNEL)] = (
+        "2:3"
+    )
     order: Annotated[
         str, option("--order", "random sweep, left-to-right, or replacement", _KERNEL)
     ] = "random"
@@ -208,6 +211,8 @@ class SamplingOptions(WorkerOptions):
         parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE)  # refused even if unused
         if self.moves != "site" and self.kernel != "mh":
             raise InputError("--moves are those of --kernel mh: drop one of them.")
+        if self.span != "2:3" and "span" not in self.moves:
+            raise InputError("--span is the size of the move 'span': add --moves span.")
         if own:
             return self._own_kernel()
         if self.kernel != "mh":
@@ -240,8 +245,18 @@ class SamplingOptions(WorkerOptions):
             return Autoregressive(found, device, trust_remote_code=self.trust_remote_code)
 
         energy = parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE, causal)
-        moves, weights = parse_moves(self.moves, Site(proposal, positions))
+        moves, weights = parse_moves(
+            self.moves, {"site": Site(proposal, positions), "span": Span(proposal, self._sizes())}
+        )
         return named_kernel("mh", energy, moves, weights, delayed=self.build_delayed())
+
+    def _sizes(self) -> tuple[int, ...]:
+        """Return the sizes of spans: a number or a range."""
+        first, colon, last = self.span.partition(":")
+        try:
+            return tuple(range(int(first), int(last if colon else first) + 1))
+        except ValueError:
+            raise InputError(f"--span '{self.span}' is no range; write 2 or 2:3.") from None
 
     def _own_kernel(self) -> Kernel:
         """Return a kernel of the user's own, which has options of its own."""

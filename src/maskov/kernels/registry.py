@@ -159,8 +159,11 @@ def kernel_name(kernel: Kernel) -> str:
     return _NAMES.get(type(kernel), type(kernel).__name__)
 
 
-def parse_moves(text: str, site: Site) -> tuple[tuple[Move, ...], tuple[float, ...]]:
-    """Read `site`, `my_module:MyMove(3)`, or a list with weights such as `site:1,my_module:M:2`."""
+def parse_moves(text: str, known: dict[str, Move]) -> tuple[tuple[Move, ...], tuple[float, ...]]:
+    """Read a list of moves with weights, such as `site:1,span:2` or `my_module:MyMove(3)`.
+
+    `known` are the moves that have a name.
+    """
     moves, weights = list[Move](), list[float]()
     for entry in split_outside(text, ","):
         call, weight = entry.strip(), 1.0
@@ -170,11 +173,12 @@ def parse_moves(text: str, site: Site) -> tuple[tuple[Move, ...], tuple[float, .
         name, arguments, options = parse_call(call)
         if is_import_path(name):
             move = load_part(name, arguments, options, trust=True)
-        elif name == "site" and not arguments and not options:
-            move = site
+        elif name in known and not arguments and not options:
+            move = known[name]
         else:
             raise InputError(
-                f"unknown move '{call}'; use site, or one of your own such as my_module:MyMove."
+                f"unknown move '{call}'; use {', '.join(known)}, or one of your own such as "
+                "my_module:MyMove."
             )
         if not isinstance(move, Move):
             raise InputError(f"'{call}' is no move: make it a subclass of Move.")

@@ -24,6 +24,8 @@ _CPU_CHAINS, _GPU_CHAINS = 2**30, 2**33
 _PASSES = 4
 # A CPU computes small batches nearly as fast, and smaller groups keep several processes busy.
 _CPU_GROUPS = 6
+# Models so small that a batch holds more chains are bound by overhead, and gain from large groups.
+_MANY_CHAINS = 64
 # Fewer tokens than this leave a GPU idle.
 _BUSY_TOKENS, MOST_SLOTS = 2**13, 8
 
@@ -97,7 +99,7 @@ class Scorer:
         share = _GPU_CHAINS if self.model.device.type == "cuda" else _CPU_CHAINS
         filling = token_budget(self.model.bytes_per_token, self.model.device)
         fitting = filling // (_PASSES * length)
-        if self.model.device.type == "cpu":
+        if self.model.device.type == "cpu" and fitting <= _MANY_CHAINS:
             fitting //= _CPU_GROUPS
         return max(1, min(share // ((1 + slots) * kept), fitting))
 

@@ -13,7 +13,7 @@ from maskov.config import Inputs, RunConfig
 from maskov.energies.stages import DelayedAcceptance
 from maskov.kernels import Kernel
 from maskov.kernels.registry import kernel_name
-from maskov.moves import Site, Sweep
+from maskov.moves import Site, Span, Sweep
 from maskov.parts import part_text
 from maskov.schedules import LinearSchedule
 from maskov.version import __version__
@@ -48,7 +48,7 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
                 parts.append(f"order:{move.positions.order}")
                 block = move.positions.block
         else:
-            parts.append(f"move:{part_text(move)}")
+            parts.append(f"move:{move if isinstance(move, Span) else part_text(move)}")
     delayed = getattr(kernel, "delayed", None)
     if isinstance(delayed, DelayedAcceptance):
         parts.append(f"delayed:{delayed}")

@@ -1,0 +1,208 @@
+"""The span move: mask a window of neighbours and fill it one after the other.
+
+The size of the window, its place and the order o_1, …, o_k of filling are drawn without looking at
+the tokens. With W the window,
+
+    q(x'|x) = Π_j q(x'_{o_j} | x without W, x'_{o_1}, …, x'_{o_{j−1}})
+
+and the reverse is the same product with the old tokens, in the same window and order. Neighbours
+thus move together, each given those before it, where independent draws would contradict each other.
+
+Passes: k forward. Of the reverse the first is shared and the last is in the chain's cache, so k − 2
+more for k > 2, and fewer where the tokens drawn so far are the old ones. The last forward pass
+masks one place of the proposal, so that its energy needs one pass less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from maskov.errors import InputError
+from maskov.models.base import Queries
+from maskov.models.scorer import Scorer
+from maskov.moves.base import Move
+from maskov.moves.conditional import MaskedConditional
+from maskov.moves.site import draw
+from maskov.random import Purpose, Rng
+from maskov.types import Bool, Chains, Float, Int, PassedSites, Proposal, Tensor
+
+# What the numbers of a step are drawn for, beside the keys of its order.
+_SIZE, _PLACE, _KEYS = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Span(Move):
+    """Resample windows of neighbouring free positions, each position given those before it.
+
+    A window has one of `sizes` positions, drawn by their `weights` (default: evenly). Neighbours
+    are counted among the free positions, so that blanks of a template are moved together, too.
+    """
+
+    conditional: MaskedConditional = MaskedConditional()
+    sizes: tuple[int, ...] = (2, 3)
+    weights: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.sizes or any(size < 1 for size in self.sizes):
+            raise InputError("a span has at least one position: write --span 2:3.")
+        if self.weights and len(self.weights) != len(self.sizes):
+            raise InputError("a span has one weight for each of its sizes.")
+        if not all(weight > 0 for weight in self.weights):
+            raise InputError("the weights of span sizes must be above 0.")
+
+    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
+        """Return so many steps that an epoch resamples about every free position once."""
+        chances = self._chances(chains.tokens.device)
+        mean = float((chances * torch.tensor(self.sizes, device=chances.device)).sum())
+        return (chains.free.sum(1) / mean).ceil().long().clamp(min=1)
+
+    def propose(
+        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
+    ) -> Proposal:
+        """Draw a window for each chain and fill it."""
+        filling = _Filling(
+            self.conditional, chains, rows, self._ranks(chains, rows, rng), scorer, rng
+        )
+        for number in range(int(filling.size.max())):
+            filling.fill(number)
+        return filling.proposal()
+
+    def _ranks(self, chains: Chains, rows: Int[Tensor, " n"], rng: Rng) -> Int[Tensor, "n length"]:
+        """Return the order in which the window's positions are filled, −1 outside of it."""
+        chain, step, free = chains.chain[rows], chains.step[rows], chains.free[rows]
+
+        def uniform(index: int) -> Float[Tensor, " n"]:
+            return rng.uniform(chain, step, Purpose.POSITION, torch.full_like(chain, index))
+
+        bounds = self._chances(free.device).cumsum(0)[:-1]
+        size = torch.tensor(self.sizes, device=free.device)[
+            torch.searchsorted(bounds, uniform(_SIZE), right=True)
+        ]
+        count = free.sum(1)
+        size = torch.minimum(size, count)
+        first = (uniform(_PLACE) * (count - size + 1)).long()
+        among = free.cumsum(1) - 1
+        inside = free & (among >= first[:, None]) & (among < (first + size)[:, None])
+        place = torch.arange(free.shape[1], device=free.device).expand(free.shape)
+        keys = rng.uniform(
+            chain[:, None].expand(free.shape).flatten(),
+            step[:, None].expand(free.shape).flatten(),
+            Purpose.POSITION,
+            (place + _KEYS).flatten(),
+        ).view(free.shape)
+        order = keys.masked_fill(~inside, torch.inf).argsort(dim=1, stable=True)
+        rank = torch.empty_like(order).scatter(1, order, place)
+        return rank.masked_fill(~inside, -1)
+
+    def _chances(self, device: torch.device) -> Float[Tensor, " sizes"]:
+        weights = self.weights or (1.0,) * len(self.sizes)
+        chances = torch.tensor(weights, dtype=torch.float64, device=device)
+        return chances / chances.sum()
+
+    def __str__(self) -> str:
+        sizes = ",".join(map(str, self.sizes))
+        weights = ",".join(f"{weight:g}" for weight in self.weights)
+        return f"{self.conditional}, spans of {sizes}" + (f" by {weights}" if weights else "")
+
+
+class _Filling:
+    """Windows on their way from the old tokens to the new ones."""
+
+    def __init__(
+        self,
+        conditional: MaskedConditional,
+        chains: Chains,
+        rows: Int[Tensor, " n"],
+        rank: Int[Tensor, "n length"],
+        scorer: Scorer,
+        rng: Rng,
+    ) -> None:
+        self._conditional, self._chains, self._rows = conditional, chains, rows
+        self._rank, self._scorer, self._rng = rank, scorer, rng
+        self._old, self._new = chains.tokens[rows], chains.tokens[rows].clone()
+        self._lengths, self._source = chains.lengths[rows], chains.source[rows]
+        self._confidence = chains.confidence[rows].clone()
+        self.size = (rank >= 0).sum(1)
+        zero = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
+        self._forward, self._reverse = zero, zero.clone()
+        self._passes = torch.zeros_like(rows)
+        self._passed: list[tuple[Tensor, Tensor, Tensor]] = []
+
+    def fill(self, number: int) -> None:
+        """Draw the position that comes at `number` in each window that has one."""
+        row = (self.size > number).nonzero().flatten()
+        place = (self._rank[row] == number).int().argmax(1)
+        masked = self._rank[row] >= number
+        last = self.size[row] == number + 1
+        same = ~(self._new[row] != self._old[row]).any(1)
+        hidden = self._ask(row, place, masked, self._new, cached=same & last)
+        # Elsewhere the reverse needs passes of its own, of the old tokens.
+        apart = (~same).nonzero().flatten()
+        chain, step = self._chains.chain[self._rows][row], self._chains.step[self._rows][row]
+
+        def choose(probabilities: Tensor, part: slice) -> Tensor:
+            return self._rng.categorical(
+                probabilities, chain[part], step[part], Purpose.TOKEN, place[part]
+            )
+
+        old = self._old[row, place]
+        drawn = draw(hidden, old, choose, self._conditional, self._scorer)
+        reverse = drawn.log_reverse
+        if apart.numel():
+            back = self._ask(row[apart], place[apart], masked[apart], self._old, cached=last[apart])
+            only = draw(back, old[apart], lambda p, _: p.argmax(1), self._conditional, self._scorer)
+            reverse = reverse.index_copy(0, apart, only.log_reverse)
+        self._forward = self._forward.index_add(0, row, drawn.log_forward)
+        self._reverse = self._reverse.index_add(0, row, reverse)
+        sure = (drawn.logit - drawn.log_normaliser).exp()
+        self._confidence = self._confidence.index_put((row, place), sure)
+        self._new = self._new.index_put((row, place), drawn.token)
+        if last.any():
+            # This pass masks one place of the finished proposal.
+            self._passed.append((row[last], place[last], hidden[last]))
+
+    def _ask(
+        self,
+        row: Int[Tensor, " n"],
+        place: Int[Tensor, " n"],
+        masked: Bool[Tensor, "n length"],
+        tokens: Int[Tensor, "chains length"],
+        cached: Bool[Tensor, " n"],
+    ) -> Float[Tensor, "n hidden"]:
+        """Return the vectors at the places; those of the chain's own passes are in its cache."""
+        sites, chains = self._chains.sites, self._rows[row]
+        if sites is None:
+            cached = torch.zeros_like(cached)
+        asked = (~cached).nonzero().flatten()
+        known = None if sites is None else sites.hidden[chains, place]
+        if not asked.numel() and known is not None:
+            return known
+        queries = Queries(
+            tokens[row[asked]], self._lengths[row[asked]], masked[asked], self._source[row[asked]]
+        )
+        answers = self._scorer.hidden(queries)
+        # Of all masked places of a query only one is wanted.
+        inside, at = masked[asked].nonzero(as_tuple=True)
+        answers = answers[at == place[asked][inside]]
+        self._passes = self._passes.index_add(0, row[asked], torch.ones_like(asked))
+        return answers if known is None else known.index_copy(0, asked, answers)
+
+    def proposal(self) -> Proposal:
+        """Return the filled windows."""
+        changed = self._new != self._old
+        row, place, hidden = (torch.cat(column) for column in zip(*self._passed, strict=True))
+        return Proposal(
+            rows=self._rows,
+            masked=self._rank >= 0,
+            tokens=self._new,
+            lengths=self._lengths,
+            changed=changed,
+            known=changed & (changed.sum(1) == 1)[:, None],
+            confidence=self._confidence,
+            log_q_forward=self._forward,
+            log_q_reverse=self._reverse,
+            passes=self._passes,
+            passed=PassedSites(row, place, hidden),
+        )
