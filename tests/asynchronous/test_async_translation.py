@@ -26,8 +26,8 @@ COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes", "irreversibl
 SCHEDULE = Schedule(epochs=4, target_temperature=LinearSchedule(1.5, rate=0.2, floor=0.8))
 SETTINGS = {"schedule": SCHEDULE, "chains": 2, "lengths": "drawn", "seed": 2, "thin": 1}
 WAYS = {
-    "one lane": {},
-    "three lanes": {"prefetch": 3},
+    "one at a time": {},
+    "three at once": {"prefetch": 3},
     "in groups": {"resident": 5},
     "small batches": {"token_budget": 24},
 }
@@ -55,7 +55,7 @@ def test_the_same_chains_as_in_lock_step(way, energy):
     assert 0 < plain.traces["novel"].sum() < plain.traces["proposed_novel"].sum()
     for name in (*COUNTS, "tokens", "rejected"):
         same = (plain.traces[name] == flown.traces[name]).all()
-        # Further lanes test proposals that are never reached: more passes, nothing else.
+        # Further slots test proposals that are never reached: more passes, nothing else.
         assert same or (name == "passes" and "prefetch" in WAYS[way])
     for name in ("energy_raw", "energy_norm", "energy_target"):
         assert np.abs(plain.traces[name] - flown.traces[name]).max() < 1e-9

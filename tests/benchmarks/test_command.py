@@ -185,6 +185,7 @@ def test_bad_options_are_refused_in_one_sentence(call, here, monkeypatch, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_job_in_a_process_of_its_own():
     found = jobs.run_in_subprocess({"task": "ceiling", "options": OPTIONS.to_dict()})
     assert found["teraflops"] > 0

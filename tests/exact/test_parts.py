@@ -107,9 +107,14 @@ def test_blocks_are_tested_early_too(nearest):
     check_kernel(kernel, random_table(length=4, size=2), length=4)
 
 
-@pytest.mark.parametrize("nearest", [0, 1, 2])
-@pytest.mark.parametrize("energy", [Raw(), Norm(), Norm() + TextEnergy(Counts())], ids=str)
-@pytest.mark.parametrize("name", ["table", "bert"])
+SPANNED = [Raw(), Norm(), Norm() + TextEnergy(Counts())]
+
+
+@pytest.mark.parametrize(
+    ("name", "energy", "nearest"),
+    [("bert", Norm(), 1), *(("table", energy, near) for energy in SPANNED for near in (0, 1, 2))],
+    ids=str,
+)
 def test_spans_with_every_stage(name, energy, nearest):
     kernel = Metropolis(
         energy, Span(MaskedConditional(0.8), (2, 3)), 0.7, DelayedAcceptance(nearest)

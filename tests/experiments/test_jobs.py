@@ -18,6 +18,7 @@ CELLS = [
 NAMED = {cell: str(cell.seed) for cell in CELLS}
 
 
+@pytest.mark.slow
 def test_processes_share_cells_and_change_nothing(context, again, tmp_path):
     alone = [run_cell(cell, again(out=tmp_path / "alone")) for cell in CELLS]
     jobs.run_in_processes(NAMED, context, 2)

@@ -57,6 +57,7 @@ def test_training_and_studies_in_one_call_that_can_be_repeated(context, training
     assert (out / "table1.json").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_the_page_of_claims_calls_a_model_by_its_title(context, trainings, tmp_path):
     for name in ("one", "two"):
         retrained_translation.main(

@@ -69,11 +69,21 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_stopped_anywhere_and_resumed_is_the_same_to_the_byte(name, tmp_path):
+    _stop_and_resume(name, tmp_path, (3, 20))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KERNELS)
+def test_stopped_at_many_places_and_resumed_is_the_same_to_the_byte(name, tmp_path):
+    _stop_and_resume(name, tmp_path, (0, 1, 3, 5, 8, 13, 20, 33, 50))
+
+
+def _stop_and_resume(name, tmp_path, places):
     kernel = KERNELS[name]
     maskov.sample(MODEL, kernel, out=tmp_path / "whole", **SETTINGS)
     expected = _files(tmp_path / "whole")
     assert expected["samples.jsonl"].count(b"\n") == 10
-    for number, at in enumerate((0, 3, 8, 20, 33)):
+    for number, at in enumerate(places):
         folder = tmp_path / f"stopped {number}"
         try:
             maskov.sample(MODEL, kernel, out=folder, stop=Breaker(at), **SETTINGS)

@@ -71,6 +71,7 @@ class Watcher:
         self.epochs.append(epoch)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_its_turn_taken_again(tmp_path, crews):
     """Also: what the driver says of progress is complete and in order."""
     maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "here", **SETTINGS)
