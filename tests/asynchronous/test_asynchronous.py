@@ -177,7 +177,7 @@ def test_passes_are_those_of_the_tests_that_were_taken():
     assert torch.equal(flow.buffers.ring_counts[..., COUNTS.index("passes")].sum(0), expected)
 
 
-def test_lanes_do_not_change_what_delayed_acceptance_decides():
+def test_slots_do_not_change_what_delayed_acceptance_decides():
     kernel, delayed = Metropolis(Norm()), DelayedAcceptance(2)
     stories = []
     for slots in (1, 2, 5):

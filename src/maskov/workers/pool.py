@@ -17,7 +17,7 @@ from maskov.workers.processes import Processes
 from maskov.workers.ray import Cluster
 
 # Arithmetic of a core in a second, about, and the seconds that make up for starting processes.
-_CORE_FLOPS, _WORTH_SECONDS = 1e11, 20.0
+_CORE_FLOPS, _WORTH_SECONDS = 1e11, 12.0
 # Seconds of a task of automatic workers, after which the terminal shows their chains again.
 _TASK_SECONDS = 1.0
 # The share of proposals that differ, and of their passes that are run, to plan by.
