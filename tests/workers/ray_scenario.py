@@ -19,6 +19,7 @@ from pathlib import Path
 
 import maskov
 from maskov import Metropolis, Raw, Schedule, Workers
+from maskov.config import ModelSource
 
 SETTINGS = {
     "schedule": Schedule(epochs=30),
@@ -33,7 +34,7 @@ SETTINGS = {
 def sampled(folder: Path, **more) -> None:
     """Make the run that all ways of making it are compared by."""
     model = maskov.load("untrained", "cpu")
-    maskov.sample(model, Metropolis(Raw()), out=folder, source={"name": "untrained"}, **SETTINGS,
+    maskov.sample(model, Metropolis(Raw()), out=folder, source=ModelSource("untrained"), **SETTINGS,
                   **more)  # fmt: skip
 
 
