@@ -115,7 +115,7 @@ def all_runs(folder: Path):
     source = folder / "sentences.txt"
     source.write_text(SENTENCES)
     for name, options in TRANSLATIONS.items():
-        words = f"translate {source} --pair de-en {options} --seed 2 --json"
+        words = f"translate {source} --pair de-en {options} --seed 2 --json --threads 1"
         yield name, lambda w=words: {"output": printed(w.split())}
     yield "resumed", lambda: resumed(folder / "resumed", asynchronous=True)
     yield "resumed, lock-step", lambda: resumed(folder / "resumed-2", asynchronous=False)
