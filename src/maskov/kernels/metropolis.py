@@ -21,7 +21,7 @@ from functools import cached_property
 import torch
 
 from maskov.energies.base import Energy, total
-from maskov.energies.stages import DelayedAcceptance, Stage, TestPlan, near_all
+from maskov.energies.stages import DelayedAcceptance, Stage, TestPlan, near_all, near_window
 from maskov.errors import InputError
 from maskov.kernels.base import Kernel, counted, with_tokens
 from maskov.kernels.gibbs import Gibbs
@@ -237,6 +237,7 @@ class Comparison:
         self._old = {name: value.clone() for name, value in self._values.items()}
         self._masked_values: dict[str, Tensor] = {}
         self._missing = torch.zeros_like(proposal.changed)
+        self.needed = self._missing
         if self._energy.needs_sites and chains.sites is not None and proposal.novel.any():
             self._begin_sites(chains.sites.rows(rows))
 
@@ -254,6 +255,8 @@ class Comparison:
         if proposal.passed is not None:
             known, missing = self._with_passed(known, missing, proposal.passed)
         self.sites, self._missing = known, missing
+        # The masked passes that the tests run, if they are all taken.
+        self.needed = missing
 
     def _with_passed(
         self, known: Sites, missing: Bool[Tensor, "n length"], passed: PassedSites
@@ -304,9 +307,7 @@ class Comparison:
 
     def _run_passes(self, stage: Stage, index: Tensor) -> None:
         """Run the masked passes that a stage is the first to need."""
-        proposal = self._proposal
-        near = near_all(proposal.changed[index], proposal.lengths[index], stage.nearest)
-        needed = self._missing[index] & near
+        needed = self._missing[index] & self._near(stage, index)
         if self.sites is None:
             return
         found = self._scorer.sites(self._sequences(index), self._energy.needs_normaliser, needed)
@@ -316,15 +317,53 @@ class Comparison:
 
     def _masked_fall(self, stage: Stage, index: Tensor) -> Float[Tensor, " n"]:
         """Return by how much the terms of the masked passes fall that are known so far."""
-        masked, chains, proposal = self._energy.masked, self._chains, self._proposal
-        if masked is None or self.sites is None or chains.sites is None:
+        if self.sites is None or self._chains.sites is None:
             return torch.zeros_like(self.energy_old[index])
-        near = near_all(proposal.changed[index], proposal.lengths[index], stage.nearest)
-        known = near & ~self._missing[index]
-        rows = proposal.rows[index]
-        old = masked.of_scores(chains.sites.logit[rows], chains.sites.log_normaliser[rows])
-        new = masked.of_scores(self.sites.logit[index], self.sites.log_normaliser[index])
-        return torch.where(known, old - new, 0.0).sum(1)
+        known = self._near(stage, index) & ~self._missing[index]
+        falls = torch.where(known, self._falls(index), 0.0).sum(1)
+        # What is removed is known to every test, whichever way the move goes.
+        return falls + self._removed(index)
+
+    def _near(self, stage: Stage, index: Tensor) -> Bool[Tensor, "n length"]:
+        """Return the positions of which a stage knows the masked passes."""
+        proposal, count = self._proposal, stage.nearest
+        lengths, resized = proposal.lengths[index], proposal.resized
+        if resized is None:
+            return near_all(proposal.changed[index], lengths, count)
+        width = proposal.tokens.shape[1]
+        return near_window(resized.start[index], resized.size[index], lengths, width, count)
+
+    def _falls(self, index: Tensor) -> Float[Tensor, "n length"]:
+        """Return by how much the masked term falls at each position of the proposal.
+
+        It is of use only where the passes are known.
+        """
+        masked, old, new = self._energy.masked, self._chains.sites, self.sites
+        assert masked is not None
+        assert old is not None
+        assert new is not None
+        rows = self._proposal.rows[index]
+        before = masked.of_scores(old.logit[rows], old.log_normaliser[rows])
+        if self._proposal.resized is not None:
+            origin = self._proposal.resized.origin[index]
+            before = before.gather(1, origin.clamp(min=0)).masked_fill(origin < 0, 0.0)
+        return before - masked.of_scores(new.logit[index], new.log_normaliser[index])
+
+    def _removed(self, index: Tensor) -> Float[Tensor, " n"]:
+        """Return the sum of the masked terms of positions that the proposal has not."""
+        masked, old, resized = self._energy.masked, self._chains.sites, self._proposal.resized
+        if resized is None or masked is None or old is None:
+            return torch.zeros_like(self.energy_old[index])
+        rows = self._proposal.rows[index]
+        terms = masked.of_scores(old.logit[rows], old.log_normaliser[rows])
+        return torch.where(resized.removed[index], terms, 0.0).sum(1)
+
+    def falls(self, index: Int[Tensor, " n"]) -> Float[Tensor, "n length"]:
+        """Return by how much the masked term of each position falls, once all are known."""
+        inside = Sequences(self._proposal.tokens[index], self._proposal.lengths[index]).inside
+        if self.sites is None or self._chains.sites is None:
+            return torch.zeros_like(inside, dtype=torch.float64)
+        return torch.where(inside, self._falls(index), 0.0)
 
     def _whole_fall(self, index: Tensor) -> Float[Tensor, " n"]:
         sequences = self._sequences(index)
