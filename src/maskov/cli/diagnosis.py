@@ -7,6 +7,7 @@ from rich.table import Table
 
 from maskov.diagnostics.diagnosis import Diagnosis
 from maskov.diagnostics.energies import EnergyFigures
+from maskov.diagnostics.statistics import TokenStatistic
 
 _COLUMNS = ("", "R-hat", "median", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
 _UNKNOWN = "–"
@@ -15,7 +16,10 @@ _UNKNOWN = "–"
 def print_diagnosis(diagnosis: Diagnosis) -> None:
     """Print to standard output."""
     # Sentences are not folded, so that grep finds them.
-    print(diagnosis.verdict, end="\n\n")
+    print(diagnosis.verdict)
+    if diagnosis.outlook is not None:
+        print(diagnosis.outlook.text)
+    print()
     Console().print(_table(diagnosis), markup=False, highlight=False)
     for note in diagnosis.notes:
         print(f"note: {note}")
@@ -31,7 +35,15 @@ def _table(diagnosis: Diagnosis) -> Table:
     tokens = diagnosis.tokens
     if tokens is not None:
         table.add_row("tokens", *[""] * (len(_COLUMNS) - 2), _time(tokens.time, tokens.at_least))
+        # The slowest and the fastest; one that is alone is both.
+        for statistic in tokens.statistics[:1] + tokens.statistics[1:][-1:]:
+            table.add_row(*_statistic(statistic))
     return table
+
+
+def _statistic(statistic: TokenStatistic) -> list[str]:
+    r_hat, ess, mean = statistic.r_hat, statistic.ess, statistic.mean
+    return [statistic.name, f"{r_hat:.3f}", "", f"{ess:.0f}", "", f"{mean:.2f}", "", ""]
 
 
 def _energy(energy: EnergyFigures) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from maskov.cli.dataclass_options import option
 from maskov.cli.workers import WorkerOptions
-from maskov.config import ModelSource
+from maskov.config import DEFAULT_EPOCHS, MOST_UNTIL_CONVERGED, ModelSource
 from maskov.energies import Autoregressive, parse_energy
 from maskov.errors import InputError
 from maskov.kernels import DelayedAcceptance, Kernel
@@ -96,8 +96,30 @@ class SamplingOptions(WorkerOptions):
         ),
     ] = None
 
-    epochs: Annotated[int, option("--epochs", "sweeps over all positions", _SCHEDULE, "-n")] = 20
-    burn_in: Annotated[int, option("--burn-in", "epochs kept out of averages", _SCHEDULE)] = 0
+    epochs: Annotated[
+        int | None,
+        option(
+            "--epochs",
+            f"sweeps over all positions (default: {DEFAULT_EPOCHS}); with --until the most there "
+            f"may be (default: {MOST_UNTIL_CONVERGED})",
+            _SCHEDULE,
+            "-n",
+        ),
+    ] = None
+    until: Annotated[
+        str | None,
+        option("--until", "converged: end when R-hat and effective draws allow", _SCHEDULE),
+    ] = None
+    effective: Annotated[
+        int | None,
+        option("--effective", "effective draws for --until converged (default: 100)", _SCHEDULE),
+    ] = None
+    burn_in: Annotated[
+        int,
+        option(
+            "--burn-in", "epochs kept out of averages (with --until: the first half)", _SCHEDULE
+        ),
+    ] = 0
     target_temperature: Annotated[
         float, option("--target-temperature", "T in p ∝ exp(-E/T)", _SCHEDULE)
     ] = 1.0
@@ -151,6 +173,13 @@ class SamplingOptions(WorkerOptions):
     json: Annotated[bool, option("--json", "JSON lines on standard output", _RUN)] = False
     quiet: Annotated[bool, option("--quiet", "no progress", _RUN, "-q")] = False
 
+    @property
+    def most_epochs(self) -> int:
+        """The epochs of the run, or the most there may be."""
+        if self.epochs is not None:
+            return self.epochs
+        return DEFAULT_EPOCHS if self.until is None else MOST_UNTIL_CONVERGED
+
     def source(self) -> ModelSource:
         """Return how to load the model again."""
         return ModelSource(
@@ -183,7 +212,7 @@ class SamplingOptions(WorkerOptions):
             raise InputError(f"a block has at least one position, not {self.block}.")
         floor = self.target_temperature if self.anneal == 0 else 0.01
         return Schedule(
-            epochs=self.epochs,
+            epochs=self.most_epochs,
             burn_in=self.burn_in,
             target_temperature=LinearSchedule(
                 self.target_temperature,
@@ -235,7 +264,7 @@ class SamplingOptions(WorkerOptions):
                 )
             if self.start != "masked":
                 raise InputError("mask-predict starts from all masked: drop --start.")
-            return named_kernel("mask-predict", iterations=self.epochs)
+            return named_kernel("mask-predict", iterations=self.most_epochs)
         positions = Sweep(self.order, self.block)
         if self.kernel == "gibbs":
             return named_kernel("gibbs", moves=(Site(proposal, positions),))

@@ -71,7 +71,7 @@ class Store(ABC):
 
     @abstractmethod
     def traces(self) -> Traces:
-        """Return the traces, epochs × chains."""
+        """Return the traces, epochs × chains; without epochs after one that ended the run."""
 
     @abstractmethod
     def traced(self) -> frozenset[str]:
@@ -133,7 +133,7 @@ class MemoryStore(Store):
 
     def traces(self) -> Traces:
         """Return the traces."""
-        return self._traces
+        return {name: trace[: self.manifest.epochs] for name, trace in self._traces.items()}
 
     def traced(self) -> frozenset[str]:
         """Return the names of the traces there are."""
