@@ -10,7 +10,7 @@ from maskov.config import Manifest
 from maskov.diagnostics.energies import EnergyFigures
 from maskov.diagnostics.statistics import TokenStatistic
 from maskov.diagnostics.thresholds import MAX_FACTOR, R_HAT_DISAGREE, USEFUL_ESS
-from maskov.diagnostics.verdict import Measured, measured, rounded, shown_r_hat
+from maskov.diagnostics.verdict import Measured, measured, rounded
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Need:
 class Outlook:
     """What `effective` draws would take of the slowest energy and two token statistics.
 
-    `slowest` and `fastest` are None if there are no token statistics. If the chains `disagree`,
-    the factors are no more than lower bounds, and `options` names what may help instead.
+    `slowest` and `fastest` are None if there are no token statistics. If the chains `disagree`, or
+    mix hopelessly slowly, the factors are lower bounds and `options` names what may help instead.
     """
 
     effective: int
@@ -53,11 +53,11 @@ def outlook(
     energy = _need(min(shown, key=lambda one: one.ess), effective)
     slowest, fastest = (_need(tokens[at], effective) if tokens else None for at in (0, -1))
     worst = max(shown + tokens, key=lambda one: one.r_hat)
-    longest = max(need.times_longer for need in (energy, slowest) if need is not None)
-    disagree = worst.r_hat >= R_HAT_DISAGREE or longest > MAX_FACTOR
+    least = min((need for need in (energy, slowest) if need is not None), key=lambda one: one.ess)
+    disagree = worst.r_hat >= R_HAT_DISAGREE or least.times_longer > MAX_FACTOR
     options = mixing_options(manifest) if disagree else []
     if disagree:
-        text = _disagreement(worst, options)
+        text = _disagreement(worst, least, options)
     else:
         text = _factors(effective, energy, slowest, fastest)
     return Outlook(effective, energy, slowest, fastest, disagree, options, text)
@@ -93,10 +93,11 @@ def _need(one: Measured, effective: int) -> Need:
     return Need(one.name, one.ess, max(1.0, effective / one.ess))
 
 
-def _disagreement(worst: Measured, options: Sequence[str]) -> str:
-    found = f"the chains disagree or mix slowly (R-hat {shown_r_hat(worst.r_hat)} of {worst.name})"
-    tried = f"; try {' or '.join(options)}" if options else "; try another kernel"
-    return f"{found}: more epochs of this kind may not help{tried}"
+def _disagreement(worst: Measured, slowest: Need, options: Sequence[str]) -> str:
+    tried = " or ".join(options) or "another kernel"
+    if worst.r_hat >= R_HAT_DISAGREE:
+        return f"the chains disagree on {worst.name}: try {tried}"
+    return f"{slowest.ess:.0f} effective draws of {slowest.name}, the slowest: try {tried}"
 
 
 def _factors(effective: int, energy: Need, slowest: Need | None, fastest: Need | None) -> str:
