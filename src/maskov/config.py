@@ -132,6 +132,19 @@ class UntilConverged:
         return (*epochs, schedule.epochs)
 
 
+def stopping_rule(until: str | None, effective: int | None) -> UntilConverged | None:
+    """Return the rule by which a run ends early, if it does."""
+    if until is None:
+        if effective is not None:
+            raise InputError("--effective is for --until converged: drop it, or add that.")
+        return None
+    if until != "converged":
+        raise InputError(f"a run can go on until 'converged', not until '{until}'.")
+    if effective is not None and effective < 1:
+        raise InputError(f"--effective must be at least 1, not {effective}.")
+    return UntilConverged() if effective is None else UntilConverged(effective)
+
+
 @dataclass(frozen=True)
 class RunConfig:
     """All that decides the numbers of a run.

@@ -22,7 +22,7 @@ from maskov.config import (
     ModelConfig,
     ModelSource,
     RunConfig,
-    UntilConverged,
+    stopping_rule,
 )
 from maskov.energies import Raw
 from maskov.energies.stages import DelayedAcceptance
@@ -102,7 +102,7 @@ def sample(
     """
     workers = workers or Workers()
     kernel = kernel or Metropolis(Raw())
-    rule = _rule(until, effective)
+    rule = stopping_rule(until, effective)
     schedule = schedule or Schedule(epochs=DEFAULT_EPOCHS if rule is None else MOST_UNTIL_CONVERGED)
     if chains < 1:
         raise InputError(f"a run has at least one chain, not {chains}.")
@@ -179,6 +179,10 @@ def sample(
             coordinator = Coordinator(
                 manifest, layout, kernel, model, store, listener, checkpoint_every
             )
+            if rule is not None and listener is not None and "tokens" not in store.traced():
+                listener.noted(
+                    "the run is too large to trace its tokens: energies alone decide when it ends"
+                )
             _carry_out(coordinator, workers, stop)
         except (ModelError, InputError):
             # A model that fails before the first epoch is over leaves nothing worth resuming.
@@ -225,19 +229,6 @@ def resume(
         _carry_out(coordinator, workers, stop)
         damaged = coordinator.cache.damaged
     return Run(folder, [folder.path / "samples.jsonl"] if folder.cut_short else damaged)
-
-
-def _rule(until: str | None, effective: int | None) -> UntilConverged | None:
-    """Return the rule by which a run ends early, if it does."""
-    if until is None:
-        if effective is not None:
-            raise InputError("--effective is for --until converged: drop it, or add that.")
-        return None
-    if until != "converged":
-        raise InputError(f"a run can go on until 'converged', not until '{until}'.")
-    if effective is not None and effective < 1:
-        raise InputError(f"--effective must be at least 1, not {effective}.")
-    return UntilConverged() if effective is None else UntilConverged(effective)
 
 
 def _check_converges(kernel: Kernel, schedule: Schedule, thin: int, trace: str) -> None:

@@ -61,7 +61,8 @@ def test_verdict_mixing_and_positions_are_those_of_the_diagnosis(run):
     found, told = run.diagnose(), build([run]).runs[0].findings
     assert (told.verdict, told.reason) == (found.verdict.state, found.verdict.reason)
     slowest, fastest = found.tokens.statistics[0], found.tokens.statistics[-1]
-    names = ["E_raw", "E_norm", "tokens", slowest.name, fastest.name]
+    ends = [f"slowest: {slowest.name}", f"fastest: {fastest.name}"]
+    names = ["E_raw", "E_norm", "tokens", *ends]
     assert [one.name for one in told.mixing] == names
     assert (told.mixing[3].r_hat, told.mixing[4].ess_bulk) == (slowest.r_hat, fastest.ess)
     assert told.outlook == found.outlook.text

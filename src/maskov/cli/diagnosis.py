@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rich.console import Console
 from rich.table import Table
 
+from maskov.cli.output import print_table
 from maskov.diagnostics.diagnosis import Diagnosis
 from maskov.diagnostics.energies import EnergyFigures
 from maskov.diagnostics.statistics import TokenStatistic
@@ -20,7 +20,7 @@ def print_diagnosis(diagnosis: Diagnosis) -> None:
     if diagnosis.outlook is not None:
         print(diagnosis.outlook.text)
     print()
-    Console().print(_table(diagnosis), markup=False, highlight=False)
+    print_table(_table(diagnosis))
     for note in diagnosis.notes:
         print(f"note: {note}")
     print()
@@ -35,15 +35,14 @@ def _table(diagnosis: Diagnosis) -> Table:
     tokens = diagnosis.tokens
     if tokens is not None:
         table.add_row("tokens", *[""] * (len(_COLUMNS) - 2), _time(tokens.time, tokens.at_least))
-        # The slowest and the fastest; one that is alone is both.
-        for statistic in tokens.statistics[:1] + tokens.statistics[1:][-1:]:
-            table.add_row(*_statistic(statistic))
+        for label, statistic in tokens.extremes().items():
+            table.add_row(label, *_statistic(statistic))
     return table
 
 
 def _statistic(statistic: TokenStatistic) -> list[str]:
     r_hat, ess, mean = statistic.r_hat, statistic.ess, statistic.mean
-    return [statistic.name, f"{r_hat:.3f}", "", f"{ess:.0f}", "", f"{mean:.2f}", "", ""]
+    return [f"{r_hat:.3f}", "", f"{ess:.0f}", "", f"{mean:.2f}", "", ""]
 
 
 def _energy(energy: EnergyFigures) -> list[str]:

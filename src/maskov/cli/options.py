@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from maskov.cli.dataclass_options import option
 from maskov.cli.workers import WorkerOptions
-from maskov.config import DEFAULT_EPOCHS, MOST_UNTIL_CONVERGED, ModelSource
+from maskov.config import DEFAULT_EPOCHS, MOST_UNTIL_CONVERGED, ModelSource, stopping_rule
 from maskov.energies import Autoregressive, parse_energy
 from maskov.errors import InputError
 from maskov.kernels import DelayedAcceptance, Kernel
@@ -200,6 +200,7 @@ class SamplingOptions(WorkerOptions):
 
     def build_schedule(self) -> Schedule:
         """Return the schedule; lone floors are refused, since they would do nothing."""
+        stopping_rule(self.until, self.effective)  # refused before a model is loaded
         if self.target_floor is not None and self.anneal == 0:
             raise InputError("--target-floor needs --anneal, the fall of the temperature.")
         if self.block_floor is not None and self.block_anneal == 0:

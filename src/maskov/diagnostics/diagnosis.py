@@ -39,6 +39,15 @@ class TokenFigures:
     at_least: bool
     positions: list[PositionFigures]
 
+    def extremes(self) -> dict[str, TokenStatistic]:
+        """Return the slowest and the fastest statistic by a label; one that is alone is slowest."""
+        ends = dict(
+            zip(
+                ("slowest", "fastest"), self.statistics[:1] + self.statistics[1:][-1:], strict=False
+            )
+        )
+        return {f"{which}: {one.name}": one for which, one in ends.items()}
+
 
 @dataclass(frozen=True)
 class Diagnosis:

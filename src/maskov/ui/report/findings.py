@@ -77,9 +77,8 @@ def findings(run: Run) -> Findings:
         correlations.append(_correlation("tokens", tokens.autocorrelation, 1))
         nothing = (None,) * 5
         mixing.append(Mixing("tokens", *nothing, tokens.time, tokens.at_least))
-        # The slowest and the fastest; one that is alone is both.
-        for one in tokens.statistics[:1] + tokens.statistics[1:][-1:]:
-            mixing.append(Mixing(one.name, one.r_hat, one.ess, None, one.mean, None, None, False))
+        for label, one in tokens.extremes().items():
+            mixing.append(Mixing(label, one.r_hat, one.ess, None, one.mean, None, None, False))
     return Findings(
         verdict=state,
         reason=diagnosis.verdict.reason,
