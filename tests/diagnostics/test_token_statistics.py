@@ -118,7 +118,7 @@ def test_templates_are_not_compared_with_each_other():
     values |= {"tokens": tokens, "rejected": np.ones_like(tokens, dtype=np.bool_)}
     found = diagnose(manifest(400, 8, inputs=lines, chains_each=4), values)
     assert found.verdict.state == "converged"
-    assert any(one.name.endswith("of template 2") for one in found.tokens.statistics)
+    assert any(one.name.endswith("of input 2") for one in found.tokens.statistics)
     assert {one.chains for one in found.tokens.statistics} == {4}
     pooled = diagnose(manifest(400, 8), values)
     assert pooled.verdict.state == "not converged"
@@ -144,4 +144,6 @@ def test_shares_are_of_the_tokens_inside_a_sequence():
     # Lengths that never change are known from the trace of any other run, too.
     fixed = values | {"lengths": np.broadcast_to([3, 3, 8, 8], (400, 4)), "steps": 0 * lengths + 9}
     assert not any("unknown" in note for note in diagnose(about, values).notes)
-    assert diagnose(about, fixed).groups == 2
+    found = diagnose(about, fixed)
+    assert found.groups == 2
+    assert any(one.name.endswith("of length 8") for one in found.tokens.statistics)

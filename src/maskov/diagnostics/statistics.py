@@ -79,7 +79,6 @@ def token_statistics(
         inside = np.arange(tokens.shape[2]) < lengths[:, :, None]
     varied = [_varied(tokens[:, group.chains]) for group in groups]
     texts = names()
-    several = len({group.template for group in groups}) > 1
     found = []
     for token in _common(tokens, inside, groups, varied):
         counts = tokens == token if inside is None else (tokens == token) & inside
@@ -94,9 +93,7 @@ def token_statistics(
             holds = own[:, :, place] == token
             if within is not None:
                 holds &= within[:, :, place]
-            name = f"{_text(token, texts)} at position {place + 1}"
-            if several:
-                name += f" of template {group.template + 1}"
+            name = f"{_text(token, texts)} at position {place + 1}{_where(group, groups)}"
             found.append(_statistic(name, [_part(holds.astype(np.float64))]))
     known = [statistic for statistic in found if statistic is not None]
     return sorted(known, key=lambda statistic: (statistic.ess_per_chain, -statistic.r_hat))
@@ -166,6 +163,16 @@ def _statistic(name: str, parts: Sequence[_Part | None]) -> TokenStatistic | Non
         max(part.r_hat for part in known),
         sum(part.ess for part in known),
     )
+
+
+def _where(group: Group, groups: Sequence[Group]) -> str:
+    """Return what tells a group from the others."""
+    parts = []
+    if len({one.length for one in groups}) > 1:
+        parts.append(f"length {group.length}")
+    if len({one.template for one in groups}) > 1:
+        parts.append(f"input {group.template + 1}")
+    return "".join(f" of {part}" for part in parts)
 
 
 def _text(token: int, texts: dict[int, str]) -> str:
