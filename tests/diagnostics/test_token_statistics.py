@@ -124,6 +124,16 @@ def test_templates_are_not_compared_with_each_other():
     assert pooled.verdict.state == "not converged"
 
 
+def test_a_slow_template_is_not_hidden_by_a_fast_one():
+    fast, slow = sticky(0.0, 400, 4, 5, 2), sticky(0.97, 400, 4, 5, 2, seed=1)
+    groups = [Group(0, 5, np.arange(4)), Group(1, 5, np.arange(4, 8))]
+    both = token_statistics(np.concatenate([fast, slow], axis=1), None, groups)
+    alone = token_statistics(slow, None, one_group(4))
+    name = "the share of token 0"
+    pooled, own = (next(one for one in part if one.name == name) for part in (both, alone))
+    assert (pooled.r_hat, pooled.ess) == (own.r_hat, pytest.approx(2 * own.ess))
+
+
 def test_shares_are_of_the_tokens_inside_a_sequence():
     """Padding is no token, whatever it holds, and a longer sequence has no larger share."""
     random = np.random.default_rng(0)

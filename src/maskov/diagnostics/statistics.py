@@ -38,8 +38,9 @@ _MOST = 8
 class TokenStatistic:
     """A statistic of the tokens over the chains in which it varied.
 
-    `r_hat` is the worst over groups of chains with the same target, infinite where chains differ
-    and none ever moves; `ess` is the sum over groups. `chains` counts the chains of these groups.
+    `chains` counts the chains of the groups in which it did; the chains of a group have the same
+    target. `r_hat` is that of the worst group, infinite where chains differ and none ever moves.
+    `ess` is what all these chains are worth if each is worth as much as those of the slowest group.
     """
 
     name: str
@@ -161,14 +162,14 @@ def _statistic(name: str, parts: Sequence[_Part | None]) -> TokenStatistic | Non
         chains,
         sum(part.mean * part.chains for part in known) / chains,
         max(part.r_hat for part in known),
-        sum(part.ess for part in known),
+        chains * min(part.ess / part.chains for part in known),
     )
 
 
 def _where(group: Group, groups: Sequence[Group]) -> str:
     """Return what tells a group from the others."""
     parts = []
-    if len({one.length for one in groups}) > 1:
+    if len({one.length for one in groups if one.template == group.template}) > 1:
         parts.append(f"length {group.length}")
     if len({one.template for one in groups}) > 1:
         parts.append(f"input {group.template + 1}")
