@@ -133,7 +133,10 @@ class MemoryStore(Store):
 
     def traces(self) -> Traces:
         """Return the traces."""
-        return {name: trace[: self.manifest.epochs] for name, trace in self._traces.items()}
+        end = self.manifest.stopped_at
+        if end is None:
+            return self._traces
+        return {name: trace[:end] for name, trace in self._traces.items()}
 
     def traced(self) -> frozenset[str]:
         """Return the names of the traces there are."""
