@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -11,7 +12,18 @@ from typing import Any, Literal
 
 import torch
 
-from maskov.config import MOST_TRACED, Execution, Manifest, ModelConfig, ModelSource, RunConfig
+from maskov.config import (
+    DEFAULT_EPOCHS,
+    MOST_TRACED,
+    MOST_UNTIL_CONVERGED,
+    Execution,
+    Inputs,
+    Manifest,
+    ModelConfig,
+    ModelSource,
+    RunConfig,
+    stopping_rule,
+)
 from maskov.energies import Raw
 from maskov.energies.lengths import parse_table
 from maskov.errors import InputError, ModelError
@@ -54,6 +66,8 @@ def sample(
     length_prior: str | None = None,
     seed: int = 0,
     thin: int = 0,
+    until: str | None = None,
+    effective: int | None = None,
     out: str | Path | None = None,
     token_budget: int | None = None,
     resident: int | None = None,
@@ -79,6 +93,12 @@ def sample(
     with `thin` every so many epochs after burn-in. With `out` the run is a folder that can be
     resumed. `source` is how to load the model again.
 
+    With `until="converged"` the run ends at the first of a few fixed epochs at which all energies
+    and token statistics have R-hat below 1.05 and `effective` draws (100 unless given), or at the
+    last epoch of the schedule (2,000 unless given). The first half of the epochs does not count,
+    unless the schedule has burn-in. Each step leaves its target invariant; when the run ends
+    depends on its chains.
+
     The rest decides how the work is done, not its result: `token_budget` caps the tokens of one
     model call, `resident` the chains of one group, which are on a device at once, `prefetch` the
     proposals of a chain under test at once (0: as many as keep the device busy), and chains advance
@@ -89,7 +109,8 @@ def sample(
     """
     workers = workers or Workers()
     kernel = kernel or Metropolis(Raw())
-    schedule = schedule or Schedule()
+    rule = stopping_rule(until, effective)
+    schedule = schedule or Schedule(epochs=DEFAULT_EPOCHS if rule is None else MOST_UNTIL_CONVERGED)
     if chains < 1:
         raise InputError(f"a run has at least one chain, not {chains}.")
     if chains * schedule.epochs > MOST_TRACED:
@@ -118,6 +139,8 @@ def sample(
         )
     resizes = any(isinstance(move, Resize) for move in moves_of(kernel))
     kernel, prior = _with_prior(kernel, length_prior, resizes)
+    if rule is not None:
+        _check_converges(kernel, schedule, thin, trace)
     path = None if out is None else Path(out)
     if path is not None:
         RunFolder.check_free(path)
@@ -126,6 +149,11 @@ def sample(
     layout = layout_of(model, inputs, chains, seed)
     if inputs.sources is None:  # translations may be short; a block is then all of one
         _check_blocks(kernel, schedule, layout)
+    if rule is not None and max(Counter(_targets(inputs, layout)).values()) == 1:
+        raise InputError(
+            "--until converged compares chains of the same length and template: ask for more "
+            "--chains, or for one --length."
+        )
     scorer = Scorer(model, token_budget, stop)
     config = RunConfig(
         model=ModelConfig(
@@ -151,6 +179,7 @@ def sample(
         thin=thin,
         seed=seed,
         length_prior=prior,
+        until=rule,
     )
     manifest = _manifest(config, model, kernel, layout)
     with new_folder(path) if path is not None else nullcontext():
@@ -158,6 +187,10 @@ def sample(
         try:
             kernel = _tuned(store, layout, kernel, scorer)
             coordinator = Coordinator(layout, kernel, model, store, listener, checkpoint_every)
+            if rule is not None and listener is not None and "tokens" not in store.traced():
+                listener.noted(
+                    "the run is too large to trace its tokens: energies alone decide when it ends"
+                )
             _carry_out(coordinator, workers, stop)
         except (ModelError, InputError):
             # A model that fails before the first epoch is over leaves nothing worth resuming.
@@ -214,6 +247,29 @@ def _tuned(store: Store, layout: Layout, kernel: Kernel, scorer: Scorer) -> Kern
         with _threads(manifest.config.execution.threads, scorer.model):
             store.note(tuning=tune(kernel, manifest.config, layout, scorer, rng))
     return tuned(kernel, store.manifest.tuning)
+
+
+def _check_converges(kernel: Kernel, schedule: Schedule, thin: int, trace: str) -> None:
+    """Refuse a run that could never be found to have converged."""
+    if not leaves_invariant(kernel, schedule)[0]:
+        raise InputError(
+            "--until converged needs a fixed target: a kernel that has one, and --burn-in that "
+            "covers --anneal and --force-accept."
+        )
+    if thin and not schedule.burn_in:
+        raise InputError(
+            "--thin with --until converged needs --burn-in: samples are written as they are drawn, "
+            "so it must be known which epochs count."
+        )
+    if trace != "every":
+        raise InputError("--until converged needs the energies of every epoch: trace='every'.")
+
+
+def _targets(inputs: Inputs, layout: Layout) -> list[tuple[int, int]]:
+    """Return the line of the input and the length of each chain; texts are only starts."""
+    lengths = [0 if inputs.sampled else len(tokens) for tokens in layout.tokens]
+    lines = layout.template if inputs.texts is None else [0] * len(lengths)
+    return list(zip(lines, lengths, strict=True))
 
 
 def _carry_out(coordinator: Coordinator, workers: Workers, stop: Callable[[], bool] | None) -> None:
@@ -324,6 +380,11 @@ def _manifest(config: RunConfig, model: MaskedModel, kernel: Kernel, layout: Lay
     invariant, notes = leaves_invariant(kernel, config.schedule)
     if model.caution:
         notes.append(model.caution)
+    if config.until is not None:
+        notes.append(
+            "when the run ends is decided by its own diagnostics: every step leaves the target "
+            "invariant, the number of epochs depends on the chains"
+        )
     energy_models = {} if kernel.energy is None else kernel.energy.models()
     sweeps = [sweep for sweep in map(_sweep, moves_of(kernel)) if sweep is not None]
     return Manifest(
