@@ -134,7 +134,9 @@ def _add_runs(router: APIRouter, run_list: RunList, player: Player) -> None:
     async def report(run_id: Annotated[str, Query(alias="id", max_length=100)]) -> HTMLResponse:
         page = await reading.run(lambda: report_page(opened(run_id)))
         policy = f"{page.policy}; frame-ancestors 'none'"
-        return HTMLResponse(page.html, headers={"Content-Security-Policy": policy})
+        # A lone surrogate cannot be encoded.
+        content = page.html.encode(errors="replace")
+        return HTMLResponse(content, headers={"Content-Security-Policy": policy})
 
     summaries = RunSummaries(run_list)
 
