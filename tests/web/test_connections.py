@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import logging
+import random
 import threading
 import time
 
@@ -81,6 +82,7 @@ def answer(connection):
 @pytest.fixture
 def messages(caplog):
     caplog.set_level(logging.WARNING, "uvicorn.error")
+    caplog.set_level(logging.WARNING, "asyncio")
     return caplog
 
 
@@ -203,6 +205,34 @@ def test_connections_leave_files_for_everything_else(files, most, monkeypatch):
     limits = Limits.for_process()
     assert limits.connections == most
     assert ConnectionPool(limits).limits is limits
+
+
+PARTS = [
+    HEAD, POST, CHUNKED, b"\r\n", b"\r\n\r\n", b"zz\r\n", b"1\r\n{\r\n", b"0\r\n\r\n", b"\0",
+    b"GET", b"GET / HTTP/9.9\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16\x03\x01\x02\0",
+    b"Content-Length: -1\r\n\r\n", b"Content-Length: 5\r\nContent-Length: 6\r\n\r\n",
+    b"X: " + b"x" * 70_000, b"\xff" * 9, b"Expect: 100-continue\r\n\r\n",
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    b"GET /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+    b"GET http://\xc3\xa4/ HTTP/1.1\r\n\r\n", b"GET //%00%ff/..%2f HTTP/1.1\r\nHost: x\r\n\r\n",
+]  # fmt: skip
+
+
+def test_no_bytes_make_a_traceback_or_stop_the_server(app, messages):
+    drawn = random.Random(0)
+    with ThreadServer(app, SHORT) as server:
+        for _ in range(150):
+            connection = server.connect()
+            try:
+                for part in drawn.choices(PARTS, k=drawn.randint(1, 4)):
+                    connection.sendall(part)
+                    if drawn.random() < 0.3:
+                        time.sleep(0.003)  # time to answer what came so far
+            except ConnectionError:
+                pass  # refused half-way
+            connection.close()
+        assert server.get()[1] == b"here"
+    assert not [record.getMessage() for record in messages.records if record.exc_info]
 
 
 # What is logged.

@@ -18,6 +18,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _log = logging.getLogger("uvicorn.error")
@@ -161,6 +162,17 @@ class LimitedConnection(H11Protocol):
         if self.cycle is not before:  # a request that was already there
             self._begin_request()
         self._watch_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP; within a request there is no room for such an answer."""
+        if self.waiting and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+            return
+        # The application is told at once, so that it does not try to answer.
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.drop()
 
     def pause_writing(self) -> None:
         """Note that the client does not read as fast as we write."""
