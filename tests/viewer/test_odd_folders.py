@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import sys
 import threading
 
 import pytest
@@ -136,3 +137,19 @@ def test_half_of_a_character_is_no_error(server, runs):
     status, page = server.get(f"/report?id={id_of(odd)}")
     assert status == 200
     assert b"text ?" in page
+
+
+def test_parts_of_a_run_are_not_imported_unasked(server, runs, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "evil_part.py").write_text("raise SystemExit('imported')\n")
+    file = runs / "odd" / "manifest.json"
+    manifest = json.loads(file.read_text())
+    manifest["config"]["kernel"] = {"part": "evil_part:K", "arguments": [], "options": {}}
+    file.write_text(json.dumps(manifest))
+    odd = id_of(runs / "odd")
+    assert "--trust-parts" in told(server, f"/api/runs/{odd}")[1]["why_not_played"]
+    for path in ("/chains/0", "/chains/0/epochs/0"):
+        status, answer = told(server, f"/api/runs/{odd}{path}")
+        assert status == 422
+        assert "--trust-parts" in answer["detail"]
+    assert "evil_part" not in sys.modules
