@@ -50,6 +50,10 @@ from maskov.tuning.tune import tune, tuned
 from maskov.workers import Workers
 from maskov.workers.local import Local
 from maskov.workers.pool import automatic_count, pool_for
+from maskov.workers.streams import THREADS, Streams
+
+# Fewer chains than these are not worth a group of their own.
+_FEWEST_TAKING_TURNS = 64
 
 
 def sample(
@@ -168,7 +172,8 @@ def sample(
         inputs=inputs,
         execution=Execution(
             token_budget=scorer.batcher.budget,
-            resident=resident or scorer.resident(layout.width, prefetch or 1),
+            resident=resident
+            or _resident(scorer, kernel, schedule, layout, prefetch, asynchronous),
             prefetch=prefetch,
             asynchronous=asynchronous,
             trace=trace,  # type: ignore[arg-type]
@@ -286,12 +291,43 @@ def _carry_out(coordinator: Coordinator, workers: Workers, stop: Callable[[], bo
         with pool_for(workers, manifest, model, groups, stop) as pool:
             coordinator.run(pool)
         return
+    if groups > 1 and _shares_gpu(coordinator.kernel, manifest, model):
+        runners = [TaskRunner.of(manifest, coordinator.kernel, model, stop) for _ in range(THREADS)]
+        with Streams(runners) as streams:
+            coordinator.run(streams)
+        return
     runner = TaskRunner.of(manifest, coordinator.kernel, model, stop)
     runner.deliver = coordinator.deliver
     if listener is not None:
         runner.watch = listener.moved
     with _threads(execution.threads, model):
         coordinator.run(Local(runner))
+
+
+def _resident(
+    scorer: Scorer,
+    kernel: Kernel,
+    schedule: Schedule,
+    layout: Layout,
+    prefetch: int,
+    asynchronous: bool,
+) -> int:
+    """Return how many chains make a group; on a GPU two groups in lock-step take turns."""
+    most = scorer.resident(layout.width, prefetch or 1)
+    moving = kernel_at(kernel, schedule, schedule.epochs - 1)
+    chains = len(layout.tokens)
+    if scorer.model.device.type != "cuda" or (asynchronous and moving.asynchronous):
+        return most
+    return min(most, max(_FEWEST_TAKING_TURNS, -(-chains // THREADS)))
+
+
+def _shares_gpu(kernel: Kernel, manifest: Manifest, model: MaskedModel) -> bool:
+    """Whether groups should take turns on one GPU: those in lock-step leave it idle."""
+    if model.device.type != "cuda":
+        return False
+    each = (kernel_at(kernel, manifest.schedule, e) for e in range(manifest.schedule.epochs))
+    # Rounds that are recorded fill the device, and must be recorded alone.
+    return not (manifest.config.execution.asynchronous and any(one.asynchronous for one in each))
 
 
 @contextmanager
