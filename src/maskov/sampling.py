@@ -45,6 +45,7 @@ from maskov.runs.store import MemoryStore, Store
 from maskov.runs.task_runner import Listener, TaskRunner
 from maskov.schedules import Schedule
 from maskov.starts import STARTS, Layout
+from maskov.tuning.budget import epochs_for
 from maskov.tuning.lengths import weighed
 from maskov.tuning.tune import tune, tuned
 from maskov.workers import Workers
@@ -70,6 +71,7 @@ def sample(
     length_prior: str | None = None,
     seed: int = 0,
     thin: int = 0,
+    passes: int | None = None,
     until: str | None = None,
     effective: int | None = None,
     out: str | Path | None = None,
@@ -96,6 +98,9 @@ def sample(
     a table of weights such as "8:1,12:4,16:1". The last sequence of each chain is kept, or
     with `thin` every so many epochs after burn-in. With `out` the run is a folder that can be
     resumed. `source` is how to load the model again.
+
+    With `passes` the run has as many epochs as so many masked passes of a chain pay for, by what
+    epochs of discarded chains cost.
 
     With `until="converged"` the run ends at the first of a few fixed epochs at which all energies
     and token statistics have R-hat below 1.05 and `effective` draws (100 unless given), or at the
@@ -141,6 +146,13 @@ def sample(
             f"no sample would be kept: {schedule.epochs} epochs with {schedule.burn_in} of "
             f"burn-in never reach --thin {thin}."
         )
+    if passes is not None:
+        if rule is not None:
+            raise InputError("a run ends after --passes or --until converged, not both.")
+        schedule = schedule_for_passes(
+            model, kernel, schedule, passes, chains=chains, length=length, texts=texts,
+            templates=templates, lengths=lengths, seed=seed, token_budget=token_budget,
+        )  # fmt: skip
     resizes = any(isinstance(move, Resize) for move in moves_of(kernel))
     kernel, prior = _with_prior(kernel, length_prior, resizes)
     if rule is not None:
@@ -203,6 +215,38 @@ def sample(
                 store.discard()
             raise
     return Run(store)
+
+
+def schedule_for_passes(
+    model: MaskedModel,
+    kernel: Kernel,
+    schedule: Schedule,
+    passes: int,
+    *,
+    chains: int = 8,
+    length: int | tuple[int, int] = 20,
+    texts: Sequence[str] | None = None,
+    templates: Sequence[str] | None = None,
+    lengths: str = "best",
+    seed: int = 0,
+    token_budget: int | None = None,
+) -> Schedule:
+    """Return the schedule with as many epochs as so many masked passes of a chain pay for."""
+    if passes < 1:
+        raise InputError(f"--passes counts masked passes of a chain: 1 or more, not {passes}.")
+    resizes = any(isinstance(move, Resize) for move in moves_of(kernel))
+    inputs = inputs_of(model, length, texts, templates, lengths, chains, seed, resizes)
+    layout = layout_of(model, inputs, chains, seed)
+    scorer = Scorer(model, token_budget)
+    with _threads(1, model):
+        found = epochs_for(passes, kernel, schedule, layout, scorer, CounterRng(seed))
+    scorer.check()
+    if found <= schedule.burn_in:
+        raise InputError(
+            f"{passes} passes of a chain are about {found} epochs, all of them burn-in: ask for "
+            "more --passes or less --burn-in."
+        )
+    return replace(schedule, epochs=found, force_accept=min(schedule.force_accept, found))
 
 
 def resume(

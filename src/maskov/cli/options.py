@@ -126,6 +126,10 @@ class SamplingOptions(WorkerOptions):
         int | None,
         option("--effective", "effective draws for --until converged (default: 100)", _SCHEDULE),
     ] = None
+    passes: Annotated[
+        int | None,
+        option("--passes", "masked passes of a chain, instead of --epochs", _SCHEDULE),
+    ] = None
     burn_in: Annotated[
         int,
         option(
@@ -190,6 +194,8 @@ class SamplingOptions(WorkerOptions):
         """The epochs of the run, or the most there may be."""
         if self.epochs is not None:
             return self.epochs
+        if self.passes is not None:  # which decide, once the model is there
+            return max(self.burn_in, self.force_accept, DEFAULT_EPOCHS) + 1
         return DEFAULT_EPOCHS if self.until is None else MOST_UNTIL_CONVERGED
 
     def source(self) -> ModelSource:
@@ -213,6 +219,13 @@ class SamplingOptions(WorkerOptions):
     def build_schedule(self) -> Schedule:
         """Return the schedule; lone floors are refused, since they would do nothing."""
         stopping_rule(self.until, self.effective)  # refused before a model is loaded
+        if self.passes is not None:
+            if self.epochs is not None or self.until is not None:
+                raise InputError("a run ends after --passes, --epochs or --until: give one.")
+            if self.passes < 1:
+                raise InputError(f"--passes must be 1 or more, not {self.passes}.")
+            if self.kernel == "mask-predict":
+                raise InputError("mask-predict has a number of iterations: give --epochs.")
         if self.target_floor is not None and self.anneal == 0:
             raise InputError("--target-floor needs --anneal, the fall of the temperature.")
         if self.block_floor is not None and self.block_anneal == 0:

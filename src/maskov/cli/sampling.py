@@ -23,6 +23,7 @@ from maskov.runs.folder import RunFolder
 from maskov.runs.rebuild import load_model
 from maskov.sampling import resume as resume_run
 from maskov.sampling import sample as sample_run
+from maskov.sampling import schedule_for_passes
 from maskov.starts import ONE, find_blanks
 
 DEFAULT_LENGTH = 20
@@ -138,6 +139,14 @@ def _run(options: SamplingOptions, origin: Callable[[MaskedModel], dict[str, Any
         RunFolder.check_free(options.out)
     model = options.load_model()
     kernel = options.build_kernel(model.device)
+    given = origin(model)
+    if options.passes is not None:
+        schedule = schedule_for_passes(
+            model, kernel, schedule, options.passes, chains=options.chains, seed=options.seed,
+            token_budget=options.token_budget, **given,
+        )  # fmt: skip
+        if not options.quiet:
+            say(f"note: {options.passes:,} passes of a chain are about {schedule.epochs:,} epochs")
     if not options.quiet and options.until is not None:
         say(f"note: the run ends when it has converged, after at most {schedule.epochs:,} epochs")
     if not options.quiet and options.kernel != "mh" and options.energy != "raw":
@@ -163,7 +172,7 @@ def _run(options: SamplingOptions, origin: Callable[[MaskedModel], dict[str, Any
             checkpoint_every=options.checkpoint_every,
             source=options.source(),
             workers=workers,
-            **origin(model),
+            **given,
             **watch,
         )
 
