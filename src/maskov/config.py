@@ -19,10 +19,11 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from maskov.errors import InputError, RunError
 from maskov.schedules import Schedule
 
-FORMAT = 2
+FORMAT = 3
 # Epochs × chains of one run: its traces are kept in full.
 MOST_TRACED = 10**8
 _MOST = 10**7
+_MOST_REPLICAS = 16
 
 
 def _between(name: str, value: int, least: int, most: int) -> None:
@@ -176,7 +177,8 @@ class Manifest:
     """A run's config and what was found out about it.
 
     `kernel` is the kernel's short name, `energy` that of its target, `order` and `block` those of
-    its site move. `width` and `shortest` are the longest and the shortest sequence.
+    its site move. `width` and `shortest` are the longest and the shortest sequence. `replicas` are
+    those of each chain, and `ladder` their inverse temperatures once these are known.
     """
 
     config: RunConfig
@@ -192,6 +194,8 @@ class Manifest:
     energy_models: dict[str, str]
     width: int
     shortest: int
+    replicas: int = 1
+    ladder: tuple[float, ...] | None = None
     pilot: PilotChoice | None = None
     precision_check: PrecisionCheck | None = None
     format: int = FORMAT
@@ -199,6 +203,14 @@ class Manifest:
     def __post_init__(self) -> None:
         _between("width", self.width, 1, _MOST)
         _between("shortest", self.shortest, 1, self.width)
+        _between("replicas", self.replicas, 1, _MOST_REPLICAS)
+        if self.ladder is not None and len(self.ladder) != self.replicas:
+            raise InputError("'ladder' has another number of entries than there are replicas.")
+        if self.chains * self.schedule.epochs * self.replicas > MOST_TRACED:
+            raise InputError(
+                f"{self.replicas} replicas of {self.chains} chains and {self.schedule.epochs} "
+                "epochs are more than one run can trace; ask for fewer, or for several runs."
+            )
         if self.format != FORMAT:
             raise InputError("'format' is that of another version of maskov.")
 

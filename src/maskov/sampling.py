@@ -16,7 +16,7 @@ from maskov.energies import Raw
 from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError, ModelError
 from maskov.execution.loop import kernel_at
-from maskov.kernels import Kernel, Metropolis
+from maskov.kernels import Exchange, Kernel, Metropolis
 from maskov.kernels.registry import kernel_name, to_data
 from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
@@ -33,6 +33,7 @@ from maskov.runs.store import MemoryStore, Store
 from maskov.runs.task_runner import Listener, TaskRunner
 from maskov.schedules import Schedule
 from maskov.starts import STARTS, Layout
+from maskov.tuning.ladder import find_ladder, pilot_chains
 from maskov.workers import Workers
 from maskov.workers.local import Local
 from maskov.workers.pool import automatic_count, pool_for
@@ -49,6 +50,8 @@ def sample(
     texts: Sequence[str] | None = None,
     templates: Sequence[str] | None = None,
     lengths: str = "best",
+    replicas: int = 1,
+    ladder: Sequence[float] = (),
     seed: int = 0,
     thin: int = 0,
     out: str | Path | None = None,
@@ -69,7 +72,10 @@ def sample(
     fill the blanks of `templates`, `chains` to each. Those of a conditional model are translations
     of its sources, `chains` to each, of the likeliest length, of the likeliest few, or of a length
     each draws (`lengths`: best, top, drawn). The last sequence of each chain is kept, or
-    with `thin` every so many epochs after burn-in. With `out` the run is a folder that can be
+    with `thin` every so many epochs after burn-in. With `replicas`, each chain has so many copies
+    at higher temperatures, which swap their states (`Exchange`); the run finds the `ladder` of
+    inverse temperatures unless it is given. Only the copy at the kernel's own temperature is
+    sampled. With `out` the run is a folder that can be
     resumed. `source` is how to load the model again.
 
     The rest decides how the work is done, not its result: `token_budget` caps the tokens of one
@@ -83,6 +89,8 @@ def sample(
     workers = workers or Workers()
     kernel = kernel or Metropolis(Raw())
     schedule = schedule or Schedule()
+    if replicas != 1 or ladder:
+        kernel = Exchange(kernel, tuple(ladder), 0 if replicas == 1 else replicas)
     if chains < 1:
         raise InputError(f"a run has at least one chain, not {chains}.")
     if chains * schedule.epochs > MOST_TRACED:
@@ -147,8 +155,9 @@ def sample(
     with new_folder(path) if path is not None else nullcontext():
         store: Store = MemoryStore(manifest) if path is None else RunFolder.create(path, manifest)
         try:
+            kernel = _with_ladder(kernel, store, model, layout, stop, listener)
             coordinator = Coordinator(
-                manifest, layout, kernel, model, store, listener, checkpoint_every
+                store.manifest, layout, kernel, model, store, listener, checkpoint_every
             )
             _carry_out(coordinator, workers, stop)
         except (ModelError, InputError):
@@ -190,12 +199,39 @@ def resume(
         check_trusted(folder.manifest, trust_remote_code)
         model = model or load_model(folder.manifest, device, trust_remote_code)
         parts = rebuild(folder.manifest, model, trust_parts)
+        kernel = _with_ladder(parts.kernel, folder, model, parts.layout, stop, listener)
         coordinator = Coordinator(
-            folder.manifest, parts.layout, parts.kernel, model, folder, listener, checkpoint_every
+            folder.manifest, parts.layout, kernel, model, folder, listener, checkpoint_every
         )
         _carry_out(coordinator, workers, stop)
         damaged = coordinator.cache.damaged
     return Run(folder, [folder.path / "samples.jsonl"] if folder.cut_short else damaged)
+
+
+def _with_ladder(
+    kernel: Kernel,
+    store: Store,
+    model: MaskedModel,
+    layout: Layout,
+    stop: Callable[[], bool] | None,
+    listener: Listener | None,
+) -> Kernel:
+    """Find the ladder of replicas, if it was not given and not found before; keep it."""
+    manifest = store.manifest
+    if not isinstance(kernel, Exchange) or kernel.ladder:
+        return kernel
+    config, schedule = manifest.config, manifest.schedule
+    scorer = Scorer(model, config.execution.token_budget, stop)
+    # As the kernel is in the last epoch, when nothing moves any more.
+    settled = kernel_at(kernel, replace(schedule, force_accept=0), schedule.epochs - 1)
+    assert isinstance(settled, Exchange)
+    with _threads(config.execution.threads, model):
+        pilots = pilot_chains(model, layout, manifest.width)
+        ladder = find_ladder(settled, pilots, scorer, CounterRng(config.seed))
+    store.note(ladder=ladder)
+    if listener is not None:
+        listener.noted(f"ladder of inverse temperatures: {', '.join(f'{b:g}' for b in ladder)}")
+    return replace(kernel, ladder=ladder)
 
 
 def _carry_out(coordinator: Coordinator, workers: Workers, stop: Callable[[], bool] | None) -> None:
@@ -243,6 +279,8 @@ def _fitted(
             "only asynchronous chains are prefetched: drop --prefetch, or what keeps them in "
             "lock-step (--lock-step, --block and the like)."
         )
+    if isinstance(kernel, Exchange):
+        return replace(kernel, kernel=_fitted(kernel.kernel, schedule, model, 0, False))
     if not isinstance(kernel, Metropolis):
         return kernel
     precision = kernel.delayed.first_stage
@@ -311,6 +349,8 @@ def _manifest(config: RunConfig, model: MaskedModel, kernel: Kernel, layout: Lay
         energy_models=energy_models,
         width=max(lengths),
         shortest=min(lengths),
+        replicas=kernel.replicas,
+        ladder=(kernel.ladder or None) if isinstance(kernel, Exchange) else None,
     )
 
 

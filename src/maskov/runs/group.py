@@ -12,11 +12,14 @@ from maskov.execution.pilot import CHOICES
 from maskov.types import Chains, Tensor, Traces
 
 # The results of some chains at the end of an epoch, a row a chain: `energy`, `counts`, `tokens`,
-# and `rejected`, true where a proposal was rejected.
+# `rejected`, true where a proposal was rejected, and what happened to its replicas.
 Row = dict[str, Tensor]
 
 # The parts of a row that have an entry for each position.
 PLACES = ("tokens", "rejected")
+# The parts that have an entry for each replica or pair of neighbouring replicas of a chain: the
+# energy and the number of the state at each temperature, and which pairs were tested and swapped.
+REPLICAS = ("rung_energy", "rung_replica", "swap_tested", "swap_accepted")
 
 UNDECIDED = -1
 
@@ -25,7 +28,7 @@ UNDECIDED = -1
 class GroupState:
     """A group of chains between two steps.
 
-    Chains are cut into groups that fit on a device; each goes through the run by itself, so that
+    All replicas of a chain are rows of one group. Chains are cut into groups that fit on a device; each goes through the run by itself, so that
     its results depend on nothing but its own state. The group is in `epoch`; `counts` are those of
     the epoch so far and `rejected` says where a proposal was rejected. `buffers` are those of
     asynchronous chains, which go on to the epoch `end`. `begun` says that its blanks are filled.
@@ -87,9 +90,18 @@ def nothing_yet(chains: Chains) -> tuple[Tensor, Tensor]:
     return counts.to(chains.chain.device), torch.zeros_like(chains.free)
 
 
+def first_replicas(chains: Chains, replicas: int) -> Chains:
+    """Return the rows that are the chains themselves, with their energies."""
+    if replicas == 1:
+        return chains
+    index = torch.arange(0, len(chains.chain), replicas, device=chains.chain.device)
+    energies = {name: value[index] for name, value in chains.energies.items()}
+    return replace(chains.rows(index), energies=energies)
+
+
 def traces_of(row: Row) -> Traces:
     """Name the columns of a row."""
     energies = zip(ENERGIES, row["energy"].unbind(1), strict=True)
     counts = zip(COUNTS, row["counts"].unbind(1), strict=True)
-    places = ((name, row[name]) for name in PLACES)
+    places = ((name, row[name]) for name in (*PLACES, *REPLICAS) if name in row)
     return {name: column.cpu().numpy() for name, column in (*energies, *counts, *places)}

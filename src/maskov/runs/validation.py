@@ -51,7 +51,7 @@ _ALONE = {
 class GroupShape:
     """The shapes of a group's tensors.
 
-    `slots` are the most that a chain may have; `vector` returns one that the model keeps of a
+    `replicas` are the rows of each chain. `slots` are the most that a chain may have; `vector` returns one that the model keeps of a
     masked position, of which only the width and the kind matter.
     """
 
@@ -59,6 +59,13 @@ class GroupShape:
     epochs: int
     slots: int
     vector: Callable[[], Tensor]
+    replicas: int = 1
+
+    @property
+    def chains(self) -> list[int]:
+        """The chains of the group."""
+        numbers: list[int] = self.fresh.chains.chain[:: self.replicas].tolist()
+        return numbers
 
     def takes(self, sizes: Sizes) -> bool:
         """Whether tensors of these kinds and shapes can be of this group; nothing is read yet."""
@@ -98,7 +105,7 @@ class GroupShape:
         }  # fmt: skip
 
     def _takes_held(self, sizes: Sizes, held: set[str]) -> bool:
-        chains, length = self.fresh.chains.tokens.shape
+        chains, length = len(self.chains), self.fresh.chains.tokens.shape[1]
         kinds = {
             "tokens": (torch.int32, (chains, length)),
             "energies": (torch.float64, (chains, len(ENERGIES) - 1)),
@@ -132,9 +139,15 @@ class GroupShape:
             and state.nearest in (UNDECIDED, *CHOICES)
             and all(torch.equal(getattr(chains, name), getattr(fresh, name)) for name in _FIXED)
             and torch.equal(chains.tokens[frozen], fresh.tokens[frozen])
+            and torch.equal(_sorted(chains, self.replicas), _sorted(fresh, self.replicas))
             and all(
                 torch.equal(state.buffers[name], getattr(fresh, name))
                 for name in _FIXED
                 if state.buffers
             )
         )
+
+
+def _sorted(chains: Chains, replicas: int) -> Tensor:
+    """Return the replicas of each chain in order: swaps only move them."""
+    return chains.replica.view(-1, replicas).sort(1).values
