@@ -7,6 +7,7 @@ from rich.table import Table
 
 from maskov.diagnostics.diagnosis import Diagnosis
 from maskov.diagnostics.energies import EnergyFigures
+from maskov.diagnostics.exchange import ExchangeFigures
 
 _COLUMNS = ("", "R-hat", "median", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
 _UNKNOWN = "–"
@@ -17,6 +18,12 @@ def print_diagnosis(diagnosis: Diagnosis) -> None:
     # Sentences are not folded, so that grep finds them.
     print(diagnosis.verdict, end="\n\n")
     Console().print(_table(diagnosis), markup=False, highlight=False)
+    if diagnosis.exchange is not None:
+        print()
+        Console().print(_swaps(diagnosis.exchange), markup=False, highlight=False)
+        trips = diagnosis.exchange.round_trips_per_1000_epochs
+        shown = _UNKNOWN if trips is None else f"{trips:.1f}"
+        print(f"round trips of a chain's replicas per 1,000 epochs: {shown}")
     for note in diagnosis.notes:
         print(f"note: {note}")
     print()
@@ -31,6 +38,16 @@ def _table(diagnosis: Diagnosis) -> Table:
     tokens = diagnosis.tokens
     if tokens is not None:
         table.add_row("tokens", *[""] * (len(_COLUMNS) - 2), _time(tokens.time, tokens.at_least))
+    return table
+
+
+def _swaps(exchange: ExchangeFigures) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("replicas at β", "swap rate"):
+        table.add_column(column, justify="right")
+    pairs = zip(exchange.ladder, exchange.ladder[1:], exchange.swap_rates, strict=False)
+    for one, other, rate in pairs:
+        table.add_row(f"{one:g} ↔ {other:g}", _UNKNOWN if rate is None else f"{rate:.3f}")
     return table
 
 

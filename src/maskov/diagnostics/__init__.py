@@ -3,6 +3,7 @@
 from maskov.diagnostics.arviz import to_arviz
 from maskov.diagnostics.diagnosis import Diagnosis, TokenFigures, diagnose
 from maskov.diagnostics.energies import EnergyFigures, GroupFigures
+from maskov.diagnostics.exchange import ExchangeFigures
 from maskov.diagnostics.positions import PositionFigures
 from maskov.diagnostics.summary import Summary, summarise
 from maskov.diagnostics.verdict import Verdict
@@ -10,6 +11,7 @@ from maskov.diagnostics.verdict import Verdict
 __all__ = [
     "Diagnosis",
     "EnergyFigures",
+    "ExchangeFigures",
     "GroupFigures",
     "PositionFigures",
     "Summary",

@@ -10,6 +10,7 @@ from typing import Any
 from maskov.config import Manifest
 from maskov.diagnostics.chains import Group, Sampled, chain_groups, kept_epochs, visits_once
 from maskov.diagnostics.energies import EnergyFigures, energy_figures
+from maskov.diagnostics.exchange import ExchangeFigures, exchange_figures
 from maskov.diagnostics.positions import PositionFigures, position_figures
 from maskov.diagnostics.tokens import memories
 from maskov.diagnostics.verdict import Verdict, judge
@@ -32,7 +33,7 @@ class Diagnosis:
 
     `epochs` counts those completed after burn-in, `groups` the sets of chains that share a target,
     `single_groups` those with only one chain. `energies` has E_raw, E_norm and, if the target is
-    neither, E_target. `tokens` is None if they were not traced.
+    neither, E_target. `tokens` is None if they were not traced, `exchange` without replicas.
     """
 
     verdict: Verdict
@@ -41,6 +42,7 @@ class Diagnosis:
     single_groups: int
     energies: dict[str, EnergyFigures]
     tokens: TokenFigures | None
+    exchange: ExchangeFigures | None
     notes: list[str]
 
     def to_dict(self) -> dict[str, Any]:
@@ -57,6 +59,7 @@ def diagnose(manifest: Manifest, traces: Traces, sampled: Sampled = dict) -> Dia
         names["E_target"] = "energy_target"
     energies = {shown: energy_figures(traces[name][kept], groups) for shown, name in names.items()}
     tokens = _tokens(manifest, traces, groups) if "tokens" in traces else None
+    exchange = exchange_figures(manifest, traces, kept) if manifest.replicas > 1 else None
     return Diagnosis(
         judge(manifest, energies),
         kept.stop - kept.start,
@@ -64,7 +67,8 @@ def diagnose(manifest: Manifest, traces: Traces, sampled: Sampled = dict) -> Dia
         sum(len(group.chains) == 1 for group in groups),
         energies,
         tokens,
-        _notes(manifest, traces, groups, energies, tokens),
+        exchange,
+        _notes(manifest, traces, groups, energies, tokens, exchange),
     )
 
 
@@ -83,6 +87,7 @@ def _notes(
     groups: list[Group],
     energies: dict[str, EnergyFigures],
     tokens: TokenFigures | None,
+    exchange: ExchangeFigures | None,
 ) -> list[str]:
     """Return the limitations of the numbers."""
     notes = []
@@ -97,6 +102,11 @@ def _notes(
         notes.append(
             "the lengths of the chains are unknown until a sample is kept; until then no two "
             "chains are compared"
+        )
+    if exchange is not None and exchange.slow_pairs():
+        notes.append(
+            f"replicas hardly ever swap between {', '.join(exchange.slow_pairs())}: give a ladder "
+            "with smaller steps there, or more replicas"
         )
     kept = kept_epochs(manifest, traces)
     if any(energy.draws < kept.stop - kept.start for energy in energies.values()):

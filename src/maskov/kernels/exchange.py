@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 
@@ -155,7 +156,9 @@ class Exchange(Kernel):
         )
         colder = colder[passed]
         index = torch.arange(len(chains.chain), device=first.device)
-        return _taken(chains, index.index_copy(0, colder, colder + 1).index_copy(0, colder + 1, colder))
+        return _taken(
+            chains, index.index_copy(0, colder, colder + 1).index_copy(0, colder + 1, colder)
+        )
 
     def log_ratio(
         self, chains: Chains, colder: Int[Tensor, " n"], hotter: Int[Tensor, " n"]
@@ -173,7 +176,7 @@ class Exchange(Kernel):
 
 def check_ladder(ladder: tuple[float, ...]) -> None:
     """Refuse inverse temperatures that are no ladder."""
-    falls = all(one > other for one, other in zip(ladder, ladder[1:], strict=False))
+    falls = all(one > other for one, other in pairwise(ladder))
     if not (all(map(math.isfinite, ladder)) and ladder[0] == 1 and falls and ladder[-1] > 0):
         raise InputError(
             "a ladder has inverse temperatures that fall from 1 and stay above 0, such as "

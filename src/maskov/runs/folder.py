@@ -247,7 +247,7 @@ class RunFolder(Store):
         try:
             for name, kind in TRACES.items():
                 shape = trace_shape(self.manifest, name)
-                if shape is None or name in PLACES and not (folder / f"{name}.npy").exists():
+                if shape is None or (name in PLACES and not (folder / f"{name}.npy").exists()):
                     continue
                 # Mapped first: a header may promise more than there is, or than memory holds.
                 mapped = np.load(folder / f"{name}.npy", mmap_mode="r")

@@ -51,8 +51,9 @@ _ALONE = {
 class GroupShape:
     """The shapes of a group's tensors.
 
-    `replicas` are the rows of each chain. `slots` are the most that a chain may have; `vector` returns one that the model keeps of a
-    masked position, of which only the width and the kind matter.
+    `slots` are the most that a chain may have; `vector` returns one that the model keeps of a
+    masked position, of which only the width and the kind matter. `replicas` are the rows of each
+    chain.
     """
 
     fresh: GroupState

@@ -66,7 +66,9 @@ def find_ladder(kernel: Exchange, pilots: Chains, scorer: Scorer, rng: Rng) -> t
         rows = replace(rows, beta=tried.replicated(pilots).beta)
         rates = []
         for epoch in range(number * _EPOCHS, (number + 1) * _EPOCHS):
-            rows = whole_epoch(replace(tried, epoch=epoch), _begun(tried, rows, scorer), scorer, rng)
+            rows = whole_epoch(
+                replace(tried, epoch=epoch), _begun(tried, rows, scorer), scorer, rng
+            )
             rates.append(_swap_rates(tried, rows))
         scorer.check()
         rate = torch.stack(rates).mean(0).clamp(*_BELIEVED)
@@ -105,7 +107,8 @@ def _swap_rates(kernel: Exchange, rows: Chains) -> Float[Tensor, " pairs"]:
 
 def _distance(rate: Tensor) -> Tensor:
     """Return x with erfc(x) = rate."""
-    return torch.special.erfinv(1 - rate.double())
+    distance: Tensor = torch.special.erfinv(1 - rate.double())
+    return distance
 
 
 def _ladder(steps: Float[Tensor, " pairs"]) -> tuple[float, ...]:
