@@ -116,6 +116,8 @@ def _notes(
             "tokens were not traced (large runs do not trace them): there are no numbers by "
             "position"
         )
+    elif manifest.replicas > 1:
+        notes.append("there is no acceptance by position: a swap of replicas changes all at once")
     elif not visits_once(manifest, max(kept.start, 1)):
         notes.append(
             "acceptance by position is known only for sweeps of single positions, once per epoch"

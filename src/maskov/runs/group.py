@@ -28,13 +28,13 @@ UNDECIDED = -1
 class GroupState:
     """A group of chains between two steps.
 
-    Chains are cut into groups that fit on a device, with all replicas of a chain in one; each goes
-    through the run by itself, so that its results depend on nothing but its own state. The group is
-    in `epoch`; `counts` are those of the epoch so far and `rejected` says where a proposal was
-    rejected. `buffers` are those of asynchronous chains, which go on to the epoch `end`. `begun`
-    says that its blanks are filled. `pilot` is what the pilot saw, once `piloted`, and `nearest`
-    what was then chosen by the tables of all groups. `other_passes` are those outside steps
-    (starts, first energies, traces); `budget` is the tokens of a model call.
+    Chains are cut into groups that fit on a device; each goes through the run by itself, so that
+    its results depend on nothing but its own state. The group is in `epoch`; `counts` are those of
+    the epoch so far and `rejected` says where a proposal was rejected. `buffers` are those of
+    asynchronous chains, which go on to the epoch `end`. `begun` says that its blanks are filled.
+    `pilot` is what the pilot saw, once `piloted`, and `nearest` what was then chosen by the tables
+    of all groups. `other_passes` are those outside steps (starts, first energies, traces);
+    `budget` is the tokens of a model call.
     """
 
     chains: Chains

@@ -3,9 +3,9 @@
 Pilot chains start from masks that are filled at random, and have random numbers of their own. So
 the ladder cannot depend on what the run keeps, and it is fixed before the first kept epoch.
 
-Where the energies of two neighbours are about normal with one variance, they swap with probability
-erfc(c·(β_i − β_{i+1})). Each round measures the swap rate of every pair, and moves its step of the
-ladder to where the rate would by this law be the one aimed at.
+The ladder is geometric: β_{i+1}/β_i is the same for all i. Where the energies of two neighbours are
+about normal with one variance, they swap with probability erfc(c·(β_i − β_{i+1})). Each round
+measures the swap rate, and moves the ratio to where the rate would by this law be the one aimed at.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.random import Rng
 from maskov.starts import Layout, fill
-from maskov.types import Chains, Float, Tensor
+from maskov.types import Chains
 
 # The numbers of pilot chains begin here; those of a run, and of their replicas, are smaller.
 FIRST_PILOT = 2**31
 # The swap rate to aim at; replicas travel well at 0.2 to 0.5.
 AIM = 0.35
-_PILOTS, _ROUNDS, _EPOCHS = 4, 4, 3
+_PILOTS = 4
+# Epochs before the first round, in which energies fall from those of random starts; rounds, and
+# their epochs.
+_WARM_UP, _ROUNDS, _EPOCHS = 4, 3, 4
 # The first guess of β_{i+1}/β_i, and the bounds of log(β_i/β_{i+1}).
 _RATIO, _LEAST, _MOST = 0.85, 0.002, 1.0
 # One round changes no step by more than this factor, and believes no rate beyond these.
@@ -58,25 +61,23 @@ def pilot_chains(model: MaskedModel, layout: Layout, width: int) -> Chains:
 
 def find_ladder(kernel: Exchange, pilots: Chains, scorer: Scorer, rng: Rng) -> tuple[float, ...]:
     """Return inverse temperatures, from 1 downwards, at which neighbours swap at a good rate."""
-    steps = torch.full((kernel.replicas - 1,), -math.log(_RATIO), dtype=torch.float64)
-    rows = replace(kernel, ladder=_ladder(steps)).replicated(pilots)
+    step = -math.log(_RATIO)
+    rows = replace(kernel, ladder=_ladder(step, kernel.replicas)).replicated(pilots)
     rows = fill(rows, "masked", kernel.conditional, scorer, rng)
-    for number in range(_ROUNDS):
-        tried = replace(kernel, ladder=_ladder(steps))
-        rows = replace(rows, beta=tried.replicated(pilots).beta)
-        rates = []
-        for epoch in range(number * _EPOCHS, (number + 1) * _EPOCHS):
-            rows = whole_epoch(
-                replace(tried, epoch=epoch), _begun(tried, rows, scorer), scorer, rng
-            )
-            rates.append(_swap_rates(tried, rows))
+    rates: list[float] = []
+    for epoch in range(_WARM_UP + _ROUNDS * _EPOCHS):
+        now = replace(kernel, ladder=_ladder(step, kernel.replicas), epoch=epoch)
+        rows = _begun(now, replace(rows, beta=now.replicated(pilots).beta), scorer)
+        rows = whole_epoch(now, rows, scorer, rng)
+        rates.append(_swap_rate(now, rows))
         scorer.check()
-        rate = torch.stack(rates).mean(0).clamp(*_BELIEVED)
-        change = _distance(torch.tensor(AIM)).log() - _distance(rate).log()
-        # Smaller changes towards the end, so that the noise of one round does not decide.
-        change = change.clamp(-math.log(_FACTOR), math.log(_FACTOR)) * min(1.0, 2 / (number + 1))
-        steps = (steps * change.exp()).clamp(_LEAST, _MOST)
-    return _ladder(steps)
+        measured = epoch + 1 - _WARM_UP
+        if measured > 0 and measured % _EPOCHS == 0:
+            change = _distance(AIM) / _distance(sum(rates[-_EPOCHS:]) / _EPOCHS)
+            change = min(max(change, 1 / _FACTOR), _FACTOR)
+            # Smaller changes towards the end, so that the noise of one round does not decide.
+            step = min(max(step * change ** min(1.0, 2 * _EPOCHS / measured), _LEAST), _MOST)
+    return _ladder(step, kernel.replicas)
 
 
 def _begun(kernel: Exchange, rows: Chains, scorer: Scorer) -> Chains:
@@ -90,8 +91,8 @@ def _begun(kernel: Exchange, rows: Chains, scorer: Scorer) -> Chains:
         ) from error
 
 
-def _swap_rates(kernel: Exchange, rows: Chains) -> Float[Tensor, " pairs"]:
-    """Return the mean probability of a swap of each pair of neighbours.
+def _swap_rate(kernel: Exchange, rows: Chains) -> float:
+    """Return the mean probability of a swap, over all pairs of neighbours.
 
     Replicas are independent under their joint law, so that those of different pilots are compared
     as well as those of one, where they have one target.
@@ -102,16 +103,16 @@ def _swap_rates(kernel: Exchange, rows: Chains) -> Float[Tensor, " pairs"]:
     alike = (kind[:, None] == kind).all(2)
     fall = energy[:, None, :-1] - energy[:, 1:]
     chance = ((beta[:-1] - beta[1:]) * fall).clamp(max=0.0).exp()
-    return chance[alike].mean(0).cpu()
+    return float(chance[alike].mean())
 
 
-def _distance(rate: Tensor) -> Tensor:
-    """Return x with erfc(x) = rate."""
-    distance: Tensor = torch.special.erfinv(1 - rate.double())
-    return distance
+def _distance(rate: float) -> float:
+    """Return x with erfc(x) = rate; rates near 0 and 1 are not believed."""
+    least, most = _BELIEVED
+    believed = torch.tensor(min(max(rate, least), most), dtype=torch.float64)
+    return float(torch.special.erfinv(1 - believed))
 
 
-def _ladder(steps: Float[Tensor, " pairs"]) -> tuple[float, ...]:
-    """Return the ladder whose log β fall by these steps, in a few digits."""
-    betas = (-steps.cumsum(0)).exp().tolist()
-    return (1.0, *(float(f"{beta:.{_DIGITS}g}") for beta in betas))
+def _ladder(step: float, replicas: int) -> tuple[float, ...]:
+    """Return the ladder whose log β falls by `step`, in a few digits."""
+    return tuple(float(f"{math.exp(-step * rung):.{_DIGITS}g}") for rung in range(replicas))
