@@ -74,7 +74,7 @@ def test_rates_are_over_the_epochs_after_burn_in():
     assert figures.swap_rates == [3 / 4, 2 / 4]
     assert figures.round_trips == figures.round_trips_per_1000_epochs == 0
     assert figures.slow_pairs() == []
-    made["tokens"] = random.integers(9, size=(epochs, chains, 5))
+    made["tokens"] = random.integers(9, size=(epochs, chains, 5), dtype=np.int32)
     made["rejected"] = random.random((epochs, chains, 5)) < 0.5
     positions = diagnose(described, made).tokens.positions
     assert [part.novel for part in positions] == [None]  # a swap changes tokens, too

@@ -156,7 +156,9 @@ def test_processes_give_the_same_bytes(tmp_path):
     assert len(ladders) == 1
 
 
-def test_a_run_stopped_before_it_has_a_ladder_finds_the_same(tmp_path):
+def test_a_run_stopped_before_it_has_a_ladder_finds_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr("maskov.tuning.ladder._WARM_UP", 0)
+    monkeypatch.setattr("maskov.tuning.ladder._ROUNDS", 1)
     settings = SETTINGS | {"ladder": (), "replicas": 2, "chains": 2, "length": 4}
     whole = maskov.sample(MODEL, KERNELS["sites"], out=tmp_path / "whole", **settings)
     with pytest.raises(Interrupted):
