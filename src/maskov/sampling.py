@@ -72,11 +72,12 @@ def sample(
     fill the blanks of `templates`, `chains` to each. Those of a conditional model are translations
     of its sources, `chains` to each, of the likeliest length, of the likeliest few, or of a length
     each draws (`lengths`: best, top, drawn). The last sequence of each chain is kept, or
-    with `thin` every so many epochs after burn-in. With `replicas`, each chain has so many copies
-    at higher temperatures, which swap their states (`Exchange`); the run finds the `ladder` of
-    inverse temperatures unless it is given. Only the copy at the kernel's own temperature is
-    sampled. With `out` the run is a folder that can be
+    with `thin` every so many epochs after burn-in. With `out` the run is a folder that can be
     resumed. `source` is how to load the model again.
+
+    With `replicas`, each chain is so many copies at a `ladder` of inverse temperatures from 1
+    downwards, which swap their states (`Exchange`); the run finds the ladder unless it is given.
+    Samples and traces are those of the copy at 1.
 
     The rest decides how the work is done, not its result: `token_budget` caps the tokens of one
     model call, `resident` the chains of one group, which are on a device at once, `prefetch` the

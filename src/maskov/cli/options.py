@@ -98,7 +98,7 @@ class SamplingOptions(WorkerOptions):
 
     replicas: Annotated[
         int,
-        option("--replicas", "copies of each chain at higher temperatures, which swap", _KERNEL),
+        option("--replicas", "copies of each chain at other temperatures, which swap", _KERNEL),
     ] = 1
     ladder: Annotated[
         str | None,
