@@ -27,11 +27,13 @@ from maskov import (
 from maskov.errors import Interrupted
 from maskov.replay import Replayer
 from maskov.runs import Run
+from maskov.runs.group import GroupState
+from maskov.runs.validation import GroupShape
 from maskov.ui.report.data import build
 from maskov.ui.report.html import to_html
 from maskov.ui.report.markdown import to_markdown
 from odd_workers import files, oddly
-from small import tiny_bert
+from small import random_state, tiny_bert
 
 MODEL = tiny_bert("red green blue white", dtype=maskov.models.scorer.torch.float32)
 LADDER = (1.0, 0.8, 0.6)
@@ -193,6 +195,16 @@ def test_a_ladder_changed_later_is_noticed(tmp_path):
         path.write_text(json.dumps(manifest | {"ladder": ladder}))
         with pytest.raises(RunError, match=message):
             maskov.resume(tmp_path, MODEL)
+
+
+def test_a_checkpoint_has_every_replica_of_a_chain_once():
+    chains = Exchange(KERNELS["sites"], LADDER).replicated(random_state(MODEL, 2, 4))
+    state = GroupState.fresh(chains, budget=10)
+    shape = GroupShape(state, 5, 1, lambda: MODEL.forbidden, replicas=3)
+    assert shape.chains == [0, 1]
+    for replica, fits in (([2, 0, 1, 0, 2, 1], True), ([0, 0, 1, 0, 1, 2], False)):
+        moved = replace(chains, replica=chains.replica.new_tensor(replica))
+        assert shape.fits(state.with_chains(moved)) is fits
 
 
 def test_every_epoch_is_replayed(run):
