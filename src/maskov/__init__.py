@@ -10,6 +10,7 @@ from maskov.errors import InputError, MaskovError, ModelError, RunError
 from maskov.kernels import (
     Cycle,
     DelayedAcceptance,
+    Exchange,
     Gibbs,
     Kernel,
     Metropolis,
@@ -40,6 +41,7 @@ __all__ = [
     "Cycle",
     "DelayedAcceptance",
     "Energy",
+    "Exchange",
     "Gibbs",
     "HuggingFaceModel",
     "InputError",

@@ -28,6 +28,7 @@ MOST_UNTIL_CONVERGED = 2000
 _MOST = 10**7
 # Draws of each chain at the first check for convergence.
 _FIRST_DRAWS = 20
+_MOST_REPLICAS = 16
 
 
 def _between(name: str, value: int, least: int, most: int) -> None:
@@ -237,7 +238,8 @@ class Manifest:
     `kernel` is the kernel's short name, `energy` that of its target, `order` and `block` those of
     its site move. `width` and `shortest` are the longest and the shortest that a sequence may be,
     `regions` how many parts of one may change their length. `stopped_at` is the number of epochs
-    after which a run with `until` had converged.
+    after which a run with `until` had converged. `replicas` are those of each chain, and `ladder`
+    their inverse temperatures once these are known.
     """
 
     config: RunConfig
@@ -255,6 +257,8 @@ class Manifest:
     shortest: int
     regions: int = 0
     tuning: Tuning | None = None
+    replicas: int = 1
+    ladder: tuple[float, ...] | None = None
     precision_check: PrecisionCheck | None = None
     stopped_at: int | None = None
     format: int = FORMAT
@@ -263,6 +267,14 @@ class Manifest:
         _between("width", self.width, 1, _MOST)
         _between("shortest", self.shortest, 1, self.width)
         _between("regions", self.regions, 0, self.width)
+        _between("replicas", self.replicas, 1, _MOST_REPLICAS)
+        if self.ladder is not None and len(self.ladder) != self.replicas:
+            raise InputError("'ladder' has another number of entries than there are replicas.")
+        if self.chains * self.schedule.epochs * self.replicas > MOST_TRACED:
+            raise InputError(
+                f"{self.replicas} replicas of {self.chains} chains and {self.schedule.epochs} "
+                "epochs are more than one run can trace; ask for fewer, or for several runs."
+            )
         if self.format != FORMAT:
             raise InputError("'format' is that of another version of maskov.")
         if self.stopped_at is not None and (

@@ -35,6 +35,7 @@ class Purpose(IntEnum):
     TOKEN = 4
     ACCEPT = 5
     KERNEL = 6
+    SWAP = 7
 
 
 class Rng(ABC):
@@ -72,9 +73,10 @@ class Rng(ABC):
         chain: Int[Tensor, " n"],
         step: Int[Tensor, " n"],
         stage: int = 0,
+        purpose: Purpose = Purpose.ACCEPT,
     ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"]]:
         """Decide each row's test number `stage`; return the decisions and the numbers used."""
-        uniform = self.uniform(chain, step, Purpose.ACCEPT, torch.full_like(chain, stage))
+        uniform = self.uniform(chain, step, purpose, torch.full_like(chain, stage))
         return accept(log_ratio, uniform), uniform
 
 

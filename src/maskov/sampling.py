@@ -28,7 +28,7 @@ from maskov.energies import Raw
 from maskov.energies.lengths import parse_table
 from maskov.errors import InputError, ModelError
 from maskov.execution.loop import kernel_at
-from maskov.kernels import Kernel, Metropolis
+from maskov.kernels import Exchange, Kernel, Metropolis
 from maskov.kernels.registry import kernel_name, to_data
 from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
@@ -46,6 +46,7 @@ from maskov.runs.task_runner import Listener, TaskRunner
 from maskov.schedules import Schedule
 from maskov.starts import STARTS, Layout
 from maskov.tuning.budget import epochs_for
+from maskov.tuning.ladder import find_ladder
 from maskov.tuning.lengths import weighed
 from maskov.tuning.tune import tune, tuned
 from maskov.workers import Workers
@@ -69,6 +70,8 @@ def sample(
     templates: Sequence[str] | None = None,
     lengths: str = "best",
     length_prior: str | None = None,
+    replicas: int = 1,
+    ladder: Sequence[float] = (),
     seed: int = 0,
     thin: int = 0,
     passes: int | None = None,
@@ -108,6 +111,10 @@ def sample(
     unless the schedule has burn-in. Each step leaves its target invariant; when the run ends
     depends on its chains.
 
+    With `replicas`, each chain is so many copies at a `ladder` of inverse temperatures from 1
+    downwards, which swap their states (`Exchange`); the run finds the ladder unless it is given.
+    Samples and traces are those of the copy at 1.
+
     The rest decides how the work is done, not its result: `token_budget` caps the tokens of one
     model call, `resident` the chains of one group, which are on a device at once, `prefetch` the
     proposals of a chain under test at once (0: as many as keep the device busy), and chains advance
@@ -120,6 +127,8 @@ def sample(
     kernel = kernel or Metropolis(Raw())
     rule = stopping_rule(until, effective)
     schedule = schedule or Schedule(epochs=DEFAULT_EPOCHS if rule is None else MOST_UNTIL_CONVERGED)
+    if replicas != 1 or ladder:
+        kernel = Exchange(kernel, tuple(ladder), 0 if replicas == 1 else replicas)
     if chains < 1:
         raise InputError(f"a run has at least one chain, not {chains}.")
     if chains * schedule.epochs > MOST_TRACED:
@@ -202,7 +211,7 @@ def sample(
     with new_folder(path) if path is not None else nullcontext():
         store: Store = MemoryStore(manifest) if path is None else RunFolder.create(path, manifest)
         try:
-            kernel = _tuned(store, layout, kernel, scorer)
+            kernel = _tuned(store, layout, kernel, scorer, listener)
             coordinator = Coordinator(layout, kernel, model, store, listener, checkpoint_every)
             if rule is not None and listener is not None and "tokens" not in store.traced():
                 listener.noted(
@@ -281,21 +290,24 @@ def resume(
         model = model or load_model(folder.manifest, device, trust_remote_code)
         parts = rebuild(folder.manifest, model, trust_parts)
         scorer = Scorer(model, folder.manifest.config.execution.token_budget, stop)
-        kernel = _tuned(folder, parts.layout, parts.kernel, scorer)
+        kernel = _tuned(folder, parts.layout, parts.kernel, scorer, listener)
         coordinator = Coordinator(parts.layout, kernel, model, folder, listener, checkpoint_every)
         _carry_out(coordinator, workers, stop)
         damaged = coordinator.cache.damaged
     return Run(folder, [folder.path / "samples.jsonl"] if folder.cut_short else damaged)
 
 
-def _tuned(store: Store, layout: Layout, kernel: Kernel, scorer: Scorer) -> Kernel:
+def _tuned(
+    store: Store, layout: Layout, kernel: Kernel, scorer: Scorer, listener: Listener | None
+) -> Kernel:
     """Return the kernel as the run will use it; what it leaves open is chosen now, once."""
     manifest = store.manifest
     if manifest.tuning is None:
         rng = CounterRng(manifest.config.seed)
         with _threads(manifest.config.execution.threads, scorer.model):
             store.note(tuning=tune(kernel, manifest.config, layout, scorer, rng))
-    return tuned(kernel, store.manifest.tuning)
+    kernel = tuned(kernel, store.manifest.tuning)
+    return _with_ladder(kernel, store, layout, scorer, listener)
 
 
 def _check_converges(kernel: Kernel, schedule: Schedule, thin: int, trace: str) -> None:
@@ -319,6 +331,25 @@ def _targets(inputs: Inputs, layout: Layout) -> list[tuple[int, int]]:
     lengths = [0 if inputs.sampled else len(tokens) for tokens in layout.tokens]
     lines = layout.template if inputs.texts is None else [0] * len(lengths)
     return list(zip(lines, lengths, strict=True))
+
+
+def _with_ladder(
+    kernel: Kernel, store: Store, layout: Layout, scorer: Scorer, listener: Listener | None
+) -> Kernel:
+    """Find the ladder of replicas, if it was not given and not found before; keep it."""
+    manifest = store.manifest
+    if not isinstance(kernel, Exchange) or kernel.ladder:
+        return kernel
+    config, schedule = manifest.config, manifest.schedule
+    # As the kernel is in the last epoch, when nothing moves any more.
+    settled = kernel_at(kernel, replace(schedule, force_accept=0), schedule.epochs - 1)
+    assert isinstance(settled, Exchange)
+    with _threads(config.execution.threads, scorer.model):
+        ladder = find_ladder(settled, layout, scorer, CounterRng(config.seed))
+    store.note(ladder=ladder)
+    if listener is not None:
+        listener.noted(f"ladder of inverse temperatures: {', '.join(f'{b:g}' for b in ladder)}")
+    return replace(kernel, ladder=ladder)
 
 
 def _carry_out(coordinator: Coordinator, workers: Workers, stop: Callable[[], bool] | None) -> None:
@@ -397,6 +428,8 @@ def _check_execution(
             "only asynchronous chains are prefetched: drop --prefetch, or what keeps them in "
             "lock-step (--lock-step, --block and the like)."
         )
+    if isinstance(kernel, Exchange):
+        _check_execution(kernel.kernel, schedule, model, 0, False)
     if not isinstance(kernel, Metropolis):
         return
     precision = kernel.delayed.first_stage
@@ -482,6 +515,8 @@ def _manifest(config: RunConfig, model: MaskedModel, kernel: Kernel, layout: Lay
         width=layout.width,
         shortest=layout.shortest,
         regions=max(map(len, layout.bounds), default=0),
+        replicas=kernel.replicas,
+        ladder=(kernel.ladder or None) if isinstance(kernel, Exchange) else None,
     )
 
 

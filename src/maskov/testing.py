@@ -1,10 +1,11 @@
 """Prove parts of your own on models small enough to enumerate.
 
-    from maskov.testing import check_energy, check_kernel, check_move
+    from maskov.testing import check_energy, check_exchange, check_kernel, check_move
 
     check_energy(MyEnergy())
     check_move(MyMove())
     check_kernel(Metropolis(Raw() + MyEnergy(), MyMove()))
+    check_exchange(Exchange(Metropolis(Raw(), MyMove()), (1, 0.7)))
 
 Each runs the real code on every sequence with every outcome of every random choice, and raises
 `AssertionError` with what is wrong. maskov's own parts are tested by the same functions.
@@ -31,7 +32,8 @@ from maskov.exact import (
     invariance_error,
     transition_matrix,
 )
-from maskov.kernels import Kernel, Metropolis
+from maskov.execution.loop import whole_epoch
+from maskov.kernels import Exchange, Kernel, Metropolis
 from maskov.kernels.metropolis import Comparison
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
@@ -41,6 +43,8 @@ from maskov.random import CounterRng, Purpose, Rng
 from maskov.types import Bool, Chains, Float, Int, Proposal, Sequences, StepInfo, Tensor
 
 TOLERANCE = 1e-10
+# Where a row starts, the outcomes it is told, and the probability of these.
+_Pending = tuple[int, tuple[int, ...], float]
 _DELAYS = (DelayedAcceptance(0), DelayedAcceptance(1), DelayedAcceptance(2))
 
 
@@ -143,6 +147,83 @@ def check_kernel(
             _check_asynchronous(kernel, scorer, states, number, seed, matrix)
 
 
+def check_exchange(
+    kernel: Exchange, model: MaskedModel | None = None, length: int = 2, seeds: int = 1
+) -> None:
+    """Prove replica exchange: it leaves the joint law of all replicas invariant, to 1e-10.
+
+    The law is the product of the targets at every temperature of the ladder. The swaps of even and
+    of odd epochs are in detailed balance with it, and whole epochs leave it invariant. Every tuple
+    of states is enumerated, so model and ladder must be small.
+    """
+    if kernel.energy is None or not kernel.leaves_invariant:
+        raise AssertionError(f"'{kernel}' does not claim to leave a target invariant.")
+    model = model or random_table(length, size=2)
+    scorer, states = Scorer(model), all_states(model, length)
+    target = joint_distribution(kernel, model, states)
+    # With two replicas, odd epochs test no pair.
+    for epoch in range(min(2, kernel.replicas - 1)):
+        now = replace(kernel, epoch=epoch)
+        matrix = exchange_matrix(now, scorer, states, swaps_only=True)
+        error = balance_error(matrix, target)
+        _expect(error < TOLERANCE, f"swaps of '{kernel}' break detailed balance by {error:.2g}.")
+        for seed in range(seeds):
+            matrix = exchange_matrix(now, scorer, states, seed=seed)
+            _expect((matrix.sum(1) - 1).abs().max() < TOLERANCE, f"'{kernel}' loses probability.")
+            error = invariance_error(matrix, target)
+            where = f"an epoch of '{kernel}'"
+            _expect(error < TOLERANCE, f"{where} does not leave its target invariant: {error:.2g}.")
+
+
+def joint_distribution(
+    kernel: Exchange, model: MaskedModel, states: Int[Tensor, "states length"]
+) -> Float[Tensor, " tuples"]:
+    """Return the product of the targets of all replicas, over every tuple of states."""
+    assert kernel.energy is not None
+    joint = torch.ones(1, dtype=torch.float64)
+    for beta in kernel.ladder:
+        own = distribution(model, kernel.energy, states, kernel.target_temperature / beta)
+        joint = (joint[:, None] * own).flatten()
+    return joint
+
+
+def exchange_matrix(
+    kernel: Exchange,
+    scorer: Scorer,
+    states: Int[Tensor, "states length"],
+    swaps_only: bool = False,
+    seed: int = 0,
+) -> Float[Tensor, "tuples tuples"]:
+    """Return P of an epoch of replicas, or of its swaps alone, by enumerating every choice.
+
+    Tuples of states are in the order of `joint_distribution`.
+    """
+    tuples = torch.cartesian_prod(*[torch.arange(len(states))] * kernel.replicas)
+    place = len(states) ** torch.arange(kernel.replicas - 1, -1, -1)
+    index = {tuple(state): row for row, state in enumerate(states.tolist())}
+    matrix = torch.zeros((len(tuples), len(tuples)), dtype=torch.float64)
+    pending: list[_Pending] = [(source, (), 1.0) for source in range(len(tuples))]
+    while pending:
+        rng = _Outcomes([told for _, told, _ in pending], seed, kernel.replicas)
+        sources = torch.tensor([source for source, _, _ in pending])
+        tokens = states[tuples[sources]].flatten(0, 1)
+        chains = replace(
+            fresh_state(tokens),
+            chain=torch.arange(len(tokens)),
+            beta=torch.tensor(kernel.ladder, dtype=torch.float64).repeat(len(pending)),
+            replica=torch.arange(kernel.replicas).repeat(len(pending)),
+        )
+        chains = kernel.init(chains, scorer)
+        end = kernel.end(chains, rng) if swaps_only else whole_epoch(kernel, chains, scorer, rng)
+        found = torch.tensor([index[tuple(row)] for row in end.tokens.tolist()])
+        targets = (found.view(-1, kernel.replicas) * place).sum(1).tolist()
+        for number, (source, _, chance) in enumerate(pending):
+            if number not in rng.open:
+                matrix[source, targets[number]] += chance
+        pending = _split(pending, rng)
+    return matrix
+
+
 def step_matrix(
     kernel: Kernel,
     scorer: Scorer,
@@ -178,12 +259,13 @@ def _contents(chains: Chains) -> list[tuple[int, ...]]:
 class _Outcomes(Rng):
     """Gives every row its own outcomes: those it was told, then the first that is possible.
 
-    Rows are told apart by their chain. Whatever is drawn with `uniform` is the same for all, as it
-    must not depend on the tokens.
+    Rows are told apart by their chain, `together` of which share their outcomes. Whatever is drawn
+    with `uniform` is the same for all, as it must not depend on the tokens.
     """
 
-    def __init__(self, told: list[tuple[int, ...]], seed: int) -> None:
+    def __init__(self, told: list[tuple[int, ...]], seed: int, together: int = 1) -> None:
         self.told = told
+        self._together = together
         self.asked = [0] * len(told)
         # The probabilities of the first choice that a row was not told.
         self.open: dict[int, Tensor] = {}
@@ -197,7 +279,7 @@ class _Outcomes(Rng):
         index: Int[Tensor, " n"] | None = None,
     ) -> Float[Tensor, " n"]:
         """Return numbers that are the same for all rows."""
-        if purpose == Purpose.ACCEPT:
+        if purpose in (Purpose.ACCEPT, Purpose.SWAP):
             raise AssertionError("decide with `rng.accept`, not with a number of your own.")
         return self._numbers.uniform(torch.zeros_like(chain), step, purpose, index)
 
@@ -211,7 +293,7 @@ class _Outcomes(Rng):
     ) -> Int[Tensor, " n"]:
         """Return the outcomes that the rows were told."""
         chosen = [
-            self._choose(row, chances)
+            self._choose(row // self._together, chances)
             for row, chances in zip(chain.tolist(), probabilities.double(), strict=True)
         ]
         return torch.tensor(chosen, dtype=torch.long)
@@ -222,11 +304,12 @@ class _Outcomes(Rng):
         chain: Int[Tensor, " n"],
         step: Int[Tensor, " n"],
         stage: int = 0,
+        purpose: Purpose = Purpose.ACCEPT,
     ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"]]:
         """Return the decisions that the rows were told."""
         accepted = log_ratio.double().clamp(max=0.0).exp().nan_to_num(0.0)
         chances = torch.stack([1 - accepted, accepted], dim=1)
-        decided = self.categorical(chances, chain, step, Purpose.ACCEPT)
+        decided = self.categorical(chances, chain, step, purpose)
         return decided.bool(), torch.full_like(accepted, torch.nan)
 
     def _choose(self, row: int, chances: Tensor) -> int:
@@ -258,13 +341,17 @@ def _every_outcome(
             index = torch.tensor(done)
             chances = torch.tensor([pending[row][2] for row in done], dtype=torch.float64)
             yield sources[index], chances, after.rows(index), info
-        split = []
-        for row, chances in rng.open.items():
-            source, told, chance = pending[row]
-            for outcome, share in enumerate(chances.tolist()):
-                if share > 0:
-                    split.append((source, (*told, outcome), chance * share))
-        pending = split
+        pending = _split(pending, rng)
+
+
+def _split(pending: list[_Pending], rng: _Outcomes) -> list[_Pending]:
+    """Return what is left to run: a copy of each open row for each outcome of its next choice."""
+    return [
+        (pending[row][0], (*pending[row][1], outcome), pending[row][2] * share)
+        for row, chances in rng.open.items()
+        for outcome, share in enumerate(chances.tolist())
+        if share > 0
+    ]
 
 
 def _check_info(after: Chains, info: StepInfo) -> None:

@@ -111,13 +111,14 @@ class Chains:
     """A batch of chains: everything the next step needs, and nothing else.
 
     What may differ between chains has an entry for each: its length, the positions that are `free`
-    to change (templates freeze the others), and `beta`, which multiplies the inverse temperature
-    of the kernel's target. `source` is the line of the user's input that a chain belongs to, which
-    a conditional model reads. `step` counts the steps of a chain and keys its random numbers;
-    `number` counts those of the current epoch, and `rank` is the place of each position in the
-    epoch's order. `sites` and `energies`, by name, describe the current tokens and are absent while
-    they are unknown, as after a move that needed no energy. `confidence` is the probability with
-    which each token was last predicted; only mask-predict reads it.
+    to change (templates freeze the others), and `beta`, which multiplies the inverse temperature of
+    the kernel's target. `replica` is a number that travels with the tokens where chains exchange
+    theirs (`maskov.kernels.exchange`). `source` is the line of the user's input that a chain
+    belongs to, which a conditional model reads. `step` counts the steps of a chain and keys its
+    random numbers; `number` counts those of the current epoch, and `rank` is the place of each
+    position in the epoch's order. `sites` and `energies`, by name, describe the current tokens and
+    are absent while they are unknown, as after a move that needed no energy. `confidence` is the
+    probability with which each token was last predicted; only mask-predict reads it.
 
     Where lengths may change, every position that may come or go has the number of its `region`
     (−1 elsewhere), and a region has between `bounds[..., 0]` and `bounds[..., 1]` positions.
@@ -129,6 +130,7 @@ class Chains:
     lengths: Int[Tensor, " chains"]
     free: Bool[Tensor, "chains length"]
     beta: Float[Tensor, " chains"]
+    replica: Int[Tensor, " chains"]
     step: Int[Tensor, " chains"]
     number: Int[Tensor, " chains"]
     rank: Int[Tensor, "chains length"]
@@ -155,6 +157,7 @@ class Chains:
             lengths=lengths,
             free=free,
             beta=torch.ones(len(chain), dtype=torch.float64, device=chain.device),
+            replica=torch.zeros_like(chain),
             step=torch.zeros_like(chain),
             number=torch.zeros_like(chain),
             rank=torch.zeros_like(tokens),

@@ -48,6 +48,19 @@ def sampled(call, folder, *words):
     return folder
 
 
+def test_the_swaps_of_replicas_are_told(call, tmp_path):
+    folder = sampled(call, tmp_path / "run", "--epochs", 6, "--ladder", "1,0.9,0.8")
+    out, _ = call("diagnose", folder)
+    figures = strict(call("diagnose", folder, "--json")[0])["diagnosis"]["exchange"]
+    assert figures["ladder"] == [1.0, 0.9, 0.8]
+    rows = [line.split() for line in out.splitlines()]
+    assert ["1", "↔", "0.9", f"{figures['swap_rates'][0]:.3f}"] in rows
+    assert "round trips of a chain's replicas per 1,000 epochs: " in out
+    found = sampled(call, tmp_path / "found", "--epochs", 2, "--replicas", 2)
+    assert "exchange" in strict(call("diagnose", found, "--json")[0])["diagnosis"]
+    assert json.loads((found / "manifest.json").read_text())["ladder"][0] == 1.0
+
+
 def test_the_verdict_comes_first_and_nothing_is_lost(call, tmp_path):
     folder = sampled(call, tmp_path / "run", "--epochs", 24, "--burn-in", 3)
     out, err = call("diagnose", folder)

@@ -50,6 +50,8 @@ SAMPLES = {
     "mh, bfloat16": f"{SMALL} --precision bfloat16",
     "mh, autoregressive": f"{SHORT} --energy autoregressive",
     "mh, raw and autoregressive": f"{SHORT} --energy raw+0.3*autoregressive",
+    "mh, replicas": f"{SMALL} --ladder 1,0.85,0.7",
+    "mh, replicas, ladder found": f"{TINY} --replicas 3 --moves site:1,span:1",
     "gibbs": f"{SMALL} --kernel gibbs",
     "gibbs, blocks": f"{SMALL} --kernel gibbs --block 2 --top-p 0.9",
     "mask-predict": f"{SMALL} --kernel mask-predict",

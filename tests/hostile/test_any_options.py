@@ -41,7 +41,7 @@ OPTIONS = {
     "--target-floor", "--block-anneal", "--block-floor", "--force-accept", "--token-budget",
     "--resident", "--prefetch", "--threads", "--checkpoint-every", "--energy", "--kernel",
     "--order", "--first-stage", "--start", "--precision", "--device", "--address", "--engine",
-    "--gpus-per-worker", "--until", "--effective",
+    "--gpus-per-worker", "--until", "--effective", "--replicas", "--ladder",
 }  # fmt: skip
 
 

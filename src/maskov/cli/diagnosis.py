@@ -7,6 +7,7 @@ from rich.table import Table
 from maskov.cli.output import print_table
 from maskov.diagnostics.diagnosis import Diagnosis
 from maskov.diagnostics.energies import EnergyFigures
+from maskov.diagnostics.exchange import ExchangeFigures
 from maskov.diagnostics.statistics import TokenStatistic
 
 _COLUMNS = ("", "R-hat", "median", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
@@ -21,6 +22,12 @@ def print_diagnosis(diagnosis: Diagnosis) -> None:
         print(diagnosis.outlook.text)
     print()
     print_table(_table(diagnosis))
+    if diagnosis.exchange is not None:
+        print()
+        print_table(_swaps(diagnosis.exchange))
+        trips = diagnosis.exchange.round_trips_per_1000_epochs
+        shown = _UNKNOWN if trips is None else f"{trips:.1f}"
+        print(f"round trips of a chain's replicas per 1,000 epochs: {shown}")
     for note in diagnosis.notes:
         print(f"note: {note}")
     print()
@@ -43,6 +50,16 @@ def _table(diagnosis: Diagnosis) -> Table:
 def _statistic(statistic: TokenStatistic) -> list[str]:
     r_hat, ess, mean = statistic.r_hat, statistic.ess, statistic.mean
     return [f"{r_hat:.3f}", "", f"{ess:.0f}", "", f"{mean:.2f}", "", ""]
+
+
+def _swaps(exchange: ExchangeFigures) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("replicas at β", "swap rate"):
+        table.add_column(column, justify="right")
+    pairs = zip(exchange.ladder, exchange.ladder[1:], exchange.swap_rates, strict=False)
+    for one, other, rate in pairs:
+        table.add_row(f"{one:g} ↔ {other:g}", _UNKNOWN if rate is None else f"{rate:.3f}")
+    return table
 
 
 def _energy(energy: EnergyFigures) -> list[str]:

@@ -11,7 +11,7 @@ from maskov.cli.workers import WorkerOptions
 from maskov.config import DEFAULT_EPOCHS, MOST_UNTIL_CONVERGED, ModelSource, stopping_rule
 from maskov.energies import Autoregressive, parse_energy
 from maskov.errors import InputError
-from maskov.kernels import DelayedAcceptance, Kernel
+from maskov.kernels import DelayedAcceptance, Exchange, Kernel
 from maskov.kernels.registry import KERNELS, as_kernel, named_kernel, parse_moves
 from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, MaskedModel, load
 from maskov.models.registry import listed
@@ -105,6 +105,17 @@ class SamplingOptions(WorkerOptions):
         str | None,
         option(
             "--first-stage", "precision of the early tests: bfloat16, float16 or float32", _KERNEL
+        ),
+    ] = None
+
+    replicas: Annotated[
+        int,
+        option("--replicas", "copies of each chain at other temperatures, which swap", _KERNEL),
+    ] = 1
+    ladder: Annotated[
+        str | None,
+        option(
+            "--ladder", "inverse temperatures of replicas: 1,0.87,0.75 (default: found)", _KERNEL
         ),
     ] = None
 
@@ -253,6 +264,22 @@ class SamplingOptions(WorkerOptions):
 
     def build_kernel(self, device: Any) -> Kernel:
         """Return the kernel, or refuse options that contradict it."""
+        kernel = self._chain_kernel(device)
+        if self.replicas == 1 and self.ladder is None:
+            return kernel
+        return Exchange(kernel, self._betas(), 0 if self.replicas == 1 else self.replicas)
+
+    def _betas(self) -> tuple[float, ...]:
+        """Return the ladder, empty if it is to be found."""
+        if self.ladder is None:
+            return ()
+        try:
+            return tuple(float(beta) for beta in self.ladder.split(","))
+        except ValueError:
+            raise InputError(f"--ladder '{self.ladder}' is none; write 1,0.87,0.75.") from None
+
+    def _chain_kernel(self, device: Any) -> Kernel:
+        """Return the kernel that moves each chain."""
         own = is_import_path(self.kernel)
         if not own and self.kernel not in KERNELS:
             raise InputError(

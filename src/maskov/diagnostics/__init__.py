@@ -3,6 +3,7 @@
 from maskov.diagnostics.arviz import to_arviz
 from maskov.diagnostics.diagnosis import Diagnosis, TokenFigures, diagnose
 from maskov.diagnostics.energies import EnergyFigures, GroupFigures
+from maskov.diagnostics.exchange import ExchangeFigures
 from maskov.diagnostics.outlook import Outlook
 from maskov.diagnostics.positions import PositionFigures
 from maskov.diagnostics.statistics import TokenStatistic
@@ -12,6 +13,7 @@ from maskov.diagnostics.verdict import Verdict
 __all__ = [
     "Diagnosis",
     "EnergyFigures",
+    "ExchangeFigures",
     "GroupFigures",
     "Outlook",
     "PositionFigures",

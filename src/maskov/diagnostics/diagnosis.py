@@ -18,6 +18,7 @@ from maskov.diagnostics.chains import (
     visits_once,
 )
 from maskov.diagnostics.energies import EnergyFigures, energy_figures
+from maskov.diagnostics.exchange import ExchangeFigures, exchange_figures
 from maskov.diagnostics.outlook import Outlook, outlook
 from maskov.diagnostics.positions import PositionFigures, position_figures
 from maskov.diagnostics.statistics import Names, TokenStatistic, token_statistics
@@ -55,8 +56,8 @@ class Diagnosis:
 
     `epochs` counts those completed after burn-in, `groups` the sets of chains that share a target,
     `single_groups` those with only one chain. `energies` has E_raw, E_norm and, if the target is
-    neither, E_target. `tokens` is None if they were not traced. `outlook` is None if the chains
-    have no target, or no numbers yet.
+    neither, E_target. `tokens` is None if they were not traced, `exchange` without replicas,
+    `outlook` if the chains have no target, or no numbers yet.
     """
 
     verdict: Verdict
@@ -66,6 +67,7 @@ class Diagnosis:
     single_groups: int
     energies: dict[str, EnergyFigures]
     tokens: TokenFigures | None
+    exchange: ExchangeFigures | None
     notes: list[str]
 
     def to_dict(self) -> dict[str, Any]:
@@ -94,6 +96,7 @@ def diagnose(
         statistics = token_statistics(traces["tokens"][kept], lengths, groups, names)
         tokens = _tokens(manifest, traces, groups, statistics)
     statistics = [] if tokens is None else tokens.statistics
+    exchange = exchange_figures(manifest, traces, kept) if manifest.replicas > 1 else None
     return Diagnosis(
         judge(manifest, energies, statistics),
         outlook(manifest, energies, statistics),
@@ -102,7 +105,8 @@ def diagnose(
         sum(len(group.chains) == 1 for group in groups),
         energies,
         tokens,
-        _notes(manifest, traces, groups, energies, tokens),
+        exchange,
+        _notes(manifest, traces, groups, energies, tokens, exchange),
     )
 
 
@@ -123,6 +127,7 @@ def _notes(
     groups: list[Group],
     energies: dict[str, EnergyFigures],
     tokens: TokenFigures | None,
+    exchange: ExchangeFigures | None,
 ) -> list[str]:
     """Return the limitations of the numbers."""
     notes = []
@@ -139,6 +144,11 @@ def _notes(
             "the lengths of the chains are unknown until a sample is kept; until then no two "
             "chains are compared"
         )
+    if exchange is not None and exchange.slow_pairs():
+        notes.append(
+            f"replicas hardly ever swap between {', '.join(exchange.slow_pairs())}: give a ladder "
+            "with smaller steps there, or more replicas"
+        )
     kept = kept_epochs(manifest, traces)
     if any(energy.draws < kept.stop - kept.start for energy in energies.values()):
         notes.append("energies were not traced in every epoch: only traced epochs count")
@@ -147,6 +157,8 @@ def _notes(
             "tokens were not traced (large runs do not trace them): the verdict rests on energies "
             "alone, and there are no numbers by position"
         )
+    elif manifest.replicas > 1:
+        notes.append("there is no acceptance by position: a swap of replicas changes all at once")
     elif not visits_once(manifest, max(kept.start, 1)):
         notes.append(
             "acceptance by position is known only for sweeps of single positions, once per epoch"

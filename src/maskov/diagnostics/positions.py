@@ -47,7 +47,8 @@ def position_figures(
     # The tokens before the first epoch are not traced, so its changes are unknown.
     kept = kept_epochs(manifest, traces)
     first = max(kept.start, 1)
-    rates = visits_once(manifest, first)
+    # With replicas a swap may change every token at once.
+    rates = visits_once(manifest, first) and manifest.replicas == 1
     lines = chain_templates(manifest)
     figures = []
     for template in sorted({group.template for group in groups}):

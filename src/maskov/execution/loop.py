@@ -20,7 +20,8 @@ def epoch(
 ) -> Iterator[tuple[Chains, StepInfo]]:
     """Yield the chains and what happened after each step of an epoch.
 
-    An epoch that was interrupted goes on where it stands. `ended` makes chains ready for the next.
+    An epoch that was interrupted goes on where it stands. `kernel.end` completes it, and `ended`
+    makes chains ready for the next.
     """
     chains = kernel.init(chains, scorer)
     if not bool(chains.number.any()):
@@ -43,7 +44,7 @@ def whole_epoch(kernel: Kernel, chains: Chains, scorer: Scorer, rng: Rng) -> Cha
     """Run one epoch and return the chains."""
     for after, _ in epoch(kernel, chains, scorer, rng):
         chains = after
-    return ended(chains)
+    return ended(kernel.end(chains, rng))
 
 
 def kernel_at(kernel: Kernel, schedule: Schedule, epoch: int) -> Kernel:

@@ -27,6 +27,8 @@ class Kernel(ABC):
     asynchronous: bool = False
     # Whether the kernel's first step fills every blank by itself.
     fills_blanks: bool = False
+    # Rows of a batch that belong to one chain, neighbours in it; the first of them is the chain.
+    replicas: int = 1
     # The distribution from which blanks are filled before the first epoch.
     conditional: MaskedConditional = MaskedConditional()
 
@@ -55,6 +57,10 @@ class Kernel(ABC):
     def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
         """Return the number of steps of an epoch for each chain."""
         return chains.visits
+
+    def end(self, chains: Chains, rng: Rng) -> Chains:
+        """Complete the epoch whose steps are all done."""
+        return chains
 
     def at(self, epoch: int, temperature: float | None, block: int | None) -> Kernel:
         """Return the kernel as it is in one epoch, with the schedule's values where it has some."""

@@ -15,6 +15,7 @@ from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError
 from maskov.kernels.base import Kernel
 from maskov.kernels.compose import Cycle, Mixture
+from maskov.kernels.exchange import Exchange
 from maskov.kernels.gibbs import Gibbs, mask_predict
 from maskov.kernels.metropolis import Metropolis
 from maskov.moves import LowestConfidence, MaskedConditional, Move, Resize, Site, Span, Sweep
@@ -36,6 +37,7 @@ _PARTS: dict[str, type[Any]] = {
     "gibbs": Gibbs,
     "mixture": Mixture,
     "cycle": Cycle,
+    "exchange": Exchange,
     "site": Site,
     "span": Span,
     "resize": Resize,
@@ -148,6 +150,8 @@ def as_kernel(part: object) -> Kernel:
 
 def kernel_name(kernel: Kernel) -> str:
     """Return the short name of a kernel: mh, gibbs, mask-predict, or what its class is called."""
+    if isinstance(kernel, Exchange):
+        return kernel_name(kernel.kernel)
     move = getattr(kernel, "move", None)
     if (
         type(kernel) is Gibbs

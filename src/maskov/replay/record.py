@@ -57,7 +57,9 @@ class Replay:
 
     `before` are its tokens as the epoch began, `after` as it ended. `agrees` says whether `after`,
     and the places that turned a proposal down, are those that the run recorded. On another machine
-    or in other batches rounding can turn a near tie, and the replay is then not the run.
+    or in other batches rounding can turn a near tie, and the replay is then not the run. `swapped`
+    says that the chain then exchanged its sequence for that of a replica; `after` is its own, and
+    only the places can be compared.
     """
 
     chain: int
@@ -69,3 +71,4 @@ class Replay:
     steps: list[Step]
     after: list[int]
     agrees: bool
+    swapped: bool = False

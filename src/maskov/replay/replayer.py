@@ -18,7 +18,7 @@ from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import Buffers
 from maskov.execution.loop import ended, kernel_at
 from maskov.execution.loop import epoch as epoch_of
-from maskov.kernels import Kernel, Metropolis
+from maskov.kernels import Exchange, Kernel, Metropolis
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
@@ -87,7 +87,8 @@ class Replayer:
         elif epoch:
             chains = self._recorded(chains, chain, epoch)
         kernel = self._kernel(epoch)
-        if kernel.asynchronous and self._manifest.config.execution.asynchronous:
+        together = self._manifest.replicas > 1 or not self._manifest.config.execution.asynchronous
+        if kernel.asynchronous and not together:
             assert isinstance(kernel, Metropolis)
             after, steps = self._asynchronously(kernel, chains, epoch)
         else:
@@ -105,6 +106,7 @@ class Replayer:
             steps,
             after.tokens[0].tolist(),
             agrees,
+            self._swapped(chain, epoch),
         )
 
     def _check(self, chain: int, epoch: int) -> None:
@@ -116,7 +118,9 @@ class Replayer:
 
     def _kernel(self, epoch: int) -> Kernel:
         kernel = tuned(self._parts.kernel, self._manifest.tuning)
-        return kernel_at(kernel, self._manifest.schedule, epoch)
+        kernel = kernel_at(kernel, self._manifest.schedule, epoch)
+        # A chain moves by itself until its epoch ends.
+        return kernel.kernel if isinstance(kernel, Exchange) else kernel
 
     def _start(self, chain: int) -> Chains:
         """Return a chain before its first epoch, its blanks filled as the run filled them."""
@@ -189,4 +193,10 @@ class Replayer:
         for step in steps:
             turned[step.positions] |= not step.accepted
         rejected = self._traces["rejected"][epoch, chain, :width]
-        return recorded == after.tokens[0].tolist() and bool((turned == rejected).all())
+        same = recorded == after.tokens[0].tolist() or self._swapped(chain, epoch)
+        return same and bool((turned == rejected).all())
+
+    def _swapped(self, chain: int, epoch: int) -> bool:
+        """Whether the chain exchanged its sequence at the end of an epoch."""
+        swaps = self._traces.get("swap_accepted")
+        return swaps is not None and bool(swaps[epoch, chain, 0])

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-MAGIC = b"maskov checkpoint 7\n"
+MAGIC = b"maskov checkpoint 8\n"
 _HASH = hashlib.sha256().digest_size
 START = len(MAGIC) + 2 * _HASH
 # Bytes of names and shapes; a checkpoint has about a hundred tensors.

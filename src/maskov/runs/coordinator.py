@@ -19,7 +19,7 @@ import torch
 from maskov.config import Manifest
 from maskov.diagnostics import diagnose
 from maskov.errors import Interrupted
-from maskov.kernels import Kernel
+from maskov.kernels import Exchange, Kernel
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.scorer import MOST_SLOTS, Scorer
 from maskov.runs.checkpoint import Saved
@@ -39,7 +39,7 @@ _WINDOW = 8
 
 
 def cut(chains: int, most: int) -> list[range]:
-    """Cut the chains of a run into groups of one size, but for the last."""
+    """Cut the chains of a run into groups of at most so many, of one size but for the last."""
     groups = -(-chains // most)
     size = -(-chains // groups)
     return [range(first, min(first + size, chains)) for first in range(0, chains, size)]
@@ -73,7 +73,9 @@ class Coordinator:
         self.store = store
         self.listener = listener
         self.schedule = store.manifest.schedule
-        self.groups = cut(store.manifest.chains, store.manifest.config.execution.resident)
+        # All replicas of a chain are in one group.
+        most = max(store.manifest.config.execution.resident // kernel.replicas, 1)
+        self.groups = cut(store.manifest.chains, most)
         self._checks = frozenset(store.manifest.checks)
         self.cache = GroupCache(store, self._shape, seconds)
         self.cursor = store.cursor()
@@ -88,11 +90,16 @@ class Coordinator:
 
     def _fresh(self, group: int) -> GroupState:
         chains = self.layout.chains(self.model, self.groups[group], self.manifest.width)
+        if isinstance(self.kernel, Exchange):
+            chains = self.kernel.replicated(chains)
         return GroupState.fresh(chains, self.manifest.config.execution.token_budget)
 
     def _shape(self, group: int) -> GroupShape:
         slots = self.manifest.config.execution.prefetch or MOST_SLOTS
-        return GroupShape(self._fresh(group), self.schedule.epochs, slots, lambda: self._vector)
+        return GroupShape(
+            self._fresh(group), self.schedule.epochs, slots, lambda: self._vector,
+            self.kernel.replicas,
+        )  # fmt: skip
 
     @cached_property
     def _vector(self) -> Tensor:

@@ -5,7 +5,7 @@ It holds
     manifest.json     what was asked for, with the full signature
     samples.jsonl     one sample a line
     traces/*.npy      one array per quantity, epochs × chains; of small runs also the tokens and
-                      rejections at each position
+                      rejections at each position, and of replicas what happened to each
     checkpoints/      the newest state of each group of chains and the one before it
     lock              held while a process works here
 """
@@ -31,7 +31,7 @@ from maskov.runs.checkpoint import Cursor, Saved
 from maskov.runs.files import explained, sync_file, sync_folder, write_atomically
 from maskov.runs.group import PLACES
 from maskov.runs.sample import Sample
-from maskov.runs.store import TRACES, Store, empty_traces
+from maskov.runs.store import TRACES, WIDE, Store, empty_traces, trace_shape
 from maskov.runs.validation import GroupShape
 from maskov.types import Traces
 
@@ -147,7 +147,7 @@ class RunFolder(Store):
         """Read one row of each trace."""
         found: Traces = {}
         for name, kind in TRACES.items():
-            if name in PLACES:
+            if name in WIDE:
                 continue
             chains = self.manifest.chains
             with open(self.path / "traces" / f"{name}.npy", "rb") as file:
@@ -190,7 +190,7 @@ class RunFolder(Store):
         if self.cut_short:
             return None, []
         saved, damaged = checkpoint.load(self.path / "checkpoints", group, shape)
-        if saved is None or self._traced(shape.fresh.chains.chain.tolist(), saved.state.epoch):
+        if saved is None or self._traced(shape.chains, saved.state.epoch):
             return saved, damaged
         return None, sorted(self.path.glob(f"checkpoints/{group:05d}-*"))
 
@@ -222,6 +222,7 @@ class RunFolder(Store):
     def note(self, **found: Any) -> None:
         """Add to the manifest."""
         self.manifest = replace(self.manifest, **found)
+        vars(self).pop("_fields", None)
         with explained(self.path):
             self._write_manifest()
 
@@ -243,16 +244,15 @@ class RunFolder(Store):
     def traces(self) -> Traces:
         """Read the traces."""
         folder = self.path / "traces"
-        shape = (self.manifest.schedule.epochs, self.manifest.chains)
         found: Traces = {}
         try:
             for name, kind in TRACES.items():
-                if name in PLACES and not (folder / f"{name}.npy").exists():
+                shape = trace_shape(self.manifest, name)
+                if shape is None or (name in PLACES and not (folder / f"{name}.npy").exists()):
                     continue
                 # Mapped first: a header may promise more than there is, or than memory holds.
                 mapped = np.load(folder / f"{name}.npy", mmap_mode="r")
-                places = (self.manifest.width,) * (name in PLACES)
-                if mapped.shape != (*shape, *places) or mapped.dtype != kind:
+                if mapped.shape != shape or mapped.dtype != kind:
                     raise ValueError(f"{name}.npy is not of this run")
                 found[name] = np.array(mapped[: self.manifest.epochs])
         except Exception as error:  # a damaged header fails in a dozen ways
@@ -263,7 +263,11 @@ class RunFolder(Store):
     def traced(self) -> frozenset[str]:
         """Return the names of the traces there are."""
         folder = self.path / "traces"
-        return frozenset(name for name in TRACES if (folder / f"{name}.npy").exists())
+        return frozenset(
+            name
+            for name in TRACES
+            if trace_shape(self.manifest, name) and (folder / f"{name}.npy").exists()
+        )
 
     @property
     def _cells(self) -> int:

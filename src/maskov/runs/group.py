@@ -11,12 +11,15 @@ from maskov.execution.buffers import COUNTS, ENERGIES
 from maskov.types import Chains, Tensor, Traces
 
 # The results of some chains at the end of an epoch, a row a chain: `energy`, `counts`, `tokens`,
-# `lengths`, and `rejected`, true where a proposal was rejected. Where lengths may change, `sizes`
-# are those of the regions.
+# `lengths`, `rejected`, true where a proposal was rejected, and what happened to its replicas.
+# Where lengths may change, `sizes` are those of the regions.
 Row = dict[str, Tensor]
 
 # The parts of a row that have an entry for each position.
 PLACES = ("tokens", "rejected")
+# The parts that have an entry for each replica or pair of neighbouring replicas of a chain: the
+# energy and the number of the state at each temperature, and which pairs were tested and swapped.
+REPLICAS = ("rung_energy", "rung_replica", "swap_tested", "swap_accepted")
 
 
 @dataclass(frozen=True)
@@ -75,11 +78,21 @@ def nothing_yet(chains: Chains) -> tuple[Tensor, Tensor]:
     return counts.to(chains.chain.device), torch.zeros_like(chains.free)
 
 
+def first_replicas(chains: Chains, replicas: int) -> Chains:
+    """Return the rows that are the chains themselves, with their energies."""
+    if replicas == 1:
+        return chains
+    index = torch.arange(0, len(chains.chain), replicas, device=chains.chain.device)
+    energies = {name: value[index] for name, value in chains.energies.items()}
+    return replace(chains.rows(index), energies=energies)
+
+
 def traces_of(row: Row) -> Traces:
     """Name the columns of a row."""
     energies = zip(ENERGIES, row["energy"].unbind(1), strict=True)
     counts = zip(COUNTS, row["counts"].unbind(1), strict=True)
-    others = ((name, row[name]) for name in (*PLACES, "lengths", "sizes") if name in row)
+    named = (*PLACES, *REPLICAS, "lengths", "sizes")
+    others = ((name, row[name]) for name in named if name in row)
     return {name: column.cpu().numpy() for name, column in (*energies, *counts, *others)}
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from maskov.config import Manifest, to_json
 from maskov.energies import Autoregressive
 from maskov.errors import InputError, RunError
-from maskov.kernels import Kernel
+from maskov.kernels import Exchange, Kernel
 from maskov.kernels.registry import imported_parts, kernel_from_data
 from maskov.models import MaskedModel, load
 from maskov.models.conditional.model import ConditionalModel
@@ -65,11 +65,16 @@ def kernel_of(manifest: Manifest, model: MaskedModel, trust_parts: bool = False)
     """Build the kernel of a run again; causal models are loaded where the masked one is."""
     trust = manifest.config.model.source.trust_remote_code
     try:
-        return kernel_from_data(
+        kernel = kernel_from_data(
             manifest.config.kernel,
             lambda name: Autoregressive(name, model.device, trust_remote_code=trust),
             trust_parts,
         )
+        if isinstance(kernel, Exchange) and manifest.ladder is not None:
+            kernel = replace(kernel, ladder=manifest.ladder)
+        if kernel.replicas != manifest.replicas:
+            raise InputError("it has another number of replicas")
+        return kernel
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise RunError("the manifest of this run is damaged: invalid 'kernel'.") from error
     except InputError as error:

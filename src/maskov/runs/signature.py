@@ -11,7 +11,7 @@ from typing import Any
 
 from maskov.config import Inputs, RunConfig
 from maskov.energies.stages import DelayedAcceptance
-from maskov.kernels import Kernel
+from maskov.kernels import Exchange, Kernel
 from maskov.kernels.registry import kernel_name
 from maskov.moves import Resize, Site, Span, Sweep
 from maskov.parts import part_text
@@ -49,7 +49,10 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
                 block = move.positions.block
         else:
             parts.append(f"move:{move if isinstance(move, Span | Resize) else part_text(move)}")
-    delayed = getattr(kernel, "delayed", None)
+    if isinstance(kernel, Exchange):
+        ladder = ",".join(f"{beta:g}" for beta in kernel.ladder)
+        parts.append(f"ladder:{ladder}" if ladder else f"replicas:{kernel.replicas}")
+    delayed = getattr(getattr(kernel, "kernel", kernel), "delayed", None)
     if isinstance(delayed, DelayedAcceptance):
         parts.append(f"delayed:{delayed}")
     temperature = getattr(kernel, "target_temperature", 1.0)
@@ -73,6 +76,8 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
 
 def moves_of(kernel: Kernel) -> list[Any]:
     """Return the moves of a kernel or of those it is made of."""
+    if isinstance(kernel, Exchange):
+        return moves_of(kernel.kernel)
     parts = getattr(kernel, "kernels", (kernel,))
     return [part.move for part in parts if hasattr(part, "move")]
 

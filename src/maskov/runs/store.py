@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +15,27 @@ import numpy.typing as npt
 from maskov.config import Manifest
 from maskov.execution.buffers import COUNTS, ENERGIES
 from maskov.runs.checkpoint import Cursor, Saved
-from maskov.runs.group import PLACES
+from maskov.runs.group import PLACES, REPLICAS
 from maskov.runs.sample import Sample
 from maskov.runs.validation import GroupShape
 from maskov.types import Traces
 
-# Energies at the end of each epoch, and what was counted within it.
+# Energies at the end of each epoch, what was counted within it, and what belongs to positions and
+# to replicas.
 TRACES: dict[str, type[np.generic]] = {
     **dict.fromkeys(ENERGIES, np.float64),
     **dict.fromkeys(COUNTS, np.int64),
     "lengths": np.int32,
     "tokens": np.int32,
     "rejected": np.bool_,
+    "rung_energy": np.float64,
+    "rung_replica": np.int8,
+    "swap_tested": np.bool_,
+    "swap_accepted": np.bool_,
+    "sizes": np.int32,
 }
-# Where lengths may change: the positions of each region.
-_SIZES = "sizes"
+# Traces with more than one entry for each chain.
+WIDE = (*PLACES, *REPLICAS, "sizes")
 # Epochs × chains × positions up to which what happens at each position is traced.
 _MOST_PLACES = 2**24
 
@@ -46,7 +53,7 @@ class Store(ABC):
 
     @abstractmethod
     def row(self, epoch: int) -> Traces:
-        """Return what all chains came to in an epoch, but for what belongs to positions."""
+        """Return what all chains came to in an epoch, one number each."""
 
     @abstractmethod
     def write_samples(self, samples: Iterable[Sample], after: int) -> tuple[int, str]:
@@ -81,16 +88,25 @@ class Store(ABC):
         """Return the names of the traces there are."""
 
 
+def trace_shape(manifest: Manifest, name: str) -> tuple[int, ...] | None:
+    """Return the shape of a trace, or None if this run has none of that name."""
+    shape, replicas = (manifest.schedule.epochs, manifest.chains), manifest.replicas
+    if name in PLACES:
+        return (*shape, manifest.width)
+    if name == "sizes":
+        return (*shape, manifest.regions) if manifest.regions else None
+    if name in REPLICAS:
+        entries = replicas - 1 if name.startswith("swap") else replicas
+        return (*shape, entries) if replicas > 1 else None
+    return shape
+
+
 def empty_traces(manifest: Manifest) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     """Yield the traces of a run that has not begun; those of positions only if it is small."""
-    shape, width = (manifest.schedule.epochs, manifest.chains), manifest.width
     for name, kind in TRACES.items():
-        if name not in PLACES:
+        shape = trace_shape(manifest, name)
+        if shape is not None and (name not in PLACES or prod(shape) <= _MOST_PLACES):
             yield name, np.full(shape, np.nan if kind is np.float64 else 0, dtype=kind)
-        elif shape[0] * shape[1] * width <= _MOST_PLACES:
-            yield name, np.zeros((*shape, width), dtype=kind)
-    if manifest.regions:
-        yield _SIZES, np.zeros((*shape, manifest.regions), dtype=np.int32)
 
 
 class MemoryStore(Store):
@@ -110,7 +126,7 @@ class MemoryStore(Store):
 
     def row(self, epoch: int) -> Traces:
         """Return one row of each trace."""
-        return {name: trace[epoch] for name, trace in self._traces.items() if name not in PLACES}
+        return {name: trace[epoch] for name, trace in self._traces.items() if name not in WIDE}
 
     def write_samples(self, samples: Iterable[Sample], after: int) -> tuple[int, str]:
         """Keep samples; positions count samples here, and nobody can change them."""

@@ -13,18 +13,27 @@ from maskov.config import Manifest, PrecisionCheck
 from maskov.energies import Norm, Raw
 from maskov.errors import Interrupted, MaskovError
 from maskov.execution.asynchronous import AsyncSampler
+from maskov.execution.buffers import COUNTS
 from maskov.execution.loop import ended, epoch, kernel_at
-from maskov.kernels import Kernel, Metropolis
+from maskov.kernels import Exchange, Kernel, Metropolis
+from maskov.kernels.exchange import swapped
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
 from maskov.runs.async_group import AsyncGroup
-from maskov.runs.group import GroupState, Row, nothing_yet, sizes_of, traces_of
+from maskov.runs.group import (
+    GroupState,
+    Row,
+    first_replicas,
+    nothing_yet,
+    sizes_of,
+    traces_of,
+)
 from maskov.runs.precision_check import check_precision
 from maskov.runs.task import Task, TaskOver, TaskResult
 from maskov.schedules import Schedule
 from maskov.starts import fill
-from maskov.types import Chains, Float, StepInfo, Tensor, Traces
+from maskov.types import Chains, Float, Sequences, StepInfo, Tensor, Traces
 
 # Chains that are shown to an observer in another process.
 _SHOWN = 8
@@ -112,7 +121,7 @@ class TaskRunner:
             return TaskResult(task.group, task.state, self._rows, failure=error)
         state = replace(self.group, budget=self.scorer.batcher.budget).to(torch.device("cpu"))
         passes = self.scorer.passes - before
-        shown = None if self.watch else _first_chains(state)
+        shown = None if self.watch else _first_chains(state, self.kernel.replicas)
         return TaskResult(task.group, state, self._rows, passes, shown, stopped, check)
 
     def _begin(self) -> None:
@@ -165,25 +174,29 @@ class TaskRunner:
         self.group = group.with_chains(chains, counts=counts, rejected=rejected)
 
     def _end_epoch(self, kernel: Kernel) -> None:
-        group, config = self.group, self.manifest.config
-        chains, before = group.chains, self.scorer.passes
+        group, config, replicas = self.group, self.manifest.config, self.kernel.replicas
+        chains, before = kernel.end(group.chains, self.rng), self.scorer.passes
+        first = torch.arange(0, len(chains.chain), replicas, device=chains.chain.device)
         needed = config.execution.trace == "every" or keeps_samples(
             group.epoch, config.thin, self.schedule
         )
         if needed or chains.sites is not None:
-            raw, norm = both_energies(chains, self.scorer)
+            sequences = chains.sequences if replicas == 1 else chains.sequences.rows(first)
+            raw, norm = both_energies(sequences, self.scorer)
         else:
-            raw = norm = torch.full_like(chains.beta, torch.nan)
-        target = chains.energies.get(str(kernel.energy), torch.full_like(raw, torch.nan))
+            raw = norm = torch.full_like(chains.beta[first], torch.nan)
+        target = chains.energies.get(str(kernel.energy), torch.full_like(chains.beta, torch.nan))
         row = {
-            "energy": torch.stack([raw, norm, target], dim=1),
-            "counts": group.counts,
-            "tokens": chains.tokens,
-            "rejected": group.rejected,
-            "lengths": chains.lengths,
+            "energy": torch.stack([raw, norm, target[first]], dim=1),
+            "counts": _counts(group.counts, replicas),
+            "tokens": chains.tokens[first],
+            "rejected": group.rejected[first],
+            "lengths": chains.lengths[first],
         }
         if chains.resizable:
-            row["sizes"] = sizes_of(chains)
+            row["sizes"] = sizes_of(chains)[first]
+        if replicas > 1:
+            row |= _exchanged(kernel, group.chains, chains, target.view(-1, replicas))
         spent = self.scorer.passes - before
         other = group.other_passes + spent
         self.group = group.with_chains(ended(chains), other_passes=other)
@@ -201,7 +214,8 @@ class TaskRunner:
     def show(self, chains: Chains) -> None:
         """Let an observer see some chains."""
         if self.watch is not None:
-            self.watch(chains, self.group.epoch, self.scorer.passes)
+            shown = first_replicas(chains, self.kernel.replicas)
+            self.watch(shown, self.group.epoch, self.scorer.passes)
 
     def end_if_due(self) -> None:
         """End the task, if it has lasted long enough or all chains have reached its end."""
@@ -209,9 +223,32 @@ class TaskRunner:
             raise TaskOver
 
 
-def _first_chains(group: GroupState) -> Chains:
+def _exchanged(kernel: Kernel, before: Chains, after: Chains, energy: Tensor) -> Row:
+    """Return what happened to the replicas of some chains at the end of an epoch."""
+    replicas = energy.shape[1]
+    swaps = swapped(before, after, replicas)
+    # Epochs that accept everything test no swap.
+    tested = kernel.tested() if isinstance(kernel, Exchange) else torch.zeros(replicas - 1)
+    return {
+        "rung_energy": energy,
+        "rung_replica": after.replica.view(-1, replicas),
+        "swap_tested": tested.bool().to(swaps.device).expand_as(swaps),
+        "swap_accepted": swaps,
+    }
+
+
+def _counts(rows: Tensor, replicas: int) -> Tensor:
+    """Return the counts of the chains: their own, but the passes of all their replicas."""
+    each = rows.view(-1, replicas, len(COUNTS))
+    counts, column = each[:, 0].clone(), COUNTS.index("passes")
+    counts[:, column] = each[:, :, column].sum(1)
+    return counts
+
+
+def _first_chains(group: GroupState, replicas: int) -> Chains:
     """Return a few chains as they stand, for an observer in another process."""
     chains = replace(group.chains, tokens=group.buffers.get("tokens", group.chains.tokens))
+    chains = first_replicas(chains, replicas)
     first = torch.arange(min(_SHOWN, len(chains.chain)))
     energies = {name: value[first] for name, value in chains.energies.items()}
     return replace(chains.rows(first), energies=energies)
@@ -233,12 +270,12 @@ def _happened(info: StepInfo) -> Tensor:
 
 
 def both_energies(
-    chains: Chains, scorer: Scorer
-) -> tuple[Float[Tensor, " chains"], Float[Tensor, " chains"]]:
-    """Return E_raw and E_norm of the current tokens, at no pass where the chain caches its own."""
-    if chains.sites is None:
-        sites = scorer.sites(chains.sequences)
+    sequences: Sequences, scorer: Scorer
+) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
+    """Return E_raw and E_norm of some sequences, at no pass where theirs are known."""
+    if sequences.sites is None:
+        sites = scorer.sites(sequences)
     else:
-        sites = scorer.with_normaliser(chains.sites, chains.inside)
-    sequences = replace(chains.sequences, sites=sites)
+        sites = scorer.with_normaliser(sequences.sites, sequences.inside)
+    sequences = replace(sequences, sites=sites)
     return Raw()(scorer.model, sequences), Norm()(scorer.model, sequences)

@@ -51,13 +51,21 @@ class GroupShape:
     """The shapes of a group's tensors.
 
     `slots` are the most that a chain may have; `vector` returns one that the model keeps of a
-    masked position, of which only the width and the kind matter.
+    masked position, of which only the width and the kind matter. `replicas` are the rows of each
+    chain.
     """
 
     fresh: GroupState
     epochs: int
     slots: int
     vector: Callable[[], Tensor]
+    replicas: int = 1
+
+    @property
+    def chains(self) -> list[int]:
+        """The chains of the group."""
+        numbers: list[int] = self.fresh.chains.chain[:: self.replicas].tolist()
+        return numbers
 
     def takes(self, sizes: Sizes) -> bool:
         """Whether tensors of these kinds and shapes can be of this group; nothing is read yet."""
@@ -98,7 +106,7 @@ class GroupShape:
         }  # fmt: skip
 
     def _takes_held(self, sizes: Sizes, held: set[str]) -> bool:
-        chains, length = self.fresh.chains.tokens.shape
+        chains, length = len(self.chains), self.fresh.chains.tokens.shape[1]
         kinds = {
             "tokens": (torch.int32, (chains, length)),
             "energies": (torch.float64, (chains, len(ENERGIES) - 1)),
@@ -133,6 +141,7 @@ class GroupShape:
             and all(torch.equal(getattr(chains, name), getattr(fresh, name)) for name in fixed)
             and (not fresh.resizable or _sizes_fit(chains))
             and _frozen(chains) == _frozen(fresh)
+            and torch.equal(_sorted(chains, self.replicas), _sorted(fresh, self.replicas))
             and all(torch.equal(state.buffers[name], getattr(fresh, name)) for name in buffered)
         )
 
@@ -160,3 +169,8 @@ def _sizes_fit(chains: Chains) -> bool:
         and not (chains.free & ~inside).any()
         and (chains.free | (region < 0)).all()
     )
+
+
+def _sorted(chains: Chains, replicas: int) -> Tensor:
+    """Return the replicas of each chain in order: swaps only move them."""
+    return chains.replica.view(-1, replicas).sort(1).values

@@ -14,7 +14,7 @@ from maskov.models.scorer import Scorer
 from maskov.random import Rng
 from maskov.schedules import Schedule
 from maskov.starts import Layout
-from maskov.tuning.pilot import metropolis_parts, pilot_chains
+from maskov.tuning.pilot import alone, metropolis_parts, pilot_chains
 from maskov.tuning.stages import DEFAULT, undecided, with_stages
 
 # Discarded chains and their epochs, of which the later half is counted: the first cost more.
@@ -25,7 +25,8 @@ def epochs_for(
     passes: int, kernel: Kernel, schedule: Schedule, layout: Layout, scorer: Scorer, rng: Rng
 ) -> int:
     """Return the epochs after which a chain has run about so many masked passes."""
-    last = kernel_at(kernel, replace(schedule, force_accept=0), schedule.epochs - 1)
+    last = alone(kernel_at(kernel, replace(schedule, force_accept=0), schedule.epochs - 1))
+    passes = passes // kernel.replicas
     early = [DEFAULT if undecided(part) else part.delayed.early for part in metropolis_parts(last)]
     last = with_stages(last, early)
     chains = pilot_chains(layout, _CHAINS, last, scorer, rng, repeat=True)

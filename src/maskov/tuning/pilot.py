@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from maskov.kernels import Kernel, Metropolis
+from maskov.kernels import Exchange, Kernel, Metropolis
 from maskov.kernels.compose import Composed
 from maskov.models.scorer import Scorer
 from maskov.random import Rng
@@ -33,10 +33,17 @@ def pilot_chains(
     return chains.forget()
 
 
+def alone(kernel: Kernel) -> Kernel:
+    """Return a kernel without its replicas: what is measured is measured at their first."""
+    return kernel.kernel if isinstance(kernel, Exchange) else kernel
+
+
 def metropolis_parts(kernel: Kernel) -> list[Metropolis]:
     """Return the Metropolis kernels that a kernel is or is made of, in order."""
     if isinstance(kernel, Composed):
         return [part for one in kernel.kernels for part in metropolis_parts(one)]
+    if isinstance(kernel, Exchange):
+        return metropolis_parts(kernel.kernel)
     return [kernel] if isinstance(kernel, Metropolis) else []
 
 
@@ -45,4 +52,6 @@ def with_parts(kernel: Kernel, change: Callable[[Metropolis], Metropolis]) -> Ke
     if isinstance(kernel, Composed):
         parts = tuple(with_parts(one, change) for one in kernel.kernels)
         return replace(kernel, kernels=parts)
+    if isinstance(kernel, Exchange):
+        return replace(kernel, kernel=with_parts(kernel.kernel, change))
     return change(kernel) if isinstance(kernel, Metropolis) else kernel

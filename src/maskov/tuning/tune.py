@@ -13,7 +13,7 @@ from maskov.random import Rng
 from maskov.schedules import Schedule
 from maskov.starts import Layout
 from maskov.tuning.lengths import flat_weights, weighed
-from maskov.tuning.pilot import metropolis_parts, pilot_chains
+from maskov.tuning.pilot import alone, metropolis_parts, pilot_chains
 from maskov.tuning.stages import DEFAULT, choose_stages, undecided, with_stages
 
 # Epochs of each pilot chain.
@@ -30,7 +30,7 @@ def tune(kernel: Kernel, config: RunConfig, layout: Layout, scorer: Scorer, rng:
     """Return what discarded chains choose for a run."""
     before, schedule = scorer.passes, config.schedule
     # The kernel of the epochs that are kept.
-    last = kernel_at(kernel, replace(schedule, force_accept=0), schedule.epochs - 1)
+    last = alone(kernel_at(kernel, replace(schedule, force_accept=0), schedule.epochs - 1))
     found = _stages(last, schedule, layout, scorer, rng)
     if config.length_prior == "flat":
         found = _lengths(tuned(last, found), found, schedule, layout, scorer, rng)

@@ -38,6 +38,7 @@ def automatic_count(manifest: Manifest, model: MaskedModel, groups: int) -> int:
         return 0
     length = (manifest.width + manifest.shortest) / 2
     passes = manifest.chains * manifest.schedule.epochs * length * _NOVEL * length * _RUN_PASSES
+    passes *= manifest.replicas
     weights = sum(parameter.numel() for parameter in network.parameters())
     return count if passes * length * 2 * weights > _CORE_FLOPS * _WORTH_SECONDS else 0
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from maskov.diagnostics import EnergyFigures, PositionFigures
+from maskov.diagnostics import EnergyFigures, ExchangeFigures, PositionFigures
 from maskov.runs import Run
 
 _GOOD, _BAD = ("converged",), ("not converged", "no target", "constant", "forced")
@@ -51,6 +51,7 @@ class Findings:
     """A verdict with its reason and tone (`good`, `bad` or `open`), and the numbers behind it.
 
     `outlook` says how much longer the run would need, or is empty.
+    `exchange` has the swap rates of replicas and their round trips, each with its name.
     """
 
     verdict: str
@@ -61,6 +62,7 @@ class Findings:
     mixing: list[Mixing]
     correlations: list[Correlation]
     positions: PositionCurve | None
+    exchange: list[tuple[str, str]]
     notes: list[str]
 
 
@@ -88,8 +90,16 @@ def findings(run: Run) -> Findings:
         mixing=mixing,
         correlations=[curve for curve in correlations if curve is not None],
         positions=None if tokens is None else _pooled(tokens.positions),
+        exchange=[] if diagnosis.exchange is None else _exchange(diagnosis.exchange),
         notes=diagnosis.notes,
     )
+
+
+def _exchange(figures: ExchangeFigures) -> list[tuple[str, str]]:
+    pairs = zip(figures.ladder, figures.ladder[1:], figures.swap_rates, strict=False)
+    rows = [(f"swaps, β {one:g} and {other:g}", rate, ".3f") for one, other, rate in pairs]
+    rows.append(("round trips per 1,000 epochs", figures.round_trips_per_1000_epochs, ".1f"))
+    return [(name, "–" if value is None else format(value, form)) for name, value, form in rows]
 
 
 def _mixing(name: str, figures: EnergyFigures) -> Mixing:

@@ -129,6 +129,7 @@ def _run(run: RunReport, index: int, count: int) -> str:
     cards = "".join(_card(number) for number in run.numbers)
     done = "" if run.finished else '<span class="pill bad">not finished</span>'
     rows = [[escape(mixing.name), *map(escape, mixing_row(mixing))] for mixing in diagnosis.mixing]
+    swaps = [[escape(name), escape(value)] for name, value in diagnosis.exchange]
     metadata = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
         for name, value in run.metadata.items()
@@ -143,6 +144,7 @@ def _run(run: RunReport, index: int, count: int) -> str:
 <div class="charts" data-charts="run" data-run="{index}"></div>
 <{level}>Agreement of the chains</{level}>
 {_table(_MIXING, rows, "Convergence after burn-in")}
+{_table(["", "replicas"], swaps, "Exchange of replicas after burn-in")}
 <{level}>How it was made</{level}>
 <dl class="metadata">{metadata}</dl>
 <div class="signature"><p class="label" id="signature-{index}-label">Signature</p>

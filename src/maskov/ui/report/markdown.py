@@ -46,6 +46,8 @@ def _run(run: RunReport, level: str) -> list[str]:
     if diagnosis.mixing:
         rows = [[mixing.name, *mixing_row(mixing)] for mixing in diagnosis.mixing]
         lines += [*_table(_MIXING, rows), ""]
+    if diagnosis.exchange:
+        lines += [*_table(["replicas", ""], diagnosis.exchange), ""]
     lines += [*_table(["how", ""], [[name, value] for name, value in run.metadata.items()]), ""]
     lines += [*_samples(run), "", "Signature:", "", f"    {_one_line(run.signature)}", ""]
     return lines

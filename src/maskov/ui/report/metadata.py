@@ -24,6 +24,7 @@ def metadata(manifest: Manifest) -> dict[str, str]:
         "target temperature": _temperature(manifest),
         "schedule": _schedule(manifest),
         "chains": f"{manifest.chains:,}",
+        "replicas": _replicas(manifest),
         "sequences": _inputs(manifest),
         "seed": str(manifest.config.seed),
         "when": manifest.created.replace("T", " ").replace("+00:00", " UTC"),
@@ -43,7 +44,7 @@ def temperatures(manifest: Manifest, epochs: int) -> list[float] | None:
 
 def _inside(manifest: Manifest, *names: str) -> dict[str, Any]:
     """Return a part of the kernel, if it has one of that name."""
-    part: Any = manifest.config.kernel
+    part = _moving(manifest)
     for name in names:
         part = part.get(name) if isinstance(part, dict) else None
     return part if isinstance(part, dict) else {}
@@ -64,8 +65,22 @@ def _temperature(manifest: Manifest) -> str:
     if manifest.kernel != "mh":
         return ""
     moving = manifest.schedule.target_temperature
-    own = manifest.config.kernel.get("target_temperature", 1.0)
+    own = _moving(manifest).get("target_temperature", 1.0)
     return f"{own:g}" if moving is None else str(moving)
+
+
+def _moving(manifest: Manifest) -> Any:
+    """Return the kernel that moves each chain."""
+    kernel = manifest.config.kernel
+    inner = kernel.get("kernel") if kernel["part"] == "exchange" else kernel
+    return inner if isinstance(inner, dict) else {}
+
+
+def _replicas(manifest: Manifest) -> str:
+    if manifest.replicas == 1:
+        return ""
+    ladder = ", ".join(f"{beta:g}" for beta in manifest.ladder or ())
+    return f"{manifest.replicas} of each chain" + (f", at β = {ladder}" if ladder else "")
 
 
 def _schedule(manifest: Manifest) -> str:

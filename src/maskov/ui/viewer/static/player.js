@@ -98,7 +98,9 @@ class Player {
     byId("steps").replaceChildren(...replay.steps.map((step, index) => this.stepRow(step, index + 1)));
     byId("agreement").className = replay.agrees ? "agreement good" : "agreement bad";
     byId("agreement").textContent = replay.agrees
-      ? "✓ Replayed from the record with the run’s own random numbers; it ends in the tokens that were recorded, and rejects where they were rejected."
+      ? replay.swapped
+        ? "✓ Replayed from the record with the run’s own random numbers; it rejects where the run rejected. The chain then swapped its sequence for that of a replica."
+        : "✓ Replayed from the record with the run’s own random numbers; it ends in the tokens that were recorded, and rejects where they were rejected."
       : "✗ This replay ends elsewhere than the record. On another machine, or in other batches, rounding can turn a near tie: these are not quite the run’s own steps.";
   }
 
