@@ -171,10 +171,11 @@ class TaskRunner:
     def _end_epoch(self, kernel: Kernel) -> None:
         group, config = self.group, self.manifest.config
         chains, before = group.chains, self.scorer.passes
-        needed = config.execution.trace == "every" or keeps_samples(
-            group.epoch, config.thin, self.schedule
-        )
-        if needed or chains.sites is not None:
+        kept = keeps_samples(group.epoch, config.thin, self.schedule)
+        # Passes of groups are another energy's: the traced ones would cost T passes a chain.
+        grouped = chains.sites is not None and chains.sites.groups is not None
+        free = chains.sites is not None and not grouped
+        if kept or free or (config.execution.trace == "every" and not grouped):
             raw, norm = both_energies(chains, self.scorer)
         else:
             raw = norm = torch.full_like(chains.beta, torch.nan)
@@ -237,7 +238,7 @@ def both_energies(
     chains: Chains, scorer: Scorer
 ) -> tuple[Float[Tensor, " chains"], Float[Tensor, " chains"]]:
     """Return E_raw and E_norm of the current tokens, at no pass where the chain caches its own."""
-    if chains.sites is None:
+    if chains.sites is None or chains.sites.groups is not None:
         sites = scorer.sites(chains.sequences)
     else:
         sites = scorer.with_normaliser(chains.sites, chains.inside)
