@@ -17,6 +17,7 @@ from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError, ModelError
 from maskov.execution.loop import kernel_at
 from maskov.kernels import Kernel, Metropolis
+from maskov.kernels.burn_in import BurnIn
 from maskov.kernels.registry import kernel_name, to_data
 from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
@@ -26,7 +27,7 @@ from maskov.runs.coordinator import Coordinator
 from maskov.runs.folder import RunFolder
 from maskov.runs.inputs import inputs_of, layout_of
 from maskov.runs.lock import locked, new_folder
-from maskov.runs.rebuild import check_trusted, load_model, rebuild
+from maskov.runs.rebuild import check_trusted, load_model, models_of, rebuild, with_burn_in
 from maskov.runs.result import Run
 from maskov.runs.signature import moves_of, signature, versions
 from maskov.runs.store import MemoryStore, Store
@@ -100,7 +101,10 @@ def sample(
         raise InputError(f"energies are traced in 'every' epoch or where 'kept', not '{trace}'.")
     if prefetch < 0:
         raise InputError(f"--prefetch must be 0 (automatic) or more, not {prefetch}.")
-    kernel = _fitted(kernel, schedule, model, prefetch, asynchronous)
+    trust = source is not None and source.trust_remote_code
+    running = with_burn_in(kernel, schedule, model, trust, trust_parts=True)
+    kernel = _fitted(kernel, running, schedule, model, prefetch, asynchronous)
+    running = replace(running, kernel=kernel) if isinstance(running, BurnIn) else kernel
     CounterRng(seed)  # which refuses what is no seed
     if start not in STARTS:
         raise InputError(f"unknown start '{start}'; use one of {', '.join(STARTS)}.")
@@ -143,12 +147,12 @@ def sample(
         thin=thin,
         seed=seed,
     )
-    manifest = _manifest(config, model, kernel, layout)
+    manifest = _manifest(config, model, kernel, models_of(running), layout)
     with new_folder(path) if path is not None else nullcontext():
         store: Store = MemoryStore(manifest) if path is None else RunFolder.create(path, manifest)
         try:
             coordinator = Coordinator(
-                manifest, layout, kernel, model, store, listener, checkpoint_every
+                manifest, layout, running, model, store, listener, checkpoint_every
             )
             _carry_out(coordinator, workers, stop)
         except (ModelError, InputError):
@@ -233,10 +237,18 @@ def _threads(count: int, model: MaskedModel) -> Iterator[None]:
 
 
 def _fitted(
-    kernel: Kernel, schedule: Schedule, model: MaskedModel, prefetch: int, asynchronous: bool
+    kernel: Kernel,
+    running: Kernel,
+    schedule: Schedule,
+    model: MaskedModel,
+    prefetch: int,
+    asynchronous: bool,
 ) -> Kernel:
-    """Refuse what a run would ignore; return the kernel as the run will carry it out."""
-    each = [kernel_at(kernel, schedule, epoch) for epoch in range(schedule.epochs)]
+    """Refuse what a run would ignore; return the kernel as the run will carry it out.
+
+    `running` is the same kernel with the energy of burn-in.
+    """
+    each = [kernel_at(running, schedule, epoch) for epoch in range(schedule.epochs)]
     runs_asynchronously = asynchronous and any(one.asynchronous for one in each)
     if prefetch and not runs_asynchronously:
         raise InputError(
@@ -290,11 +302,16 @@ def _sweep(move: object) -> Sweep | None:
     return positions if isinstance(positions, Sweep) else None
 
 
-def _manifest(config: RunConfig, model: MaskedModel, kernel: Kernel, layout: Layout) -> Manifest:
+def _manifest(
+    config: RunConfig,
+    model: MaskedModel,
+    kernel: Kernel,
+    energy_models: dict[str, str],
+    layout: Layout,
+) -> Manifest:
     invariant, notes = leaves_invariant(kernel, config.schedule)
     if model.caution:
         notes.append(model.caution)
-    energy_models = {} if kernel.energy is None else kernel.energy.models()
     sweeps = [sweep for sweep in map(_sweep, moves_of(kernel)) if sweep is not None]
     lengths = [len(tokens) for tokens in layout.tokens]
     return Manifest(

@@ -57,8 +57,11 @@ def diagnose(manifest: Manifest, traces: Traces, sampled: Sampled = dict) -> Dia
         names["E_target"] = "energy_target"
     energies = {shown: energy_figures(traces[name][kept], groups) for shown, name in names.items()}
     tokens = _tokens(manifest, traces, groups) if "tokens" in traces else None
+    # Energies that cost passes of their own are traced more seldom than the target's.
+    most = max(energy.draws for energy in energies.values())
+    judged = {name: energy for name, energy in energies.items() if energy.draws == most}
     return Diagnosis(
-        judge(manifest, energies),
+        judge(manifest, judged),
         kept.stop - kept.start,
         len(groups),
         sum(len(group.chains) == 1 for group in groups),

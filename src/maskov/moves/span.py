@@ -205,7 +205,10 @@ class _Filling:
     def proposal(self) -> Proposal:
         """Return the filled windows."""
         changed = self._new != self._old
-        columns = [torch.cat(column) for column in zip(*self._passed, strict=True)]
+        passed = None
+        if self._passed:
+            row, place, hidden = (torch.cat(column) for column in zip(*self._passed, strict=True))
+            passed = PassedSites(row, place, hidden, self._groups)
         return Proposal(
             rows=self._rows,
             masked=self._rank >= 0,
@@ -217,5 +220,5 @@ class _Filling:
             log_q_forward=self._forward,
             log_q_reverse=self._reverse,
             passes=self._passes,
-            passed=PassedSites(*columns, groups=self._groups) if columns else None,
+            passed=passed,
         )

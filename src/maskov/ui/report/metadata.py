@@ -72,7 +72,9 @@ def _schedule(manifest: Manifest) -> str:
     schedule = manifest.schedule
     parts = [f"{schedule.epochs:,} epochs"]
     if schedule.burn_in:
-        parts.append(f"the first {schedule.burn_in:,} burn-in")
+        energy = schedule.burn_in_energy
+        target = "" if energy is None else f" with the energy {energy}"
+        parts.append(f"the first {schedule.burn_in:,} burn-in{target}")
     if schedule.force_accept:
         parts.append(f"the first {schedule.force_accept:,} accept everything")
     return ", ".join(parts)
