@@ -35,11 +35,11 @@ from maskov.runs.checkpoint import Saved, pack, unpack
 from maskov.runs.group import GroupState
 from maskov.ui.report import build, to_html, to_json, to_markdown
 from odd_workers import files, oddly
-from small import random_state, tiny_bert
+from small import random_state, random_table, tiny_bert
 
 MODEL = tiny_bert("red green blue white", dtype=torch.float32)
-SETTINGS = {"chains": 5, "length": (4, 9), "thin": 2, "seed": 4}
-PLAIN = Schedule(epochs=4)
+SETTINGS = {"chains": 3, "length": (3, 6), "thin": 2, "seed": 4, "resident": 2}
+PLAIN = Schedule(epochs=2)
 GROUPED = "raw(groups=2)"
 # A kernel and a schedule; with burn-in, chains change from lock-step to asynchronous or back.
 RUNS = {
@@ -48,9 +48,10 @@ RUNS = {
         Mixture((Metropolis(Raw(groups=2)), Metropolis(Raw(groups=2), Span()))),
         PLAIN,
     ),
-    "burn-in of groups": (Metropolis(Raw()), Schedule(7, 2, burn_in_energy=GROUPED)),
-    "burn-in without groups": (Metropolis(Raw(groups=2)), Schedule(7, 5, burn_in_energy="norm")),
+    "burn-in of groups": (Metropolis(Raw()), Schedule(5, 1, burn_in_energy=GROUPED)),
+    "burn-in without groups": (Metropolis(Raw(groups=2)), Schedule(6, 4, burn_in_energy="norm")),
 }
+SLOW = ("groups", "burn-in without groups")
 
 
 class Breaker:
@@ -64,13 +65,15 @@ class Breaker:
         return self.left < 0
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in RUNS]
+)
 def test_stopped_resumed_and_given_to_workers_is_the_same_to_the_byte(name, tmp_path, monkeypatch):
     kernel, schedule = RUNS[name]
-    settings = SETTINGS | {"schedule": schedule, "resident": 3}
+    settings = SETTINGS | {"schedule": schedule}
     run = maskov.sample(MODEL, kernel, out=tmp_path / "whole", **settings)
     expected, stopped = files(tmp_path / "whole"), 0
-    for at in (9, 40):
+    for at in (9, 21):
         folder = tmp_path / f"stopped {at}"
         try:
             maskov.sample(MODEL, kernel, out=folder, stop=Breaker(at), **settings)
@@ -115,10 +118,11 @@ def test_ordinary_energies_are_traced_only_where_samples_are_kept():
 
 
 def test_the_verdict_is_by_the_energy_that_was_traced():
-    run = maskov.sample(MODEL, Metropolis(Raw(groups=2)), Schedule(30), chains=3, length=4, thin=10)
+    kernel = Metropolis(Raw(groups=2))
+    run = maskov.sample(random_table(), kernel, Schedule(24), chains=3, length=3, thin=12)
     found = run.diagnose()
-    assert found.energies["E_target"].draws == 30
-    assert found.energies["E_raw"].draws == 3
+    assert found.energies["E_target"].draws == 24
+    assert found.energies["E_raw"].draws == 2
     assert found.verdict.state not in ("too short to tell", "not judged")
 
 
@@ -150,8 +154,7 @@ def test_kernels_of_each_epoch():
     assert {str(part.energy) for part in cycle.kernels} == {"norm"}
 
 
-def test_a_burn_in_that_is_done_has_no_influence_but_its_last_tokens():
-    """The kept epochs of a run are those of a run that begins where its burn-in ended."""
+def test_the_kept_epochs_have_the_energy_that_was_asked_for():
     schedule = Schedule(5, 2, burn_in_energy=GROUPED)
     kernel = Metropolis(Norm(), Site(positions=Sweep(block=2)))
     run = maskov.sample(MODEL, kernel, schedule, chains=4, length=6, thin=1)
