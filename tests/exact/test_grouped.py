@@ -256,6 +256,18 @@ def test_single_passes_of_spans_in_place_of_groups_fail(monkeypatch):
     assert invariance_error(step_matrix(kernel, Scorer(LONGER), states), target) > 1e-3
 
 
+def test_passes_that_saw_a_change_fail(monkeypatch):
+    """Where two groups changed, the pass of each has seen the change of the other."""
+    kernel, states = Metropolis(Norm(groups=2), MOVES["block"]), all_states(LONGER, 4)
+
+    def too_many(changed, groups):
+        return positions_of(groups_with(changed, groups), changed.shape[1])
+
+    monkeypatch.setattr("maskov.kernels.metropolis.unseen", too_many)
+    target = distribution(LONGER, kernel.energy, states)
+    assert invariance_error(step_matrix(kernel, Scorer(LONGER), states), target) > 1e-3
+
+
 def test_a_cache_of_another_masking_is_not_taken():
     chains, scorer = random_state(TINY, 3, 6), Scorer(TINY)
     rows = torch.arange(3)
