@@ -223,12 +223,16 @@ def called(*words):
 
 def test_on_the_command_line(tmp_path, capsys):
     folder = tmp_path / "run"
-    words = ("sample", "--model", "untrained", "--chains", 2, "--epochs", 3, "--length", 5, "-q")
+    words = ("sample", "--model", "untrained", "--chains", 2, "--epochs", 3, "--length", 5)
     burn_in = ("--burn-in", 1, "--burn-in-energy", "raw(groups=3)")
     assert called(*words, "--energy", "norm(groups=2)", *burn_in, "--out", folder) == 0
     manifest = maskov.Run.open(folder).manifest
     assert manifest.energy == "norm(groups=2)"
     assert manifest.schedule.burn_in_energy == "raw(groups=3)"
+    first, *_, last = [line for line in capsys.readouterr().err.splitlines() if "epoch " in line]
+    assert "E_target" in first
+    assert "E_raw" not in first
+    assert "E_raw" in last
     assert called("diagnose", folder) == 0
     assert called(*words, "--burn-in-energy", "raw") == 2
     assert "give --burn-in" in capsys.readouterr().err
