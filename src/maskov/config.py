@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from maskov.errors import InputError, RunError
 from maskov.schedules import Schedule
 
-FORMAT = 2
+FORMAT = 3
 # Epochs × chains of one run: its traces are kept in full.
 MOST_TRACED = 10**8
 _MOST = 10**7
@@ -55,7 +55,8 @@ class Inputs:
     """Where the sequences of a run come from: exactly one of four.
 
     A range of lengths; texts to start from; templates with blanks; or sources to translate, with
-    the rule by which the length of each translation was chosen and the lengths it chose.
+    the rule by which the length of each translation was chosen and the lengths it chose. If lengths
+    are `sampled`, a chain may have any in the range, which may then go with texts.
     """
 
     length: tuple[int, int] | None = None
@@ -64,10 +65,12 @@ class Inputs:
     sources: tuple[str, ...] | None = None
     lengths: str = "best"
     chosen: tuple[tuple[int, ...], ...] | None = None
+    sampled: bool = False
 
     def __post_init__(self) -> None:
         given = [self.length, self.texts, self.templates, self.sources]
-        if sum(value is not None for value in given) != 1:
+        together = self.sampled and self.length is not None and self.texts is not None
+        if sum(value is not None for value in given) - together != 1:
             raise InputError("'inputs' must give one of length, texts, templates and sources.")
         if (self.sources is None) != (self.chosen is None):
             raise InputError("'inputs.chosen' goes with sources.")
@@ -108,7 +111,8 @@ class RunConfig:
     """All that decides the numbers of a run.
 
     `kernel` is plain data as `maskov.kernels.registry.to_data` writes it. `chains` counts those of
-    each template or source.
+    each template or source. With a `flat` length prior the run finds weights under which lengths
+    are visited evenly; others are a part of the energy.
     """
 
     model: ModelConfig
@@ -120,6 +124,7 @@ class RunConfig:
     start: Literal["masked", "greedy"] = "masked"
     thin: int = 0
     seed: int = 0
+    length_prior: Literal["none", "flat"] = "none"
 
     def __post_init__(self) -> None:
         _between("chains", self.chains, 1, MOST_TRACED)
@@ -143,12 +148,19 @@ class RunConfig:
 
 
 @dataclass(frozen=True)
-class PilotChoice:
-    """What the pilots chose: how many nearest positions are tested first, since which epoch."""
+class Tuning:
+    """What discarded chains chose before the run began, in the order of the Metropolis kernels.
 
-    nearest: int
-    moves_per_pass: float
-    since: int
+    `stages` are the early tests of each, `gains` how many times more moves per pass they promised,
+    `lengths` the log-weights of all lengths from `first_length` on, `passes` what the measurements
+    cost.
+    """
+
+    stages: tuple[tuple[int, ...], ...] = ()
+    gains: tuple[float, ...] = ()
+    first_length: int = 0
+    lengths: tuple[float, ...] = ()
+    passes: int = 0
 
 
 @dataclass(frozen=True)
@@ -176,7 +188,8 @@ class Manifest:
     """A run's config and what was found out about it.
 
     `kernel` is the kernel's short name, `energy` that of its target, `order` and `block` those of
-    its site move. `width` and `shortest` are the longest and the shortest sequence.
+    its site move. `width` and `shortest` are the longest and the shortest that a sequence may be,
+    `regions` how many parts of one may change their length.
     """
 
     config: RunConfig
@@ -192,13 +205,15 @@ class Manifest:
     energy_models: dict[str, str]
     width: int
     shortest: int
-    pilot: PilotChoice | None = None
+    regions: int = 0
+    tuning: Tuning | None = None
     precision_check: PrecisionCheck | None = None
     format: int = FORMAT
 
     def __post_init__(self) -> None:
         _between("width", self.width, 1, _MOST)
         _between("shortest", self.shortest, 1, self.width)
+        _between("regions", self.regions, 0, self.width)
         if self.format != FORMAT:
             raise InputError("'format' is that of another version of maskov.")
 
@@ -219,7 +234,7 @@ class Manifest:
 
 
 # What a run adds to its manifest on the way.
-_ADDED = ("pilot", "precision_check")
+_ADDED = ("precision_check",)
 _HASH_LETTERS = 16
 
 

@@ -24,7 +24,7 @@ from maskov.models.base import MaskedModel, Queries
 from maskov.models.scorer import Scorer
 from maskov.moves import Site, Sweep
 from maskov.random import CounterRng, Purpose, Rng
-from maskov.types import Bool, Chains, Float, Int, Sequences, StepInfo, Tensor
+from maskov.types import Bool, Chains, Float, Int, Sequences, StepInfo, Tensor, inside
 
 _MOST_STATES = 200_000
 
@@ -40,14 +40,33 @@ def all_states(model: MaskedModel, length: int) -> Int[Tensor, "states length"]:
     return torch.cartesian_prod(*[allowed] * length).reshape(-1, length)
 
 
+def all_sequences(model: MaskedModel, shortest: int, longest: int) -> Chains:
+    """Return chains at every sequence of some lengths, each of which may become every other."""
+    states = [all_states(model, length) for length in range(shortest, longest + 1)]
+    tokens = torch.cat(
+        [
+            torch.nn.functional.pad(one, (0, longest - one.shape[1]), value=model.mask_id)
+            for one in states
+        ]
+    )
+    lengths = torch.cat([torch.full((len(one),), one.shape[1]) for one in states])
+    zero = torch.zeros_like(lengths)
+    free = inside(lengths, longest)
+    chains = Chains.at(tokens, lengths, free, chain=zero, source=zero)
+    bounds = torch.tensor([[shortest, longest]]).expand(len(tokens), 1, 2).clone()
+    return replace(chains, region=torch.where(free, 0, -1), bounds=bounds)
+
+
 def distribution(
     model: MaskedModel,
     energy: Energy,
     states: Int[Tensor, "states length"],
     temperature: float = 1.0,
+    lengths: Int[Tensor, " states"] | None = None,
 ) -> Float[Tensor, " states"]:
-    """Return p(x) ∝ exp(−E(x)/T) over the given states."""
-    lengths = torch.full((len(states),), states.shape[1], device=states.device)
+    """Return p(x) ∝ exp(−E(x)/T) over the given states, all of one length or of those given."""
+    if lengths is None:
+        lengths = torch.full((len(states),), states.shape[1], device=states.device)
     given = Sequences(states, lengths, source=torch.zeros_like(lengths))
     sites = Scorer(model).sites(given, groups=energy.groups) if energy.needs_sites else None
     return (-energy(model, replace(given, sites=sites)) / temperature).softmax(0)
@@ -171,7 +190,7 @@ def every_asynchronous_move(
     starts = plain.init(replace(starts, chain=torch.arange(len(source))), scorer)
     plan = TestPlan(kernel.energy, kernel.delayed)
     low = scorer.low(kernel.delayed.first_stage)
-    buffers = Buffers.of(starts, plan, 0, 1, ring=1, choices=0)
+    buffers = Buffers.of(starts, plan, 0, 1, ring=1)
     if low is not None:
         buffers.low_term.copy_(low_terms(low, kernel.energy, starts))
     # The real numbers of a step, with zero in every test so that each of them is taken and passed.

@@ -7,21 +7,20 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from maskov.config import MOST_TRACED, Execution, Manifest, ModelConfig, ModelSource, RunConfig
 from maskov.energies import Raw
-from maskov.energies.stages import DelayedAcceptance
+from maskov.energies.lengths import parse_table
 from maskov.errors import InputError, ModelError
 from maskov.execution.loop import kernel_at
 from maskov.kernels import Kernel, Metropolis
-from maskov.kernels.burn_in import BurnIn
 from maskov.kernels.registry import kernel_name, to_data
 from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
-from maskov.moves import Site, Sweep
+from maskov.moves import Resize, Site, Sweep
 from maskov.random import CounterRng
 from maskov.runs.coordinator import Coordinator
 from maskov.runs.folder import RunFolder
@@ -34,6 +33,8 @@ from maskov.runs.store import MemoryStore, Store
 from maskov.runs.task_runner import Listener, TaskRunner
 from maskov.schedules import Schedule
 from maskov.starts import STARTS, Layout
+from maskov.tuning.lengths import weighed
+from maskov.tuning.tune import tune, tuned
 from maskov.workers import Workers
 from maskov.workers.local import Local
 from maskov.workers.pool import automatic_count, pool_for
@@ -50,6 +51,7 @@ def sample(
     texts: Sequence[str] | None = None,
     templates: Sequence[str] | None = None,
     lengths: str = "best",
+    length_prior: str | None = None,
     seed: int = 0,
     thin: int = 0,
     out: str | Path | None = None,
@@ -69,7 +71,11 @@ def sample(
     Chains have `length` tokens (or a length drawn from a range), or start at given `texts`, or
     fill the blanks of `templates`, `chains` to each. Those of a conditional model are translations
     of its sources, `chains` to each, of the likeliest length, of the likeliest few, or of a length
-    each draws (`lengths`: best, top, drawn). The last sequence of each chain is kept, or
+    each draws (`lengths`: best, top, drawn). With a `Resize` move lengths are sampled: any within
+    the range, or from half to twice that of a text, or those of blanks such as [MASK*] and
+    [MASK{2,5}]. `length_prior` weighs them: "none" (the law is exp(−E) over all lengths), "flat"
+    (the default: weights found by discarded chains so that lengths are visited about evenly), or
+    a table of weights such as "8:1,12:4,16:1". The last sequence of each chain is kept, or
     with `thin` every so many epochs after burn-in. With `out` the run is a folder that can be
     resumed. `source` is how to load the model again.
 
@@ -103,8 +109,7 @@ def sample(
         raise InputError(f"--prefetch must be 0 (automatic) or more, not {prefetch}.")
     trust = source is not None and source.trust_remote_code
     running = with_burn_in(kernel, schedule, model, trust, trust_parts=True)
-    kernel = _fitted(kernel, running, schedule, model, prefetch, asynchronous)
-    running = replace(running, kernel=kernel) if isinstance(running, BurnIn) else kernel
+    _check_execution(kernel, running, schedule, model, prefetch, asynchronous)
     CounterRng(seed)  # which refuses what is no seed
     if start not in STARTS:
         raise InputError(f"unknown start '{start}'; use one of {', '.join(STARTS)}.")
@@ -113,16 +118,17 @@ def sample(
             f"no sample would be kept: {schedule.epochs} epochs with {schedule.burn_in} of "
             f"burn-in never reach --thin {thin}."
         )
+    resizes = any(isinstance(move, Resize) for move in moves_of(kernel))
+    kernel, prior = _with_prior(kernel, length_prior, resizes)
     path = None if out is None else Path(out)
     if path is not None:
         RunFolder.check_free(path)
     data = _kernel_data(kernel, alone=path is None and workers.here)
-    inputs = inputs_of(model, length, texts, templates, lengths, chains, seed)
+    inputs = inputs_of(model, length, texts, templates, lengths, chains, seed, resizes)
     layout = layout_of(model, inputs, chains, seed)
     if inputs.sources is None:  # translations may be short; a block is then all of one
         _check_blocks(kernel, schedule, layout)
     scorer = Scorer(model, token_budget, stop)
-    longest = max(map(len, layout.tokens))
     config = RunConfig(
         model=ModelConfig(
             name=model.name,
@@ -136,7 +142,7 @@ def sample(
         inputs=inputs,
         execution=Execution(
             token_budget=scorer.batcher.budget,
-            resident=resident or scorer.resident(longest, prefetch or 1),
+            resident=resident or scorer.resident(layout.width, prefetch or 1),
             prefetch=prefetch,
             asynchronous=asynchronous,
             trace=trace,  # type: ignore[arg-type]
@@ -146,14 +152,15 @@ def sample(
         start=start,  # type: ignore[arg-type]
         thin=thin,
         seed=seed,
+        length_prior=prior,
     )
     manifest = _manifest(config, model, kernel, models_of(running), layout)
     with new_folder(path) if path is not None else nullcontext():
         store: Store = MemoryStore(manifest) if path is None else RunFolder.create(path, manifest)
         try:
-            coordinator = Coordinator(
-                manifest, layout, running, model, store, listener, checkpoint_every
-            )
+            running = with_burn_in(kernel, schedule, model, trust, trust_parts=True)
+            running = _tuned(store, layout, running, scorer)
+            coordinator = Coordinator(layout, running, model, store, listener, checkpoint_every)
             _carry_out(coordinator, workers, stop)
         except (ModelError, InputError):
             # A model that fails before the first epoch is over leaves nothing worth resuming.
@@ -194,12 +201,22 @@ def resume(
         check_trusted(folder.manifest, trust_remote_code)
         model = model or load_model(folder.manifest, device, trust_remote_code)
         parts = rebuild(folder.manifest, model, trust_parts)
-        coordinator = Coordinator(
-            folder.manifest, parts.layout, parts.kernel, model, folder, listener, checkpoint_every
-        )
+        scorer = Scorer(model, folder.manifest.config.execution.token_budget, stop)
+        kernel = _tuned(folder, parts.layout, parts.kernel, scorer)
+        coordinator = Coordinator(parts.layout, kernel, model, folder, listener, checkpoint_every)
         _carry_out(coordinator, workers, stop)
         damaged = coordinator.cache.damaged
     return Run(folder, [folder.path / "samples.jsonl"] if folder.cut_short else damaged)
+
+
+def _tuned(store: Store, layout: Layout, kernel: Kernel, scorer: Scorer) -> Kernel:
+    """Return the kernel as the run will use it; what it leaves open is chosen now, once."""
+    manifest = store.manifest
+    if manifest.tuning is None:
+        rng = CounterRng(manifest.config.seed)
+        with _threads(manifest.config.execution.threads, scorer.model):
+            store.note(tuning=tune(kernel, manifest.config, layout, scorer, rng))
+    return tuned(kernel, store.manifest.tuning)
 
 
 def _carry_out(coordinator: Coordinator, workers: Workers, stop: Callable[[], bool] | None) -> None:
@@ -236,18 +253,15 @@ def _threads(count: int, model: MaskedModel) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _fitted(
+def _check_execution(
     kernel: Kernel,
     running: Kernel,
     schedule: Schedule,
     model: MaskedModel,
     prefetch: int,
     asynchronous: bool,
-) -> Kernel:
-    """Refuse what a run would ignore; return the kernel as the run will carry it out.
-
-    `running` is the same kernel with the energy of burn-in.
-    """
+) -> None:
+    """Refuse what a run would ignore; `running` is the kernel with the energy of burn-in."""
     each = [kernel_at(running, schedule, epoch) for epoch in range(schedule.epochs)]
     runs_asynchronously = asynchronous and any(one.asynchronous for one in each)
     if prefetch and not runs_asynchronously:
@@ -256,22 +270,34 @@ def _fitted(
             "lock-step (--lock-step, --block and the like)."
         )
     if not isinstance(kernel, Metropolis):
-        return kernel
+        return
     precision = kernel.delayed.first_stage
     if precision is not None and precision == model.precision:
         raise InputError(
             f"the first stage would be in {model.precision} like the last: drop --first-stage."
         )
-    if runs_asynchronously:
-        return kernel
-    if precision is not None:
+    if precision is not None and not runs_asynchronously:
         raise InputError(
             "early tests in low precision need asynchronous chains: drop --first-stage, or what "
             "keeps chains in lock-step (--lock-step, --block and the like)."
         )
-    if kernel.delayed.nearest is None and type(kernel) is Metropolis:
-        return replace(kernel, delayed=DelayedAcceptance(0))
-    return kernel
+
+
+def _with_prior(
+    kernel: Kernel, prior: str | None, resizes: bool
+) -> tuple[Kernel, Literal["none", "flat"]]:
+    """Return the kernel with a given table of lengths in its energy, and what is left to find."""
+    if not resizes:
+        if prior is not None:
+            raise InputError(
+                "no move changes the length: drop --length-prior, or add insert-delete to --moves."
+            )
+        return kernel, "none"
+    if prior in (None, "flat"):
+        return kernel, "flat"
+    if prior != "none":
+        kernel = weighed(kernel, parse_table(str(prior)))
+    return kernel, "none"
 
 
 def _kernel_data(kernel: Kernel, alone: bool) -> dict[str, Any]:
@@ -313,7 +339,6 @@ def _manifest(
     if model.caution:
         notes.append(model.caution)
     sweeps = [sweep for sweep in map(_sweep, moves_of(kernel)) if sweep is not None]
-    lengths = [len(tokens) for tokens in layout.tokens]
     return Manifest(
         config=config,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -326,8 +351,9 @@ def _manifest(
         notes=tuple(notes),
         versions=versions(),
         energy_models=energy_models,
-        width=max(lengths),
-        shortest=min(lengths),
+        width=layout.width,
+        shortest=layout.shortest,
+        regions=max(map(len, layout.bounds), default=0),
     )
 
 

@@ -5,8 +5,10 @@ Filling accepts every draw, so it is initialisation: it samples from no target.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 
@@ -27,11 +29,41 @@ class Layout:
     """The sequences of a run before it begins: tokens, with the mask where nothing stands yet.
 
     `free` positions may change; `template` says which line of the user's input a chain is from.
+    Where lengths may change, `region` is the number of each position's region (−1: it stays) and
+    `bounds` the fewest and the most positions of each region, chain by chain.
     """
 
     tokens: list[list[int]]
     free: list[list[bool]]
     template: list[int]
+    region: list[list[int]] = field(default_factory=list)
+    bounds: list[list[tuple[int, int]]] = field(default_factory=list)
+
+    @property
+    def resizable(self) -> bool:
+        """Whether the length of some chain may change."""
+        return any(self.bounds)
+
+    @cached_property
+    def widths(self) -> list[tuple[int, int]]:
+        """The fewest and the most positions that each chain may have."""
+        if not self.resizable:
+            return [(len(tokens), len(tokens)) for tokens in self.tokens]
+        found = []
+        for region, bounds in zip(self.region, self.bounds, strict=True):
+            fixed = sum(one < 0 for one in region)
+            found.append((fixed + sum(a for a, _ in bounds), fixed + sum(b for _, b in bounds)))
+        return found
+
+    @property
+    def width(self) -> int:
+        """The most positions that any chain may have."""
+        return max(most for _, most in self.widths)
+
+    @property
+    def shortest(self) -> int:
+        """The fewest positions that any chain may have."""
+        return min(fewest for fewest, _ in self.widths)
 
     @classmethod
     def blank(cls, model: MaskedModel, lengths: Sequence[int]) -> Layout:
@@ -43,19 +75,46 @@ class Layout:
         )
 
     @classmethod
-    def of_templates(cls, model: MaskedModel, templates: Sequence[str], chains: int) -> Layout:
-        """Lay out `chains` chains of each template; only its blanks are free."""
-        tokens: list[list[int]] = []
-        for line, text in enumerate(templates, 1):
-            ids = read_text(model, text, f"template {line}", blanks=True)
+    def of_templates(
+        cls, model: MaskedModel, templates: Sequence[str], chains: int, seed: int = 0
+    ) -> Layout:
+        """Lay out `chains` chains of each template; only its blanks are free.
+
+        A blank of unknown length begins at a size drawn for each chain.
+        """
+        tokens, regions, bounds = (
+            list[list[int]](),
+            list[list[int]](),
+            list[list[tuple[int, int]]](),
+        )
+        for number in range(len(templates) * chains):
+            line = number // chains
+            blanks = find_blanks(templates[line])
+            sizes = _drawn_sizes(blanks, number, seed)
+            ids = read_text(
+                model, expanded(templates[line], sizes), f"template {line + 1}", blanks=True
+            )
             if model.mask_id not in ids:
-                raise InputError(f"template {line} has no blank; write [MASK] where one may stand.")
-            tokens += [ids] * chains
-        return cls(
+                raise InputError(
+                    f"template {line + 1} has no blank; write [MASK] where one may stand."
+                )
+            tokens.append(ids)
+            regions.append(_regions(ids, model.mask_id, blanks, sizes))
+            bounds.append([blank for blank in blanks if blank != ONE])
+        layout = cls(
             tokens,
             [[token == model.mask_id for token in ids] for ids in tokens],
             [index // chains for index in range(len(tokens))],
         )
+        if not any(bounds):
+            return layout
+        layout = replace(layout, region=regions, bounds=bounds)
+        if layout.width > model.max_length:
+            raise InputError(
+                f"a template may grow to {layout.width} tokens; '{model.name}' takes "
+                f"{_between(model)}. Bound its blanks, as in [MASK{{1,3}}]."
+            )
+        return layout
 
     @classmethod
     def of_texts(cls, model: MaskedModel, texts: Sequence[str], chains: int) -> Layout:
@@ -77,6 +136,33 @@ class Layout:
         lines = [line for line, row in enumerate(lengths) for _ in row]
         return replace(blank, template=lines)
 
+    def resized(self, bounds: Sequence[tuple[int, int]]) -> Layout:
+        """Return a layout in which each whole sequence may have any length within its bounds."""
+        region = [[0] * len(tokens) for tokens in self.tokens]
+        return replace(self, region=region, bounds=[[one] for one in bounds])
+
+    def blanked(self, model: MaskedModel, rows: Sequence[int]) -> Layout:
+        """Return some chains with the mask wherever they are free to change.
+
+        Where lengths may change they are spread evenly over the bounds.
+        """
+        tokens, frees, regions = list[list[int]](), list[list[bool]](), list[list[int]]()
+        for number, row in enumerate(rows):
+            free, region = self.free[row], self.region[row] if self.resizable else []
+            held = [token for token, one in zip(self.tokens[row], free, strict=True) if not one]
+            if self.resizable:
+                share = (number + 0.5) / len(rows)
+                sizes = [a + int(share * (b - a + 1)) for a, b in self.bounds[row]]
+                free, region = self.at_sizes(row, sizes)
+            rest = iter(held)
+            tokens.append([model.mask_id if one else next(rest) for one in free])
+            frees.append(free)
+            regions.append(region)
+        lines = [self.template[row] for row in rows]
+        if not self.resizable:
+            return Layout(tokens, frees, lines)
+        return Layout(tokens, frees, lines, regions, [self.bounds[row] for row in rows])
+
     def chains(self, model: MaskedModel, rows: range, width: int) -> Chains:
         """Return some chains at their layout, before any step, padded to a width."""
         lengths = torch.tensor([len(self.tokens[row]) for row in rows])
@@ -86,13 +172,90 @@ class Layout:
         for place, row in enumerate(rows):
             tokens[place, : len(self.tokens[row])] = torch.tensor(self.tokens[row])
             free[place, : len(self.free[row])] = torch.tensor(self.free[row])
-        return Chains.at(
+        chains = Chains.at(
             tokens,
             lengths,
             free,
             chain=torch.arange(rows.start, rows.stop),
             source=torch.tensor(self.template[rows.start : rows.stop]),
         )
+        if not self.resizable:
+            return chains
+        region = torch.full(shape, -1)
+        # Chains with fewer regions have some that are always empty.
+        most = max(map(len, self.bounds))
+        bounds = torch.zeros((len(rows), most, 2), dtype=torch.long)
+        for place, row in enumerate(rows):
+            region[place, : len(self.region[row])] = torch.tensor(self.region[row])
+            if self.bounds[row]:
+                bounds[place, : len(self.bounds[row])] = torch.tensor(self.bounds[row])
+        return replace(chains, region=region, bounds=bounds)
+
+    def at_sizes(self, chain: int, sizes: Sequence[int]) -> tuple[list[bool], list[int]]:
+        """Return which positions are free, and the regions, of a chain whose regions have sizes."""
+        free, region, seen = list[bool](), list[int](), set[int]()
+        for is_free, number in zip(self.free[chain], self.region[chain], strict=True):
+            if number < 0:
+                free.append(is_free)
+                region.append(-1)
+            elif number not in seen:
+                seen.add(number)
+                free += [True] * sizes[number]
+                region += [number] * sizes[number]
+        return free, region
+
+
+# A blank of one token; others have bounds of their own.
+ONE = (1, 1)
+_BLANK = re.compile(r"(\[MASK|<mask)(?:(\*)|\{(\d+),(\d+)\})?(\]|>)")
+_ANY_LENGTH = (1, 8)
+
+
+def find_blanks(template: str) -> list[tuple[int, int]]:
+    """Return the fewest and the most tokens of each blank: [MASK], [MASK*] or [MASK{2,5}]."""
+    found = []
+    for match in _BLANK.finditer(template):
+        bounds = ONE
+        if match[2]:
+            bounds = _ANY_LENGTH
+        elif match[3]:
+            bounds = (int(match[3]), int(match[4]))
+        if not 1 <= bounds[0] <= bounds[1]:
+            raise InputError(
+                f"the blank '{match[0]}' has no length: write [MASK{{2,5}}] for two to five tokens."
+            )
+        found.append(bounds)
+    return found
+
+
+def expanded(template: str, sizes: Sequence[int]) -> str:
+    """Return a template with a [MASK] for every token of each blank."""
+    rest = iter(sizes)
+    return _BLANK.sub(lambda match: " ".join([match[1] + match[5]] * next(rest)), template)
+
+
+def _drawn_sizes(blanks: Sequence[tuple[int, int]], chain: int, seed: int) -> list[int]:
+    """Draw a size for each blank of a chain, evenly within its bounds."""
+    sizes = []
+    for number, (fewest, most) in enumerate(blanks):
+        where = torch.tensor([chain]), torch.tensor([number])
+        drawn = float(CounterRng(seed).uniform(*where, Purpose.LENGTH)[0])
+        sizes.append(fewest + int(drawn * (most - fewest + 1)))
+    return sizes
+
+
+def _regions(
+    ids: Sequence[int], mask_id: int, blanks: Sequence[tuple[int, int]], sizes: Sequence[int]
+) -> list[int]:
+    """Return the region of each position: blanks of unknown length are counted from 0."""
+    numbers, region = list[int](), 0
+    for blank, size in zip(blanks, sizes, strict=True):
+        numbers += [-1 if blank == ONE else region] * size
+        region += blank != ONE
+    if ids.count(mask_id) != len(numbers):  # some other spelling of the mask
+        numbers = [-1] * ids.count(mask_id)
+    rest = iter(numbers)
+    return [next(rest) if token == mask_id else -1 for token in ids]
 
 
 def read_text(
@@ -144,12 +307,15 @@ def fill(
     """Fill every blank, by one random sweep (`masked`) or one greedy pass (`greedy`)."""
     if start not in STARTS:
         raise InputError(f"unknown start '{start}'; use one of {', '.join(STARTS)}.")
+    bounds = chains.bounds
+    # Lengths stay while every blank is visited once.
+    chains = replace(chains, bounds=bounds[:, :0])
     if start == "greedy":
         everywhere = Sweep("left-to-right", block=chains.tokens.shape[1])
         kernel = Gibbs(Site(MaskedConditional(temperature=0), everywhere))
     else:
         kernel = Gibbs(Site(conditional, Sweep("random")))
-    return whole_epoch(kernel, chains, scorer, rng)
+    return replace(whole_epoch(kernel, chains, scorer, rng), bounds=bounds)
 
 
 def _between(model: MaskedModel) -> str:

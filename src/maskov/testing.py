@@ -23,6 +23,7 @@ from maskov.energies.registry import as_energy
 from maskov.energies.stages import DelayedAcceptance, TestPlan
 from maskov.errors import InputError
 from maskov.exact import (
+    all_sequences,
     all_states,
     balance_error,
     distribution,
@@ -106,23 +107,31 @@ def check_kernel(
     reversible: bool = True,
     temperature: float | None = None,
     seeds: int = 1,
+    lengths: tuple[int, int] | None = None,
 ) -> None:
     """Prove that every step of a kernel leaves its target invariant: πP = π to 1e-10.
 
     With `reversible` each step must be in detailed balance, too, as those of Metropolis are. Where
     chains may go through the kernel asynchronously, both ways must have one transition matrix. The
-    target is that of the kernel's energy, at `temperature` or the kernel's own.
+    target is that of the kernel's energy, at `temperature` or the kernel's own. With `lengths` the
+    states are all sequences of these lengths, from the shortest to the longest.
     """
     if kernel.energy is None or not kernel.leaves_invariant:
         raise AssertionError(f"'{kernel}' does not claim to leave a target invariant.")
     model = model or random_table(length)
-    scorer, states = Scorer(model), all_states(model, length)
+    scorer = Scorer(model)
+    start = (
+        fresh_state(all_states(model, length))
+        if lengths is None
+        else all_sequences(model, *lengths)
+    )
+    states = start.tokens
     heat = getattr(kernel, "target_temperature", 1.0) if temperature is None else temperature
-    target = distribution(model, kernel.energy, states, heat)
-    first = kernel.begin(fresh_state(states[:1]), CounterRng(0))
+    target = distribution(model, kernel.energy, states, heat, start.lengths)
+    first = kernel.begin(start.rows(torch.tensor([0])), CounterRng(0))
     steps = range(int(kernel.steps(first)[0]))
     for seed, number in itertools.product(range(seeds), steps):
-        matrix = step_matrix(kernel, scorer, states, number, seed)
+        matrix = step_matrix(kernel, scorer, start, number, seed)
         where = f"step {number} of '{kernel}'"
         _expect((matrix.sum(1) - 1).abs().max() < TOLERANCE, f"{where} loses probability.")
         if reversible:
@@ -137,25 +146,33 @@ def check_kernel(
 def step_matrix(
     kernel: Kernel,
     scorer: Scorer,
-    states: Int[Tensor, "states length"],
+    states: Int[Tensor, "states length"] | Chains,
     number: int = 0,
     seed: int = 0,
 ) -> Float[Tensor, "states states"]:
     """Return P(x → x') of step `number` of an epoch, by enumerating every random choice.
 
-    `seed` is that of what is drawn without looking at the tokens.
+    `states` are tokens, all free and of one length, or chains as they are. `seed` is that of what
+    is drawn without looking at the tokens.
     """
-    index = {tuple(state): row for row, state in enumerate(states.tolist())}
-    matrix = torch.zeros((len(states), len(states)), dtype=torch.float64)
-    for sources, chances, after, info in _every_outcome(kernel, scorer, states, number, seed):
+    start = states if isinstance(states, Chains) else fresh_state(states)
+    index = {state: row for row, state in enumerate(_contents(start))}
+    matrix = torch.zeros((len(index), len(index)), dtype=torch.float64)
+    for sources, chances, after, info in _every_outcome(kernel, scorer, start, number, seed):
         _check_info(after, info)
-        for source, chance, tokens in zip(
-            sources.tolist(), chances.tolist(), after.tokens.tolist(), strict=True
+        for source, chance, state in zip(
+            sources.tolist(), chances.tolist(), _contents(after), strict=True
         ):
-            if tuple(tokens) not in index:
+            if state not in index:
                 raise AssertionError(f"'{kernel}' moved to a sequence that is not allowed.")
-            matrix[source, index[tuple(tokens)]] += chance
+            matrix[source, index[state]] += chance
     return matrix
+
+
+def _contents(chains: Chains) -> list[tuple[int, ...]]:
+    """Return the tokens of each chain, without padding."""
+    rows = zip(chains.tokens.tolist(), chains.lengths.tolist(), strict=True)
+    return [tuple(tokens[:length]) for tokens, length in rows]
 
 
 class _Outcomes(Rng):
@@ -222,15 +239,17 @@ class _Outcomes(Rng):
 
 
 def _every_outcome(
-    kernel: Kernel, scorer: Scorer, states: Int[Tensor, "states length"], number: int, seed: int
+    kernel: Kernel, scorer: Scorer, start: Chains, number: int, seed: int
 ) -> Iterator[tuple[Tensor, Tensor, Chains, StepInfo]]:
     """Yield steps with all their random choices made: sources, probabilities and results."""
-    pending: list[tuple[int, tuple[int, ...], float]] = [(s, (), 1.0) for s in range(len(states))]
+    pending: list[tuple[int, tuple[int, ...], float]] = [
+        (source, (), 1.0) for source in range(len(start.chain))
+    ]
     while pending:
         rng = _Outcomes([told for _, told, _ in pending], seed)
         sources = torch.tensor([source for source, _, _ in pending])
         rows = torch.arange(len(pending))
-        chains = replace(fresh_state(states[sources]), chain=rows)
+        chains = replace(start.rows(sources), chain=rows)
         chains = kernel.begin(kernel.init(chains, scorer), rng)
         chains = replace(chains, step=chains.step + number, number=chains.number + number)
         after, info = kernel.step(chains, rows, scorer, rng)

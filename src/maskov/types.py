@@ -35,6 +35,7 @@ __all__ = [
     "Int",
     "PassedSites",
     "Proposal",
+    "Resized",
     "Sequences",
     "Sites",
     "StepInfo",
@@ -146,6 +147,9 @@ class Chains:
     epoch's order. `sites` and `energies`, by name, describe the current tokens and are absent while
     they are unknown, as after a move that needed no energy. `confidence` is the probability with
     which each token was last predicted; only mask-predict reads it.
+
+    Where lengths may change, every position that may come or go has the number of its `region`
+    (−1 elsewhere), and a region has between `bounds[..., 0]` and `bounds[..., 1]` positions.
     """
 
     chain: Int[Tensor, " chains"]
@@ -158,6 +162,8 @@ class Chains:
     number: Int[Tensor, " chains"]
     rank: Int[Tensor, "chains length"]
     confidence: Float[Tensor, "chains length"]
+    region: Int[Tensor, "chains length"]
+    bounds: Int[Tensor, "chains regions 2"]
     sites: Sites | None = None
     energies: dict[str, Tensor] = field(default_factory=dict)
 
@@ -182,7 +188,26 @@ class Chains:
             number=torch.zeros_like(chain),
             rank=torch.zeros_like(tokens),
             confidence=torch.zeros(tokens.shape, dtype=torch.float64, device=chain.device),
+            region=torch.full_like(tokens, -1),
+            bounds=torch.zeros((len(chain), 0, 2), dtype=torch.long, device=chain.device),
         )
+
+    @property
+    def resizable(self) -> bool:
+        """Whether lengths may change."""
+        return self.bounds.shape[1] > 0
+
+    @property
+    def visits(self) -> Int[Tensor, " chains"]:
+        """How many free positions an epoch counts on.
+
+        Those there are; where lengths may change, those there are in the middle of the bounds. An
+        epoch that was longer for longer sequences would stop by looking at its state, and leave no
+        target invariant.
+        """
+        if not self.resizable:
+            return self.free.sum(1)
+        return (self.free & (self.region < 0)).sum(1) + self.bounds.sum((1, 2)) // 2
 
     @property
     def inside(self) -> Bool[Tensor, "chains length"]:
@@ -238,6 +263,23 @@ class PassedSites:
 
 
 @dataclass(frozen=True)
+class Resized:
+    """What becomes of sequences whose window of old tokens gives way to one of another size.
+
+    `origin` is where each position of the proposed sequence was before (−1: it is new), `removed`
+    marks the old positions that are gone, `start` and `size` are the new window.
+    """
+
+    changes: Bool[Tensor, " n"]
+    free: Bool[Tensor, "n length"]
+    region: Int[Tensor, "n length"]
+    origin: Int[Tensor, "n length"]
+    removed: Bool[Tensor, "n length"]
+    start: Int[Tensor, " n"]
+    size: Int[Tensor, " n"]
+
+
+@dataclass(frozen=True)
 class Proposal:
     """A proposal of each of some chains, with both directions' exact log-probabilities.
 
@@ -246,7 +288,8 @@ class Proposal:
     make `log_q_reverse` −inf, which is a rejection. `passes` is what proposing cost. `known` marks
     masked passes of the proposed sequence that the chain has already: where a single token
     changed, the pass that masks it alone is the same before and after. (Which passes of groups are
-    the same follows from `changed`.) `passed` are others that were run to propose it.
+    the same follows from `changed`.) `passed` are others that were run to propose it. If lengths
+    may change, `resized` says how; `changed` is then the new window.
     """
 
     rows: Int[Tensor, " n"]
@@ -260,11 +303,12 @@ class Proposal:
     log_q_reverse: Float[Tensor, " n"]
     passes: Int[Tensor, " n"]
     passed: PassedSites | None = None
+    resized: Resized | None = None
 
     @property
     def novel(self) -> Bool[Tensor, " n"]:
         """True where the proposal differs from the current sequence."""
-        return self.changed.any(1)
+        return self.changed.any(1) if self.resized is None else self.resized.changes
 
 
 @dataclass(frozen=True)

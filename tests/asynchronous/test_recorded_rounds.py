@@ -94,7 +94,7 @@ def test_the_pilot_chooses_alike(monkeypatch):
     here = sample(MODEL, Metropolis(Raw()), **settings)
     monkeypatch.setattr(flight, "sampler_for", lambda *_: RecordedSampler)
     there = sample(MODEL, Metropolis(Raw()), **settings)
-    assert here.manifest.pilot == there.manifest.pilot
+    assert here.manifest.tuning == there.manifest.tuning
     assert [one.ids for one in here.samples] == [one.ids for one in there.samples]
 
 

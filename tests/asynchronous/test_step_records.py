@@ -29,7 +29,7 @@ def heard(delayed: DelayedAcceptance, proposal: MaskedConditional, slots: int = 
     engine = Scorer(MODEL)
     state = kernel.init(random_state(MODEL, COUNT, LENGTH), engine)
     plan, low = TestPlan(kernel.energy, delayed), engine.low(delayed.first_stage)
-    buffers = Buffers.of(state, plan, 0, slots, ring=1, choices=0)
+    buffers = Buffers.of(state, plan, 0, slots, ring=1)
     if low is not None:
         buffers.low_term.copy_(low_terms(low, kernel.energy, state))
     told = []
@@ -116,7 +116,7 @@ def test_a_target_of_another_energy_is_told_in_its_own():
     state = kernel.init(random_state(MODEL, 2, 4), engine)
     told = []
     plan = TestPlan(kernel.energy, DelayedAcceptance(0))
-    buffers = Buffers.of(state, plan, 0, 1, ring=1, choices=0)
+    buffers = Buffers.of(state, plan, 0, 1, ring=1)
     one = torch.ones(1, dtype=torch.float64)
     flow = AsyncSampler(
         kernel, plan, engine, None, CounterRng(0), buffers, one, observer=told.append

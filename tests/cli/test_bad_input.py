@@ -44,10 +44,10 @@ def refused(capfd, monkeypatch, tmp_path):
     [
         ("--model ./nowhere", "no masked language model './nowhere'"),
         ("--kernel metropolis", "unknown kernel 'metropolis'"),
-        ("--delayed -3", "0 or more"),
-        ("--delayed near", "a number of positions"),
+        ("--delayed -3", "more and more"),
+        ("--delayed near", "numbers of positions"),
         ("--delayed 2 --kernel gibbs", "accepts everything"),
-        ("--delayed near --kernel gibbs", "a number of positions"),
+        ("--delayed near --kernel gibbs", "numbers of positions"),
         ("--first-stage int8", "unknown precision 'int8'"),
         ("--first-stage bfloat16 --order replacement", "asynchronous"),
         ("--first-stage bfloat16 --block 2", "asynchronous"),

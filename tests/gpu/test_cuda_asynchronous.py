@@ -46,7 +46,7 @@ def test_delayed_acceptance_as_on_the_cpu(delayed):
     settings = {"schedule": Schedule(epochs=8), "chains": 20, "length": (3, 14), "prefetch": 1}
     here, there = sample(_model("cpu"), kernel, **settings), sample(_model(), kernel, **settings)
     assert [one.ids for one in here.samples] == [one.ids for one in there.samples]
-    assert here.manifest.pilot == there.manifest.pilot
+    assert here.manifest.tuning == there.manifest.tuning
     assert (here.traces["passes"] == there.traces["passes"]).all()
 
 

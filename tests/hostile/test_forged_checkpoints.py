@@ -26,7 +26,7 @@ from maskov import (
     resume,
     sample,
 )
-from maskov.errors import Interrupted, RunError
+from maskov.errors import Interrupted
 from maskov.moves import Site
 from maskov.runs.checkpoint_header import MAGIC, START, read_header, seal
 from maskov.runs.coordinator import Coordinator
@@ -236,31 +236,6 @@ def test_a_checkpoint_that_claims_more_epochs_than_the_traces_hold_is_passed_ove
     run = _goes_on(copy)
     assert set(ahead) <= set(run.damaged)
     assert files(copy) == files(whole)
-
-
-def test_groups_that_wait_for_each_other_are_one_sentence(tmp_path):
-    """One says that it waits for the pilots' choice, the other that it has none to make."""
-    home = tmp_path / "run"
-    left = iter(range(10**9))
-    with pytest.raises(Interrupted):
-        sample(
-            MODEL, KERNELS["pilot"], Schedule(epochs=40), out=home, checkpoint_every=0,
-            stop=lambda: next(left) > 200, **SETTINGS,
-        )  # fmt: skip
-    (first, second) = (_newest(home, group) for group in (0, 1))
-    tensors, numbers = _open(second)
-    fresh = {name: value for name, value in tensors.items() if not name.startswith("buffers.")}
-    numbers["group"] |= {"epoch": 0, "end": 0, "piloted": True, "nearest": -1}
-    _forge(second, fresh, numbers)
-    for file in (home / "checkpoints").iterdir():
-        tensors, numbers = _open(file)
-        numbers["cursor"] |= {"nearest": -1}
-        if file == first:
-            numbers["group"] |= {"piloted": False, "nearest": -1}
-        _forge(file, tensors, numbers)
-    with pytest.raises(RunError, match="contradict each other") as refused:
-        _goes_on(home)
-    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

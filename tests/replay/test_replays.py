@@ -35,7 +35,7 @@ KERNELS = {
     "one test": (Metropolis(Raw(), delayed=DelayedAcceptance(0)), {}),
     "piloted": (Metropolis(Norm()), {}),
     "early tests": (Metropolis(Raw() + 0.5 * Norm(), delayed=DelayedAcceptance(2)), {}),
-    "in lock-step": (Metropolis(Raw()), {"asynchronous": False}),
+    "in lock-step": (Metropolis(Raw(), delayed=DelayedAcceptance(0)), {"asynchronous": False}),
     "truncated": (Metropolis(Raw(), Site(MaskedConditional(top_k=2))), {}),
     "left to right": (Metropolis(Norm(), Site(positions=Sweep("left-to-right"))), {}),
     "blocks": (Metropolis(Raw(), Site(positions=Sweep(block=3))), {}),
@@ -233,5 +233,6 @@ def test_a_kernel_that_nobody_can_make_again_is_not_replayed():
 
 def test_tables_are_replayed_too():
     model = random_table()
-    run = sample(model, Metropolis(Norm()), Schedule(epochs=5), chains=3, length=3)
+    kernel = Metropolis(Norm(), delayed=DelayedAcceptance(0))
+    run = sample(model, kernel, Schedule(epochs=5), chains=3, length=3)
     assert check(run, model) >= {"accepted", "rejected"}

@@ -101,12 +101,13 @@ def test_a_stop_right_after_a_broken_batch_does_not_hide_it(tmp_path, when):
         _same(whole, resume(tmp_path / "run", MODEL))
 
 
-def test_lock_step_says_that_it_tests_at_once():
-    """The same signature means the same chains."""
+def test_lock_step_makes_the_same_chains():
+    """The same signature means the same chains, and early tests are a part of it."""
     plain = sample(MODEL, Metropolis(Raw()), asynchronous=False, **SETTINGS)
     flown = sample(MODEL, Metropolis(Raw()), **SETTINGS)
     once = sample(MODEL, Metropolis(Raw(), delayed=DelayedAcceptance(0)), **SETTINGS)
-    assert plain.signature == once.signature != flown.signature
+    assert plain.signature == flown.signature != once.signature
+    assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
     blocks = Schedule(epochs=8, block=LinearSchedule(2.0, 1.0, 1.0))
     moving = sample(MODEL, Metropolis(Raw()), blocks, chains=3, length=6)
     assert "delayed:auto" in moving.signature

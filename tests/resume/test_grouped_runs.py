@@ -133,7 +133,7 @@ def test_names_in_manifest_and_signature(tmp_path):
     )
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert manifest["energy"] == manifest["config"]["kernel"]["energy"] == GROUPED
-    assert manifest["config"]["kernel"]["delayed"]["nearest"] == 0
+    assert manifest["config"]["kernel"]["delayed"]["nearest"] == []
     assert manifest["config"]["schedule"]["burn_in_energy"] == "norm(groups=3)"
     assert "|energy:raw(groups=2)|" in manifest["signature"]
     assert "|burn-in:norm(groups=3)|" in manifest["signature"]

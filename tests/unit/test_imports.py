@@ -21,7 +21,7 @@ LAYERS = [
     ["config"],
     ["diagnostics", "execution"],
     ["exact", "starts"],
-    ["scoring", "testing", "verify"],
+    ["scoring", "testing", "tuning", "verify"],
     ["runs"],
     ["workers"],
     ["sampling"],

@@ -26,19 +26,30 @@ from maskov.benchmarks.flops import sampling_flops
 from maskov.benchmarks.machine import all_versions, machine
 from maskov.benchmarks.models import load_model
 from maskov.benchmarks.sampling import RunTimer
-from maskov.energies import parse_energy
+from maskov.kernels.registry import named_kernel, parse_moves
+from maskov.moves import Site, Span
 
 
 class ProgressTimer(RunTimer):
     """Times a run and prints some of its epochs."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        # Of each epoch: seconds since the first step, mean energy of the target, passes of a chain.
+        self.progress: list[tuple[float, float, float]] = []
+        self._passes = 0.0
+
     def epoch_ended(self, epoch: int, values: maskov.types.Traces, passes: int) -> None:
         """Record the time; print the first epochs and every tenth."""
         super().epoch_ended(epoch, values, passes)
+        self._passes += float(values["passes"].mean())
+        energy = float(values["energy_target"].mean())
+        self.progress.append((round(self.end - self.start, 2), round(energy, 3), self._passes))
         if epoch < 3 or epoch % 10 == 9:
             novel = values["novel"].sum() / values["steps"].sum()
             print(
-                f"epoch {epoch + 1}: {self.end - self.start:.1f} s, novel {novel:.3f}", flush=True
+                f"epoch {epoch + 1}: {self.end - self.start:.1f} s, novel {novel:.3f}, energy {energy:.1f}",
+                flush=True,
             )
 
 
@@ -51,8 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--delayed",
         type=int,
-        help="nearest positions (default: by a pilot)",
+        help="nearest positions (default: chosen by discarded chains)",
     )
+    parser.add_argument("--moves", default="site", help="site, span, or both by weight")
     parser.add_argument("--first-stage", help="precision of the early tests")
     parser.add_argument("--chains", type=int, default=500)
     parser.add_argument("--epochs", type=int, default=100)
@@ -63,10 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     check_writable(options.out)
     model = load_model(options.model, options.device, options.precision)
-    kernel = maskov.Metropolis(
-        parse_energy(options.energy),
-        delayed=maskov.DelayedAcceptance(options.delayed, options.first_stage),
-    )
+    delayed = maskov.DelayedAcceptance(options.delayed, options.first_stage)
+    moves, weights = parse_moves(options.moves, {"site": Site(), "span": Span()})
+    kernel = named_kernel("mh", options.energy, moves, weights, delayed=delayed)
     timer, begin = ProgressTimer(), time.perf_counter()
     run = maskov.sample(
         model,
@@ -98,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "kind": "paper",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "signature": run.signature,
-        "pilot": run.manifest.pilot and asdict(run.manifest.pilot),
+        "tuning": run.manifest.tuning and asdict(run.manifest.tuning),
         "energy_shift": run.manifest.precision_check and asdict(run.manifest.precision_check),
         "seconds": seconds,
         "seconds_of_steps": stepping,
@@ -115,6 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "ceiling_teraflops": ceiling,
         "share_of_ceiling": teraflops / ceiling if ceiling else None,
         "peak_mib": peak,
+        "progress": timer.progress,
         "samples": [sample.text for sample in run.samples[:10]],
         "machine": machine(model.device),
         "versions": all_versions(),

@@ -49,7 +49,7 @@ def main() -> None:
     layout = Layout.blank(model, lengths)
     state = layout.chains(model, range(options.chains), max(lengths)).to(model.device)
     state = kernel.init(fill(state, "greedy", MaskedConditional(), engine, draws), engine)
-    buffers = Buffers.of(state, kernel.plan, 0, options.prefetch, ring=4, choices=0)
+    buffers = Buffers.of(state, kernel.plan, 0, options.prefetch, ring=4)
     temperatures = torch.ones(_EPOCHS, dtype=torch.float64)
     flow = RecordedSampler(kernel, kernel.plan, engine, None, draws, buffers, temperatures)
     flow.limit.fill_(_EPOCHS)

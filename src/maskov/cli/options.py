@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from maskov.kernels import DelayedAcceptance, Kernel
 from maskov.kernels.registry import KERNELS, as_kernel, named_kernel, parse_moves
 from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, MaskedModel, load
 from maskov.models.registry import listed
-from maskov.moves import MaskedConditional, Site, Span, Sweep
+from maskov.moves import INSERT_DELETE, WINDOWS, MaskedConditional, Resize, Site, Span, Sweep
 from maskov.parts import is_import_path, load_part, parse_call
 from maskov.schedules import LinearSchedule, Schedule
 
@@ -24,6 +24,8 @@ _KERNEL = "Kernel"
 _SCHEDULE = "Schedule"
 _RUN = "Run"
 # Options of the site move, which a kernel or move of the user's own does not have.
+# The moves of templates with blanks of unknown length.
+RESIZING = "site,span,insert-delete,resize"
 _SITE_OPTIONS = ("order", "block", "temperature", "top_p", "top_k", "epsilon", "block_anneal")
 
 
@@ -63,11 +65,19 @@ class SamplingOptions(WorkerOptions):
     ] = "mh"
     moves: Annotated[
         str,
-        option("--moves", "site, span, module:Class, or a weighted list: site:1,span:2", _KERNEL),
+        option(
+            "--moves", "of site, span, insert-delete, resize, module:Class: site:1,span:2", _KERNEL
+        ),
     ] = "site"
     span: Annotated[str, option("--span", "positions of a span: 2, or a range 2:3", _KERNEL)] = (
         "2:3"
     )
+    length_prior: Annotated[
+        str | None,
+        option(
+            "--length-prior", "weights of sampled lengths: flat, none, or 8:1,12:4,16:1", _KERNEL
+        ),
+    ] = None
     order: Annotated[
         str, option("--order", "random sweep, left-to-right, or replacement", _KERNEL)
     ] = "random"
@@ -86,7 +96,9 @@ class SamplingOptions(WorkerOptions):
     delayed: Annotated[
         str,
         option(
-            "--delayed", "nearest positions tested first: a number, off, or auto (a pilot)", _KERNEL
+            "--delayed",
+            "nearest positions tested first: 2, or 1,2,4 by turns, off, auto",
+            _KERNEL,
         ),
     ] = "auto"
     first_stage: Annotated[
@@ -261,9 +273,26 @@ class SamplingOptions(WorkerOptions):
 
         energy = parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE, causal)
         moves, weights = parse_moves(
-            self.moves, {"site": Site(proposal, positions), "span": Span(proposal, self._sizes())}
+            self.moves,
+            {
+                "site": Site(proposal, positions),
+                "span": Span(proposal, self._sizes()),
+                "insert-delete": Resize(proposal, INSERT_DELETE),
+                "resize": Resize(proposal, WINDOWS),
+            },
         )
         return named_kernel("mh", energy, moves, weights, delayed=self.build_delayed())
+
+    @property
+    def resizes(self) -> bool:
+        """Whether some move changes the length."""
+        names = {entry.partition(":")[0].strip() for entry in self.moves.split(",")}
+        return bool(names & {"insert-delete", "resize"})
+
+    def with_resizing(self) -> SamplingOptions:
+        """Return these options with moves that change the length, unless moves were chosen."""
+        default = {field.name: field.default for field in fields(self)}["moves"]
+        return replace(self, moves=RESIZING) if self.moves == default else self
 
     def _sizes(self) -> tuple[int, ...]:
         """Return the sizes of spans: a number or a range."""
@@ -285,13 +314,16 @@ class SamplingOptions(WorkerOptions):
 
     def build_delayed(self) -> DelayedAcceptance:
         """Return the early tests of delayed acceptance."""
-        nearest = {"auto": None, "off": 0}.get(self.delayed, self.delayed)
+        if self.delayed in ("auto", "off"):
+            return DelayedAcceptance(None if self.delayed == "auto" else 0, self.first_stage)
         try:
-            return DelayedAcceptance(None if nearest is None else int(nearest), self.first_stage)
+            counts = tuple(map(int, self.delayed.split(",")))
         except ValueError:
             raise InputError(
-                f"--delayed takes a number of positions, off or auto, not '{self.delayed}'."
+                "--delayed takes numbers of positions such as 2 or 1,2,4, off or auto, not "
+                f"'{self.delayed}'."
             ) from None
+        return DelayedAcceptance(() if counts == (0,) else counts, self.first_stage)
 
 
 def findable(name: str) -> str:

@@ -22,6 +22,7 @@ from maskov.runs.folder import RunFolder
 from maskov.runs.rebuild import load_model, own_parts
 from maskov.sampling import resume as resume_run
 from maskov.sampling import sample as sample_run
+from maskov.starts import ONE, find_blanks
 
 DEFAULT_LENGTH = 20
 
@@ -41,7 +42,7 @@ def sample(
     ] = None,
 ) -> None:
     """Draw samples from a masked language model."""
-    if start_text is not None and length is not None:
+    if start_text is not None and length is not None and not options.resizes:
         raise InputError("the texts of --start-text have their own lengths: drop --length.")
     if start_text is not None and options.start != "masked":
         raise InputError("chains start from --start-text or from --start, not both.")
@@ -49,23 +50,29 @@ def sample(
         raise InputError("mask-predict starts from all masked: drop --start-text.")
     texts = None if start_text is None else read_lines(start_text)
     span = None if length is None else parse_length(length)
-    _run(options, lambda model: {"length": span or _usual(model), "texts": texts})
+    usual = DEFAULT_LENGTH if texts is not None else None
+    _run(options, lambda model: {"length": span or usual or _usual(model), "texts": texts})
 
 
 @takes_options(SamplingOptions)
 def infill(
     options: SamplingOptions,
     template: Annotated[
-        str, typer.Argument(help="a text with \\[MASK] for each blank, a file of such, or -")
+        str,
+        typer.Argument(
+            help="a text with \\[MASK] (or \\[MASK*], \\[MASK{2,5}]) for blanks, a file, or -"
+        ),
     ],
 ) -> None:
     """Fill blanks: sample them given the rest, from the same energy."""
-    literal = "[MASK]" in template or "<mask>" in template
+    literal = bool(find_blanks(template))
     if not literal and template != "-" and not Path(template).is_file():
         raise InputError(
             f"'{template}' is neither a template nor a file: write [MASK] for each blank."
         )
     lines = [template] if literal else read_lines(template)
+    if any(blank != ONE for line in lines for blank in find_blanks(line)):
+        options = options.with_resizing()
     _run(options, lambda model: {"templates": lines})
 
 
@@ -140,6 +147,7 @@ def _run(options: SamplingOptions, origin: Callable[[MaskedModel], dict[str, Any
             schedule,
             chains=options.chains,
             start=options.start,
+            length_prior=options.length_prior,
             seed=options.seed,
             thin=options.thin,
             out=options.out,

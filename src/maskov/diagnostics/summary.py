@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from maskov.config import Manifest
+from maskov.config import Manifest, Tuning
 from maskov.types import Traces
 
 
@@ -54,12 +54,8 @@ def summarise(manifest: Manifest, traces: Traces) -> Summary:
     notes = list(manifest.notes)
     if done < manifest.schedule.epochs:
         notes.append(f"the run is not finished: {done} of {manifest.schedule.epochs} epochs")
-    pilot = manifest.pilot
-    if pilot is not None and pilot.nearest:
-        notes.append(
-            f"delayed acceptance: the pilot chose the nearest {pilot.nearest}, expecting "
-            f"{pilot.moves_per_pass:.2f} times the moves per pass"
-        )
+    if manifest.tuning is not None:
+        notes += _tuned(manifest.tuning)
     raw, norm = _mean(kept["energy_raw"]), _mean(kept["energy_norm"])
     return Summary(
         signature=manifest.signature,
@@ -99,3 +95,16 @@ def _mean(values: npt.NDArray[Any]) -> tuple[float | None, float | None]:
     if len(chains) < 2 or not np.isfinite(chains).all():
         return float(chains.mean()), None
     return float(chains.mean()), float(chains.std(ddof=1) / np.sqrt(len(chains)))
+
+
+def _tuned(tuning: Tuning) -> list[str]:
+    """Say what discarded chains chose, where they had a choice."""
+    notes = []
+    for stages, gain in zip(tuning.stages, tuning.gains, strict=True):
+        if stages and gain != 1:
+            notes.append(
+                f"delayed acceptance: discarded chains chose to test the nearest "
+                f"{', '.join(map(str, stages))} first, expecting {gain:.2f} times the moves per "
+                "pass"
+            )
+    return notes

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from maskov.energies.base import Energy
 from maskov.energies.causal import Autoregressive
+from maskov.energies.lengths import LengthPrior
 from maskov.energies.masked import Norm, Raw
 from maskov.energies.text import TextEnergy
 from maskov.errors import InputError
@@ -83,6 +84,11 @@ def _named(
         raise _unknown(text) from None
     if is_import_path(name):
         return as_energy(load_part(name, arguments, options, trust_parts))
+    if name == "length_prior":
+        try:
+            return LengthPrior(*arguments, **options)
+        except (TypeError, ValueError):
+            raise _unknown(text) from None
     if name not in _BUILT_IN or arguments or ("(" in term) != (options.keys() == {"groups"}):
         raise _unknown(text)
     if options and type(options["groups"]) is not int:

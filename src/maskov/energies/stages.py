@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import torch
 
@@ -32,17 +33,26 @@ _ALL_PASSES = 16.0
 class DelayedAcceptance:
     """Which cheap tests of the masked passes come first.
 
-    `nearest` positions are tested before the others (0: all at once; None: a run chooses by its
-    first epochs). With `first_stage` the early tests use passes of that precision, and the last one
-    repeats all of them in the model's own.
+    There is an early test for each number of `nearest` positions: of (1, 4) the first knows the
+    position next to the change, the second the nearest four, the last all (0: all at once; None: a
+    run chooses, by chains that it discards). With `first_stage` the early tests use passes of that
+    precision, and the last one repeats all of them in the model's own.
     """
 
-    nearest: int | None = None
+    nearest: tuple[int, ...] | int | None = None
     first_stage: str | None = None
 
     def __post_init__(self) -> None:
-        if self.nearest is not None and self.nearest < 0:
-            raise InputError(f"the nearest positions are 0 or more, not {self.nearest}.")
+        if isinstance(self.nearest, int):
+            counts: tuple[int, ...] = (self.nearest,) if self.nearest else ()
+            object.__setattr__(self, "nearest", counts)
+        if any(count < 1 for count in self.early) or any(
+            one >= next_ for one, next_ in pairwise(self.early)
+        ):
+            raise InputError(
+                f"early tests know more and more of the nearest positions, as in 1,2,4, not "
+                f"{','.join(map(str, self.early))}."
+            )
         if self.first_stage is not None and self.first_stage not in LOW_PRECISIONS:
             raise InputError(
                 f"unknown precision '{self.first_stage}' of the first stage; use one of "
@@ -54,8 +64,13 @@ class DelayedAcceptance:
         """Whether early tests are wanted whatever they gain."""
         return bool(self.nearest) or self.first_stage is not None
 
+    @property
+    def early(self) -> tuple[int, ...]:
+        """How many positions each early test knows; none where that is not decided."""
+        return self.nearest if isinstance(self.nearest, tuple) else ()
+
     def __str__(self) -> str:
-        near = "auto" if self.nearest is None else str(self.nearest)
+        near = "auto" if self.nearest is None else ",".join(map(str, self.early)) or "0"
         return near if self.first_stage is None else f"{near},{self.first_stage}"
 
 
@@ -108,8 +123,8 @@ class TestPlan:
         # Each increment adds a part: its cost, how the masked passes or the levels change.
         increments: list[tuple[float, Stage | int]] = []
         if self.energy.needs_sites:
-            low, nearest = self.delayed.first_stage is not None, self.delayed.nearest
-            near = [(float(nearest), Stage(nearest, low))] if nearest else []
+            low = self.delayed.first_stage is not None
+            near = [(float(count), Stage(count, low)) for count in self.delayed.early]
             whole = [(_ALL_PASSES, Stage(None, True))] if low else []
             increments += [*near, *whole, (_ALL_PASSES, Stage(None, False))]
         for index, (_, stages) in enumerate(self.others):
@@ -165,6 +180,31 @@ def near(
     nearer = torch.minimum(distance - 1, left) + torch.minimum(distance - 1, right)
     nearer = nearer + ((offset > 0) & (distance <= left))
     return other & (nearer < min(count, width))
+
+
+def near_window(
+    start: Int[Tensor, " n"],
+    size: Int[Tensor, " n"],
+    lengths: Int[Tensor, " n"],
+    width: int,
+    count: int | None,
+) -> Bool[Tensor, "n length"]:
+    """Mark a window and the `count` other positions nearest to it (None: all), as `near_all` does.
+
+    The window may be empty. Which others are marked depends on how many stand on either side, so
+    that a move that replaces the window by one of another size and its reverse agree on them.
+    """
+    position = torch.arange(width, device=start.device)
+    inside = position < lengths[:, None]
+    if count is None:
+        return inside
+    left = position - (start + size)[:, None] + 1
+    right = start[:, None] - position
+    window = (left <= 0) & (right <= 0)
+    key = torch.where(left > 0, 2 * left + 1, 2 * right).masked_fill(~inside, 4 * width)
+    order = key.masked_fill(window, -1).argsort(dim=1, stable=True)
+    rank = torch.empty_like(order).scatter(1, order, position.expand(order.shape))
+    return inside & (rank < (size + count)[:, None])
 
 
 def near_all(

@@ -184,7 +184,8 @@ class AsyncState:
             "tokens": b.ring_tokens,
             "rejected": b.ring_rejected,
         }
-        return {name: ring[ring_row].to("cpu", copy=True) for name, ring in rings.items()}
+        row = {name: ring[ring_row].to("cpu", copy=True) for name, ring in rings.items()}
+        return row | {"lengths": b.lengths.to("cpu", copy=True)}
 
 
 def low_terms(low: Scorer, energy: Energy, state: Chains) -> Float[Tensor, "chains length"]:

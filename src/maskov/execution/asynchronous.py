@@ -18,7 +18,6 @@ import torch
 from maskov.execution.async_state import NONE_LEFT
 from maskov.execution.async_tests import AsyncTests
 from maskov.execution.buffers import ACCEPTED, FREE, REJECTED, TESTING
-from maskov.execution.pilot import expectations
 from maskov.moves.site import draw
 from maskov.random import Purpose, accept, categorical
 from maskov.types import Bool, Float, Int, Sequences, Tensor
@@ -206,14 +205,6 @@ class AsyncSampler(AsyncTests):
         uniform = b.draw_accept[owner, place, stage]
         passed = accept(gained, uniform)
         last = stage == len(self.stages) - 1
-        if len(b.pilot):
-            # What is known before the first masked pass, and all of it.
-            log_q = b.log_reverse[owner, place] - b.log_forward[owner, place]
-            known = log_q + (found.site + found.other) * found.beta
-            tested = bool(self.plan.others)
-            b.pilot += expectations(
-                busy & last, known, found.exact, place, lengths, self._width, found.beta, tested
-            )
         verdict = torch.where(passed, torch.where(last, ACCEPTED, TESTING), REJECTED)
         b.slot_verdict[:-1] = torch.where(busy, verdict, b.slot_verdict[:-1])
         b.slot_acceptance[:-1] += torch.where(busy, gained.clamp(max=0.0), 0.0)

@@ -84,13 +84,10 @@ class Buffers:
     ring_counts: Int[Tensor, "ring chains counts"]
     ring_tokens: Int[Tensor, "ring chains length"]
     ring_rejected: Bool[Tensor, "ring chains length"]
-    pilot: Float[Tensor, "choices 2"]
     waiting: Int[Tensor, "rounds 4"]
 
     @classmethod
-    def of(
-        cls, state: Chains, plan: TestPlan, epoch: int, slots: int, ring: int, choices: int
-    ) -> Buffers:
+    def of(cls, state: Chains, plan: TestPlan, epoch: int, slots: int, ring: int) -> Buffers:
         """Return the buffers of chains that are about to begin an epoch, their energies known."""
         assert state.sites is not None
         stages, others = len(plan.stages), [state.energies[name] for name in plan.names]
@@ -151,7 +148,6 @@ class Buffers:
             ring_counts=whole(ring, count, len(COUNTS)),
             ring_tokens=whole(ring, count, length),
             ring_rejected=flags(ring, count, length),
-            pilot=real(choices, 2),
             waiting=torch.tensor([[0, 0, 0, epoch]] * WAITING, device=device),
         )
 

@@ -55,7 +55,7 @@ class Kernel(ABC):
 
     def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
         """Return the number of steps of an epoch for each chain."""
-        return chains.free.sum(1)
+        return chains.visits
 
     def at(self, epoch: int, temperature: float | None, block: int | None) -> Kernel:
         """Return the kernel as it is in one epoch, with the schedule's values where it has some."""
@@ -93,6 +93,14 @@ def with_tokens(chains: Chains, proposal: Proposal, accepted: Tensor) -> Chains:
     tokens = torch.where(taken, proposal.tokens, chains.tokens[rows])
     confidence = torch.where(taken, proposal.confidence, chains.confidence[rows])
     lengths = torch.where(accepted, proposal.lengths, chains.lengths[rows])
+    if proposal.resized is not None:
+        free = torch.where(taken, proposal.resized.free, chains.free[rows])
+        region = torch.where(taken, proposal.resized.region, chains.region[rows])
+        chains = replace(
+            chains,
+            free=chains.free.index_copy(0, rows, free),
+            region=chains.region.index_copy(0, rows, region),
+        )
     return replace(
         chains,
         tokens=chains.tokens.index_copy(0, rows, tokens),

@@ -16,11 +16,11 @@ from maskov.kernels.base import Kernel
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional
 from maskov.random import Purpose, Rng
-from maskov.types import Chains, Float, Int, Proposal, StepInfo, Tensor
+from maskov.types import Chains, Float, Int, Proposal, Resized, StepInfo, Tensor
 
 
 @dataclass(frozen=True)
-class _Composed(Kernel):
+class Composed(Kernel):
     """What a cycle and a mixture share."""
 
     kernels: tuple[Kernel, ...]
@@ -91,7 +91,7 @@ class _Composed(Kernel):
 
 
 @dataclass(frozen=True)
-class Mixture(_Composed):
+class Mixture(Composed):
     """At each step one of the kernels, drawn by its weight, whatever the tokens are.
 
     An epoch has as many steps as one of the first kernel. The parts share the epoch's order of
@@ -137,7 +137,7 @@ class Mixture(_Composed):
 
 
 @dataclass(frozen=True)
-class Cycle(_Composed):
+class Cycle(Composed):
     """An epoch is one epoch of each kernel in turn."""
 
     def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
@@ -166,6 +166,21 @@ class Cycle(_Composed):
         return f"cycle({', '.join(map(str, self.kernels))})"
 
 
+def _unresized(proposal: Proposal) -> Resized:
+    """Return what becomes of sequences that keep their length; only for the record of a step."""
+    changed, zero = proposal.changed, torch.zeros_like(proposal.lengths)
+    place = torch.arange(changed.shape[1], device=changed.device).expand(changed.shape)
+    return Resized(
+        changes=changed.any(1),
+        free=torch.zeros_like(changed),
+        region=torch.full_like(place, -1),
+        origin=place,
+        removed=torch.zeros_like(changed),
+        start=zero,
+        size=zero,
+    )
+
+
 def _joined(infos: list[StepInfo], rows: Int[Tensor, " n"]) -> StepInfo:
     """Put what happened to different chains into one record, in the order of `rows`."""
     if len(infos) == 1:
@@ -184,9 +199,15 @@ def _joined(infos: list[StepInfo], rows: Int[Tensor, " n"]) -> StepInfo:
         return torch.cat(padded)[order]
 
     proposals = [info.proposal for info in infos]
-    columns = [f.name for f in fields(Proposal) if f.name != "passed"]
+    columns = [f.name for f in fields(Proposal) if f.name not in ("passed", "resized")]
     joined: dict[str, Any] = {n: column([getattr(p, n) for p in proposals]) for n in columns}
-    proposal = Proposal(**joined)
+    resized = None
+    if any(one.resized is not None for one in proposals):
+        every = [one.resized or _unresized(one) for one in proposals]
+        resized = Resized(
+            **{f.name: column([getattr(one, f.name) for one in every]) for f in fields(Resized)}
+        )
+    proposal = Proposal(**joined, resized=resized)
     rest = {
         f.name: column([getattr(info, f.name) for info in infos])
         for f in fields(StepInfo)

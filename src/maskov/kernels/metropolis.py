@@ -22,7 +22,7 @@ from functools import cached_property
 import torch
 
 from maskov.energies.base import Energy, total
-from maskov.energies.stages import DelayedAcceptance, Stage, TestPlan, near_all
+from maskov.energies.stages import DelayedAcceptance, Stage, TestPlan, near_all, near_window
 from maskov.errors import InputError
 from maskov.grouping import groups_with, positions_of, unseen
 from maskov.kernels.base import Kernel, counted, with_tokens
@@ -74,6 +74,9 @@ class Metropolis(Kernel):
                 f"chains of the energy '{self.energy}' go in lock-step, which has no early tests "
                 "in low precision: drop --first-stage."
             )
+        if self.energy.groups is not None and self.delayed.nearest is None:
+            # Few passes leave little to choose: early tests are taken where they are asked for.
+            object.__setattr__(self, "delayed", DelayedAcceptance(0))
 
     def __init_subclass__(cls) -> None:
         # A subclass may accept by rules of its own, so it takes the lock-step path unless it says
@@ -264,6 +267,7 @@ class Comparison:
         self._old = {name: value.clone() for name, value in self._values.items()}
         self._masked_values: dict[str, Tensor] = {}
         self._missing = torch.zeros_like(proposal.changed)
+        self.needed = self._missing
         if self._energy.needs_sites and chains.sites is not None and proposal.novel.any():
             self._begin_sites(chains.sites.rows(rows))
 
@@ -287,6 +291,8 @@ class Comparison:
         if proposal.passed is not None and proposal.passed.groups == groups:
             known, missing = self._with_passed(known, missing, proposal.passed)
         self.sites, self._missing = known, missing
+        # The masked passes that the tests run, if they are all taken.
+        self.needed = missing
 
     def _with_passed(
         self, known: Sites, missing: Bool[Tensor, "n length"], passed: PassedSites
@@ -332,7 +338,10 @@ class Comparison:
 
     def _run_passes(self, stage: Stage, index: Tensor) -> None:
         """Run the masked passes that a stage is the first to need."""
-        energy, needed = self._energy, self._missing[index] & self._near(stage, index)
+        energy, near = self._energy, self._near(stage, index)
+        if energy.groups is not None:
+            near = positions_of(groups_with(near, energy.groups), near.shape[1])
+        needed = self._missing[index] & near
         if self.sites is None:
             return
         found = self._scorer.sites(
@@ -343,25 +352,60 @@ class Comparison:
         run = needed if energy.groups is None else groups_with(needed, energy.groups)
         self.passes = self.passes.index_add(0, index, run.sum(1))
 
-    def _near(self, stage: Stage, index: Tensor) -> Bool[Tensor, "n length"]:
-        """Mark the positions that a stage knows; of groups, it knows those it knows a place of."""
-        changed, lengths = self._proposal.changed[index], self._proposal.lengths[index]
-        near, groups = near_all(changed, lengths, stage.nearest), self._energy.groups
-        if groups is None or stage.nearest is None:
-            return near
-        inside = near_all(changed, lengths, None)
-        return positions_of(groups_with(near, groups), near.shape[1]) & inside
-
     def _masked_fall(self, stage: Stage, index: Tensor) -> Float[Tensor, " n"]:
         """Return by how much the terms of the masked passes fall that are known so far."""
-        masked, chains, proposal = self._energy.masked, self._chains, self._proposal
-        if masked is None or self.sites is None or chains.sites is None:
+        if self.sites is None or self._chains.sites is None:
             return torch.zeros_like(self.energy_old[index])
         known = self._near(stage, index) & ~self._missing[index]
-        rows = proposal.rows[index]
-        old = masked.of_scores(chains.sites.logit[rows], chains.sites.log_normaliser[rows])
-        new = masked.of_scores(self.sites.logit[index], self.sites.log_normaliser[index])
-        return torch.where(known, old - new, 0.0).sum(1)
+        falls = torch.where(known, self._falls(index), 0.0).sum(1)
+        # What is removed is known to every test, whichever way the move goes.
+        return falls + self._removed(index)
+
+    def _near(self, stage: Stage, index: Tensor) -> Bool[Tensor, "n length"]:
+        """Return the positions of which a stage knows the masked passes."""
+        proposal, count = self._proposal, stage.nearest
+        lengths, resized = proposal.lengths[index], proposal.resized
+        if resized is None:
+            near, groups = near_all(proposal.changed[index], lengths, count), self._energy.groups
+            if groups is None or count is None:
+                return near
+            # The groups that hold one of them are known as a whole.
+            inside = near_all(proposal.changed[index], lengths, None)
+            return positions_of(groups_with(near, groups), near.shape[1]) & inside
+        width = proposal.tokens.shape[1]
+        return near_window(resized.start[index], resized.size[index], lengths, width, count)
+
+    def _falls(self, index: Tensor) -> Float[Tensor, "n length"]:
+        """Return by how much the masked term falls at each position of the proposal.
+
+        It is of use only where the passes are known.
+        """
+        masked, old, new = self._energy.masked, self._chains.sites, self.sites
+        assert masked is not None
+        assert old is not None
+        assert new is not None
+        rows = self._proposal.rows[index]
+        before = masked.of_scores(old.logit[rows], old.log_normaliser[rows])
+        if self._proposal.resized is not None:
+            origin = self._proposal.resized.origin[index]
+            before = before.gather(1, origin.clamp(min=0)).masked_fill(origin < 0, 0.0)
+        return before - masked.of_scores(new.logit[index], new.log_normaliser[index])
+
+    def _removed(self, index: Tensor) -> Float[Tensor, " n"]:
+        """Return the sum of the masked terms of positions that the proposal has not."""
+        masked, old, resized = self._energy.masked, self._chains.sites, self._proposal.resized
+        if resized is None or masked is None or old is None:
+            return torch.zeros_like(self.energy_old[index])
+        rows = self._proposal.rows[index]
+        terms = masked.of_scores(old.logit[rows], old.log_normaliser[rows])
+        return torch.where(resized.removed[index], terms, 0.0).sum(1)
+
+    def falls(self, index: Int[Tensor, " n"]) -> Float[Tensor, "n length"]:
+        """Return by how much the masked term of each position falls, once all are known."""
+        inside = Sequences(self._proposal.tokens[index], self._proposal.lengths[index]).inside
+        if self.sites is None or self._chains.sites is None:
+            return torch.zeros_like(inside, dtype=torch.float64)
+        return torch.where(inside, self._falls(index), 0.0)
 
     def _whole_fall(self, index: Tensor) -> Float[Tensor, " n"]:
         sequences = self._sequences(index)

@@ -17,7 +17,7 @@ from maskov.kernels.base import Kernel
 from maskov.kernels.compose import Cycle, Mixture
 from maskov.kernels.gibbs import Gibbs, mask_predict
 from maskov.kernels.metropolis import Metropolis
-from maskov.moves import LowestConfidence, MaskedConditional, Move, Site, Span, Sweep
+from maskov.moves import LowestConfidence, MaskedConditional, Move, Resize, Site, Span, Sweep
 from maskov.parts import (
     importable,
     is_import_path,
@@ -38,6 +38,7 @@ _PARTS: dict[str, type[Any]] = {
     "cycle": Cycle,
     "site": Site,
     "span": Span,
+    "resize": Resize,
     "conditional": MaskedConditional,
     "sweep": Sweep,
     "lowest-confidence": LowestConfidence,

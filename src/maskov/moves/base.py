@@ -39,7 +39,7 @@ class Move(ABC):
 
     def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
         """Return the number of steps of this epoch for each chain."""
-        return chains.free.sum(1)
+        return chains.visits
 
     def rank(
         self,

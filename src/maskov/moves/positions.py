@@ -100,11 +100,15 @@ class Sweep(Positions):
 
     def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
         """Return the blocks needed to visit every free position once."""
-        return (chains.free.sum(1) + self.block - 1) // self.block
+        return (chains.visits + self.block - 1) // self.block
 
     def masked(self, chains: Chains, rows: Int[Tensor, " n"], rng: Rng) -> Bool[Tensor, "n length"]:
-        """Return one block."""
-        if self.order == "replacement":
+        """Return one block.
+
+        Where lengths may change, positions come and go within an epoch, and every block is drawn
+        anew.
+        """
+        if self.order == "replacement" or chains.resizable:
             chain, step, free = chains.chain[rows], chains.step[rows], chains.free[rows]
             return _random_rank(chain, step, free, rng, Purpose.POSITION) < self.block
         rank, number = chains.rank[rows], chains.number[rows][:, None]

@@ -61,7 +61,7 @@ class Span(Move):
         """Return so many steps that an epoch resamples about every free position once."""
         chances = self._chances(chains.tokens.device)
         mean = float((chances * torch.tensor(self.sizes, device=chances.device)).sum())
-        return (chains.free.sum(1) / mean).ceil().long().clamp(min=1)
+        return (chains.visits / mean).ceil().long().clamp(min=1)
 
     def propose(
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng

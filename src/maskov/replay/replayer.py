@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from maskov.energies.stages import TestPlan
 from maskov.errors import InputError, RunError
 from maskov.execution.async_state import low_terms
 from maskov.execution.async_tests import StepRecord
@@ -26,9 +25,9 @@ from maskov.random import CounterRng
 from maskov.replay.record import Replay, Step
 from maskov.replay.steps import of_records, of_step, with_energies
 from maskov.runs import Run
-from maskov.runs.async_group import delayed_in
 from maskov.runs.rebuild import rebuild
 from maskov.starts import fill
+from maskov.tuning.tune import tuned
 from maskov.types import Chains
 
 
@@ -57,7 +56,7 @@ class Replayer:
         if (
             held.min(initial=0) < 0
             or held.max(initial=0) > most
-            or held.shape[2] < max(map(len, self._parts.layout.tokens))
+            or held.shape[2] < self._parts.layout.width
         ):
             raise RunError("this run cannot be replayed: its traces hold no tokens of its model.")
         self.epochs = int((self._traces["steps"].sum(1) > 0).sum())
@@ -65,9 +64,9 @@ class Replayer:
     def tokens(self, chain: int) -> list[list[int]]:
         """Return the tokens of a chain at the end of each epoch that was done."""
         self._check(chain, 0)
-        length = len(self._parts.layout.tokens[chain])
-        rows: list[list[int]] = self._traces["tokens"][: self.epochs, chain, :length].tolist()
-        return rows
+        rows = self._traces["tokens"][: self.epochs, chain].tolist()
+        lengths = self._traces["lengths"][: self.epochs, chain].tolist()
+        return [row[:length] for row, length in zip(rows, lengths, strict=True)]
 
     def free(self, chain: int) -> list[bool]:
         """Return which positions of a chain may change."""
@@ -116,7 +115,8 @@ class Replayer:
             raise InputError(f"there is no epoch {epoch + 1}: {self.epochs} were done.")
 
     def _kernel(self, epoch: int) -> Kernel:
-        return kernel_at(self._parts.kernel, self._manifest.schedule, epoch)
+        kernel = tuned(self._parts.kernel, self._manifest.tuning)
+        return kernel_at(kernel, self._manifest.schedule, epoch)
 
     def _start(self, chain: int) -> Chains:
         """Return a chain before its first epoch, its blanks filled as the run filled them."""
@@ -124,7 +124,7 @@ class Replayer:
             kernel, device = self._parts.kernel, self._model.device
             layout = self._parts.layout
             row = range(chain, chain + 1)
-            chains = layout.chains(self._model, row, len(layout.tokens[chain])).to(device)
+            chains = layout.chains(self._model, row, layout.widths[chain][1]).to(device)
             blank = bool((chains.tokens == self._model.mask_id).any())
             if blank and not kernel.fills_blanks:
                 start, scorer = self._manifest.config.start, Scorer(self._model)
@@ -137,7 +137,18 @@ class Replayer:
         tokens = self._traces["tokens"][epoch - 1, chain, : start.tokens.shape[1]]
         done = int(self._traces["steps"][:epoch, chain].sum())
         here = torch.as_tensor(tokens.astype(np.int64), device=start.tokens.device)
-        return replace(start, tokens=here[None], step=start.step + done)
+        chains = replace(start, tokens=here[None], step=start.step + done)
+        if not start.resizable:
+            return chains
+        sizes = self._traces["sizes"][epoch - 1, chain].tolist()
+        free, region = self._parts.layout.at_sizes(chain, sizes)
+        width, length = start.tokens.shape[1], len(free)
+        return replace(
+            chains,
+            lengths=torch.full_like(start.lengths, length),
+            free=torch.tensor([free + [False] * (width - length)], device=here.device),
+            region=torch.tensor([region + [-1] * (width - length)], device=here.device),
+        )
 
     def _lock_step(self, kernel: Kernel, chains: Chains) -> tuple[Chains, list[Step]]:
         """Run an epoch by the kernel's own steps."""
@@ -153,10 +164,10 @@ class Replayer:
     ) -> tuple[Chains, list[Step]]:
         """Run an epoch of an asynchronous chain, with the early tests it had."""
         scorer = Scorer(self._model)
-        plan = TestPlan(kernel.energy, delayed_in(self._manifest, kernel.delayed, epoch))
+        plan = kernel.plan
         low = scorer.low(plan.delayed.first_stage)
         known = kernel.init(chains, scorer)
-        buffers = Buffers.of(known, plan, epoch, 1, ring=1, choices=0)
+        buffers = Buffers.of(known, plan, epoch, 1, ring=1)
         if low is not None:
             buffers.low_term.copy_(low_terms(low, kernel.energy, known))
         temperatures = torch.full((epoch + 1,), kernel.target_temperature, dtype=torch.float64)

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from maskov.config import Manifest
-from maskov.energies.stages import DelayedAcceptance, TestPlan
+from maskov.energies.stages import TestPlan
 from maskov.errors import Interrupted, ModelError
 from maskov.execution.async_state import low_terms
 from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import Buffers
 from maskov.execution.cuda_graphs import RecordedSampler
 from maskov.execution.loop import kernel_at
-from maskov.execution.pilot import CHOICES
 from maskov.kernels import Kernel, Metropolis
 from maskov.models.scorer import Scorer
 from maskov.types import Tensor
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
 
 # Epochs that the fastest chain may be ahead of the slowest.
 AHEAD = 4
-# Epochs of the pilot, and how many must be left for its choice to be of use.
-_PILOT = 2
 _FRAME_SECONDS = 1 / 12
 
 
@@ -45,20 +41,11 @@ class AsyncGroup:
         self._shown = 0.0
         group = runner.group
         if group.buffers:
-            self.pilot = bool(len(group.buffers["pilot"]))
             return
         end, epochs = group.epoch + 1, runner.schedule.epochs
         while end < epochs and _alike(kernel, kernel_at(runner.kernel, runner.schedule, end)):
             end += 1
-        useful = end - group.epoch >= 2 * _PILOT
-        self.pilot = kernel.delayed.nearest is None and not group.piloted and useful
-        if self.pilot:
-            end = min(end, group.epoch + _PILOT)
         runner.group = replace(group, end=end)
-
-    def _delayed(self) -> DelayedAcceptance:
-        """Return the early tests of this stretch."""
-        return early_tests(self.kernel.delayed, self.pilot, self.runner.group.nearest)
 
     def run(self) -> None:
         """Go on to the end of the stretch, or until the task is over."""
@@ -87,9 +74,6 @@ class AsyncGroup:
             runner.end_if_due()
             self._show(sampler)
         group = runner.group
-        if self.pilot:
-            seen = sampler.buffers.pilot.to("cpu", copy=True)  # other chains will be loaded
-            group = replace(group, pilot=seen, piloted=True)
         runner.group = group.with_chains(sampler.state(group.chains), buffers={})
         runner.end_if_due()
 
@@ -99,7 +83,7 @@ class AsyncGroup:
     def _sampler(self) -> AsyncSampler:
         """Return the group as it was left, or from its start."""
         runner = self.runner
-        plan = TestPlan(self.kernel.energy, self._delayed())
+        plan = self.kernel.plan
         low = runner.scorer.low(plan.delayed.first_stage)
         if runner.group.buffers:
             buffers = Buffers.load(runner.group.buffers)
@@ -127,12 +111,10 @@ class AsyncGroup:
         runner, scorer = self.runner, self.runner.scorer
         chains, before = runner.group.chains, scorer.passes
         chains = self.kernel.init(chains, scorer)
-        # The pilot must not see proposals that only further slots would test.
         prefetch = runner.manifest.config.execution.prefetch
-        slots = 1 if self.pilot else prefetch or scorer.slots_for(chains)
+        slots = prefetch or scorer.slots_for(chains)
         slots = min(slots, chains.tokens.shape[1])
-        choices = len(CHOICES) if self.pilot else 0
-        buffers = Buffers.of(chains, plan, runner.group.epoch, slots, AHEAD, choices)
+        buffers = Buffers.of(chains, plan, runner.group.epoch, slots, AHEAD)
         if low is not None:
             buffers.low_term.copy_(low_terms(low, self.kernel.energy, chains))
         spent = scorer.passes - before
@@ -156,25 +138,6 @@ class AsyncGroup:
             return
         self._shown = time.monotonic()
         self.runner.show(sampler.snapshot(self.runner.group.chains))
-
-
-def early_tests(asked: DelayedAcceptance, pilot: bool, chosen: int) -> DelayedAcceptance:
-    """Return the early tests of a stretch: none in a pilot, and what it chose if it could."""
-    if pilot:
-        return DelayedAcceptance(0)
-    return replace(asked, nearest=max(chosen, 0)) if asked.nearest is None else asked
-
-
-def delayed_in(manifest: Manifest, asked: DelayedAcceptance, epoch: int) -> DelayedAcceptance:
-    """Return the early tests that a run had in one asynchronous epoch."""
-    pilot = manifest.pilot
-    if asked.nearest is not None or pilot is None:
-        return replace(asked, nearest=asked.nearest or 0)
-    if epoch >= pilot.since:
-        return replace(asked, nearest=pilot.nearest)
-    if epoch >= pilot.since - _PILOT:
-        return DelayedAcceptance(0)
-    return replace(asked, nearest=0)
 
 
 def sampler_for(scorer: Scorer, plan: TestPlan) -> type[AsyncSampler]:

@@ -8,7 +8,7 @@ that was never stopped, to the byte. The same bytes carry a group to a worker an
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from safetensors.torch import save as to_bytes
 from maskov.execution.buffers import Buffers
 from maskov.runs.checkpoint_header import read_body, read_header, seal
 from maskov.runs.files import write_atomically
-from maskov.runs.group import UNDECIDED, GroupState
+from maskov.runs.group import GroupState
 from maskov.runs.validation import GroupShape
 from maskov.types import Chains, Sites, Tensor
 
@@ -27,7 +27,7 @@ _KEPT = 2  # the newest and the one before it
 _HASH_LETTERS = 64
 _BUFFERS = {field.name for field in fields(Buffers)}
 _SCALARS = (
-    "epoch", "end", "begun", "piloted", "nearest", "other_passes", "budget",
+    "epoch", "end", "begun", "other_passes", "budget",
 )  # fmt: skip
 
 
@@ -36,13 +36,12 @@ class Cursor:
     """How far the run as a whole has come.
 
     The samples of the first `closed` epochs are in the samples file: its first `samples_bytes`,
-    whose hash is `samples_hash`. `nearest` is the choice of the pilot.
+    whose hash is `samples_hash`.
     """
 
     closed: int = 0
     samples_bytes: int = 0
     samples_hash: str = ""
-    nearest: int = UNDECIDED
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,6 @@ def pack(saved: Saved, fields: dict[str, str] | None = None) -> bytes:
     tensors: dict[str, Tensor] = {
         "counts": group.counts,
         "rejected": group.rejected,
-        "pilot": group.pilot,
     }
     tensors |= {f"chains.{name}": value for name, value in chains.tensors().items()}
     if chains.sites is not None:
@@ -98,7 +96,7 @@ def _unpacked(body: bytes) -> Saved:
     size = int.from_bytes(body[:8], "little")
     metadata: dict[str, Any] = json.loads(body[8 : 8 + size])["__metadata__"]
     scalars, cursor = json.loads(metadata["group"]), json.loads(metadata["cursor"])
-    kinds = {name: bool if name in ("begun", "piloted") else int for name in _SCALARS}
+    kinds = {name: bool if name == "begun" else int for name in _SCALARS}
     kinds["site_groups"] = int
     if any(type(scalars[name]) is not kind for name, kind in kinds.items()):
         raise ValueError("no checkpoint: its numbers are of another kind")
@@ -118,7 +116,6 @@ def _unpacked(body: bytes) -> Saved:
         chains,
         tensors["counts"],
         tensors["rejected"],
-        tensors["pilot"],
         **{name: scalars[name] for name in _SCALARS},
         buffers=buffers,
     )
@@ -170,8 +167,7 @@ def cursor(folder: Path) -> Cursor:
             if found is not None:
                 known.append(found)
                 break
-    best = max(known, key=lambda one: one.closed)
-    return replace(best, nearest=max(one.nearest for one in known))
+    return max(known, key=lambda one: one.closed)
 
 
 def changed_field(folder: Path, fields: dict[str, str]) -> str | None:

@@ -1,7 +1,7 @@
 """Coordinate a run: give groups their tasks, and alone write the results.
 
-Groups go through the run each by itself; they wait for each other only where all pilots choose
-together, and so that none is far ahead. What is written is the same whoever carried out which task
+Groups go through the run each by itself; they wait for each other only so that
+none is far ahead. What is written is the same whoever carried out which task
 and when: a row of a trace has its place in its file, and the samples of an epoch follow when all
 groups have completed it, in the order of the chains.
 """
@@ -15,14 +15,13 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from maskov.config import Manifest, PilotChoice
-from maskov.errors import Interrupted, RunError
-from maskov.execution.pilot import choose
+from maskov.config import Manifest
+from maskov.errors import Interrupted
 from maskov.kernels import Kernel
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.scorer import MOST_SLOTS, Scorer
 from maskov.runs.checkpoint import Saved
-from maskov.runs.group import UNDECIDED, GroupState
+from maskov.runs.group import GroupState
 from maskov.runs.group_cache import GroupCache
 from maskov.runs.sample import Sample
 from maskov.runs.store import Store
@@ -50,8 +49,6 @@ class _Standing:
 
     epoch: int = 0
     begun: bool = False
-    waits: bool = False
-    pilot: Tensor | None = None
     at_work: bool = False
     held: dict[int, dict[str, Tensor]] = field(default_factory=dict)
 
@@ -61,7 +58,6 @@ class Coordinator:
 
     def __init__(
         self,
-        manifest: Manifest,
         layout: Layout,
         kernel: Kernel,
         model: MaskedModel,
@@ -74,8 +70,8 @@ class Coordinator:
         self.model = model
         self.store = store
         self.listener = listener
-        self.schedule = manifest.schedule
-        self.groups = cut(manifest.chains, manifest.config.execution.resident)
+        self.schedule = store.manifest.schedule
+        self.groups = cut(store.manifest.chains, store.manifest.config.execution.resident)
         self.cache = GroupCache(store, self._shape, seconds)
         self.cursor = store.cursor()
         self._pool: WorkerPool | None = None
@@ -124,8 +120,7 @@ class Coordinator:
         return 0 if self._pool is None else self._pool.passes
 
     def _stands(self, state: GroupState, held: dict[int, dict[str, Tensor]]) -> _Standing:
-        table = state.pilot if state.piloted else None
-        return _Standing(state.epoch, state.begun, state.waits, table, held=held)
+        return _Standing(state.epoch, state.begun, held=held)
 
     # The run.
 
@@ -140,15 +135,9 @@ class Coordinator:
                     told = True
                     if self.listener is not None:
                         self.listener.begun(self.model)
-                self._choose()
                 for group in self._ready()[: pool.free]:
                     self._standing[group].at_work = True
                     pool.give(self._task(group, pool))
-                if not any(one.at_work for one in self._standing):
-                    raise RunError(
-                        "the checkpoints of this run contradict each other: each group waits for "
-                        "another; remove them, and it starts from its beginning."
-                    )
                 result = pool.take()
                 self._receive(result)
                 if result.stopped:
@@ -174,7 +163,6 @@ class Coordinator:
             if not one.at_work
             and one.epoch < self.schedule.epochs
             and one.epoch < slowest + _WINDOW
-            and not (one.waits and self.cursor.nearest == UNDECIDED)
         ]
         return sorted(ready, key=lambda group: standing[group].epoch)
 
@@ -183,19 +171,7 @@ class Coordinator:
         if len(self.groups) > 1:
             until = min(one.epoch for one in self._standing) + _WINDOW
         state = self.cache.get(group).state
-        return Task(group, state, self.cursor.nearest, until, pool.task_seconds(self._seconds))
-
-    def _choose(self) -> None:
-        """Let the pilots choose once all of them have seen enough."""
-        tables = [one.pilot for one in self._standing if one.pilot is not None]
-        if self.cursor.nearest != UNDECIDED or len(tables) < len(self.groups):
-            return
-        # In the order of the groups, since the order of a sum rounds.
-        nearest, gain = choose(torch.stack(tables).cumsum(0)[-1])
-        # All groups wait at the same epoch, from which on the choice holds.
-        since = self._standing[0].epoch
-        self.store.note(pilot=PilotChoice(nearest, round(gain, 3), since))
-        self.cursor = replace(self.cursor, nearest=nearest)
+        return Task(group, state, until, pool.task_seconds(self._seconds))
 
     # Results of tasks.
 
@@ -229,6 +205,7 @@ class Coordinator:
             standing.held[epoch] = {
                 "tokens": torch.from_numpy(values["tokens"].astype(np.int32)),
                 "energies": torch.from_numpy(energies),
+                "lengths": torch.from_numpy(values["lengths"].astype(np.int32)),
             }
         standing.epoch = max(standing.epoch, epoch + 1)
         if len(self.groups) == 1:
@@ -252,10 +229,9 @@ class Coordinator:
         model, chain = self.model, 0
         for one in self._standing:
             row = one.held[epoch]
-            for tokens, (raw, norm) in zip(
-                row["tokens"].tolist(), row["energies"].tolist(), strict=True
-            ):
-                ids = tokens[: len(self.layout.tokens[chain])]
+            columns = (row[name].tolist() for name in ("tokens", "lengths", "energies"))
+            for tokens, length, (raw, norm) in zip(*columns, strict=True):
+                ids = tokens[:length]
                 text, words = model.decode(ids), model.token_strings(ids)
                 template = self.layout.template[chain]
                 yield Sample(chain, epoch, text, words, ids, raw, norm, template)

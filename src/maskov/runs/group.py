@@ -8,17 +8,15 @@ from typing import Any
 import torch
 
 from maskov.execution.buffers import COUNTS, ENERGIES
-from maskov.execution.pilot import CHOICES
 from maskov.types import Chains, Tensor, Traces
 
 # The results of some chains at the end of an epoch, a row a chain: `energy`, `counts`, `tokens`,
-# and `rejected`, true where a proposal was rejected.
+# `lengths`, and `rejected`, true where a proposal was rejected. Where lengths may change, `sizes`
+# are those of the regions.
 Row = dict[str, Tensor]
 
 # The parts of a row that have an entry for each position.
 PLACES = ("tokens", "rejected")
-
-UNDECIDED = -1
 
 
 @dataclass(frozen=True)
@@ -29,20 +27,16 @@ class GroupState:
     its results depend on nothing but its own state. The group is in `epoch`; `counts` are those of
     the epoch so far and `rejected` says where a proposal was rejected. `buffers` are those of
     asynchronous chains, which go on to the epoch `end`. `begun` says that its blanks are filled.
-    `pilot` is what the pilot saw, once `piloted`, and `nearest` what was then chosen by the tables
-    of all groups. `other_passes` are those outside steps (starts, first energies, traces);
+    `other_passes` are those outside steps (starts, first energies, traces);
     `budget` is the tokens of a model call.
     """
 
     chains: Chains
     counts: Tensor
     rejected: Tensor
-    pilot: Tensor
     epoch: int = 0
     end: int = 0
     begun: bool = False
-    piloted: bool = False
-    nearest: int = UNDECIDED
     other_passes: int = 0
     budget: int = 0
     buffers: dict[str, Tensor] = field(default_factory=dict)
@@ -50,13 +44,7 @@ class GroupState:
     @classmethod
     def fresh(cls, chains: Chains, budget: int) -> GroupState:
         """Return the state of a group whose blanks are still to be filled."""
-        table = torch.zeros((len(CHOICES), 2), dtype=torch.float64)
-        return cls(chains, *nothing_yet(chains), table, budget=budget)
-
-    @property
-    def waits(self) -> bool:
-        """Whether the group waits for the choice that all groups' pilots make together."""
-        return self.piloted and self.nearest == UNDECIDED
+        return cls(chains, *nothing_yet(chains), budget=budget)
 
     def with_chains(self, chains: Chains, **changes: Any) -> GroupState:
         """Return this state with other chains."""
@@ -91,5 +79,11 @@ def traces_of(row: Row) -> Traces:
     """Name the columns of a row."""
     energies = zip(ENERGIES, row["energy"].unbind(1), strict=True)
     counts = zip(COUNTS, row["counts"].unbind(1), strict=True)
-    places = ((name, row[name]) for name in PLACES)
-    return {name: column.cpu().numpy() for name, column in (*energies, *counts, *places)}
+    others = ((name, row[name]) for name in (*PLACES, "lengths", "sizes") if name in row)
+    return {name: column.cpu().numpy() for name, column in (*energies, *counts, *others)}
+
+
+def sizes_of(chains: Chains) -> Tensor:
+    """Return how many positions each region of each chain has."""
+    regions = torch.arange(chains.bounds.shape[1], device=chains.region.device)
+    return (chains.region[:, None, :] == regions[:, None]).sum(2)

@@ -20,8 +20,9 @@ def inputs_of(
     lengths: str,
     chains: int,
     seed: int,
+    sampled: bool = False,
 ) -> Inputs:
-    """Describe the sequences of a run."""
+    """Describe the sequences of a run; `sampled` says that its moves change lengths."""
     if texts is not None and templates is not None:
         raise InputError("chains start at texts or fill templates, not both.")
     if isinstance(model, ConditionalModel):
@@ -31,6 +32,8 @@ def inputs_of(
             )
         if texts is not None or templates is not None:
             raise InputError("translations start from their sources: drop texts and templates.")
+        if sampled:
+            raise InputError("translations keep their lengths: drop insert-delete and resize.")
         # Kept as they are: on another device a near tie could be decided otherwise.
         chosen = choose_lengths(model, lengths, chains, seed)
         return Inputs(
@@ -41,24 +44,60 @@ def inputs_of(
     if texts is not None:
         if not texts:
             raise InputError("there is no text to start from.")
-        return Inputs(texts=tuple(texts))
+        if not sampled:
+            return Inputs(texts=tuple(texts))
+        bounds = None if isinstance(length, int) else length
+        return Inputs(texts=tuple(texts), length=bounds, sampled=True)
     if templates is not None:
         if not templates:
             raise InputError("there is no template to fill.")
-        return Inputs(templates=tuple(templates))
+        return Inputs(templates=tuple(templates), sampled=sampled)
     shortest, longest = (length, length) if isinstance(length, int) else length
     draw_lengths(model, shortest, longest, 1, seed)  # refuses a range that is none
-    return Inputs(length=(shortest, longest))
+    if sampled and shortest == longest:
+        raise InputError(
+            "moves that change the length need a range of lengths, such as 8:24 (--length 8:24)."
+        )
+    return Inputs(length=(shortest, longest), sampled=sampled)
 
 
 def layout_of(model: MaskedModel, inputs: Inputs, chains: int, seed: int) -> Layout:
     """Lay out the sequences."""
     if inputs.texts is not None:
-        return Layout.of_texts(model, inputs.texts, chains)
+        layout = Layout.of_texts(model, inputs.texts, chains)
+        return _with_bounds(model, layout, inputs) if inputs.sampled else layout
     if inputs.templates is not None:
-        return Layout.of_templates(model, inputs.templates, chains)
+        layout = Layout.of_templates(model, inputs.templates, chains, seed)
+        if inputs.sampled and not layout.resizable:
+            raise InputError(
+                "no template has a blank of unknown length: write [MASK*] or [MASK{2,5}], or drop "
+                "insert-delete and resize."
+            )
+        if layout.resizable and not inputs.sampled:
+            raise InputError(
+                "blanks of unknown length need moves that change the length: --moves "
+                "site,span,insert-delete."
+            )
+        return layout
     if inputs.chosen is not None:
         return Layout.of_sources(model, inputs.chosen)
     assert inputs.length is not None
     shortest, longest = inputs.length
-    return Layout.blank(model, draw_lengths(model, shortest, longest, chains, seed))
+    layout = Layout.blank(model, draw_lengths(model, shortest, longest, chains, seed))
+    return _with_bounds(model, layout, inputs) if inputs.sampled else layout
+
+
+def _with_bounds(model: MaskedModel, layout: Layout, inputs: Inputs) -> Layout:
+    """Let every chain have any length of the range, or from half its text's length to twice it."""
+    bounds = []
+    for line, tokens in enumerate(layout.tokens, 1):
+        size = len(tokens)
+        usual = (max(model.min_length, (size + 1) // 2), min(model.max_length, 2 * size))
+        fewest, most = inputs.length or usual
+        if not fewest <= size <= most:
+            raise InputError(
+                f"text {line} has {size} tokens, outside the length {fewest}:{most} that chains "
+                "may have."
+            )
+        bounds.append((fewest, most))
+    return layout.resized(bounds)

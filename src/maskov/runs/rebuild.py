@@ -97,8 +97,7 @@ def _causal(model: MaskedModel, trust_remote_code: bool) -> Callable[[str], Auto
 def _layout(manifest: Manifest, model: MaskedModel) -> Layout:
     config = manifest.config
     layout = layout_of(model, config.inputs, config.chains, config.seed)
-    lengths = [len(ids) for ids in layout.tokens]
-    found = (len(lengths), max(lengths), min(lengths))
+    found = (len(layout.tokens), layout.width, layout.shortest)
     if found != (manifest.chains, manifest.width, manifest.shortest):
         raise RunError("the manifest of this run is damaged: 'inputs' give other sequences.")
     return layout

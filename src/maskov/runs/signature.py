@@ -13,7 +13,7 @@ from maskov.config import Inputs, RunConfig
 from maskov.energies.stages import DelayedAcceptance
 from maskov.kernels import Kernel
 from maskov.kernels.registry import kernel_name
-from maskov.moves import Site, Span, Sweep
+from maskov.moves import Resize, Site, Span, Sweep
 from maskov.parts import part_text
 from maskov.schedules import LinearSchedule
 from maskov.version import __version__
@@ -48,7 +48,7 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
                 parts.append(f"order:{move.positions.order}")
                 block = move.positions.block
         else:
-            parts.append(f"move:{move if isinstance(move, Span) else part_text(move)}")
+            parts.append(f"move:{move if isinstance(move, Span | Resize) else part_text(move)}")
     delayed = getattr(kernel, "delayed", None)
     if isinstance(delayed, DelayedAcceptance):
         parts.append(f"delayed:{delayed}")
@@ -62,6 +62,7 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
         f"start:{config.start}",
         f"{_inputs(config.inputs)}",
         f"thin:{config.thin}",
+        *([f"length-prior:{config.length_prior}"] if config.inputs.sampled else []),
         f"chains:{config.all_chains}",
         f"seed:{config.seed}",
         f"version:{__version__}",
@@ -84,7 +85,9 @@ def _inputs(inputs: Inputs) -> str:
     """Name the length, or hash the texts that the chains begin from."""
     if inputs.length is not None:
         shortest, longest = inputs.length
-        return f"length:{shortest}" if shortest == longest else f"length:{shortest}-{longest}"
+        name = "lengths" if inputs.sampled else "length"
+        held = f"{name}:{shortest}" if shortest == longest else f"{name}:{shortest}-{longest}"
+        return held if inputs.texts is None else f"{held}|texts:#{_hash(inputs.texts)}"
     if inputs.sources is not None:
         return f"lengths:{inputs.lengths}|sources:#{_hash(inputs.sources)}"
     if inputs.templates is not None:

@@ -23,9 +23,12 @@ from maskov.types import Traces
 TRACES: dict[str, type[np.generic]] = {
     **dict.fromkeys(ENERGIES, np.float64),
     **dict.fromkeys(COUNTS, np.int64),
+    "lengths": np.int32,
     "tokens": np.int32,
     "rejected": np.bool_,
 }
+# Where lengths may change: the positions of each region.
+_SIZES = "sizes"
 # Epochs × chains × positions up to which what happens at each position is traced.
 _MOST_PLACES = 2**24
 
@@ -86,6 +89,8 @@ def empty_traces(manifest: Manifest) -> Iterator[tuple[str, npt.NDArray[Any]]]:
             yield name, np.full(shape, np.nan if kind is np.float64 else 0, dtype=kind)
         elif shape[0] * shape[1] * width <= _MOST_PLACES:
             yield name, np.zeros((*shape, width), dtype=kind)
+    if manifest.regions:
+        yield _SIZES, np.zeros((*shape, manifest.regions), dtype=np.int32)
 
 
 class MemoryStore(Store):

@@ -23,12 +23,11 @@ class Task:
     """Take `group` on, to the epoch `until` or for so many `seconds`.
 
     Where the task ends decides nothing but when it is over. A group that has not begun is only
-    filled; one that has run its pilot goes on by `nearest`, once that is chosen.
+    filled.
     """
 
     group: int
     state: GroupState
-    nearest: int
     until: int
     seconds: float
 

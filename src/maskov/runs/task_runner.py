@@ -19,7 +19,7 @@ from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
 from maskov.runs.async_group import AsyncGroup
-from maskov.runs.group import UNDECIDED, GroupState, Row, nothing_yet, traces_of
+from maskov.runs.group import GroupState, Row, nothing_yet, sizes_of, traces_of
 from maskov.runs.precision_check import check_precision
 from maskov.runs.task import Task, TaskOver, TaskResult
 from maskov.schedules import Schedule
@@ -134,10 +134,6 @@ class TaskRunner:
 
     def _go_on(self) -> None:
         while self.group.epoch < self.schedule.epochs:
-            if self.group.waits:
-                self.group = replace(self.group, nearest=self._task.nearest)
-            if self.group.nearest == UNDECIDED and self.group.piloted:
-                return
             kernel = kernel_at(self.kernel, self.schedule, self.group.epoch)
             if kernel.asynchronous and self.manifest.config.execution.asynchronous:
                 assert isinstance(kernel, Metropolis)
@@ -185,7 +181,10 @@ class TaskRunner:
             "counts": group.counts,
             "tokens": chains.tokens,
             "rejected": group.rejected,
+            "lengths": chains.lengths,
         }
+        if chains.resizable:
+            row["sizes"] = sizes_of(chains)
         spent = self.scorer.passes - before
         other = group.other_passes + spent
         self.group = group.with_chains(ended(chains), other_passes=other)

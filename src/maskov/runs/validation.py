@@ -16,10 +16,9 @@ from typing import Any
 import torch
 
 from maskov.execution.buffers import COUNTS, ENERGIES, WAITING, Buffers
-from maskov.execution.pilot import CHOICES
 from maskov.runs.async_group import AHEAD
 from maskov.runs.checkpoint_header import Sizes
-from maskov.runs.group import UNDECIDED, GroupState
+from maskov.runs.group import GroupState, sizes_of
 from maskov.types import Chains, Sites, Tensor
 
 # Epochs of samples that a group may hold while others are behind it, with room to spare.
@@ -28,7 +27,8 @@ _MOST_ENERGIES = 64
 _SHAPED = re.compile(r"(Int|Float|Bool)\[Tensor, ['\"]([\w ]*)['\"]\]")
 _KINDS = {"Int": torch.int64, "Float": torch.float64, "Bool": torch.bool}
 # What no step of these chains changes.
-_FIXED = ("chain", "source", "lengths", "free", "beta")
+_FIXED = ("chain", "source", "beta", "bounds")
+_FIXED_LENGTH = ("lengths", "free", "region")
 
 
 def _shapes(of: type[Any], prefix: str) -> dict[str, tuple[str, list[str]]]:
@@ -43,7 +43,6 @@ _BUFFERS = _shapes(Buffers, "buffers.")
 _ALONE = {
     "counts": ("Int", ["chains", "counts"]),
     "rejected": ("Bool", ["chains", "length"]),
-    "pilot": ("Float", ["table", "2"]),
 }
 
 
@@ -94,7 +93,8 @@ class GroupShape:
         chains, length = self.fresh.chains.tokens.shape
         return {
             "chains": chains, "length": length, "counts": len(COUNTS), "energies": len(ENERGIES),
-            "ring": AHEAD, "rounds": WAITING, "table": len(CHOICES), "2": 2, "4": 4,
+            "ring": AHEAD, "rounds": WAITING, "2": 2, "4": 4,
+            "regions": self.fresh.chains.bounds.shape[1],
         }  # fmt: skip
 
     def _takes_held(self, sizes: Sizes, held: set[str]) -> bool:
@@ -102,6 +102,7 @@ class GroupShape:
         kinds = {
             "tokens": (torch.int32, (chains, length)),
             "energies": (torch.float64, (chains, len(ENERGIES) - 1)),
+            "lengths": (torch.int32, (chains,)),
         }
         epochs = {name.split(".")[1] for name in held}
         return (
@@ -116,7 +117,6 @@ class GroupShape:
         return (
             rest == 0
             and 1 <= slots <= min(self.slots, lengths["length"])
-            and lengths["choices"] in (0, len(CHOICES))
             and 1 <= lengths["stages"] <= _MOST_ENERGIES
             and lengths["others"] <= _MOST_ENERGIES
         )
@@ -124,17 +124,39 @@ class GroupShape:
     def fits(self, state: GroupState) -> bool:
         """Whether a state is one of these chains; its shapes are known to be right."""
         chains, fresh = state.chains, self.fresh.chains
-        frozen = ~fresh.free
+        fixed = _FIXED if fresh.resizable else (*_FIXED, *_FIXED_LENGTH)
+        buffered = [name for name in fixed if name in state.buffers]
         return (
             0 <= state.epoch <= self.epochs
             and 0 <= state.end <= self.epochs
             and 1 <= state.budget <= self.fresh.budget
-            and state.nearest in (UNDECIDED, *CHOICES)
-            and all(torch.equal(getattr(chains, name), getattr(fresh, name)) for name in _FIXED)
-            and torch.equal(chains.tokens[frozen], fresh.tokens[frozen])
-            and all(
-                torch.equal(state.buffers[name], getattr(fresh, name))
-                for name in _FIXED
-                if state.buffers
-            )
+            and all(torch.equal(getattr(chains, name), getattr(fresh, name)) for name in fixed)
+            and (not fresh.resizable or _sizes_fit(chains))
+            and _frozen(chains) == _frozen(fresh)
+            and all(torch.equal(state.buffers[name], getattr(fresh, name)) for name in buffered)
         )
+
+
+def _frozen(chains: Chains) -> list[list[int]]:
+    """Return the tokens of each chain that no step changes, in order."""
+    held = chains.inside & ~chains.free
+    return [row[kept].tolist() for row, kept in zip(chains.tokens, held, strict=True)]
+
+
+def _sizes_fit(chains: Chains) -> bool:
+    """Whether lengths and regions are possible: each region in one piece, within its bounds."""
+    inside, region = chains.inside, chains.region
+    held = torch.where(inside, region, -1)
+    sizes = sizes_of(chains)
+    pieces = (held[:, 1:] != held[:, :-1]) & (held[:, 1:] >= 0)
+    begun = pieces.sum(1) + (held[:, 0] >= 0)
+    return bool(
+        (chains.lengths >= 1).all()
+        and (chains.lengths <= chains.tokens.shape[1]).all()
+        and torch.equal(held, region)
+        and (sizes >= chains.bounds[..., 0]).all()
+        and (sizes <= chains.bounds[..., 1]).all()
+        and (begun <= (chains.bounds[..., 1] > 0).sum(1)).all()
+        and not (chains.free & ~inside).any()
+        and (chains.free | (region < 0)).all()
+    )

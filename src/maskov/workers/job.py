@@ -12,6 +12,7 @@ from maskov.config import Manifest
 from maskov.models.serialization import PackedModel
 from maskov.runs.rebuild import kernel_of
 from maskov.runs.task_runner import TaskRunner
+from maskov.tuning.tune import tuned
 
 # A task that ends its worker so many times in a row is not given to another.
 MOST_DEATHS = 4
@@ -35,5 +36,5 @@ class Job:
         sys.path.extend(path for path in self.paths if path not in sys.path)
         model = self.model.unpack(device)
         # The process that sent this job has trusted its parts.
-        kernel = kernel_of(self.manifest, model, trust_parts=True)
+        kernel = tuned(kernel_of(self.manifest, model, trust_parts=True), self.manifest.tuning)
         return TaskRunner.of(self.manifest, kernel, model, stop)

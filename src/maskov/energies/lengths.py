@@ -1,0 +1,68 @@
+"""A prior over lengths: what makes sequences of one length more probable than those of another.
+
+Energies of sequences of different lengths are not on one scale: a token more adds its term to E.
+With a weight w(n) for each length n the target is p(x) ∝ w(|x|) exp(−E(x)/T).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from maskov.energies.base import Energy
+from maskov.errors import InputError
+from maskov.models.base import MaskedModel
+from maskov.types import Float, Sequences, Tensor
+
+
+@dataclass(frozen=True)
+class LengthPrior(Energy):
+    """−log w(n), where `log_weights` begin at the length `first`; other lengths are impossible."""
+
+    first: int
+    log_weights: tuple[float, ...]
+
+    cost = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "log_weights", tuple(map(float, self.log_weights)))
+        if self.first < 1 or not self.log_weights or not all(map(math.isfinite, self.log_weights)):
+            raise InputError("a length prior has a finite log-weight for each length from 1 on.")
+
+    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
+        """Look the weights up."""
+        weights = torch.tensor(
+            self.log_weights, dtype=torch.float64, device=sequences.lengths.device
+        )
+        place = sequences.lengths - self.first
+        inside = (place >= 0) & (place < len(weights))
+        return torch.where(inside, -weights[place.clamp(0, len(weights) - 1)], torch.inf)
+
+    def __str__(self) -> str:
+        weights = ",".join(map(repr, self.log_weights))
+        return f"length_prior({self.first},[{weights}])"
+
+
+def parse_table(text: str) -> LengthPrior:
+    """Read weights of lengths such as `8:1,9:2,10:1`; those in between are interpolated."""
+    weights: dict[int, float] = {}
+    try:
+        for entry in text.split(","):
+            key, _, weight = entry.partition(":")
+            weights[int(key)] = float(weight)
+    except ValueError:
+        raise InputError(
+            f"the length prior '{text}' is none: use none, flat, or weights such as 8:1,12:4,16:1."
+        ) from None
+    if any(not (0 < weight < math.inf) for weight in weights.values()):
+        raise InputError("the weights of lengths must be above 0.")
+    known = sorted(weights)
+    table = []
+    for length in range(known[0], known[-1] + 1):
+        low = max(one for one in known if one <= length)
+        high = min(one for one in known if one >= length)
+        share = 0.0 if low == high else (length - low) / (high - low)
+        table.append((1 - share) * math.log(weights[low]) + share * math.log(weights[high]))
+    return LengthPrior(known[0], tuple(table))

@@ -1,0 +1,48 @@
+"""Chains that are run for their measurements and then discarded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from maskov.kernels import Kernel, Metropolis
+from maskov.kernels.compose import Composed
+from maskov.models.scorer import Scorer
+from maskov.random import Rng
+from maskov.starts import Layout, fill
+from maskov.types import Chains
+
+# Their random numbers are those of chains from here on, which no run has.
+FIRST_CHAIN = 2**31
+
+
+def pilot_chains(
+    layout: Layout, count: int, kernel: Kernel, scorer: Scorer, rng: Rng, repeat: bool = False
+) -> Chains:
+    """Return chains laid out as some of a run's, whatever is free filled at random.
+
+    There are never more than the run has, unless they `repeat`. Where lengths may change they are
+    spread over the bounds: that of a text is a part of its state.
+    """
+    model, every = scorer.model, len(layout.tokens)
+    count = count if repeat else min(count, every)
+    blank = layout.blanked(model, [place * every // count for place in range(count)])
+    chains = blank.chains(model, range(count), layout.width)
+    chains = replace(chains, chain=chains.chain + FIRST_CHAIN).to(model.device)
+    chains = fill(chains, "masked", kernel.conditional, scorer, rng)
+    return chains.forget()
+
+
+def metropolis_parts(kernel: Kernel) -> list[Metropolis]:
+    """Return the Metropolis kernels that a kernel is or is made of, in order."""
+    if isinstance(kernel, Composed):
+        return [part for one in kernel.kernels for part in metropolis_parts(one)]
+    return [kernel] if isinstance(kernel, Metropolis) else []
+
+
+def with_parts(kernel: Kernel, change: Callable[[Metropolis], Metropolis]) -> Kernel:
+    """Return a kernel with each of its Metropolis kernels changed, called in their order."""
+    if isinstance(kernel, Composed):
+        parts = tuple(with_parts(one, change) for one in kernel.kernels)
+        return replace(kernel, kernels=parts)
+    return change(kernel) if isinstance(kernel, Metropolis) else kernel

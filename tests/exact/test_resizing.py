@@ -1,0 +1,139 @@
+"""Moves that change the length: transition matrices over all sequences of several lengths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+
+from maskov import DelayedAcceptance, Metropolis, Mixture, Norm, Raw
+from maskov.exact import all_sequences
+from maskov.models.scorer import Scorer
+from maskov.moves import MaskedConditional, Resize, Site, Span
+from maskov.moves import resize as resize_module
+from maskov.random import Rng
+from maskov.testing import check_kernel, step_matrix
+from small import tiny_bert
+from variable_table import VariableTable
+
+TABLE = VariableTable(1, 3)
+BERT = tiny_bert("red green")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "nearest", "energy"),
+    [
+        (((0, 1),), (1, 2), Raw()),
+        (((0, 1),), 0, Norm()),
+        (((1, 2),), 1, Norm()),
+        (((1, 3),), 0, Raw()),
+        (((0, 1), (2, 3)), 1, Norm()),
+    ],
+    ids=str,
+)
+def test_tables(pairs, nearest, energy):
+    kernel = Metropolis(energy, Resize(pairs=pairs), delayed=DelayedAcceptance(nearest))
+    check_kernel(kernel, TABLE, lengths=(1, 3), seeds=2)
+
+
+@pytest.mark.parametrize("energy", [Raw(), Norm()], ids=str)
+def test_tiny_transformers(energy):
+    conditional = MaskedConditional(0.8, top_k=1, epsilon=0.2)
+    kernel = Metropolis(energy, Resize(conditional, ((0, 1), (1, 2))), 0.7, DelayedAcceptance(1))
+    check_kernel(kernel, BERT, lengths=(1, 3), seeds=3)
+
+
+@pytest.mark.parametrize(
+    ("energy", "nearest"), [(Raw(groups=2), 0), (Norm(groups=2), 1), (Norm(groups=1), 0)], ids=str
+)
+def test_energies_of_groups(energy, nearest):
+    """Positions behind the window change their group with the length."""
+    parts = (Site(), Span(sizes=(2,)), Resize(pairs=((0, 1), (1, 2))))
+    kernels = tuple(Metropolis(energy, move, delayed=DelayedAcceptance(nearest)) for move in parts)
+    check_kernel(Mixture(kernels, (1.0, 1.0, 2.0)), TABLE, lengths=(1, 3), seeds=2)
+    check_kernel(kernels[2], BERT, lengths=(1, 3), seeds=2)
+
+
+def test_truncated_proposals_without_a_way_back():
+    kernel = Metropolis(Norm(), Resize(MaskedConditional(top_k=1)), delayed=DelayedAcceptance(0))
+    check_kernel(kernel, BERT, lengths=(1, 3), seeds=3)
+
+
+def test_a_mixture_with_sites_and_spans():
+    parts = (Site(), Span(sizes=(2,)), Resize())
+    kernels = tuple(Metropolis(Norm(), move, delayed=DelayedAcceptance(1)) for move in parts)
+    check_kernel(Mixture(kernels, (1.0, 2.0, 1.0)), TABLE, lengths=(1, 3), seeds=2)
+
+
+def test_every_length_is_reached():
+    """Else invariance would say nothing."""
+    start, scorer = all_sequences(TABLE, 1, 3), Scorer(TABLE)
+    kernel = Metropolis(Norm(), Resize(pairs=((0, 1),)), delayed=DelayedAcceptance(0))
+    matrix = step_matrix(kernel, scorer, start)
+    for less in (1, 2):
+        here, there = start.lengths == less, start.lengths == less + 1
+        assert matrix[here][:, there].sum() > 0
+        assert matrix[there][:, here].sum() > 0
+
+
+def test_an_epoch_is_as_long_for_every_length():
+    start = all_sequences(TABLE, 1, 3)
+    for move in (Site(), Span(), Resize()):
+        assert len(set(move.steps(start).tolist())) == 1
+
+
+@dataclass(frozen=True)
+class _Uneven(Resize):
+    """Inserts twice as often as it deletes, and does not say so."""
+
+    def propose(self, chains, rows, scorer, rng):
+        return super().propose(chains, rows, scorer, _UnevenRng(rng))
+
+
+class _UnevenRng(Rng):
+    def __init__(self, rng):
+        self._rng = rng
+
+    def uniform(self, *arguments):
+        return self._rng.uniform(*arguments)
+
+    def categorical(self, probabilities, *rest):
+        if bool((probabilities == 0.5).all()):
+            probabilities = probabilities * torch.tensor([[4 / 3, 2 / 3]], dtype=torch.float64)
+        return self._rng.categorical(probabilities, *rest)
+
+
+@dataclass(frozen=True)
+class _NoLengthFactor(Resize):
+    """Deletes any of m tokens but inserts at one of m places only: the numbers do not cancel."""
+
+    def propose(self, chains, rows, scorer, rng):
+        proposal = super().propose(chains, rows, scorer, rng)
+        sizes = (chains.region[rows] >= 0).sum(1).double()
+        wrong = torch.where(proposal.resized.size > 0, sizes.log() - (sizes + 1).log(), 0.0)
+        return replace(proposal, log_q_forward=proposal.log_q_forward - wrong)
+
+
+@pytest.mark.parametrize("wrong", [_Uneven, _NoLengthFactor])
+def test_wrong_moves_are_found_out(wrong):
+    kernel = Metropolis(Norm(), wrong(), delayed=DelayedAcceptance(0))
+    with pytest.raises(AssertionError, match="detailed balance"):
+        check_kernel(kernel, TABLE, lengths=(1, 3))
+
+
+def test_an_order_that_differs_on_the_way_back_is_found_out(monkeypatch):
+    """The reverse must fill its window in the order in which the move itself would."""
+    right = resize_module._ranks
+    calls = iter(range(10**6))
+
+    def wrong(start, size, keys, width):
+        rank = right(start, size, keys, width)
+        if next(calls) % 2:  # the second of each pair is the order of the new window
+            return rank
+        return (size[:, None] - 1 - rank).masked_fill(rank < 0, -1)
+
+    monkeypatch.setattr(resize_module, "_ranks", wrong)
+    kernel = Metropolis(Norm(), Resize(pairs=((1, 2),)), delayed=DelayedAcceptance(0))
+    with pytest.raises(AssertionError, match="detailed balance"):
+        check_kernel(kernel, TABLE, lengths=(1, 3), seeds=4)

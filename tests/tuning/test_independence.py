@@ -1,0 +1,109 @@
+"""What a run chooses by measurement cannot depend on what it keeps.
+
+The law of (state, choice) after a run that starts at its target must be target × law of the choice.
+That holds if the choice is independent of the start and of the random numbers of the run, and every
+possible choice leaves the target invariant. Each of the three is tested here.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from maskov import DelayedAcceptance, Metropolis, Mixture, Norm, Raw, Schedule, sample
+from maskov.exact import all_states, distribution, invariance_error
+from maskov.models.scorer import Scorer
+from maskov.moves import Site, Span
+from maskov.random import CounterRng
+from maskov.starts import Layout
+from maskov.testing import check_kernel, step_matrix
+from maskov.tuning.pilot import FIRST_CHAIN
+from maskov.tuning.stages import CANDIDATES
+from maskov.tuning.tune import tune
+from small import random_table
+
+MODEL = random_table(4, 3, scale=2.5)
+KERNELS = {
+    "site": Metropolis(Raw(), Site()),
+    "mixture": Mixture((Metropolis(Norm(), Site()), Metropolis(Norm(), Span()))),
+}
+LONG = Schedule(epochs=640)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_choice_does_not_depend_on_where_chains_start(name):
+    chosen = set()
+    for text in ("a a a a", "b b b b", "c c c c", "a b c a", "c a a b"):
+        layout = Layout.of_texts(MODEL, [text], 1)
+        chosen.add(tune(KERNELS[name], LONG, layout, Scorer(MODEL), CounterRng(3)))
+    assert len(chosen) == 1
+    assert next(iter(chosen)).passes > 0  # it did measure
+
+
+def test_the_choice_depends_on_the_seed():
+    """Else the test above would prove nothing."""
+    layout = Layout.of_texts(MODEL, ["a a a a"], 1)
+    found = [tune(KERNELS["site"], LONG, layout, Scorer(MODEL), CounterRng(s)) for s in range(8)]
+    assert len({one.gains for one in found}) > 1
+
+
+def test_the_pilot_and_the_run_share_no_random_number(monkeypatch):
+    asked = []
+    uniform = CounterRng.uniform
+
+    def watched(self, chain, *rest):
+        asked.append(chain.clone())
+        return uniform(self, chain, *rest)
+
+    monkeypatch.setattr(CounterRng, "uniform", watched)
+    layout = Layout.of_texts(MODEL, ["a a a a"], 1)
+    tune(KERNELS["site"], LONG, layout, Scorer(MODEL), CounterRng(0))
+    assert asked
+    assert all(bool((chains >= FIRST_CHAIN).all()) for chains in asked)
+    asked.clear()
+    kernel = Metropolis(Raw(), delayed=DelayedAcceptance(1))
+    sample(MODEL, kernel, Schedule(epochs=3), chains=5, length=4)
+    assert asked
+    assert all(bool((chains < FIRST_CHAIN).all()) for chains in asked)
+
+
+@pytest.mark.parametrize("nearest", [one for one in CANDIDATES if not one or one[-1] <= 4])
+def test_every_choice_leaves_the_target_invariant(nearest):
+    """With four positions there are no more than three nearest ones."""
+    check_kernel(Metropolis(Raw(), Site(), delayed=DelayedAcceptance(nearest)), MODEL, length=4)
+
+
+def test_a_kernel_that_is_chosen_by_the_chain_itself_is_found_out():
+    """Each of two kernels is exact; choosing between them by the state is not."""
+    scorer, states = Scorer(MODEL), all_states(MODEL, 4)
+    target = distribution(MODEL, Raw(), states)
+    matrices = [
+        step_matrix(Metropolis(Raw(), delayed=DelayedAcceptance(n)), scorer, states) for n in (0, 1)
+    ]
+    chosen = states.sum(1) % 2
+    adapted = torch.stack(matrices)[chosen, torch.arange(len(states))]
+    assert max(invariance_error(matrix, target) for matrix in matrices) < 1e-10
+    assert invariance_error(adapted, target) > 1e-4
+
+
+@pytest.mark.slow
+def test_a_lone_chain_at_its_target_stays_there():
+    """One chain a run, started exactly at the target, with the default's choice in every run.
+
+    400 runs of 160 epochs with a seed each; the share of the first token at the first place is
+    binomial. Four standard deviations.
+    """
+    states = all_states(MODEL, 4)
+    target = distribution(MODEL, Raw(), states)
+    generator = torch.Generator().manual_seed(0)
+    starts = states[torch.multinomial(target, 400, replacement=True, generator=generator)]
+    share = float(target[states[:, 0] == states[0, 0]].sum())
+    found = 0
+    for seed, tokens in enumerate(starts.tolist()):
+        text = MODEL.decode(tokens)
+        run = sample(
+            MODEL, Metropolis(Raw()), Schedule(epochs=640), chains=1, texts=[text], seed=seed
+        )
+        assert run.manifest.tuning.passes > 0
+        found += run.samples[0].ids[0] == int(states[0, 0])
+    assert abs(found / 400 - share) < 4 * (share * (1 - share) / 400) ** 0.5
