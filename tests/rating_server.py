@@ -107,5 +107,7 @@ def _serve(study: Path, port: int, pipe) -> None:
     from maskov.ui.web.serving import listen, serve
 
     opened, _, loopback = listen("127.0.0.1", port)
+    # The study is read before the port is told: a test may change its files from then on.
+    app = create_app(Study.open(study), loopback=loopback)
     pipe.send(opened.getsockname()[1])
-    serve(create_app(Study.open(study), loopback=loopback), opened)
+    serve(app, opened)

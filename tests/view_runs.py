@@ -23,6 +23,8 @@ from maskov.models.base import MaskedModel
 from report_runs import EVIL
 from tiny_translation import SOURCES, save
 
+TOKEN = "a-token-that-only-tests-know"
+
 
 def make_run(path: Path, model: MaskedModel | None = None, kernel=None, **settings) -> Run:
     """Make a run folder by a model that any process can load by its name."""
@@ -64,7 +66,8 @@ class ServedRuns:
         self.process.start()
         theirs.close()
         assert ours.poll(60), "the server did not start"
-        self.address = f"http://127.0.0.1:{ours.recv()}/"
+        self.port = ours.recv()
+        self.address = f"http://127.0.0.1:{self.port}/t/{TOKEN}/"
         ours.close()
 
     def __enter__(self):
@@ -85,4 +88,5 @@ def _serve(runs: Path, home: Path, pipe) -> None:
     opened, _, loopback = listen("127.0.0.1", 0)
     pipe.send(opened.getsockname()[1])
     run_list = RunList([runs], home)
-    serve(create_app(run_list, Player("cpu"), LiveRuns(home, "cpu"), loopback=loopback), opened)
+    live = LiveRuns(home, "cpu")
+    serve(create_app(run_list, Player("cpu"), live, loopback=loopback, token=TOKEN), opened)

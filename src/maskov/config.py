@@ -22,7 +22,12 @@ from maskov.schedules import Schedule
 FORMAT = 3
 # Epochs × chains of one run: its traces are kept in full.
 MOST_TRACED = 10**8
+# The epochs of a run, and the most of one that ends when it has converged, unless given.
+DEFAULT_EPOCHS = 20
+MOST_UNTIL_CONVERGED = 2000
 _MOST = 10**7
+# Draws of each chain at the first check for convergence.
+_FIRST_DRAWS = 20
 
 
 def _between(name: str, value: int, least: int, most: int) -> None:
@@ -107,12 +112,50 @@ class Execution:
 
 
 @dataclass(frozen=True)
+class UntilConverged:
+    """End a run at the first check that its chains pass: R-hat and `effective` draws.
+
+    Checks are made at fixed epochs, each about 1.4 times the one before, so that a run that is
+    resumed or shared by workers ends at the same epoch.
+    """
+
+    effective: int = 100
+
+    def __post_init__(self) -> None:
+        _between("until.effective", self.effective, 1, 2**40)
+
+    def checks(self, schedule: Schedule, thin: int) -> tuple[int, ...]:
+        """Return after how many epochs to check; the last is the limit."""
+        # The first has enough draws to be judged, and a sample that was kept.
+        burn_in, kept = schedule.burn_in, max(_FIRST_DRAWS, thin)
+        epochs = []
+        while (done := burn_in + kept if burn_in else 2 * kept) < schedule.epochs:
+            epochs.append(done)
+            kept = -(-kept * 7 // 5)
+        return (*epochs, schedule.epochs)
+
+
+def stopping_rule(until: str | None, effective: int | None) -> UntilConverged | None:
+    """Return the rule by which a run ends early, if it does."""
+    if until is None:
+        if effective is not None:
+            raise InputError("--effective is for --until converged: drop it, or add that.")
+        return None
+    if until != "converged":
+        raise InputError(f"a run can go on until 'converged', not until '{until}'.")
+    if effective is not None and effective < 1:
+        raise InputError(f"--effective must be at least 1, not {effective}.")
+    return UntilConverged() if effective is None else UntilConverged(effective)
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """All that decides the numbers of a run.
 
     `kernel` is plain data as `maskov.kernels.registry.to_data` writes it. `chains` counts those of
     each template or source. With a `flat` length prior the run finds weights under which lengths
-    are visited evenly; others are a part of the energy.
+    are visited evenly; others are a part of the energy. With `until`, the epochs of the schedule
+    are the most there may be.
     """
 
     model: ModelConfig
@@ -125,6 +168,7 @@ class RunConfig:
     thin: int = 0
     seed: int = 0
     length_prior: Literal["none", "flat"] = "none"
+    until: UntilConverged | None = None
 
     def __post_init__(self) -> None:
         _between("chains", self.chains, 1, MOST_TRACED)
@@ -132,6 +176,9 @@ class RunConfig:
         _between("seed", self.seed, 0, 2**64 - 1)
         if not isinstance(self.kernel.get("part"), str):
             raise InputError("'kernel' names no part.")
+        if self.until is not None and self.thin and not self.schedule.burn_in:
+            # Samples are written as they are drawn, before it is known where the run ends.
+            raise InputError("'thin' with 'until' needs a burn-in.")
         if self.all_chains * self.schedule.epochs > MOST_TRACED:
             raise InputError(
                 f"{self.all_chains} chains of {self.schedule.epochs} epochs are more than one run "
@@ -189,7 +236,8 @@ class Manifest:
 
     `kernel` is the kernel's short name, `energy` that of its target, `order` and `block` those of
     its site move. `width` and `shortest` are the longest and the shortest that a sequence may be,
-    `regions` how many parts of one may change their length.
+    `regions` how many parts of one may change their length. `stopped_at` is the number of epochs
+    after which a run with `until` had converged.
     """
 
     config: RunConfig
@@ -208,6 +256,7 @@ class Manifest:
     regions: int = 0
     tuning: Tuning | None = None
     precision_check: PrecisionCheck | None = None
+    stopped_at: int | None = None
     format: int = FORMAT
 
     def __post_init__(self) -> None:
@@ -216,6 +265,10 @@ class Manifest:
         _between("regions", self.regions, 0, self.width)
         if self.format != FORMAT:
             raise InputError("'format' is that of another version of maskov.")
+        if self.stopped_at is not None and (
+            self.config.until is None or self.stopped_at not in self.checks
+        ):
+            raise InputError("'stopped_at' is no epoch at which the run could stop.")
 
     @property
     def chains(self) -> int:
@@ -228,13 +281,35 @@ class Manifest:
         return self.config.schedule
 
     @property
+    def epochs(self) -> int:
+        """The epochs of the run: of the schedule, or fewer if it converged before."""
+        return self.schedule.epochs if self.stopped_at is None else self.stopped_at
+
+    @property
+    def checks(self) -> tuple[int, ...]:
+        """After how many epochs the run may end."""
+        config = self.config
+        if config.until is None:
+            return (config.schedule.epochs,)
+        return config.until.checks(config.schedule, config.thin)
+
+    def burn_in(self, epochs: int) -> int:
+        """Return how many of the first so many epochs do not count.
+
+        A run that ends when it has converged discards the first half, unless burn-in was given.
+        """
+        if self.config.until is not None and not self.schedule.burn_in:
+            return epochs // 2
+        return self.schedule.burn_in
+
+    @property
     def inputs(self) -> Inputs:
         """Where the sequences come from."""
         return self.config.inputs
 
 
 # What a run adds to its manifest on the way.
-_ADDED = ("precision_check",)
+_ADDED = ("precision_check", "stopped_at")
 _HASH_LETTERS = 16
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -11,7 +12,18 @@ from typing import Any, Literal
 
 import torch
 
-from maskov.config import MOST_TRACED, Execution, Manifest, ModelConfig, ModelSource, RunConfig
+from maskov.config import (
+    DEFAULT_EPOCHS,
+    MOST_TRACED,
+    MOST_UNTIL_CONVERGED,
+    Execution,
+    Inputs,
+    Manifest,
+    ModelConfig,
+    ModelSource,
+    RunConfig,
+    stopping_rule,
+)
 from maskov.energies import Raw
 from maskov.energies.lengths import parse_table
 from maskov.errors import InputError, ModelError
@@ -38,6 +50,10 @@ from maskov.tuning.tune import tune, tuned
 from maskov.workers import Workers
 from maskov.workers.local import Local
 from maskov.workers.pool import automatic_count, pool_for
+from maskov.workers.streams import THREADS, Streams
+
+# Fewer chains than these are not worth a group of their own.
+_FEWEST_TAKING_TURNS = 64
 
 
 def sample(
@@ -54,6 +70,8 @@ def sample(
     length_prior: str | None = None,
     seed: int = 0,
     thin: int = 0,
+    until: str | None = None,
+    effective: int | None = None,
     out: str | Path | None = None,
     token_budget: int | None = None,
     resident: int | None = None,
@@ -79,6 +97,12 @@ def sample(
     with `thin` every so many epochs after burn-in. With `out` the run is a folder that can be
     resumed. `source` is how to load the model again.
 
+    With `until="converged"` the run ends at the first of a few fixed epochs at which all energies
+    and token statistics have R-hat below 1.05 and `effective` draws (100 unless given), or at the
+    last epoch of the schedule (2,000 unless given). The first half of the epochs does not count,
+    unless the schedule has burn-in. Each step leaves its target invariant; when the run ends
+    depends on its chains.
+
     The rest decides how the work is done, not its result: `token_budget` caps the tokens of one
     model call, `resident` the chains of one group, which are on a device at once, `prefetch` the
     proposals of a chain under test at once (0: as many as keep the device busy), and chains advance
@@ -89,7 +113,8 @@ def sample(
     """
     workers = workers or Workers()
     kernel = kernel or Metropolis(Raw())
-    schedule = schedule or Schedule()
+    rule = stopping_rule(until, effective)
+    schedule = schedule or Schedule(epochs=DEFAULT_EPOCHS if rule is None else MOST_UNTIL_CONVERGED)
     if chains < 1:
         raise InputError(f"a run has at least one chain, not {chains}.")
     if chains * schedule.epochs > MOST_TRACED:
@@ -120,6 +145,8 @@ def sample(
         )
     resizes = any(isinstance(move, Resize) for move in moves_of(kernel))
     kernel, prior = _with_prior(kernel, length_prior, resizes)
+    if rule is not None:
+        _check_converges(kernel, schedule, thin, trace)
     path = None if out is None else Path(out)
     if path is not None:
         RunFolder.check_free(path)
@@ -128,6 +155,11 @@ def sample(
     layout = layout_of(model, inputs, chains, seed)
     if inputs.sources is None:  # translations may be short; a block is then all of one
         _check_blocks(kernel, schedule, layout)
+    if rule is not None and max(Counter(_targets(inputs, layout)).values()) == 1:
+        raise InputError(
+            "--until converged compares chains of the same length and template: ask for more "
+            "--chains, or for one --length."
+        )
     scorer = Scorer(model, token_budget, stop)
     config = RunConfig(
         model=ModelConfig(
@@ -142,7 +174,8 @@ def sample(
         inputs=inputs,
         execution=Execution(
             token_budget=scorer.batcher.budget,
-            resident=resident or scorer.resident(layout.width, prefetch or 1),
+            resident=resident
+            or _resident(scorer, kernel, schedule, layout, prefetch, asynchronous),
             prefetch=prefetch,
             asynchronous=asynchronous,
             trace=trace,  # type: ignore[arg-type]
@@ -153,6 +186,7 @@ def sample(
         thin=thin,
         seed=seed,
         length_prior=prior,
+        until=rule,
     )
     manifest = _manifest(config, model, kernel, models_of(running), layout)
     with new_folder(path) if path is not None else nullcontext():
@@ -161,6 +195,10 @@ def sample(
             running = with_burn_in(kernel, schedule, model, trust, trust_parts=True)
             running = _tuned(store, layout, running, scorer)
             coordinator = Coordinator(layout, running, model, store, listener, checkpoint_every)
+            if rule is not None and listener is not None and "tokens" not in store.traced():
+                listener.noted(
+                    "the run is too large to trace its tokens: energies alone decide when it ends"
+                )
             _carry_out(coordinator, workers, stop)
         except (ModelError, InputError):
             # A model that fails before the first epoch is over leaves nothing worth resuming.
@@ -219,6 +257,29 @@ def _tuned(store: Store, layout: Layout, kernel: Kernel, scorer: Scorer) -> Kern
     return tuned(kernel, store.manifest.tuning)
 
 
+def _check_converges(kernel: Kernel, schedule: Schedule, thin: int, trace: str) -> None:
+    """Refuse a run that could never be found to have converged."""
+    if not leaves_invariant(kernel, schedule)[0]:
+        raise InputError(
+            "--until converged needs a fixed target: a kernel that has one, and --burn-in that "
+            "covers --anneal and --force-accept."
+        )
+    if thin and not schedule.burn_in:
+        raise InputError(
+            "--thin with --until converged needs --burn-in: samples are written as they are drawn, "
+            "so it must be known which epochs count."
+        )
+    if trace != "every":
+        raise InputError("--until converged needs the energies of every epoch: trace='every'.")
+
+
+def _targets(inputs: Inputs, layout: Layout) -> list[tuple[int, int]]:
+    """Return the line of the input and the length of each chain; texts are only starts."""
+    lengths = [0 if inputs.sampled else len(tokens) for tokens in layout.tokens]
+    lines = layout.template if inputs.texts is None else [0] * len(lengths)
+    return list(zip(lines, lengths, strict=True))
+
+
 def _carry_out(coordinator: Coordinator, workers: Workers, stop: Callable[[], bool] | None) -> None:
     """Take a run to its end, in this process or by workers."""
     manifest, model, listener = coordinator.manifest, coordinator.model, coordinator.listener
@@ -233,12 +294,43 @@ def _carry_out(coordinator: Coordinator, workers: Workers, stop: Callable[[], bo
         with pool_for(workers, manifest, model, groups, stop) as pool:
             coordinator.run(pool)
         return
+    if groups > 1 and _shares_gpu(coordinator.kernel, manifest, model):
+        runners = [TaskRunner.of(manifest, coordinator.kernel, model, stop) for _ in range(THREADS)]
+        with Streams(runners) as streams:
+            coordinator.run(streams)
+        return
     runner = TaskRunner.of(manifest, coordinator.kernel, model, stop)
     runner.deliver = coordinator.deliver
     if listener is not None:
         runner.watch = listener.moved
     with _threads(execution.threads, model):
         coordinator.run(Local(runner))
+
+
+def _resident(
+    scorer: Scorer,
+    kernel: Kernel,
+    schedule: Schedule,
+    layout: Layout,
+    prefetch: int,
+    asynchronous: bool,
+) -> int:
+    """Return how many chains make a group; on a GPU two groups in lock-step take turns."""
+    most = scorer.resident(layout.width, prefetch or 1)
+    moving = kernel_at(kernel, schedule, schedule.epochs - 1)
+    chains = len(layout.tokens)
+    if scorer.model.device.type != "cuda" or (asynchronous and moving.asynchronous):
+        return most
+    return min(most, max(_FEWEST_TAKING_TURNS, -(-chains // THREADS)))
+
+
+def _shares_gpu(kernel: Kernel, manifest: Manifest, model: MaskedModel) -> bool:
+    """Whether groups should take turns on one GPU: those in lock-step leave it idle."""
+    if model.device.type != "cuda":
+        return False
+    each = (kernel_at(kernel, manifest.schedule, e) for e in range(manifest.schedule.epochs))
+    # Rounds that are recorded fill the device, and must be recorded alone.
+    return not (manifest.config.execution.asynchronous and any(one.asynchronous for one in each))
 
 
 @contextmanager
@@ -338,6 +430,11 @@ def _manifest(
     invariant, notes = leaves_invariant(kernel, config.schedule)
     if model.caution:
         notes.append(model.caution)
+    if config.until is not None:
+        notes.append(
+            "when the run ends is decided by its own diagnostics: every step leaves the target "
+            "invariant, the number of epochs depends on the chains"
+        )
     sweeps = [sweep for sweep in map(_sweep, moves_of(kernel)) if sweep is not None]
     return Manifest(
         config=config,

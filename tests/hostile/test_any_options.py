@@ -34,14 +34,14 @@ NUMBERS = st.sampled_from(
 )  # fmt: skip
 WORDS = st.sampled_from(["raw", "norm", "raw+norm", "raw-norm", "0*raw", "mh", "gibbs", "auto",
                          "off", "random", "masked", "greedy", "bfloat16", "cpu", "cuda:99", "tpu",
-                         "", "../..", "\x00", "naïve", "local", "every"])  # fmt: skip
+                         "", "../..", "\x00", "naïve", "local", "every", "converged"])  # fmt: skip
 OPTIONS = {
     "--epochs", "--burn-in", "--chains", "--length", "--seed", "--thin", "--temperature", "--top-p",
     "--top-k", "--epsilon", "--block", "--delayed", "--target-temperature", "--anneal",
     "--target-floor", "--block-anneal", "--block-floor", "--force-accept", "--token-budget",
     "--resident", "--prefetch", "--threads", "--checkpoint-every", "--energy", "--kernel",
     "--order", "--first-stage", "--start", "--precision", "--device", "--address", "--engine",
-    "--gpus-per-worker",
+    "--gpus-per-worker", "--until", "--effective",
 }  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from small import tiny_bert
 MODEL = tiny_bert("red green blue white", torch.float32)
 SETTINGS = {"chains": 4, "length": (4, 6), "seed": 1, "thin": 1, "resident": 2}
 # What a run adds to its manifest on the way.
-ADDED = ("precision_check",)
+ADDED = ("precision_check", "stopped_at")
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from maskov.errors import InputError
 from maskov.ui.ratings import Answer, Mean, load
+from maskov.ui.ratings.cells import from_cell, to_cell
 from maskov.ui.ratings.report import mean
 from rating_server import CONDITIONS, make_study
 
@@ -154,3 +158,67 @@ def test_csv_and_json_hold_what_was_said(study, tmp_path):
     assert json.loads(json.dumps(found.to_dict()))["raters"] == {"anna, the first": 1}
     with pytest.raises(InputError, match="cannot write"):
         found.write_csv(tmp_path / "nowhere" / "ratings.csv")
+
+
+# Cells and formulas.
+
+FORMULAS = [
+    "=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "\u00a0-1", "＝1", "＋1", "－1",
+    "＠1", '=HYPERLINK("http://evil.example";"x")', "=cmd|' /C calc'!A0", "\tx", "\rx",
+]  # fmt: skip
+
+
+def begins_a_formula(cell):
+    return cell[:1] in ("\t", "\r", "\n") or cell.lstrip()[:1] in tuple("=+-@＝＋－＠")
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_what_could_be_a_formula_is_marked_as_text(text):
+    assert to_cell(text) == f"'{text}"
+
+
+def test_other_text_stays_as_it_is():
+    for text in ("", "a", "a=1", "1-1", "so - so", "<b>", "é", '"=1"'):
+        assert to_cell(text) == text
+
+
+@given(st.text() | st.sampled_from(FORMULAS).flatmap(lambda start: st.text().map(start.__add__)))
+def test_no_cell_begins_a_formula_and_every_text_comes_back(text):
+    assert not begins_a_formula(to_cell(text))
+    assert from_cell(to_cell(text)) == text
+
+
+def test_the_csv_file_holds_no_formula_in_any_column(study, tmp_path):
+    """Names, comments, texts and conditions may all be somebody else's words."""
+    with study.store() as store:
+        store.add_rater("=1+1")
+        store.add_rater("@anna;=2")
+        store.save(Answer("=1+1", 3, 2, 4, "-2+3;=1\t=1"))
+        store.save(Answer("@anna;=2", 3, 2, 4, "'quoted"))
+    found = load(study.path)
+    rows = [{**row, "text": "=HYPERLINK(1)", "condition": "+cond"} for row in found.rows]
+    replace(found, rows=rows).write_csv(tmp_path / "ratings.csv")
+    content = (tmp_path / "ratings.csv").read_text()
+    with open(tmp_path / "ratings.csv", encoding="utf-8", newline="") as file:
+        read = list(csv.DictReader(file))
+    assert not any(begins_a_formula(cell) for row in read for cell in row.values())
+    assert [{name: from_cell(cell) for name, cell in row.items()} for row in read] == [
+        {name: str(value) for name, value in row.items()} for row in read_order(rows)
+    ]
+    # Every text is quoted, so that no other separator makes a cell of its end.
+    assert '"\'-2+3;=1\t=1"' in content
+
+
+def read_order(rows):
+    names = ("rater", "item", "condition", "text", "coherence", "fluency", "comment", "time")
+    return [{name: row[name] for name in names} for row in rows]
+
+
+def test_half_of_a_character_is_written_as_a_question_mark(study, tmp_path):
+    with study.store() as store:
+        store.add_rater("anna")
+        store.save(Answer("anna", 3, 2, 4))
+    found = load(study.path)
+    rows = [{**row, "text": "a\ud800b"} for row in found.rows]
+    replace(found, rows=rows).write_csv(tmp_path / "ratings.csv")
+    assert "a?b" in (tmp_path / "ratings.csv").read_text()

@@ -83,6 +83,7 @@ def test_what_cannot_be_a_study_is_refused_and_leaves_nothing(tmp_path):
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     (tmp_path / "b.txt").write_text("one\n\ntwo\n")
     (tmp_path / "c.jsonl").write_text('{"text": 3}\n')
+    (tmp_path / "half.jsonl").write_text('{"text": "half of a character: \\ud800"}\n')
     (tmp_path / "d.txt").write_bytes(b"\xff\n")
     (tmp_path / "e").mkdir()
     (tmp_path / "f.csv").touch()
@@ -94,6 +95,7 @@ def test_what_cannot_be_a_study_is_refused_and_leaves_nothing(tmp_path):
         (["a.txt"], 0, "1 or more"),
         (["b.txt"], 1, "line 2 of .* has no text"),
         (["c.jsonl"], 1, "line 1 of .* not a JSON object"),
+        (["half.jsonl"], 1, "line 1 of .* not Unicode text"),
         (["d.txt"], 1, "not UTF-8"),
         (["e"], 1, "cannot read .*samples.jsonl"),
         (["f.csv"], 1, "neither"),

@@ -60,7 +60,12 @@ def test_numbers_are_those_of_the_summary_with_errors_over_chains(run):
 def test_verdict_mixing_and_positions_are_those_of_the_diagnosis(run):
     found, told = run.diagnose(), build([run]).runs[0].findings
     assert (told.verdict, told.reason) == (found.verdict.state, found.verdict.reason)
-    assert [one.name for one in told.mixing] == ["E_raw", "E_norm", "tokens"]
+    slowest, fastest = found.tokens.statistics[0], found.tokens.statistics[-1]
+    ends = [f"slowest: {slowest.name}", f"fastest: {fastest.name}"]
+    names = ["E_raw", "E_norm", "tokens", *ends]
+    assert [one.name for one in told.mixing] == names
+    assert (told.mixing[3].r_hat, told.mixing[4].ess_bulk) == (slowest.r_hat, fastest.ess)
+    assert told.outlook == found.outlook.text
     assert told.mixing[0].r_hat == found.energies["E_raw"].r_hat
     assert told.correlations[1].values == found.energies["E_norm"].autocorrelation
     rejected, tokens = run.traces["rejected"][6:], run.traces["tokens"]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
+from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from maskov.ui.report import build, to_html, to_json, to_markdown
 from maskov.ui.report.json_data import json_safe
@@ -58,6 +61,33 @@ def test_markup_in_a_run_stays_text(page):
     assert read.data["runs"][0]["samples"][0]["text"] == EVIL
     assert EVIL in "".join(read.texts)
     assert "hacked" not in read.held["script"] + read.held["style"]
+
+
+_SIGNS = ["<", ">", "</script>", "<!--", "]]>", "&lt;", "&", '"', "'", "`", "\\", "|", "\n"]
+_MARKUP = st.lists(st.sampled_from(_SIGNS) | st.text(max_size=5), max_size=8).map("".join)
+
+
+@settings(max_examples=40, deadline=None)
+@given(_MARKUP)
+def test_no_text_adds_an_element_or_is_changed(harmless, text):
+    report, tags = harmless
+    (run,) = report.runs
+    samples = [replace(sample, text=text, source=text) for sample in run.samples]
+    run = replace(run, signature=text, notes=[text], metadata={"by": text}, samples=samples)
+    read = Page(to_html(replace(report, title=text, runs=[run])))
+    assert [tag for tag, _ in read.tags] == tags
+    (told,) = read.data["runs"]
+    assert {told["signature"], told["notes"][0], told["samples"][0]["text"]} == {text}
+
+
+@pytest.fixture(scope="module")
+def harmless():
+    """Return a report, and the elements of its page."""
+    report = build([small_run()])
+    (run,) = report.runs
+    run = replace(run, notes=["x"], metadata={"by": "x"})
+    report = replace(report, runs=[run])
+    return report, [tag for tag, _ in Page(to_html(report)).tags]
 
 
 def test_nothing_is_fetched_from_anywhere(page):

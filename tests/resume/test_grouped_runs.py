@@ -126,6 +126,17 @@ def test_the_verdict_is_by_the_energy_that_was_traced():
     assert found.verdict.state not in ("too short to tell", "not judged")
 
 
+def test_a_run_that_ends_when_converged_knows_the_energies_of_its_samples():
+    kernel = Metropolis(Norm(groups=2))
+    schedule = Schedule(2000, 2, burn_in_energy="raw(groups=1)")
+    run = maskov.sample(
+        random_table(scale=0.3), kernel, schedule, chains=6, length=3, until="converged"
+    )
+    assert run.manifest.stopped_at is not None
+    assert run.samples
+    assert all(np.isfinite([one.energy_raw, one.energy_norm]).all() for one in run.samples)
+
+
 def test_names_in_manifest_and_signature(tmp_path):
     schedule = Schedule(3, 1, burn_in_energy="norm(groups=3)")
     maskov.sample(

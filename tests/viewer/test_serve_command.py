@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 import socket
 import sys
+from functools import partial
+from urllib.parse import urlsplit
 
 import pytest
+from starlette.testclient import TestClient
 
 from maskov.cli import main
 from view_runs import make_run
@@ -61,10 +64,31 @@ def test_a_run_a_folder_of_runs_or_none_is_served_on_loopback(call, served, tmp_
     for words, count in (([], 1), (["other"], 2), (["runs", "other"], 2)):
         code, out, err = call(*words, "--port", 0)
         assert code == 0
-        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\n", out)
+        link = re.fullmatch(r"http://127\.0\.0\.1:\d+/t/([\w-]{32})/\n", out)
+        assert link
+        assert link[1] not in err
         assert f"{count} run" in err
         assert "warning" not in err
     assert [app.user_middleware[0].kwargs for app in served] == [{"loopback": True}] * 3
+
+
+def test_other_users_of_this_machine_need_the_token_unless_told_otherwise(call, refused, served):
+    make_client = partial(TestClient, base_url="http://127.0.0.1:8764")
+    code, out, _ = call("--port", 0)
+    path = urlsplit(out.strip()).path
+    with make_client(served.pop()) as client:
+        for page in ("/", "/live", "/api/runs", "/api/choices", "/api/live", "/views.css"):
+            assert client.get(page).status_code == 404
+        assert client.post("/api/live", json={"model": "untrained"}).status_code == 404
+        assert client.get(path).status_code == 200
+        assert client.get(f"{path}api/runs").json() == []
+    code, out, err = call("--port", 0, "--no-token")
+    assert code == 0
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\n", out)
+    assert "warning: without a token every user of this machine" in err
+    with make_client(served.pop()) as client:
+        assert client.get("/api/runs").json() == []
+    assert "drop it" in refused("--host", "0.0.0.0", "--remote", "--no-token")
 
 
 def test_another_address_needs_to_be_meant_and_has_a_token(call, refused, served):

@@ -48,7 +48,8 @@ class ProgressTimer(RunTimer):
         if epoch < 3 or epoch % 10 == 9:
             novel = values["novel"].sum() / values["steps"].sum()
             print(
-                f"epoch {epoch + 1}: {self.end - self.start:.1f} s, novel {novel:.3f}, energy {energy:.1f}",
+                f"epoch {epoch + 1}: {self.end - self.start:.1f} s, novel {novel:.3f}, "
+                f"energy {energy:.1f}",
                 flush=True,
             )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from rich.console import Console
 from rich.table import Table
 
+from maskov.cli.output import print_table
 from maskov.diagnostics.diagnosis import Diagnosis
 from maskov.diagnostics.energies import EnergyFigures
+from maskov.diagnostics.statistics import TokenStatistic
 
 _COLUMNS = ("", "R-hat", "median", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
 _UNKNOWN = "–"
@@ -15,8 +16,11 @@ _UNKNOWN = "–"
 def print_diagnosis(diagnosis: Diagnosis) -> None:
     """Print to standard output."""
     # Sentences are not folded, so that grep finds them.
-    print(diagnosis.verdict, end="\n\n")
-    Console().print(_table(diagnosis), markup=False, highlight=False)
+    print(diagnosis.verdict)
+    if diagnosis.outlook is not None:
+        print(diagnosis.outlook.text)
+    print()
+    print_table(_table(diagnosis))
     for note in diagnosis.notes:
         print(f"note: {note}")
     print()
@@ -31,7 +35,14 @@ def _table(diagnosis: Diagnosis) -> Table:
     tokens = diagnosis.tokens
     if tokens is not None:
         table.add_row("tokens", *[""] * (len(_COLUMNS) - 2), _time(tokens.time, tokens.at_least))
+        for label, statistic in tokens.extremes().items():
+            table.add_row(label, *_statistic(statistic))
     return table
+
+
+def _statistic(statistic: TokenStatistic) -> list[str]:
+    r_hat, ess, mean = statistic.r_hat, statistic.ess, statistic.mean
+    return [f"{r_hat:.3f}", "", f"{ess:.0f}", "", f"{mean:.2f}", "", ""]
 
 
 def _energy(energy: EnergyFigures) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from maskov.cli.dataclass_options import option
 from maskov.cli.workers import WorkerOptions
-from maskov.config import ModelSource
+from maskov.config import DEFAULT_EPOCHS, MOST_UNTIL_CONVERGED, ModelSource, stopping_rule
 from maskov.energies import Autoregressive, parse_energy
 from maskov.errors import InputError
 from maskov.kernels import DelayedAcceptance, Kernel
@@ -108,8 +108,30 @@ class SamplingOptions(WorkerOptions):
         ),
     ] = None
 
-    epochs: Annotated[int, option("--epochs", "sweeps over all positions", _SCHEDULE, "-n")] = 20
-    burn_in: Annotated[int, option("--burn-in", "epochs kept out of averages", _SCHEDULE)] = 0
+    epochs: Annotated[
+        int | None,
+        option(
+            "--epochs",
+            f"sweeps over all positions (default: {DEFAULT_EPOCHS}); with --until the most there "
+            f"may be (default: {MOST_UNTIL_CONVERGED})",
+            _SCHEDULE,
+            "-n",
+        ),
+    ] = None
+    until: Annotated[
+        str | None,
+        option("--until", "converged: end when R-hat and effective draws allow", _SCHEDULE),
+    ] = None
+    effective: Annotated[
+        int | None,
+        option("--effective", "effective draws for --until converged (default: 100)", _SCHEDULE),
+    ] = None
+    burn_in: Annotated[
+        int,
+        option(
+            "--burn-in", "epochs kept out of averages (with --until: the first half)", _SCHEDULE
+        ),
+    ] = 0
     burn_in_energy: Annotated[
         str | None,
         option("--burn-in-energy", "target of burn-in, such as raw(groups=4)", _SCHEDULE),
@@ -167,6 +189,13 @@ class SamplingOptions(WorkerOptions):
     json: Annotated[bool, option("--json", "JSON lines on standard output", _RUN)] = False
     quiet: Annotated[bool, option("--quiet", "no progress", _RUN, "-q")] = False
 
+    @property
+    def most_epochs(self) -> int:
+        """The epochs of the run, or the most there may be."""
+        if self.epochs is not None:
+            return self.epochs
+        return DEFAULT_EPOCHS if self.until is None else MOST_UNTIL_CONVERGED
+
     def source(self) -> ModelSource:
         """Return how to load the model again."""
         return ModelSource(
@@ -187,6 +216,7 @@ class SamplingOptions(WorkerOptions):
 
     def build_schedule(self) -> Schedule:
         """Return the schedule; lone floors are refused, since they would do nothing."""
+        stopping_rule(self.until, self.effective)  # refused before a model is loaded
         if self.target_floor is not None and self.anneal == 0:
             raise InputError("--target-floor needs --anneal, the fall of the temperature.")
         if self.block_floor is not None and self.block_anneal == 0:
@@ -199,7 +229,7 @@ class SamplingOptions(WorkerOptions):
             raise InputError(f"a block has at least one position, not {self.block}.")
         floor = self.target_temperature if self.anneal == 0 else 0.01
         return Schedule(
-            epochs=self.epochs,
+            epochs=self.most_epochs,
             burn_in=self.burn_in,
             target_temperature=LinearSchedule(
                 self.target_temperature,
@@ -262,7 +292,7 @@ class SamplingOptions(WorkerOptions):
                 )
             if self.start != "masked":
                 raise InputError("mask-predict starts from all masked: drop --start.")
-            return named_kernel("mask-predict", iterations=self.epochs)
+            return named_kernel("mask-predict", iterations=self.most_epochs)
         positions = Sweep(self.order, self.block)
         if self.kernel == "gibbs":
             return named_kernel("gibbs", moves=(Site(proposal, positions),))

@@ -110,7 +110,7 @@ def resume(
     if not Run.open(run).finished:
         RunFolder.open(run).check_resumable()
         model = load_model(manifest, device, trust_remote_code)
-    _watched(go_on, model, epochs, run, json, quiet)
+    _watched(go_on, model, epochs, run, json, quiet, manifest.config.until is not None)
 
 
 def parse_length(text: str) -> tuple[int, int]:
@@ -137,6 +137,8 @@ def _run(options: SamplingOptions, origin: Callable[[MaskedModel], dict[str, Any
         RunFolder.check_free(options.out)
     model = options.load_model()
     kernel = options.build_kernel(model.device)
+    if not options.quiet and options.until is not None:
+        say(f"note: the run ends when it has converged, after at most {schedule.epochs:,} epochs")
     if not options.quiet and options.kernel != "mh" and options.energy != "raw":
         say(f"note: '{options.kernel}' has no target; --energy plays no part (both are traced)")
 
@@ -150,6 +152,8 @@ def _run(options: SamplingOptions, origin: Callable[[MaskedModel], dict[str, Any
             length_prior=options.length_prior,
             seed=options.seed,
             thin=options.thin,
+            until=options.until,
+            effective=options.effective,
             out=options.out,
             token_budget=options.token_budget,
             resident=options.resident,
@@ -162,7 +166,8 @@ def _run(options: SamplingOptions, origin: Callable[[MaskedModel], dict[str, Any
             **watch,
         )
 
-    _watched(begin, model, schedule.epochs, options.out, options.json, options.quiet)
+    most = options.until is not None
+    _watched(begin, model, schedule.epochs, options.out, options.json, options.quiet, most)
 
 
 def _watched(
@@ -172,12 +177,13 @@ def _watched(
     folder: Path | None,
     json: bool,
     quiet: bool,
+    most: bool,
 ) -> None:
     """Do the work with a view on it, and with signals that stop it softly."""
     with stop_on_signals() as stop:
         try:
             with ExitStack() as stack:
-                view = None if model is None else progress_for(model, epochs, quiet)
+                view = None if model is None else progress_for(model, epochs, quiet, most)
                 if view is not None:
                     stack.enter_context(view)
                 run = work(listener=view, stop=stop)

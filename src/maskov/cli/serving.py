@@ -25,6 +25,13 @@ def serve(
     remote: Annotated[
         bool, typer.Option("--remote", help="allow a --host that other machines can reach")
     ] = False,
+    no_token: Annotated[
+        bool,
+        typer.Option(
+            "--no-token",
+            help="no token in the address: every user of this machine can then see and start runs",
+        ),
+    ] = False,
     out: Annotated[Path, typer.Option(help="folder for runs started from the page")] = (
         Path("runs")
     ),
@@ -41,7 +48,10 @@ def serve(
         bool, typer.Option("--trust-parts", help="import a run's parts that are not maskov's")
     ] = False,
 ) -> None:
-    """Show runs in a browser: play chains step by step, start a small run and watch it."""
+    """Show runs in a browser: play chains step by step, start a small run and watch it.
+
+    The printed address contains a secret token; without it the server shows nothing.
+    """
     try:
         from maskov.ui.viewer.live import LiveRuns
         from maskov.ui.viewer.player import Player
@@ -57,16 +67,20 @@ def serve(
             f"'{host}' can be reached from other machines: add --remote if that is meant. "
             "Whoever has the link can then see the runs and start some."
         )
+    if no_token and not is_loopback(host):
+        raise InputError("--no-token is for this machine alone: drop it, or drop --host.")
     if device is not None:
         choose_device(device)  # refuse it now rather than on the first request
     run_list = RunList(runs or [], out)
     socket, address, loopback = listen(host, port)
-    token = None if loopback else secrets.token_urlsafe(_TOKEN_BYTES)
+    token = None if no_token else secrets.token_urlsafe(_TOKEN_BYTES)
     if not loopback:
         say(
             f"warning: '{host}' can be reached from other machines, without encryption: whoever "
             "sees the link can use it. Prefer a tunnel or a proxy with TLS."
         )
+    if no_token:
+        say("warning: without a token every user of this machine can see the runs and start some.")
     live = None if read_only else LiveRuns(run_list.home, device or "auto")
     player = Player(device, trust_remote_code, trust_parts)
     print(address + ("/" if token is None else f"/t/{token}/"), flush=True)

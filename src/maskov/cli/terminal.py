@@ -24,8 +24,9 @@ _PLAIN_LINES = 10
 class PlainProgress:
     """About ten lines per run, for logs and pipes."""
 
-    def __init__(self, epochs: int) -> None:
+    def __init__(self, epochs: int, most: bool = False) -> None:
         self._epochs = epochs
+        self._most = most
         self._every = max(1, epochs // _PLAIN_LINES)
         self._pace = Pace(epochs)
 
@@ -44,7 +45,7 @@ class PlainProgress:
 
     def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
         """Print the rates of the epoch."""
-        paced = _paced(self._pace, epoch + 1, self._epochs, passes)
+        paced = _paced(self._pace, epoch + 1, self._epochs, passes, self._most)
         if (epoch + 1) % self._every and epoch + 1 < self._epochs:
             return
         line = f"epoch {epoch + 1}/{self._epochs}  {_rates(values)}  {paced}"
@@ -60,9 +61,12 @@ class PlainProgress:
 class LiveView:
     """A few chains, redrawn several times per second; changed tokens are highlighted."""
 
-    def __init__(self, model: MaskedModel, epochs: int, console: Console) -> None:
+    def __init__(
+        self, model: MaskedModel, epochs: int, console: Console, most: bool = False
+    ) -> None:
         self._model = model
         self._epochs = epochs
+        self._most = most
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._pace = Pace(epochs)
         self._drawn = time.monotonic()
@@ -85,7 +89,7 @@ class LiveView:
         if now - self._drawn < 1 / _FRAMES_PER_SECOND:
             return
         self._drawn = now
-        paced = _paced(self._pace, epoch + 0.5, self._epochs, passes)
+        paced = _paced(self._pace, epoch + 0.5, self._epochs, passes, self._most)
         status = f"epoch {epoch + 1}/{self._epochs}  {paced}"
         self._live.update(
             Group(self._table(state), Text(f"{status}  {self._footer}", style="dim")), refresh=True
@@ -143,20 +147,26 @@ def _rates(values: Traces) -> str:
     return "  ".join(parts)
 
 
-def _paced(pace: Pace, done: float, epochs: int, passes: int) -> str:
-    """Return the speed and, once it can be estimated, the time left."""
+def _paced(pace: Pace, done: float, epochs: int, passes: int, most: bool) -> str:
+    """Return the speed and, once it can be estimated, the time left, or the `most` it can be."""
     left = pace.seconds_left(done)
-    eta = "" if left is None or done >= epochs else f"  about {in_words(left)} left"
+    about = "at most" if most else "about"
+    eta = "" if left is None or done >= epochs else f"  {about} {in_words(left)} left"
     return f"{pace.passes_per_second(passes):,.0f} passes/s{eta}"
 
 
 Progress = PlainProgress | LiveView
 
 
-def progress_for(model: MaskedModel, epochs: int, quiet: bool) -> Progress | None:
-    """Choose the view: live on a terminal, plain lines elsewhere, nothing when quiet."""
+def progress_for(
+    model: MaskedModel, epochs: int, quiet: bool, most: bool = False
+) -> Progress | None:
+    """Choose the view: live on a terminal, plain lines elsewhere, nothing when quiet.
+
+    With `most`, the run may end before its last epoch.
+    """
     if quiet:
         return None
     if not sys.stderr.isatty():
-        return PlainProgress(epochs)
-    return LiveView(model, epochs, Console(stderr=True))
+        return PlainProgress(epochs, most)
+    return LiveView(model, epochs, Console(stderr=True), most)

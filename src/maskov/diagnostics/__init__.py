@@ -3,7 +3,9 @@
 from maskov.diagnostics.arviz import to_arviz
 from maskov.diagnostics.diagnosis import Diagnosis, TokenFigures, diagnose
 from maskov.diagnostics.energies import EnergyFigures, GroupFigures
+from maskov.diagnostics.outlook import Outlook
 from maskov.diagnostics.positions import PositionFigures
+from maskov.diagnostics.statistics import TokenStatistic
 from maskov.diagnostics.summary import Summary, summarise
 from maskov.diagnostics.verdict import Verdict
 
@@ -11,9 +13,11 @@ __all__ = [
     "Diagnosis",
     "EnergyFigures",
     "GroupFigures",
+    "Outlook",
     "PositionFigures",
     "Summary",
     "TokenFigures",
+    "TokenStatistic",
     "Verdict",
     "diagnose",
     "summarise",

@@ -42,7 +42,7 @@ def to_arviz(
         "inference_library_version": manifest.versions.get("maskov", ""),
         # Some file formats have no booleans.
         "leaves_invariant": int(manifest.leaves_invariant),
-        "burn_in": manifest.schedule.burn_in,
+        "burn_in": kept.start,
     }
     return from_dict(
         data,

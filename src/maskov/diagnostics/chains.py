@@ -32,7 +32,7 @@ class Group:
 def kept_epochs(manifest: Manifest, traces: Traces) -> slice:
     """Return the completed epochs after burn-in."""
     done = int((traces["steps"] > 0).all(1).sum())
-    return slice(min(manifest.schedule.burn_in, done), done)
+    return slice(min(manifest.burn_in(done), done), done)
 
 
 def chain_groups(manifest: Manifest, traces: Traces, sampled: Sampled) -> list[Group]:
@@ -42,9 +42,11 @@ def chain_groups(manifest: Manifest, traces: Traces, sampled: Sampled) -> list[G
     """
     chains = np.arange(manifest.chains)
     lines = chain_templates(manifest)
-    lengths = chain_lengths(manifest, traces, sampled)
-    # All chains of a template have the same length.
-    keys = lengths if lengths is not None else lines if _has_templates(manifest) else -1 - chains
+    moving = lengths_move(traces)
+    lengths = None if moving else chain_lengths(manifest, traces, sampled)
+    # All chains of a template have the same length. Chains that change theirs share a target.
+    same = moving or _has_templates(manifest)
+    keys = lengths if lengths is not None else lines if same else -1 - chains
     groups = []
     for line, length in np.unique(np.stack([lines, keys], axis=1), axis=0).tolist():
         members = chains[(lines == line) & (keys == length)]
@@ -63,8 +65,12 @@ def chain_templates(manifest: Manifest) -> npt.NDArray[np.int64]:
 def chain_lengths(
     manifest: Manifest, traces: Traces, sampled: Sampled
 ) -> npt.NDArray[np.int64] | None:
-    """Return the length of each chain, or None if it is not known."""
+    """Return the length of each chain, or None if it is not known or not one."""
     chains, inputs = manifest.chains, manifest.inputs
+    if lengths_move(traces):
+        return None
+    if "lengths" in traces and traces["steps"][0].all():
+        return np.array(traces["lengths"][0], dtype=np.int64)
     shortest, longest = inputs.length or (0, 1)
     if shortest == longest:
         return np.full(chains, shortest)
@@ -75,6 +81,25 @@ def chain_lengths(
         return np.array(traces["steps"][0])
     lengths = sampled()
     return np.array([lengths[chain] for chain in range(chains)]) if len(lengths) == chains else None
+
+
+def lengths_move(traces: Traces) -> bool:
+    """Whether a chain has changed its length, which runs trace only if chains can."""
+    if "lengths" not in traces:
+        return False
+    lengths = traces["lengths"][(traces["steps"] > 0).all(1)]
+    return bool((lengths != lengths[:1]).any())
+
+
+def traced_lengths(
+    manifest: Manifest, traces: Traces, kept: slice, sampled: Sampled
+) -> npt.NDArray[np.int64] | None:
+    """Return the lengths as epochs × chains, or None if they are not known."""
+    if lengths_move(traces):
+        return np.asarray(traces["lengths"][kept], dtype=np.int64)
+    lengths = chain_lengths(manifest, traces, sampled)
+    shape = (kept.stop - kept.start, manifest.chains)
+    return None if lengths is None else np.broadcast_to(lengths, shape)
 
 
 def visits_once(manifest: Manifest, epoch: int) -> bool:

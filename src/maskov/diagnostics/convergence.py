@@ -50,6 +50,21 @@ def convergence(draws: Values) -> Convergence:
         )
 
 
+def mean_convergence(draws: Values) -> tuple[float | None, float | None]:
+    """Return the split R-hat and the effective size of the mean, without ranks.
+
+    For draws × chains of bounded values, at least one of which moves.
+    """
+    from arviz_stats.base import array_stats
+
+    half = len(draws) // 2
+    # ArviZ's own split requires two chains.
+    halves = np.concatenate([draws[:half], draws[-half:]], axis=1).T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r_hat = array_stats.rhat(halves, method="identity")
+        return _finite(r_hat), _finite(array_stats.ess(draws.T, method="mean"))
+
+
 def is_constant(draws: Values) -> bool:
     """Whether no chain moves within either of its halves, up to rounding."""
     half = max(len(draws) // 2, 1)

@@ -8,9 +8,19 @@ from operator import add
 from typing import Any
 
 from maskov.config import Manifest
-from maskov.diagnostics.chains import Group, Sampled, chain_groups, kept_epochs, visits_once
+from maskov.diagnostics.chains import (
+    Group,
+    Sampled,
+    chain_groups,
+    kept_epochs,
+    lengths_move,
+    traced_lengths,
+    visits_once,
+)
 from maskov.diagnostics.energies import EnergyFigures, energy_figures
+from maskov.diagnostics.outlook import Outlook, outlook
 from maskov.diagnostics.positions import PositionFigures, position_figures
+from maskov.diagnostics.statistics import Names, TokenStatistic, token_statistics
 from maskov.diagnostics.tokens import memories
 from maskov.diagnostics.verdict import Verdict, judge
 from maskov.types import Traces
@@ -18,12 +28,25 @@ from maskov.types import Traces
 
 @dataclass(frozen=True)
 class TokenFigures:
-    """Autocorrelation of the tokens, over all positions and for each."""
+    """Autocorrelation of the tokens, over all positions and for each.
 
+    `statistics` are shares of common tokens and tokens at positions, the slowest first.
+    """
+
+    statistics: list[TokenStatistic]
     autocorrelation: list[float] | None
     time: float | None
     at_least: bool
     positions: list[PositionFigures]
+
+    def extremes(self) -> dict[str, TokenStatistic]:
+        """Return the slowest and the fastest statistic by a label; one that is alone is slowest."""
+        ends = dict(
+            zip(
+                ("slowest", "fastest"), self.statistics[:1] + self.statistics[1:][-1:], strict=False
+            )
+        )
+        return {f"{which}: {one.name}": one for which, one in ends.items()}
 
 
 @dataclass(frozen=True)
@@ -32,10 +55,12 @@ class Diagnosis:
 
     `epochs` counts those completed after burn-in, `groups` the sets of chains that share a target,
     `single_groups` those with only one chain. `energies` has E_raw, E_norm and, if the target is
-    neither, E_target. `tokens` is None if they were not traced.
+    neither, E_target. `tokens` is None if they were not traced. `outlook` is None if the chains
+    have no target, or no numbers yet.
     """
 
     verdict: Verdict
+    outlook: Outlook | None
     epochs: int
     groups: int
     single_groups: int
@@ -48,20 +73,33 @@ class Diagnosis:
         return asdict(self)
 
 
-def diagnose(manifest: Manifest, traces: Traces, sampled: Sampled = dict) -> Diagnosis:
-    """Diagnose the epochs after burn-in; `sampled` returns the lengths of chains with samples."""
+def diagnose(
+    manifest: Manifest, traces: Traces, sampled: Sampled = dict, names: Names = dict
+) -> Diagnosis:
+    """Diagnose the epochs after burn-in.
+
+    `sampled` returns the lengths of chains with samples, `names` the texts of tokens by number.
+    """
     kept = kept_epochs(manifest, traces)
     groups = chain_groups(manifest, traces, sampled)
-    names = {"E_raw": "energy_raw", "E_norm": "energy_norm"}
+    quantities = {"E_raw": "energy_raw", "E_norm": "energy_norm"}
     if (manifest.energy or "raw") not in ("raw", "norm"):
-        names["E_target"] = "energy_target"
-    energies = {shown: energy_figures(traces[name][kept], groups) for shown, name in names.items()}
-    tokens = _tokens(manifest, traces, groups) if "tokens" in traces else None
+        quantities["E_target"] = "energy_target"
+    energies = {
+        shown: energy_figures(traces[name][kept], groups) for shown, name in quantities.items()
+    }
+    tokens = None
+    if "tokens" in traces:
+        lengths = traced_lengths(manifest, traces, kept, sampled)
+        statistics = token_statistics(traces["tokens"][kept], lengths, groups, names)
+        tokens = _tokens(manifest, traces, groups, statistics)
+    statistics = [] if tokens is None else tokens.statistics
     # Energies that cost passes of their own are traced more seldom than the target's.
     most = max(energy.draws for energy in energies.values())
     judged = {name: energy for name, energy in energies.items() if energy.draws == most}
     return Diagnosis(
-        judge(manifest, judged),
+        judge(manifest, judged, statistics),
+        outlook(manifest, judged, statistics),
         kept.stop - kept.start,
         len(groups),
         sum(len(group.chains) == 1 for group in groups),
@@ -71,13 +109,15 @@ def diagnose(manifest: Manifest, traces: Traces, sampled: Sampled = dict) -> Dia
     )
 
 
-def _tokens(manifest: Manifest, traces: Traces, groups: list[Group]) -> TokenFigures:
+def _tokens(
+    manifest: Manifest, traces: Traces, groups: list[Group], statistics: list[TokenStatistic]
+) -> TokenFigures:
     kept = kept_epochs(manifest, traces)
     by_template = memories(traces["tokens"][kept], groups)
     positions = position_figures(manifest, traces, groups, by_template)
     overall = reduce(add, by_template.values()).overall() if by_template else None
     correlation, time, at_least = overall or (None, None, False)
-    return TokenFigures(correlation, time, at_least, positions)
+    return TokenFigures(statistics, correlation, time, at_least, positions)
 
 
 def _notes(
@@ -96,7 +136,8 @@ def _notes(
             "single chain: R-hat compares its halves, and the autocorrelation time of its tokens "
             "is too short"
         )
-    if any(group.length is None for group in groups) and manifest.inputs.templates is None:
+    unknown = any(group.length is None for group in groups) and not lengths_move(traces)
+    if unknown and manifest.inputs.templates is None:
         notes.append(
             "the lengths of the chains are unknown until a sample is kept; until then no two "
             "chains are compared"
@@ -106,8 +147,8 @@ def _notes(
         notes.append("energies were not traced in every epoch: only traced epochs count")
     if tokens is None:
         notes.append(
-            "tokens were not traced (large runs do not trace them): there are no numbers by "
-            "position"
+            "tokens were not traced (large runs do not trace them): the verdict rests on energies "
+            "alone, and there are no numbers by position"
         )
     elif not visits_once(manifest, max(kept.start, 1)):
         notes.append(

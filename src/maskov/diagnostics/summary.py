@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maskov.config import Manifest, Tuning
+from maskov.diagnostics.thresholds import R_HAT_BORDERLINE
 from maskov.types import Traces
 
 
@@ -48,12 +49,22 @@ class Summary:
 def summarise(manifest: Manifest, traces: Traces) -> Summary:
     """Summarise the completed epochs."""
     done = int((traces["steps"] > 0).all(1).sum())
-    burn_in = manifest.schedule.burn_in
+    burn_in = manifest.burn_in(done)
     kept = {name: values[burn_in:done] for name, values in traces.items()}
     steps = int(traces["steps"][:done].sum())
     notes = list(manifest.notes)
-    if done < manifest.schedule.epochs:
-        notes.append(f"the run is not finished: {done} of {manifest.schedule.epochs} epochs")
+    until, epochs = manifest.config.until, manifest.epochs
+    if done < epochs:
+        most = "" if until is None else "at most "
+        notes.append(f"the run is not finished: {done} of {most}{epochs} epochs")
+    elif manifest.stopped_at is not None and until is not None:
+        judged = "energy and token statistic" if "tokens" in traces else "energy"
+        notes.append(
+            f"stopped at epoch {epochs}: R-hat below {R_HAT_BORDERLINE} and {until.effective} "
+            f"effective draws of every {judged}"
+        )
+    elif until is not None:
+        notes.append(f"the limit of {epochs} epochs was reached before the chains had converged")
     if manifest.tuning is not None:
         notes += _tuned(manifest.tuning)
     raw, norm = _mean(kept["energy_raw"]), _mean(kept["energy_norm"])
@@ -65,7 +76,7 @@ def summarise(manifest: Manifest, traces: Traces) -> Summary:
         leaves_invariant=manifest.leaves_invariant,
         notes=notes,
         chains=manifest.chains,
-        epochs=manifest.schedule.epochs,
+        epochs=epochs,
         epochs_done=done,
         burn_in=burn_in,
         steps=steps,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from maskov.config import Manifest
 from maskov.diagnostics.energies import EnergyFigures
+from maskov.diagnostics.statistics import TokenStatistic
 from maskov.diagnostics.thresholds import (
     MAX_FACTOR,
     MIN_DRAWS,
-    MIN_ESS,
     R_HAT_BORDERLINE,
+    R_HAT_DISAGREE,
     R_HAT_GOOD,
+    Limits,
     times_longer,
 )
 
@@ -35,31 +37,61 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class _Worst:
-    """The worst R-hat and the smallest effective size, and the energies they belong to."""
+class Measured:
+    """R-hat and effective draws of an energy or of a token statistic, and what they should be.
 
+    `ess` is that of all chains of the run, if all mix as those in which it was measured.
+    """
+
+    name: str
     r_hat: float
-    r_hat_of: str
     ess: float
-    ess_of: str
-
-    @property
-    def longer(self) -> float:
-        return times_longer(self.r_hat, self.ess)
-
-    @property
-    def advice(self) -> str:
-        if self.longer > MAX_FACTOR:
-            return (
-                f"more than {MAX_FACTOR:.0f} times as many epochs would be needed: "
-                "another proposal or kernel may mix better"
-            )
-        return f"run about {_rounded(self.longer)} times longer"
+    limits: Limits
 
 
-def judge(manifest: Manifest, energies: Mapping[str, EnergyFigures]) -> Verdict:
+def judge(
+    manifest: Manifest,
+    energies: Mapping[str, EnergyFigures],
+    statistics: Sequence[TokenStatistic] = (),
+) -> Verdict:
     """Return the verdict; the first obstacle to convergence is the reason."""
-    return _no_target(manifest) or _no_numbers(energies) or _numbers(manifest, energies)
+    return (
+        _no_target(manifest)
+        or _no_numbers(energies)
+        or _numbers(manifest, energies, measured(manifest, energies, statistics))
+    )
+
+
+def measured(
+    manifest: Manifest,
+    energies: Mapping[str, EnergyFigures],
+    statistics: Sequence[TokenStatistic] = (),
+) -> list[Measured]:
+    """Return every energy whose numbers are known, and the token statistics in their order."""
+    limits = Limits.of(manifest)
+    found = []
+    for name, energy in energies.items():
+        sizes = [size for size in (energy.ess_bulk, energy.ess_tail) if size is not None]
+        if energy.r_hat is not None and sizes:
+            found.append(Measured(name, energy.r_hat, min(sizes), limits))
+    # The worst of many statistics is above the strict limit by chance alone.
+    wide = replace(limits, r_hat=R_HAT_BORDERLINE)
+    for one in statistics:
+        found.append(Measured(one.name, one.r_hat, one.ess_per_chain * manifest.chains, wide))
+    return found
+
+
+def shown_r_hat(r_hat: float) -> str:
+    """Return R-hat with enough digits to be told from 1 and from the limits."""
+    if math.isinf(r_hat):
+        return "infinite"
+    return f"{r_hat:.4f}" if r_hat < R_HAT_GOOD else f"{r_hat:.3f}"
+
+
+def rounded(factor: float) -> str:
+    """Round up to the precision of such an estimate: halves, then whole numbers, then tens."""
+    step = 0.5 if factor < 3 else 1 if factor < 10 else 10
+    return f"{math.ceil(factor / step) * step:g}"
 
 
 def _no_target(manifest: Manifest) -> Verdict | None:
@@ -97,47 +129,44 @@ def _no_numbers(energies: Mapping[str, EnergyFigures]) -> Verdict | None:
     return None
 
 
-def _numbers(manifest: Manifest, energies: Mapping[str, EnergyFigures]) -> Verdict:
-    worst = _worst(energies)
+def _numbers(
+    manifest: Manifest, energies: Mapping[str, EnergyFigures], numbers: Sequence[Measured]
+) -> Verdict:
+    worst = max(numbers, key=lambda one: one.r_hat)
+    least = min(numbers, key=lambda one: one.ess)
     groups = [group for energy in energies.values() for group in energy.groups]
     if manifest.chains == 1:
         return Verdict(
             "one chain",
-            f"R-hat compares chains; run several (R-hat of its halves: {worst.r_hat:.3g})",
+            "R-hat compares chains; run several (R-hat of its halves: "
+            f"{shown_r_hat(worst.r_hat)} of {worst.name})",
         )
     if all(group.chains == 1 for group in groups):
         return Verdict(
             "single chains",
             "no two chains have the same length and template, so R-hat can only compare the "
-            f"halves of each (worst: {worst.r_hat:.3g}); run several of each",
+            f"halves of each (worst: {shown_r_hat(worst.r_hat)} of {worst.name}); run several of "
+            "each",
         )
-    too_few = (
-        f"{worst.ess:.0f} effective draws of {worst.ess_of} (at least {MIN_ESS:.0f} are needed)"
+    factor = max(times_longer(one.r_hat, one.ess, one.limits) for one in numbers)
+    r_hat = f"R-hat {shown_r_hat(worst.r_hat)} of {worst.name}"
+    helps = worst.r_hat < R_HAT_DISAGREE and factor <= MAX_FACTOR
+    advice = (
+        f"run about {rounded(factor)} times longer"
+        if helps
+        else "more epochs of this kind may not help"
     )
-    r_hat = f"R-hat {worst.r_hat:.3g} of {worst.r_hat_of}"
+    longer = factor if math.isfinite(factor) else None
     if worst.r_hat >= R_HAT_BORDERLINE:
-        return Verdict("not converged", f"{r_hat}; {worst.advice}", worst.longer)
-    if worst.r_hat >= R_HAT_GOOD:
-        reason = f"{r_hat}, not below {R_HAT_GOOD}; {worst.advice}"
-        return Verdict("borderline", reason, worst.longer)
-    if worst.ess < MIN_ESS:
-        return Verdict("borderline", f"{too_few}; {worst.advice}", worst.longer)
-    return Verdict("converged", f"{r_hat} at most, {worst.ess:.0f} effective draws at least", 1.0)
-
-
-def _worst(energies: Mapping[str, EnergyFigures]) -> _Worst:
-    """Return the worst numbers over all energies."""
-    r_hats = [(energy.r_hat, name) for name, energy in energies.items() if energy.r_hat is not None]
-    sizes = [
-        (size, name)
-        for name, energy in energies.items()
-        for size in (energy.ess_bulk, energy.ess_tail)
-        if size is not None
-    ]
-    return _Worst(*max(r_hats), *min(sizes))
-
-
-def _rounded(factor: float) -> str:
-    """Round up to the precision of such an estimate: halves, then whole numbers, then tens."""
-    step = 0.5 if factor < 3 else 1 if factor < 10 else 10
-    return f"{math.ceil(factor / step) * step:g}"
+        return Verdict("not converged", f"{r_hat}; {advice}", longer)
+    above = [one for one in numbers if one.r_hat >= one.limits.r_hat]
+    if above:
+        one = max(above, key=lambda one: one.r_hat)
+        named = f"R-hat {shown_r_hat(one.r_hat)} of {one.name}, not below {one.limits.r_hat}"
+        return Verdict("borderline", f"{named}; {advice}", longer)
+    if least.ess < least.limits.ess:
+        few = f"{least.ess:.0f} effective draws of {least.name}"
+        reason = f"{few} (at least {least.limits.ess:.0f} are needed); {advice}"
+        return Verdict("borderline", reason, longer)
+    reason = f"{r_hat} at most, {least.ess:.0f} effective draws of {least.name} at least"
+    return Verdict("converged", reason, 1.0)

@@ -15,6 +15,7 @@ from maskov.models.batches import Batcher, token_budget
 from maskov.models.checkpoint import fingerprint, load_checkpoint
 from maskov.models.hf_logging import silence_transformers
 from maskov.models.huggingface import HuggingFaceModel
+from maskov.models.loading import LOADING
 from maskov.models.registry import source_of
 from maskov.types import Float, Sequences, Tensor
 
@@ -48,15 +49,16 @@ class Autoregressive(Energy):
     @cached_property
     def _loaded(self) -> tuple[Any, Any, int]:
         """Load the network, its tokenizer and its start token when first asked."""
-        from transformers import AutoModelForCausalLM
+        with LOADING:
+            from transformers import AutoModelForCausalLM
 
-        network, tokenizer = load_checkpoint(
-            AutoModelForCausalLM,
-            "causal language model",
-            self._source,
-            self._dtype,
-            trust_remote_code=self._trust_remote_code,
-        )
+            network, tokenizer = load_checkpoint(
+                AutoModelForCausalLM,
+                "causal language model",
+                self._source,
+                self._dtype,
+                trust_remote_code=self._trust_remote_code,
+            )
         network = network.to(self._device).eval().requires_grad_(False)
         if not _looks_left_only(network):
             raise ModelError(

@@ -9,6 +9,7 @@ import torch
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.huggingface import HuggingFaceModel
+from maskov.models.loading import LOADING
 from maskov.models.precision import PRECISIONS, in_precision, weights_of
 from maskov.models.registry import default_judge, default_model, folder_of, source_of
 from maskov.models.tabular import TabularModel, counterexample
@@ -83,8 +84,20 @@ def load(
 ) -> MaskedModel:
     """Load a masked model by its maskov name, folder or hub name; a Path is always a folder.
 
-    `precision` is float32, float64, or a lower one: tf32 (NVIDIA GPUs) or bfloat16.
+    `precision` is float32, float64, or a lower one: tf32 (NVIDIA GPUs) or bfloat16. Threads that
+    load at the same time do so one after the other.
     """
+    with LOADING:
+        return _load(name, device, precision, tokenizer, trust_remote_code)
+
+
+def _load(
+    name: str | Path,
+    device: torch.device | str,
+    precision: str,
+    tokenizer: str | Path | None,
+    trust_remote_code: bool,
+) -> MaskedModel:
     name = str(name.resolve()) if isinstance(name, Path) else name
     device = choose_device(device) if isinstance(device, str) else device
     if name in _BUILT_IN and tokenizer is not None:

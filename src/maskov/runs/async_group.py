@@ -42,7 +42,9 @@ class AsyncGroup:
         group = runner.group
         if group.buffers:
             return
-        end, epochs = group.epoch + 1, runner.schedule.epochs
+        # Where the run may end, all chains meet.
+        end = group.epoch + 1
+        epochs = min(check for check in runner.manifest.checks if check >= end)
         while end < epochs and _alike(kernel, kernel_at(runner.kernel, runner.schedule, end)):
             end += 1
         runner.group = replace(group, end=end)

@@ -1,9 +1,10 @@
 """Coordinate a run: give groups their tasks, and alone write the results.
 
-Groups go through the run each by itself; they wait for each other only so that
-none is far ahead. What is written is the same whoever carried out which task
-and when: a row of a trace has its place in its file, and the samples of an epoch follow when all
-groups have completed it, in the order of the chains.
+Groups go through the run each by itself; they wait for each other only where a run may
+end because it has converged, and so that none is far ahead. What is
+written is the same whoever carried out which task and when: a row of a trace has its place in its
+file, and the samples of an epoch follow when all groups have completed it, in the order of the
+chains.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 
 from maskov.config import Manifest
+from maskov.diagnostics import diagnose
 from maskov.errors import Interrupted
 from maskov.kernels import Kernel
 from maskov.models.base import MaskedModel, Queries
@@ -72,6 +74,7 @@ class Coordinator:
         self.listener = listener
         self.schedule = store.manifest.schedule
         self.groups = cut(store.manifest.chains, store.manifest.config.execution.resident)
+        self._checks = frozenset(store.manifest.checks)
         self.cache = GroupCache(store, self._shape, seconds)
         self.cursor = store.cursor()
         self._pool: WorkerPool | None = None
@@ -103,16 +106,24 @@ class Coordinator:
     def _found(self, group: int) -> _Standing:
         """Return how a group was left."""
         saved = self.cache.find(group)
-        epochs = range(self.cursor.closed, min(saved.state.epoch, self.schedule.epochs))
+        epochs = range(self.cursor.closed, min(saved.state.epoch, self._bound))
         wanted = {epoch for epoch in epochs if self._keeps(epoch)}
-        if not wanted <= saved.held.keys() or saved.state.epoch > self.schedule.epochs:
+        if not wanted <= saved.held.keys() or saved.state.epoch > self._bound:
             # It is later than all that is known of the run: it starts again.
             saved, wanted = Saved(self._fresh(group)), set()
             self.cache.hold(group, saved)
         return self._stands(saved.state, {epoch: saved.held[epoch] for epoch in wanted})
 
     def _keeps(self, epoch: int) -> bool:
-        return keeps_samples(epoch, self.manifest.config.thin, self.schedule)
+        """Whether the samples of an epoch are needed: where the run may end, its last ones."""
+        thin = self.manifest.config.thin
+        return keeps_samples(epoch, thin, self.schedule) if thin else epoch + 1 in self._checks
+
+    @property
+    def _bound(self) -> int:
+        """The epoch that no group may pass before all are there: the next check, or the end."""
+        later = [check for check in self._checks if check > self.cursor.closed]
+        return min([self.manifest.epochs, *later])
 
     @property
     def passes(self) -> int:
@@ -130,7 +141,7 @@ class Coordinator:
         told = False
         self._close()
         try:
-            while self.cursor.closed < self.schedule.epochs:
+            while self.cursor.closed < self.manifest.epochs:
                 if not told and all(one.begun for one in self._standing):
                     told = True
                     if self.listener is not None:
@@ -160,16 +171,14 @@ class Coordinator:
         ready = [
             group
             for group, one in enumerate(standing)
-            if not one.at_work
-            and one.epoch < self.schedule.epochs
-            and one.epoch < slowest + _WINDOW
+            if not one.at_work and one.epoch < self._bound and one.epoch < slowest + _WINDOW
         ]
         return sorted(ready, key=lambda group: standing[group].epoch)
 
     def _task(self, group: int, pool: WorkerPool) -> Task:
-        until = self.schedule.epochs
+        until = self._bound
         if len(self.groups) > 1:
-            until = min(one.epoch for one in self._standing) + _WINDOW
+            until = min(until, min(one.epoch for one in self._standing) + _WINDOW)
         state = self.cache.get(group).state
         return Task(group, state, until, pool.task_seconds(self._seconds))
 
@@ -187,10 +196,10 @@ class Coordinator:
                 self.listener.noted(str(result.check))
         if result.shown is not None and self.listener is not None and state.begun:
             self.listener.moved(result.shown, state.epoch, self.passes)
-        if state.epoch >= self.schedule.epochs:
+        self._close()
+        if state.epoch >= self.manifest.epochs:
             # Nobody will ask for its passes again.
             state = state.with_chains(state.chains.forget(), buffers={})
-        self._close()
         self.cache.put(group, Saved(state, standing.held, self.cursor))
         if result.failure is not None:
             self.cache.save_all(self.cursor)
@@ -213,10 +222,13 @@ class Coordinator:
 
     def _close(self) -> None:
         """Write the samples of epochs that every group has completed."""
-        slowest = min(one.epoch for one in self._standing)
+        slowest, thin = min(one.epoch for one in self._standing), self.manifest.config.thin
         while self.cursor.closed < slowest:
             epoch, cursor = self.cursor.closed, self.cursor
-            if self._keeps(epoch):
+            # Noted before a checkpoint can say that the epoch is closed.
+            if epoch + 1 in self._checks:
+                self._check(epoch + 1)
+            if self._keeps(epoch) and (thin or epoch + 1 == self.manifest.epochs):
                 end, hash_ = self.store.write_samples(self._samples(epoch), cursor.samples_bytes)
                 cursor = replace(cursor, samples_bytes=end, samples_hash=hash_)
             for one in self._standing:
@@ -224,6 +236,29 @@ class Coordinator:
             self.cursor = replace(cursor, closed=epoch + 1)
             if self.listener is not None:
                 self.listener.epoch_ended(epoch, self.store.row(epoch), self.passes)
+
+    def _check(self, epochs: int) -> None:
+        """End the run after so many epochs if its chains have converged.
+
+        The decision depends on the traces of these epochs alone, so that a run that is resumed
+        makes it again.
+        """
+        manifest = self.manifest
+        if manifest.config.until is None or manifest.stopped_at is not None:
+            return
+        traces = {name: trace[:epochs] for name, trace in self.store.traces().items()}
+        verdict = diagnose(manifest, traces, self._lengths, lambda: self._texts(traces)).verdict
+        if verdict.state == "converged":
+            self.store.note(stopped_at=epochs)
+        if self.listener is not None:
+            self.listener.noted(f"epoch {epochs}: {verdict}")
+
+    def _lengths(self) -> dict[int, int]:
+        return {chain: len(tokens) for chain, tokens in enumerate(self.layout.tokens)}
+
+    def _texts(self, traces: Traces) -> dict[int, str]:
+        kinds = np.unique(traces["tokens"]).tolist()
+        return dict(zip(kinds, self.model.token_strings(kinds), strict=True))
 
     def _samples(self, epoch: int) -> Iterator[Sample]:
         model, chain = self.model, 0

@@ -208,9 +208,10 @@ class RunFolder(Store):
         """Whether the samples of epochs that are over are not all there, or were changed."""
         cursor = checkpoint.cursor(self.path / "checkpoints")
         schedule, thin = self.manifest.schedule, self.manifest.config.thin
-        if not 0 <= cursor.closed <= schedule.epochs or cursor.samples_bytes < 0:
+        epochs = self.manifest.epochs
+        if not 0 <= cursor.closed <= epochs or cursor.samples_bytes < 0:
             return True
-        kept = int(cursor.closed == schedule.epochs)
+        kept = int(cursor.closed == epochs)
         if thin:
             kept = max(cursor.closed - schedule.burn_in, 0) // thin
         hash_, lines = _hash_of(self.path / "samples.jsonl", cursor.samples_bytes)
@@ -253,7 +254,7 @@ class RunFolder(Store):
                 places = (self.manifest.width,) * (name in PLACES)
                 if mapped.shape != (*shape, *places) or mapped.dtype != kind:
                     raise ValueError(f"{name}.npy is not of this run")
-                found[name] = np.array(mapped)
+                found[name] = np.array(mapped[: self.manifest.epochs])
         except Exception as error:  # a damaged header fails in a dozen ways
             first = str(error).partition("\n")[0]
             raise RunError(f"the traces of '{self.path}' cannot be read: {first}") from error

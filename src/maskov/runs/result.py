@@ -51,7 +51,7 @@ class Run:
         """Whether every epoch was run and every sample kept."""
         if not isinstance(self.store, RunFolder):
             return True
-        return self.store.cursor().closed >= self.manifest.schedule.epochs
+        return self.store.cursor().closed >= self.manifest.epochs
 
     def summary(self) -> Summary:
         """Rates, costs and mean energies."""
@@ -59,7 +59,7 @@ class Run:
 
     def diagnose(self) -> Diagnosis:
         """R-hat, effective sizes, autocorrelations, rates by position, and a verdict."""
-        return diagnose(self.manifest, self.traces, self._lengths)
+        return diagnose(self.manifest, self.traces, self._lengths, self._token_texts)
 
     def to_arviz(self, warmup: bool = False) -> Any:
         """Return the traces as the DataTree that ArviZ works on, burn-in only if asked for."""
@@ -70,6 +70,14 @@ class Run:
             return {one.chain: len(one.ids) for one in self.samples}
         except RunError:  # damaged samples do not keep anybody from the traces
             return {}
+
+    def _token_texts(self) -> dict[int, str]:
+        try:
+            samples = self.samples
+        except RunError:
+            return {}
+        pairs = (zip(one.ids, one.tokens, strict=False) for one in samples)
+        return {token: text for sample in pairs for token, text in sample}
 
     @classmethod
     def open(cls, path: str | Path) -> Run:

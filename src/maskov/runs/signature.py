@@ -67,6 +67,8 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
         f"seed:{config.seed}",
         f"version:{__version__}",
     ]
+    if config.until is not None:
+        parts.insert(-1, f"until:converged,effective={config.until.effective}")
     return "|".join(parts)
 
 

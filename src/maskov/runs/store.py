@@ -74,7 +74,7 @@ class Store(ABC):
 
     @abstractmethod
     def traces(self) -> Traces:
-        """Return the traces, epochs × chains."""
+        """Return the traces, epochs × chains; without epochs after one that ended the run."""
 
     @abstractmethod
     def traced(self) -> frozenset[str]:
@@ -138,7 +138,10 @@ class MemoryStore(Store):
 
     def traces(self) -> Traces:
         """Return the traces."""
-        return self._traces
+        end = self.manifest.stopped_at
+        if end is None:
+            return self._traces
+        return {name: trace[:end] for name, trace in self._traces.items()}
 
     def traced(self) -> frozenset[str]:
         """Return the names of the traces there are."""

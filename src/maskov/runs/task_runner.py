@@ -168,6 +168,8 @@ class TaskRunner:
         group, config = self.group, self.manifest.config
         chains, before = group.chains, self.scorer.passes
         kept = keeps_samples(group.epoch, config.thin, self.schedule)
+        # Where the run may end, its last samples are kept.
+        kept |= config.thin == 0 and group.epoch + 1 in self.manifest.checks
         # Passes of groups are another energy's: the traced ones would cost T passes a chain.
         grouped = chains.sites is not None and chains.sites.groups is not None
         free = chains.sites is not None and not grouped

@@ -17,6 +17,7 @@ from maskov.models.conditional.network import TranslationNetwork
 from maskov.models.conditional.special_tokens import SpecialTokens
 from maskov.models.forbidden_tokens import forbidden_tokens
 from maskov.models.hf_logging import silence_transformers
+from maskov.models.loading import LOADING
 from maskov.translation.search import search
 from maskov.types import Tensor, inside
 
@@ -42,7 +43,8 @@ class AutoregressiveTranslator:
     @classmethod
     def load(cls, folder: Path, device: torch.device, name: str) -> AutoregressiveTranslator:
         """Load a translation model folder."""
-        network, tokenizer = checkpoint.load(folder, device, torch.float32)
+        with LOADING:
+            network, tokenizer = checkpoint.load(folder, device, torch.float32)
         return cls(network, tokenizer, name)
 
     def fingerprint(self) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 
 from maskov.errors import InputError
 from maskov.ui.ratings.agreement import ordinal_alpha
+from maskov.ui.ratings.cells import to_cell
 from maskov.ui.ratings.store import Answer
 from maskov.ui.ratings.study import Study
 from maskov.version import __version__
@@ -65,15 +66,26 @@ class Ratings:
         return values
 
     def write_csv(self, path: str | Path) -> None:
-        """Write the latest rating of each rater for each item."""
+        """Write the latest rating of each rater for each item.
+
+        Texts are quoted, and those that could begin a formula have ' in front (`to_cell`).
+        """
         try:
-            with open(path, "w", encoding="utf-8", newline="") as file:
-                writer = csv.DictWriter(file, _COLUMNS)
+            # A lone surrogate cannot be encoded.
+            with open(path, "w", encoding="utf-8", errors="replace", newline="") as file:
+                # Quoted, so that a spreadsheet that separates by ; or tab splits none of them.
+                writer = csv.DictWriter(file, _COLUMNS, quoting=csv.QUOTE_NONNUMERIC)
                 writer.writeheader()
-                writer.writerows(self.rows)
+                writer.writerows(
+                    {name: _cell(value) for name, value in row.items()} for row in self.rows
+                )
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise InputError(f"cannot write '{path}': {reason}.") from error
+
+
+def _cell(value: str | int) -> str | int:
+    return to_cell(value) if isinstance(value, str) else value
 
 
 def load(path: str | Path, seed: int = 0, resamples: int = RESAMPLES) -> Ratings:

@@ -10,7 +10,6 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
-from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.concurrency import run_in_threadpool
@@ -21,6 +20,7 @@ from maskov.ui.ratings.scales import POINTS
 from maskov.ui.ratings.store import Answer
 from maskov.ui.ratings.study import Study
 from maskov.ui.web.files import StaticFiles
+from maskov.ui.web.json_response import json_response
 from maskov.ui.web.requests import read
 from maskov.ui.web.security_headers import SecurityHeaders
 
@@ -89,9 +89,9 @@ def create_app(study: Study, loopback: bool = True) -> FastAPI:
         return page(token, "icon.svg")
 
     @app.get("/r/{token}/study")
-    def contents_of_study(token: str) -> dict[str, Any]:
+    def contents_of_study(token: str) -> Response:
         rater = rater_of(token)
-        return {
+        contents = {
             "rater": rater,
             "scales": [asdict(scale) for scale in study.scales],
             "longest_comment": LONGEST_COMMENT,
@@ -106,6 +106,7 @@ def create_app(study: Study, loopback: bool = True) -> FastAPI:
                 for answer in store.answers(rater)
             ],
         }
+        return json_response(contents)
 
     @app.post("/r/{token}/answers")
     async def answer(token: str, request: Request) -> dict[str, int]:

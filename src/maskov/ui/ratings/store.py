@@ -130,8 +130,12 @@ class RatingStore:
 
     def rater(self, token: str) -> str | None:
         """Return the rater of a token, or None."""
-        rows = self._read("SELECT name FROM raters WHERE token = ?", token)
-        return str(rows[0][0]) if rows else None
+        given, found = token.encode(errors="replace"), None
+        # All are compared, each in constant time: how long it takes says nothing of any token.
+        for name, known in self.raters().items():
+            if secrets.compare_digest(known.encode(errors="replace"), given):
+                found = name
+        return found
 
     def save(self, answer: Answer) -> None:
         """Add an answer; when this returns, it is on disk.

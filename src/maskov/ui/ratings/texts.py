@@ -42,6 +42,9 @@ def _read(path: Path) -> list[str]:
     if path.suffix == ".jsonl":
         texts = [_text(line, number, path) for number, line in enumerate(lines, 1)]
     for number, text in enumerate(texts, 1):
+        # JSON can spell half of a character, which no file or page can hold.
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise InputError(f"line {number} of '{path}' has a character that is not Unicode text.")
         # Skipping empty texts silently would flatter their condition.
         if not text.strip():
             raise InputError(

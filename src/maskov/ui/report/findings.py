@@ -48,10 +48,14 @@ class PositionCurve:
 
 @dataclass(frozen=True)
 class Findings:
-    """A verdict with its reason and tone (`good`, `bad` or `open`), and the numbers behind it."""
+    """A verdict with its reason and tone (`good`, `bad` or `open`), and the numbers behind it.
+
+    `outlook` says how much longer the run would need, or is empty.
+    """
 
     verdict: str
     reason: str
+    outlook: str
     tone: str
     invariant: bool
     mixing: list[Mixing]
@@ -73,9 +77,12 @@ def findings(run: Run) -> Findings:
         correlations.append(_correlation("tokens", tokens.autocorrelation, 1))
         nothing = (None,) * 5
         mixing.append(Mixing("tokens", *nothing, tokens.time, tokens.at_least))
+        for label, one in tokens.extremes().items():
+            mixing.append(Mixing(label, one.r_hat, one.ess, None, one.mean, None, None, False))
     return Findings(
         verdict=state,
         reason=diagnosis.verdict.reason,
+        outlook="" if diagnosis.outlook is None else diagnosis.outlook.text,
         tone="good" if state in _GOOD else "bad" if state in _BAD else "open",
         invariant=run.manifest.leaves_invariant,
         mixing=mixing,

@@ -125,6 +125,7 @@ def _run(run: RunReport, index: int, count: int) -> str:
     level = "h2" if count == 1 else "h3"
     yes = "yes" if diagnosis.invariant else "no"
     tone, verdict, reason = diagnosis.tone, escape(diagnosis.verdict), escape(diagnosis.reason)
+    outlook = f"<p>{escape(diagnosis.outlook)}</p>" if diagnosis.outlook else ""
     cards = "".join(_card(number) for number in run.numbers)
     done = "" if run.finished else '<span class="pill bad">not finished</span>'
     rows = [[escape(mixing.name), *map(escape, mixing_row(mixing))] for mixing in diagnosis.mixing]
@@ -134,7 +135,7 @@ def _run(run: RunReport, index: int, count: int) -> str:
     )
     return f"""<section id="run-{index}" class="part" {labelled}>{title}
 <div class="verdict {tone}"><p><span class="pill {tone}">{verdict}</span>{done}
-<span>{reason}</span></p>
+<span>{reason}</span></p>{outlook}
 <p class="small">leaves its target invariant: <strong>{yes}</strong></p></div>
 <dl class="cards">{cards}</dl>
 {_list((*run.notes, *diagnosis.notes, *run.remarks), "notes")}

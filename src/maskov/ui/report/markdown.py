@@ -38,6 +38,8 @@ def _run(run: RunReport, level: str) -> list[str]:
     diagnosis = run.findings
     invariant = "yes" if diagnosis.invariant else "no"
     lines += [f"**{_safe(diagnosis.verdict)}**: {_safe(diagnosis.reason)}.", ""]
+    if diagnosis.outlook:
+        lines += [f"Outlook: {_safe(diagnosis.outlook)}.", ""]
     lines += [f"Leaves its target invariant: {invariant}.", ""]
     lines += [f"- {_safe(note)}" for note in (*run.notes, *diagnosis.notes, *run.remarks)]
     lines += ["", *_table(["", "value"], [[n.name, _number(n)] for n in run.numbers]), ""]

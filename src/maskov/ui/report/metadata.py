@@ -69,12 +69,21 @@ def _temperature(manifest: Manifest) -> str:
 
 
 def _schedule(manifest: Manifest) -> str:
-    schedule = manifest.schedule
+    schedule, until = manifest.schedule, manifest.config.until
     parts = [f"{schedule.epochs:,} epochs"]
-    if schedule.burn_in:
+    if until is not None:
+        parts = [f"until converged ({until.effective:,} effective draws)"]
+        stopped = manifest.stopped_at
+        parts.append(
+            f"at most {schedule.epochs:,} epochs"
+            if stopped is None
+            else f"stopped at epoch {stopped:,} of at most {schedule.epochs:,}"
+        )
+    burn_in = manifest.burn_in(manifest.epochs)
+    if burn_in:
         energy = schedule.burn_in_energy
         target = "" if energy is None else f" with the energy {energy}"
-        parts.append(f"the first {schedule.burn_in:,} burn-in{target}")
+        parts.append(f"the first {burn_in:,} burn-in{target}")
     if schedule.force_accept:
         parts.append(f"the first {schedule.force_accept:,} accept everything")
     return ", ".join(parts)

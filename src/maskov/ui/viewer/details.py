@@ -11,7 +11,7 @@ from maskov.runs import Run, Sample
 from maskov.ui.report import build
 from maskov.ui.report.html import Page, shown_number, to_page
 from maskov.ui.report.json_data import PAGE_DIGITS, json_safe
-from maskov.ui.viewer.run_list import OpenedRun, RunList, stamp_of
+from maskov.ui.viewer.run_list import OpenedRun, RunList, open_run, stamp_of
 
 SORTS = ("energy_raw", "energy_norm", "raw_per_token", "norm_per_token", "chain", "epoch")
 
@@ -31,7 +31,7 @@ class SampleQuery:
 
 
 class RunSummaries:
-    """A summary of each run, recomputed only when the run has progressed."""
+    """A summary of each run, recomputed when the run has progressed or could not be read."""
 
     def __init__(self, run_list: RunList) -> None:
         self._runs = run_list
@@ -39,18 +39,23 @@ class RunSummaries:
 
     def all(self) -> list[dict[str, Any]]:
         """Return the summaries; an unreadable run has an `error`."""
-        paths = self._runs.paths()
-        for run_id, path in paths.items():
-            stamp = stamp_of(path)
-            if self._cache.get(run_id, (None,))[0] != stamp:
-                self._cache[run_id] = stamp, _summary(run_id, path)
-        return [self._cache[run_id][1] for run_id in paths]
+        return [self._of(run_id, path) for run_id, path in self._runs.paths().items()]
+
+    def _of(self, run_id: str, path: Path) -> dict[str, Any]:
+        stamp = stamp_of(path)
+        known = self._cache.get(run_id)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        summary = _summary(run_id, path)
+        if "error" not in summary:
+            self._cache[run_id] = stamp, summary
+        return summary
 
 
 def _summary(run_id: str, path: Path) -> dict[str, Any]:
     names: dict[str, Any] = {"id": run_id, "name": path.name, "folder": path.parent.name}
     try:
-        return {**names, **_figures(Run.open(path))}
+        return {**names, **_figures(open_run(path))}
     except MaskovError as error:
         return {**names, "error": str(error)}
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from maskov.errors import InputError
+from maskov.errors import InputError, RunError
 from maskov.runs import Run
 
 _ID_DIGITS = 12
@@ -56,7 +57,28 @@ class RunList:
         path = self.paths().get(run_id)
         if path is None:
             return None
-        return OpenedRun(run_id, path.name, Run.open(path), stamp_of(path))
+        return OpenedRun(run_id, path.name, open_run(path), stamp_of(path))
+
+
+def open_run(path: Path) -> Run:
+    """Open a run folder, unless one of its files could keep its reader waiting for ever."""
+    for folder in (path, path / "traces", path / "checkpoints"):
+        name = _odd_file(folder)
+        if name is not None:
+            raise RunError(f"'{name}' of this run is neither a file nor a folder; remove it.")
+    return Run.open(path)
+
+
+def _odd_file(folder: Path) -> str | None:
+    """Return the name of a pipe, device or socket in a folder, or None."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.is_file() and not entry.is_dir() and os.path.exists(entry.path):
+                    return entry.name
+    except OSError:
+        pass  # opening the run says why
+    return None
 
 
 def id_of(path: Path) -> str:

@@ -1,7 +1,7 @@
 """The pages of the viewer and their API.
 
 No request path reaches the file system: static files are read at startup, and only the server maps
-run ids to folders. Beyond loopback every path starts with a secret token; all others are 404.
+run ids to folders. With a token every path starts with it; all others are 404.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ from maskov.ui.viewer.player import Player
 from maskov.ui.viewer.run_list import OpenedRun, RunList
 from maskov.ui.viewer.run_request import RunRequest, choices, known_models
 from maskov.ui.web.files import StaticFiles
+from maskov.ui.web.json_response import json_response
 from maskov.ui.web.requests import read
 from maskov.ui.web.security_headers import SecurityHeaders
+from maskov.ui.web.threads import RequestThreads
 
 LONGEST_BODY = 4 * 1024
 _PAGES = {"": "runs.html", "run": "run.html", "live": "live.html"}
@@ -44,6 +46,8 @@ _OWN = (
 # Styles and charts shared with reports.
 _SHARED = ("report.css", "charts.css", "scales.js", "charts.js", "theme.js")
 _STOPPING_SECONDS = 10.0
+# Pages and the progress of a run have all other threads.
+_READING_THREADS, _REPLAYING_THREADS = 8, 2
 
 
 class EmptyRequest(BaseModel):
@@ -117,6 +121,9 @@ def _add_files(router: APIRouter) -> None:
 
 
 def _add_runs(router: APIRouter, run_list: RunList, player: Player) -> None:
+    # The player replays one epoch at a time, and waits while a model is loaded.
+    reading, replaying = RequestThreads(_READING_THREADS), RequestThreads(_REPLAYING_THREADS)
+
     def opened(run_id: str) -> OpenedRun:
         run = run_list.open(run_id)
         if run is None:
@@ -124,24 +131,29 @@ def _add_runs(router: APIRouter, run_list: RunList, player: Player) -> None:
         return run
 
     @router.get("/report")
-    def report(run_id: Annotated[str, Query(alias="id", max_length=100)]) -> HTMLResponse:
-        page = report_page(opened(run_id))
+    async def report(run_id: Annotated[str, Query(alias="id", max_length=100)]) -> HTMLResponse:
+        page = await reading.run(lambda: report_page(opened(run_id)))
         policy = f"{page.policy}; frame-ancestors 'none'"
-        return HTMLResponse(page.html, headers={"Content-Security-Policy": policy})
+        # A lone surrogate cannot be encoded.
+        content = page.html.encode(errors="replace")
+        return HTMLResponse(content, headers={"Content-Security-Policy": policy})
 
     summaries = RunSummaries(run_list)
 
     @router.get("/api/runs")
-    def runs() -> list[dict[str, Any]]:
-        return summaries.all()
+    async def runs() -> Response:
+        return await reading.run(lambda: json_response(summaries.all()))
 
     @router.get("/api/runs/{run_id}")
-    def run(run_id: str) -> dict[str, Any]:
-        chosen = opened(run_id)
-        return overview(chosen, player.why_not(chosen))
+    async def run(run_id: str) -> Response:
+        def told() -> Response:
+            chosen = opened(run_id)
+            return json_response(overview(chosen, player.why_not(chosen)))
+
+        return await reading.run(told)
 
     @router.get("/api/runs/{run_id}/samples")
-    def run_samples(
+    async def run_samples(
         run_id: str,
         search: Annotated[str, Query(max_length=200)] = "",
         chain: Annotated[int | None, Query(ge=0, le=2**31)] = None,
@@ -151,17 +163,19 @@ def _add_runs(router: APIRouter, run_list: RunList, player: Player) -> None:
         descending: bool = False,
         offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
         limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    ) -> dict[str, Any]:
+    ) -> Response:
         query = SampleQuery(search, chain, lowest, highest, sort, descending, offset, limit)
-        return samples(opened(run_id).run, query)
+        return await reading.run(lambda: json_response(samples(opened(run_id).run, query)))
 
     @router.get("/api/runs/{run_id}/chains/{chain}")
-    def chain_of(run_id: str, chain: int) -> dict[str, Any]:
-        return player.chain(opened(run_id), chain)
+    async def chain_of(run_id: str, chain: int) -> Response:
+        return await replaying.run(lambda: json_response(player.chain(opened(run_id), chain)))
 
     @router.get("/api/runs/{run_id}/chains/{chain}/epochs/{epoch}")
-    def epoch_of(run_id: str, chain: int, epoch: int) -> dict[str, Any]:
-        return player.epoch(opened(run_id), chain, epoch)
+    async def epoch_of(run_id: str, chain: int, epoch: int) -> Response:
+        return await replaying.run(
+            lambda: json_response(player.epoch(opened(run_id), chain, epoch))
+        )
 
 
 def _add_live(router: APIRouter, live: LiveRuns | None) -> None:

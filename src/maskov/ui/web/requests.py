@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from fastapi import HTTPException, Request
 from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
 
 Form = TypeVar("Form", bound=BaseModel)
 
@@ -20,10 +21,14 @@ async def body(request: Request, longest: int) -> bytes:
     if request.headers.get("content-type", "").split(";")[0].strip() != "application/json":
         raise HTTPException(415, "send application/json")
     content = b""
-    async for chunk in request.stream():
-        content += chunk
-        if len(content) > longest:
-            raise HTTPException(413, "too long")
+    try:
+        async for chunk in request.stream():
+            content += chunk
+            if len(content) > longest:
+                raise HTTPException(413, "too long")
+    except ClientDisconnect as error:
+        # Nobody reads this answer, but an unhandled error would be logged with its traceback.
+        raise HTTPException(400, "the request was cut short") from error
     return content
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
@@ -22,6 +23,12 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+
+# ASCII alone: other digits and letters are not for a parser to be lenient with.
+_HOST = re.compile(
+    r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<name>[0-9A-Za-z.-]+))(?::(?P<port>[0-9]{1,5}))?"
+)
+_LARGEST_PORT = 65535
 
 
 class SecurityHeaders:
@@ -64,9 +71,14 @@ def is_loopback(host: str) -> bool:
 
 def _meant_for_loopback(headers: Headers) -> bool:
     given = headers.getlist("host")
-    if len(given) != 1:
+    return len(given) == 1 and is_loopback_host(given[0])
+
+
+def is_loopback_host(header: str) -> bool:
+    """Whether a Host header is a loopback name or address, and a port or none; nothing else."""
+    parts = _HOST.fullmatch(header)
+    if parts is None or int(parts["port"] or 0) > _LARGEST_PORT:
         return False
-    host = given[0]
-    # An IPv6 address is in brackets; after the last colon outside them comes the port.
-    name = host[1 : host.find("]")] if host.startswith("[") else host.rsplit(":", 1)[0]
-    return is_loopback(name)
+    if parts["ipv6"] is not None:
+        return ":" in parts["ipv6"] and is_loopback(parts["ipv6"])
+    return is_loopback(parts["name"])

@@ -9,6 +9,7 @@ const showHead = (run) => {
   const verdict = html(
     "div", { class: `verdict ${found.tone}` },
     html("p", {}, pill(found.verdict, found.tone), run.finished ? "" : pill("not finished", "bad"), html("span", {}, found.reason)),
+    found.outlook ? html("p", {}, found.outlook) : "",
     html("p", { class: "small" }, "leaves its target invariant: ", html("strong", {}, found.invariant ? "yes" : "no")),
   );
   const cards = Object.entries(run.numbers).map(([name, shown]) => {

@@ -1,0 +1,159 @@
+"""Token statistics: chains that agree on energies alone have not converged."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from arviz_stats.base import array_stats
+from made_up_runs import manifest, sticky, traces
+
+import maskov
+from ar_chains import autoregressive
+from maskov import Metropolis, Raw, Schedule
+from maskov.config import Inputs
+from maskov.diagnostics import diagnose
+from maskov.diagnostics.chains import Group
+from maskov.diagnostics.statistics import token_statistics
+from maskov.models import TabularModel
+
+CHAINS, EPOCHS = 8, 600
+MODES = np.array([0, 1, 1, 0, 1, 0, 1, 0])
+
+
+def one_group(chains: int) -> list[Group]:
+    return [Group(0, None, np.arange(chains))]
+
+
+def two_modes(length: int = 3, depth: float = 12.0) -> TabularModel:
+    """Return conditionals by which a and b keep together, and c and d.
+
+    The classes may be exchanged in every score, so both modes have the same energies.
+    """
+    generator = torch.Generator().manual_seed(0)
+    within = 0.3 * torch.randn((length, *(2,) * length), generator=generator, dtype=torch.float64)
+    states = torch.cartesian_prod(*[torch.arange(4)] * length)
+    scores = []
+    for place in range(length):
+        together = (states // 2 == states[:, place, None] // 2).double().mean(1)
+        scores.append(depth * together + within[(place, *(states % 2).T)])
+    return TabularModel(torch.stack(scores).reshape(length, *(4,) * length), "abcd")
+
+
+def test_two_symmetric_modes_are_not_convergence():
+    """Chains in distinct modes have the same energies; the share of a token tells them apart."""
+    tokens = np.empty((EPOCHS, CHAINS, 5), dtype=np.int32)
+    tokens[:] = MODES[:, None]
+    tokens[:, :, 0] = sticky(0.1, EPOCHS, CHAINS, 1, 3)[:, :, 0]
+    values = traces(autoregressive(0.0, EPOCHS, CHAINS))
+    assert diagnose(manifest(EPOCHS, CHAINS), values).verdict.state == "converged"
+    values |= {"tokens": tokens, "rejected": np.zeros_like(tokens, dtype=np.bool_)}
+    found = diagnose(manifest(EPOCHS, CHAINS), values, names=lambda: {0: "red", 1: "blue"})
+    assert found.energies["E_raw"].r_hat < 1.01
+    assert str(found.verdict).startswith("not converged: R-hat ")
+    assert found.verdict.reason.endswith("; more epochs of this kind may not help")
+    assert found.verdict.times_longer is None
+    assert found.outlook.disagree
+    names = [one.name for one in found.tokens.statistics]
+    assert {"the share of 'red'", "the share of 'blue'"} <= set(names)
+    stuck = next(one for one in found.tokens.statistics if "at position 2" in one.name)
+    assert (stuck.r_hat, stuck.ess) == (math.inf, CHAINS)
+    # Once all chains are in one mode there is nothing left to disagree on.
+    tokens[:, :, 1:] = 0
+    assert diagnose(manifest(EPOCHS, CHAINS), values).verdict.state == "converged"
+
+
+def test_two_symmetric_modes_of_a_real_chain():
+    """Half of the chains begin in either mode and none crosses: energies agree, tokens do not."""
+    texts = [" ".join("ac"[mode] * 3) for mode in MODES]
+    run = maskov.sample(
+        two_modes(), Metropolis(Raw()), Schedule(epochs=200, burn_in=20), texts=texts, chains=8
+    )
+    found = run.diagnose()
+    assert all(one.r_hat < 1.03 and one.ess_bulk > 400 for one in found.energies.values())
+    assert found.verdict.state == "not converged"
+    first = np.isin(run.traces["tokens"][20:], [0, 1]).mean((0, 2))
+    assert first.tolist() == (1.0 - MODES).tolist()
+
+
+def test_the_numbers_are_those_of_arviz():
+    tokens = sticky(0.7, 200, 4, 3, 2)
+    found = token_statistics(tokens, None, one_group(4), lambda: {0: "a"})
+    share = next(one for one in found if one.name == "the share of 'a'")
+    chains = (tokens == 0).mean(2).T
+    assert share.r_hat == pytest.approx(float(array_stats.rhat(chains, method="split")))
+    assert share.ess == pytest.approx(float(array_stats.ess(chains, method="mean")))
+    assert share.mean == pytest.approx(chains.mean())
+    assert [one.ess for one in found] == sorted(one.ess for one in found)
+    assert any(one.name == "token 1 at position 3" for one in found)
+
+
+def test_the_slowest_is_the_token_that_moves_slowest():
+    tokens = sticky(0.2, 300, 6, 4, 3)
+    tokens[:, :, 3] = 10 + sticky(0.95, 300, 6, 1, 2)[:, :, 0]
+    found = token_statistics(tokens, None, one_group(6))
+    assert found[0].name in ("token 10 at position 4", "token 11 at position 4",
+                             "the share of token 10", "the share of token 11")  # fmt: skip
+    assert found[-1].ess > 4 * found[0].ess
+
+
+def test_there_are_never_more_than_sixteen_and_frozen_words_are_not_among_them():
+    tokens = sticky(0.2, 60, 4, 30, 50)
+    tokens[:, :, :20] = 99  # frozen: the most common token by far
+    found = token_statistics(tokens, None, one_group(4))
+    assert len(found) == 16
+    assert not any("token 99" in one.name for one in found)
+    assert token_statistics(tokens[:19], None, one_group(4)) == []
+    assert token_statistics(tokens[:, :, :20], None, one_group(4)) == []
+
+
+def test_templates_are_not_compared_with_each_other():
+    lines = Inputs(templates=("a", "b"))
+    tokens = np.concatenate(
+        [sticky(0.1, 400, 4, 5, 2), 2 + sticky(0.1, 400, 4, 5, 2, seed=1)], axis=1
+    )
+    values = traces(autoregressive(0.0, 400, 8))
+    values |= {"tokens": tokens, "rejected": np.ones_like(tokens, dtype=np.bool_)}
+    found = diagnose(manifest(400, 8, inputs=lines, chains_each=4), values)
+    assert found.verdict.state == "converged"
+    assert any(one.name.endswith("of input 2") for one in found.tokens.statistics)
+    assert {one.chains for one in found.tokens.statistics} == {4}
+    pooled = diagnose(manifest(400, 8), values)
+    assert pooled.verdict.state == "not converged"
+
+
+def test_a_slow_template_is_not_hidden_by_a_fast_one():
+    fast, slow = sticky(0.0, 400, 4, 5, 2), sticky(0.97, 400, 4, 5, 2, seed=1)
+    groups = [Group(0, 5, np.arange(4)), Group(1, 5, np.arange(4, 8))]
+    both = token_statistics(np.concatenate([fast, slow], axis=1), None, groups)
+    alone = token_statistics(slow, None, one_group(4))
+    name = "the share of token 0"
+    pooled, own = (next(one for one in part if one.name == name) for part in (both, alone))
+    assert (pooled.r_hat, pooled.ess) == (own.r_hat, pytest.approx(2 * own.ess))
+
+
+def test_shares_are_of_the_tokens_inside_a_sequence():
+    """Padding is no token, whatever it holds, and a longer sequence has no larger share."""
+    random = np.random.default_rng(0)
+    tokens = sticky(0.1, 400, 4, 8, 2)
+    lengths = random.integers(3, 9, size=(400, 4))
+    values = traces(autoregressive(0.0, 400, 4)) | {"lengths": lengths, "tokens": tokens}
+    values["rejected"] = np.ones_like(tokens, dtype=np.bool_)
+    about = manifest(400, 4, inputs=Inputs(length=(3, 8)), width=8, shortest=3)
+    clean = diagnose(about, values)
+    assert clean.groups == 1  # chains that change their length share a target
+    assert clean.verdict.state == "converged"
+    beyond = np.arange(8) >= lengths[:, :, None]
+    tokens[beyond] = 7
+    assert diagnose(about, values).tokens.statistics == clean.tokens.statistics
+    inside = (tokens == 0).sum(2) / lengths
+    share = next(one for one in clean.tokens.statistics if one.name == "the share of token 0")
+    assert share.mean == pytest.approx(inside.mean())
+    # Lengths that never change are known from the trace of any other run, too.
+    fixed = values | {"lengths": np.broadcast_to([3, 3, 8, 8], (400, 4)), "steps": 0 * lengths + 9}
+    assert not any("unknown" in note for note in diagnose(about, values).notes)
+    found = diagnose(about, fixed)
+    assert found.groups == 2
+    assert any(one.name.endswith("of length 8") for one in found.tokens.statistics)

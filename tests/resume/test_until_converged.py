@@ -1,0 +1,229 @@
+"""Runs that end when they have converged: where they end, what they keep, and the same bytes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+import maskov
+from maskov import Gibbs, LinearSchedule, Metropolis, Raw, Schedule, Workers
+from maskov.cli import main
+from maskov.config import UntilConverged
+from maskov.diagnostics import diagnose
+from maskov.errors import InputError, Interrupted, RunError
+from maskov.models import TabularModel
+from maskov.replay import Replayer
+from odd_workers import files, oddly
+from small import on_untrained, random_table, tiny_bert
+
+TABLE = random_table(length=2, scale=0.1)
+# More than the 320 draws of the first check, so that there is a check that fails.
+SETTINGS = {"length": 2, "chains": 16, "until": "converged", "effective": 340, "seed": 1}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that was never interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    return maskov.sample(TABLE, out=folder, resident=8, **SETTINGS)
+
+
+def manifest_of(folder) -> dict:
+    found = json.loads((folder / "manifest.json").read_text())
+    return {name: value for name, value in found.items() if name != "created"}
+
+
+def test_checks_grow_and_end_at_the_limit():
+    rule = UntilConverged()
+    assert rule.checks(Schedule(epochs=200), 0) == (40, 56, 80, 112, 158, 200)
+    assert rule.checks(Schedule(epochs=100, burn_in=30), 0) == (50, 58, 70, 86, 100)
+    assert rule.checks(Schedule(epochs=100, burn_in=30), 50) == (80, 100)
+    assert rule.checks(Schedule(epochs=7), 0) == (7,)
+
+
+def test_a_run_ends_at_the_first_check_that_it_passes(whole):
+    manifest, traces = whole.manifest, whole.traces
+    end = manifest.stopped_at
+    assert 40 < end < 2000
+    assert all(len(trace) == end for trace in traces.values())
+    assert (traces["steps"] > 0).all()
+    assert [one.epoch for one in whole.samples] == [end - 1] * 16
+    assert whole.finished
+    for check in manifest.checks[: manifest.checks.index(end) + 1]:
+        cut = {name: trace[:check] for name, trace in traces.items()}
+        found = diagnose(manifest, cut)
+        assert found.epochs == check - check // 2  # the first half does not count
+        assert (found.verdict.state == "converged") == (check == end)
+    found = whole.diagnose()
+    assert found.verdict.state == "converged"
+    numbers = [one.ess_bulk for one in found.energies.values()]
+    assert min(numbers + [one.ess for one in found.tokens.statistics]) >= 340
+    assert whole.summary().burn_in == end // 2
+    assert whole.summary().epochs == whole.summary().epochs_done == end
+    notes = whole.summary().notes
+    assert notes == [
+        "when the run ends is decided by its own diagnostics: every step leaves the target "
+        "invariant, the number of epochs depends on the chains",
+        f"stopped at epoch {end}: R-hat below 1.05 and 340 effective draws of every energy and "
+        "token statistic",
+    ]
+    assert "|until:converged,effective=340|" in whole.signature
+
+
+def test_whoever_reads_the_folder_sees_the_epochs_that_were_run(whole):
+    opened = maskov.Run.open(whole.store.path)
+    end = opened.manifest.stopped_at
+    assert opened.finished
+    assert maskov.resume(whole.store.path, TABLE).manifest.stopped_at == end
+    assert opened.to_arviz()["posterior"].sizes["draw"] == end - end // 2
+    assert Replayer(opened, TABLE).epochs == end
+    report = maskov.ui.report.build([opened]).runs[0]
+    assert (report.finished, report.epochs_done, report.burn_in) == (True, end, end // 2)
+    assert f"stopped at epoch {end} of at most 2,000" in report.metadata["schedule"]
+
+
+def test_the_same_chains_as_a_run_of_so_many_epochs(whole):
+    """The rule chooses when to stop and nothing else."""
+    end = whole.manifest.stopped_at
+    settings = {name: SETTINGS[name] for name in ("length", "chains", "seed")}
+    fixed = maskov.sample(TABLE, schedule=Schedule(epochs=end), **settings)
+    assert (fixed.traces["tokens"] == whole.traces["tokens"]).all()
+
+
+@pytest.mark.parametrize(
+    "looks", [200, *(pytest.param(n, marks=pytest.mark.slow) for n in (10, 60, 120, 300, 450, 550))]
+)
+def test_stopped_on_the_way_and_resumed_it_ends_at_the_same_epoch(whole, looks, tmp_path):
+    left = iter(range(10**9))
+    with pytest.raises(Interrupted):
+        maskov.sample(
+            TABLE, out=tmp_path / "run", resident=8, stop=lambda: next(left) > looks, **SETTINGS
+        )
+    maskov.resume(tmp_path / "run", TABLE)
+    assert files(tmp_path / "run") == files(whole.store.path)
+    assert manifest_of(tmp_path / "run") == manifest_of(whole.store.path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("looks", [60, 400])
+def test_an_end_that_was_noted_and_not_saved_is_the_end(whole, looks, tmp_path):
+    """As if power had been lost after the manifest was written and before the checkpoint was."""
+    left = iter(range(10**9))
+    with pytest.raises(Interrupted):
+        maskov.sample(
+            TABLE, out=tmp_path / "run", resident=8, stop=lambda: next(left) > looks, **SETTINGS
+        )
+    noted = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    noted["stopped_at"] = whole.manifest.stopped_at
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps(noted))
+    assert not maskov.Run.open(tmp_path / "run").finished
+    maskov.resume(tmp_path / "run", TABLE)
+    assert files(tmp_path / "run") == files(whole.store.path)
+
+
+def test_workers_end_at_the_same_epoch(whole, tmp_path, monkeypatch):
+    made = oddly(monkeypatch, count=2, seed=1)
+    maskov.sample(TABLE, out=tmp_path / "run", resident=8, workers=Workers(2), **SETTINGS)
+    assert made[0].losses > 0
+    assert files(tmp_path / "run") == files(whole.store.path)
+    assert manifest_of(tmp_path / "run") == manifest_of(whole.store.path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [{"asynchronous": False}, {"prefetch": 2}])
+def test_processes_end_at_the_same_epoch(settings, tmp_path):
+    model = tiny_bert("red green", torch.float32, hidden_size=4, initializer_range=0.1)
+    common = SETTINGS | {"effective": 60, "resident": 4} | settings
+    here = maskov.sample(model, out=tmp_path / "here", workers=Workers(0), **common)
+    assert here.manifest.stopped_at is not None
+    maskov.sample(model, out=tmp_path / "there", workers=Workers(2), **common)
+    assert files(tmp_path / "there") == files(tmp_path / "here")
+    assert maskov.Run.open(tmp_path / "there").manifest.stopped_at == here.manifest.stopped_at
+
+
+def test_chains_that_never_meet_run_to_the_limit():
+    """Two tokens that keep together: no chain leaves the mode that it begins in."""
+    scores = 20 * torch.eye(2, dtype=torch.float64).expand(2, 2, 2)
+    noise = 0.5 * torch.eye(2, dtype=torch.float64)
+    model = TabularModel(scores + noise, "ab")
+    texts = ["a a", "b b"]
+    run = maskov.sample(
+        model, Metropolis(Raw()), Schedule(epochs=90), texts=texts, chains=4, until="converged"
+    )
+    assert run.manifest.stopped_at is None
+    assert run.manifest.epochs == len(run.traces["steps"]) == 90
+    assert [one.epoch for one in run.samples] == [89] * 4
+    assert run.finished
+    assert run.summary().notes[-1] == (
+        "the limit of 90 epochs was reached before the chains had converged"
+    )
+
+
+def test_samples_are_kept_after_the_burn_in_that_was_given():
+    run = maskov.sample(TABLE, schedule=Schedule(epochs=500, burn_in=15), thin=10, **SETTINGS)
+    end = run.manifest.stopped_at
+    assert end in run.manifest.checks[:-1]
+    assert sorted({one.epoch for one in run.samples}) == list(range(24, end, 10))
+    assert run.summary().burn_in == 15
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"until": "bored"}, "a run can go on until 'converged', not until 'bored'"),
+        ({"until": None}, "--effective is for --until converged"),
+        ({"effective": 0}, "--effective must be at least 1"),
+        ({"kernel": Gibbs()}, "needs a fixed target"),
+        ({"schedule": Schedule(90, 0, LinearSchedule(2.0, 0.1, 1.0))}, "needs a fixed target"),
+        ({"thin": 5}, "--thin with --until converged needs --burn-in"),
+        ({"trace": "kept"}, "needs the energies of every epoch"),
+        ({"chains": 1}, "compares chains of the same length and template"),
+    ],
+)
+def test_what_cannot_converge_is_refused(changes, said):
+    with pytest.raises(InputError, match=said):
+        maskov.sample(TABLE, **SETTINGS | changes)
+
+
+@pytest.mark.parametrize("end", [1, 41, 10**6, "x"])
+def test_a_manifest_cannot_say_that_a_run_stopped_where_it_could_not(whole, end, tmp_path):
+    shutil.copytree(whole.store.path, tmp_path / "run")
+    found = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    text = json.dumps(found | {"stopped_at": end})
+    (tmp_path / "run" / "manifest.json").write_text(text)
+    with pytest.raises(RunError, match="stopped_at"):
+        maskov.Run.open(tmp_path / "run")
+
+
+def test_a_stop_that_is_too_early_is_drawn_again(whole, tmp_path):
+    """A manifest that was changed may end a run sooner; its samples are then those of that end."""
+    shutil.copytree(whole.store.path, tmp_path / "run")
+    found = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    text = json.dumps(found | {"stopped_at": 40})
+    (tmp_path / "run" / "manifest.json").write_text(text)
+    assert not maskov.Run.open(tmp_path / "run").finished
+    run = maskov.resume(tmp_path / "run", TABLE)
+    assert [one.epoch for one in run.samples] == [39] * 16
+    assert (run.traces["tokens"] == whole.traces["tokens"][:40]).all()
+
+
+def test_the_command_says_what_it_does(tmp_path, capfd):
+    words = "sample --until converged --effective 5 --epochs 41 --length 2 --chains 4 --burn-in 20"
+    with pytest.raises(SystemExit) as ended:
+        main(on_untrained([*words.split(), "--out", str(tmp_path / "run")]))
+    assert not ended.value.code
+    said = capfd.readouterr().err
+    assert "note: the run ends when it has converged, after at most 41 epochs" in said
+    assert "note: epoch 40: " in said
+    assert "at most" in said
+    run = maskov.Run.open(tmp_path / "run")
+    assert run.manifest.config.until == UntilConverged(5)
+    with pytest.raises(SystemExit):
+        main(["diagnose", str(tmp_path / "run")])
+    out = capfd.readouterr().out
+    assert out.splitlines()[:2] == [str(run.diagnose().verdict), run.diagnose().outlook.text]
+    assert np.isin(run.traces["tokens"], list(range(10**6))).all()

@@ -1,0 +1,136 @@
+"""Requests at the same time: a cold start, many readers, and a run that goes on meanwhile."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from maskov.ui.viewer import live as live_module
+from maskov.ui.viewer.live import LiveRuns
+from maskov.ui.viewer.player import Player
+from maskov.ui.viewer.run_list import RunList, id_of
+from maskov.ui.viewer.server import create_app
+from view_runs import TOKEN, ServedRuns, make_run
+from web_server import ThreadServer
+
+SMALL = {"model": "untrained", "chains": 2, "length": 6, "epochs": 3, "seed": 1}
+READERS = 200
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("read") / "runs"
+    for name in ("first", "second"):
+        make_run(folder / name, chains=2)
+    return folder
+
+
+class Client:
+    """Asks a server on this machine."""
+
+    def __init__(self, port, start="/"):
+        self._port, self._start = port, start
+
+    def ask(self, path, body=None, timeout=120):
+        """Return a status and what was told."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=timeout)
+        try:
+            method = "GET" if body is None else "POST"
+            content = None if body is None else json.dumps(body)
+            headers = {"Content-Type": "application/json"}
+            connection.request(method, self._start + path, content, headers)
+            response = connection.getresponse()
+            content = response.read()
+            is_json = response.headers["content-type"] == "application/json"
+            return response.status, json.loads(content) if is_json else content
+        finally:
+            connection.close()
+
+    def ended(self):
+        """Wait for the live run to end; return its last progress."""
+        until = time.monotonic() + 120
+        while (seen := self.ask("api/live")[1])["running"]:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        return seen
+
+
+def test_a_failed_load_is_tried_again_by_the_next_request(runs, tmp_path, monkeypatch):
+    """Of the player's loads and of a run's alike, and while both load at once."""
+    load, calls, lock = live_module.load, [], threading.Lock()
+
+    def fails_first(*args):
+        with lock:
+            calls.append(args)
+            first = len(calls) <= 2
+        if first:
+            raise ImportError("cannot import name 'BertConfig' from 'transformers'")
+        return load(*args)
+
+    monkeypatch.setattr(live_module, "load", fails_first)
+    monkeypatch.setattr("maskov.runs.rebuild.load", fails_first)
+    app = create_app(
+        RunList([runs], tmp_path / "made"), Player("cpu"), LiveRuns(tmp_path / "made", "cpu")
+    )
+    chains = [f"api/runs/{id_of(runs / name)}/chains/{chain}" for name in ("first", "second")
+              for chain in (0, 1)]  # fmt: skip
+    with ThreadServer(app) as server:
+        client = Client(server.port)
+        assert client.ask("api/live", SMALL)[0] == 200
+        assert client.ended()["status"] == "failed"
+        assert client.ask(chains[0])[0] == 500
+        with ThreadPoolExecutor(8) as threads:
+            asked = [threads.submit(client.ask, "api/live", SMALL)]
+            asked += [threads.submit(client.ask, path) for path in chains * 2]
+            assert [request.result()[0] for request in asked] == [200] * 9
+        assert client.ended()["status"] == "finished"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attempt", range(3))
+def test_a_cold_server_is_asked_for_everything_at_once(runs, tmp_path, attempt):
+    """No model was loaded, and transformers not imported, when all of them come."""
+    with ServedRuns(runs, tmp_path / "made") as server, ThreadPoolExecutor(16) as threads:
+        client = Client(server.port, f"/t/{TOKEN}/")
+        asked = [threads.submit(client.ask, "api/live", SMALL)]
+        for name in ("first", "second"):
+            for path in ("", "/samples", "/chains/0", "/chains/1", "/chains/0/epochs/2"):
+                asked.append(threads.submit(client.ask, f"api/runs/{id_of(runs / name)}{path}"))
+        assert [request.result()[0] for request in asked] == [200] * 11
+        assert client.ended()["status"] == "finished"
+
+
+@pytest.mark.slow
+def test_two_hundred_readers_are_answered_while_a_run_goes_on(runs, tmp_path):
+    first = id_of(runs / "first")
+    paths = [
+        "", "run", "views.css", "api/runs", "api/live", f"api/runs/{first}",
+        f"api/runs/{first}/samples", f"api/runs/{first}/chains/0",
+        f"api/runs/{first}/chains/1/epochs/3", f"report?id={first}",
+    ]  # fmt: skip
+    request = SMALL | {"chains": 8, "length": 24, "epochs": 200}
+    with ServedRuns(runs, tmp_path / "made") as server:
+        client = Client(server.port, f"/t/{TOKEN}/")
+        assert client.ask("api/live", request)[0] == 200
+        while (before := client.ask("api/live")[1])["epoch"] < 1:
+            assert before["running"], before
+            time.sleep(0.05)
+        together = threading.Barrier(READERS)
+
+        def read(number):
+            together.wait(60)
+            return [client.ask(path)[0] for path in (paths * 2)[number % 10 :][:3]]
+
+        with ThreadPoolExecutor(READERS) as threads:
+            answers = list(threads.map(read, range(READERS)))
+        assert answers == [[200] * 3] * READERS
+        after = client.ask("api/live")[1]
+        assert after["running"], after["message"]
+        assert after["passes"] > before["passes"]
+        assert client.ask("api/live/stop", {})[0] == 204
+        assert client.ended()["status"] == "stopped"

@@ -1,0 +1,155 @@
+"""Run folders made to keep their reader waiting, or to break its answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import sys
+import threading
+
+import pytest
+
+from maskov.errors import RunError
+from maskov.ui.viewer import run_list as run_list_module
+from maskov.ui.viewer.live import LiveRuns
+from maskov.ui.viewer.player import Player
+from maskov.ui.viewer.run_list import RunList, id_of
+from maskov.ui.viewer.server import create_app
+from view_runs import make_run
+from web_server import ThreadServer
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    path = tmp_path_factory.mktemp("good") / "run"
+    make_run(path, chains=1)
+    return path
+
+
+@pytest.fixture
+def runs(good, tmp_path):
+    """Make a folder with a good run and one, `odd`, for a test to spoil."""
+    for name in ("good", "odd"):
+        shutil.copytree(good, tmp_path / "runs" / name)
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def server(runs, tmp_path):
+    home = tmp_path / "made"
+    app = create_app(RunList([runs], home), Player("cpu"), LiveRuns(home, "cpu"))
+    with ThreadServer(app) as server:
+        yield server
+
+
+def told(server, path):
+    status, content = server.get(path)
+    return status, json.loads(content)
+
+
+def pipe(path):
+    os.mkfifo(path)
+
+
+def device(path):
+    path.symlink_to("/dev/zero")
+
+
+def unix_socket(path):
+    with socket.socket(socket.AF_UNIX) as opened:
+        # The path of a socket must be short.
+        folder = os.open(path.parent, os.O_DIRECTORY)
+        try:
+            opened.bind(f"/proc/self/fd/{folder}/{path.name}")
+        finally:
+            os.close(folder)
+
+
+@pytest.mark.parametrize("make", [pipe, device, unix_socket])
+@pytest.mark.parametrize(
+    "name", ["samples.jsonl", "traces/steps.npy", "traces/tokens.npy", "checkpoints/00000-0"]
+)
+def test_what_is_no_file_is_told_and_not_read(server, runs, name, make):
+    (runs / "odd" / name).unlink(missing_ok=True)
+    make(runs / "odd" / name)
+    lines = {line["name"]: line for line in told(server, "/api/runs")[1]}
+    assert "is neither a file nor a folder" in lines["odd"]["error"]
+    assert lines["good"]["epochs_done"] == 6
+    odd = id_of(runs / "odd")
+    for path in ("", "/samples", "/chains/0", "/chains/0/epochs/0"):
+        status, answer = told(server, f"/api/runs/{odd}{path}")
+        assert status == 422
+        assert (runs / "odd" / name).name in answer["detail"]
+    assert server.get(f"/report?id={odd}")[0] == 422
+    # Once it is mended, it is read again.
+    (runs / "odd" / name).unlink()
+    shutil.copy(runs / "good" / "samples.jsonl", runs / "odd" / "samples.jsonl")
+    shutil.copytree(runs / "good" / "traces", runs / "odd" / "traces", dirs_exist_ok=True)
+    lines = {line["name"]: line for line in told(server, "/api/runs")[1]}
+    assert "error" not in lines["odd"]
+
+
+def test_a_manifest_that_is_a_pipe_is_no_run(server, runs):
+    (runs / "odd" / "manifest.json").unlink()
+    pipe(runs / "odd" / "manifest.json")
+    assert [line["name"] for line in told(server, "/api/runs")[1]] == ["good"]
+    assert server.get(f"/api/runs/{id_of(runs / 'odd')}")[0] == 404
+
+
+@pytest.mark.parametrize("path", ["/samples", "/chains/0"])
+def test_reading_that_hangs_leaves_pages_and_the_live_run(server, runs, path, monkeypatch):
+    """A disk may hang where no check can tell: requests for runs then wait, and no others."""
+    let_go, begun = threading.Event(), threading.Semaphore(0)
+
+    def hangs(path):
+        begun.release()
+        let_go.wait(20)
+        raise RunError("no answer")
+
+    monkeypatch.setattr(run_list_module, "open_run", hangs)
+    request = f"GET /api/runs/{id_of(runs / 'odd')}{path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    try:
+        for _ in range(60):  # more than all threads of the server
+            server.connect(request.encode())
+        assert begun.acquire(timeout=10)
+        assert begun.acquire(timeout=10)
+        for page in ("/", "/live", "/views.css", "/api/live", "/api/choices"):
+            assert server.get(page, timeout=5)[0] == 200
+    finally:
+        let_go.set()
+
+
+def test_half_of_a_character_is_no_error(server, runs):
+    """JSON can spell a lone surrogate, which UTF-8 cannot encode."""
+    odd = runs / "odd"
+    manifest = json.loads((odd / "manifest.json").read_text())
+    (odd / "manifest.json").write_text(json.dumps({**manifest, "notes": ["note \ud800"]}))
+    lines = [json.loads(line) for line in (odd / "samples.jsonl").read_text().splitlines()]
+    lines = [json.dumps({**line, "text": "text \udfff"}) for line in lines]
+    (odd / "samples.jsonl").write_text("\n".join(lines) + "\n")
+    status, answer = told(server, f"/api/runs/{id_of(odd)}")
+    assert status == 200
+    assert "note \ud800" in answer["notes"]
+    status, answer = told(server, f"/api/runs/{id_of(odd)}/samples")
+    assert answer["samples"][0]["text"] == "text \udfff"
+    status, page = server.get(f"/report?id={id_of(odd)}")
+    assert status == 200
+    assert b"text ?" in page
+
+
+def test_parts_of_a_run_are_not_imported_unasked(server, runs, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "evil_part.py").write_text("raise SystemExit('imported')\n")
+    file = runs / "odd" / "manifest.json"
+    manifest = json.loads(file.read_text())
+    manifest["config"]["kernel"] = {"part": "evil_part:K", "arguments": [], "options": {}}
+    file.write_text(json.dumps(manifest))
+    odd = id_of(runs / "odd")
+    assert "--trust-parts" in told(server, f"/api/runs/{odd}")[1]["why_not_played"]
+    for path in ("/chains/0", "/chains/0/epochs/0"):
+        status, answer = told(server, f"/api/runs/{odd}{path}")
+        assert status == 422
+        assert "--trust-parts" in answer["detail"]
+    assert "evil_part" not in sys.modules
