@@ -17,6 +17,7 @@ from maskov.execution.async_state import low_terms
 from maskov.execution.async_tests import StepRecord
 from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import Buffers
+from maskov.grouping import masked_with
 from maskov.kernels import Gibbs, Kernel, Metropolis
 from maskov.kernels.base import counted
 from maskov.models.base import MaskedModel, Queries
@@ -67,7 +68,7 @@ def distribution(
     if lengths is None:
         lengths = torch.full((len(states),), states.shape[1], device=states.device)
     given = Sequences(states, lengths, source=torch.zeros_like(lengths))
-    sites = Scorer(model).sites(given) if energy.needs_sites else None
+    sites = Scorer(model).sites(given, groups=energy.groups) if energy.needs_sites else None
     return (-energy(model, replace(given, sites=sites)) / temperature).softmax(0)
 
 
@@ -124,10 +125,11 @@ def every_move(
     choice = torch.cartesian_prod(*[allowed] * len(place)).reshape(-1, len(place))
     lengths = torch.full((len(states),), states.shape[1])
     source = torch.zeros_like(lengths)
-    queries = Queries(states, lengths, masked.expand(len(states), -1), source)
+    hidden_with = _hidden_with(kernel, masked, place)
+    queries = Queries(states, lengths, hidden_with.expand(len(states), -1), source)
     log_q = kernel.conditional.log_probabilities(
         model.logits(scorer.hidden(queries)), model.forbidden
-    ).reshape(len(states), len(place), -1)
+    ).reshape(len(states), int(hidden_with.sum()), -1)[:, masked[hidden_with]]
     probability = log_q.exp()
     # The middle of a token's stretch of the unit interval makes the real code draw that token.
     middle = probability.cumsum(2) - probability / 2
@@ -149,6 +151,16 @@ def every_move(
     if not torch.equal(info.proposal.tokens, intended):
         raise AssertionError("a forced draw proposed another token than intended")
     return source, after, info
+
+
+def _hidden_with(
+    kernel: Kernel, masked: Bool[Tensor, " length"], place: Int[Tensor, " places"]
+) -> Bool[Tensor, " length"]:
+    """Return what the proposal does not see: single sites are drawn from the cached pass."""
+    groups = None if kernel.energy is None else kernel.energy.groups
+    if len(place) > 1 or groups is None:
+        return masked
+    return masked_with(place, torch.ones_like(masked)[None], groups)[0]
 
 
 def _ordered(kernel: Kernel) -> Kernel:

@@ -38,7 +38,7 @@ from maskov.runs.coordinator import Coordinator
 from maskov.runs.folder import RunFolder
 from maskov.runs.inputs import inputs_of, layout_of
 from maskov.runs.lock import locked, new_folder
-from maskov.runs.rebuild import check_trusted, load_model, rebuild
+from maskov.runs.rebuild import check_trusted, load_model, models_of, rebuild, with_burn_in
 from maskov.runs.result import Run
 from maskov.runs.signature import moves_of, signature, versions
 from maskov.runs.store import MemoryStore, Store
@@ -146,7 +146,9 @@ def sample(
         raise InputError(f"energies are traced in 'every' epoch or where 'kept', not '{trace}'.")
     if prefetch < 0:
         raise InputError(f"--prefetch must be 0 (automatic) or more, not {prefetch}.")
-    _check_execution(kernel, schedule, model, prefetch, asynchronous)
+    trust = source is not None and source.trust_remote_code
+    running = with_burn_in(kernel, schedule, model, trust, trust_parts=True)
+    _check_execution(kernel, running, schedule, model, prefetch, asynchronous)
     CounterRng(seed)  # which refuses what is no seed
     if start not in STARTS:
         raise InputError(f"unknown start '{start}'; use one of {', '.join(STARTS)}.")
@@ -207,12 +209,13 @@ def sample(
         length_prior=prior,
         until=rule,
     )
-    manifest = _manifest(config, model, kernel, layout)
+    manifest = _manifest(config, model, kernel, models_of(running), layout)
     with new_folder(path) if path is not None else nullcontext():
         store: Store = MemoryStore(manifest) if path is None else RunFolder.create(path, manifest)
         try:
-            kernel = _tuned(store, layout, kernel, scorer, listener)
-            coordinator = Coordinator(layout, kernel, model, store, listener, checkpoint_every)
+            running = with_burn_in(kernel, schedule, model, trust, trust_parts=True)
+            running = _tuned(store, layout, running, scorer, listener)
+            coordinator = Coordinator(layout, running, model, store, listener, checkpoint_every)
             if rule is not None and listener is not None and "tokens" not in store.traced():
                 listener.noted(
                     "the run is too large to trace its tokens: energies alone decide when it ends"
@@ -418,10 +421,15 @@ def _threads(count: int, model: MaskedModel) -> Iterator[None]:
 
 
 def _check_execution(
-    kernel: Kernel, schedule: Schedule, model: MaskedModel, prefetch: int, asynchronous: bool
+    kernel: Kernel,
+    running: Kernel,
+    schedule: Schedule,
+    model: MaskedModel,
+    prefetch: int,
+    asynchronous: bool,
 ) -> None:
-    """Refuse what a run would ignore."""
-    each = [kernel_at(kernel, schedule, epoch) for epoch in range(schedule.epochs)]
+    """Refuse what a run would ignore; `running` is the kernel with the energy of burn-in."""
+    each = [kernel_at(running, schedule, epoch) for epoch in range(schedule.epochs)]
     runs_asynchronously = asynchronous and any(one.asynchronous for one in each)
     if prefetch and not runs_asynchronously:
         raise InputError(
@@ -429,7 +437,7 @@ def _check_execution(
             "lock-step (--lock-step, --block and the like)."
         )
     if isinstance(kernel, Exchange):
-        _check_execution(kernel.kernel, schedule, model, 0, False)
+        _check_execution(kernel.kernel, kernel.kernel, schedule, model, 0, False)
     if not isinstance(kernel, Metropolis):
         return
     precision = kernel.delayed.first_stage
@@ -489,7 +497,13 @@ def _sweep(move: object) -> Sweep | None:
     return positions if isinstance(positions, Sweep) else None
 
 
-def _manifest(config: RunConfig, model: MaskedModel, kernel: Kernel, layout: Layout) -> Manifest:
+def _manifest(
+    config: RunConfig,
+    model: MaskedModel,
+    kernel: Kernel,
+    energy_models: dict[str, str],
+    layout: Layout,
+) -> Manifest:
     invariant, notes = leaves_invariant(kernel, config.schedule)
     if model.caution:
         notes.append(model.caution)
@@ -498,7 +512,6 @@ def _manifest(config: RunConfig, model: MaskedModel, kernel: Kernel, layout: Lay
             "when the run ends is decided by its own diagnostics: every step leaves the target "
             "invariant, the number of epochs depends on the chains"
         )
-    energy_models = {} if kernel.energy is None else kernel.energy.models()
     sweeps = [sweep for sweep in map(_sweep, moves_of(kernel)) if sweep is not None]
     return Manifest(
         config=config,

@@ -46,8 +46,9 @@ class Schedule:
 
     While the target temperature moves there is no fixed target. Moving block sizes keep the
     target: they are chosen without looking at the chain. Forced acceptance is initialisation;
-    so is burn-in, whose epochs are run and traced but kept out of samples and averages. Where
-    no temperature or block is given, the kernel's own holds throughout.
+    so is burn-in, whose epochs are run and traced but kept out of samples and averages; they may
+    have an energy of their own as their target, named as `parse_energy` reads it. Where no
+    temperature or block is given, the kernel's own holds throughout.
     """
 
     epochs: int = 20
@@ -55,6 +56,7 @@ class Schedule:
     target_temperature: LinearSchedule | None = None
     block: LinearSchedule | None = None
     force_accept: int = 0
+    burn_in_energy: str | None = None
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
@@ -64,6 +66,8 @@ class Schedule:
                 f"burn-in must leave at least one of the {self.epochs} epochs, not take "
                 f"{self.burn_in}."
             )
+        if self.burn_in_energy is not None and self.burn_in == 0:
+            raise InputError("--burn-in-energy is the target of burn-in: give --burn-in, too.")
         if not 0 <= self.force_accept <= self.epochs:
             raise InputError(
                 f"acceptance can be forced for 0 to {self.epochs} epochs, not {self.force_accept}."

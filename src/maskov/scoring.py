@@ -51,7 +51,9 @@ def score(
         for row, ids in enumerate(group):
             tokens[row, : len(ids)] = torch.tensor(ids, device=model.device)
         given = Sequences(tokens, lengths)
-        sites = engine.sites(given, energy.needs_normaliser) if energy.needs_sites else None
+        sites = None
+        if energy.needs_sites:
+            sites = engine.sites(given, energy.needs_normaliser, groups=energy.groups)
         engine.check()
         terms = energy.terms(model, replace(given, sites=sites))
         for text, ids, row_terms in zip(

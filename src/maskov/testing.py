@@ -469,7 +469,8 @@ def _sequences(energy: Energy, scorer: Scorer, states: Tensor) -> Sequences:
     sequences = Sequences(states, lengths, source=torch.zeros_like(lengths))
     if not energy.needs_sites:
         return sequences
-    return replace(sequences, sites=scorer.sites(sequences, energy.needs_normaliser))
+    sites = scorer.sites(sequences, energy.needs_normaliser, groups=energy.groups)
+    return replace(sequences, sites=sites)
 
 
 def _values(energy: Energy, scorer: Scorer, states: Tensor) -> Float[Tensor, " states"]:

@@ -50,28 +50,57 @@ Traces = dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class Sites:
-    """What the masked passes of some sequences gave, one pass per position.
+    """What the masked passes of some sequences gave at each position.
 
     `hidden` is what the model's head needs to answer any question about that position, `logit`
     the raw score of the token that stands there, `log_normaliser` the log-sum-exp over the
     model's full vocabulary (not-a-number where nobody asked for it). Padding holds zeros.
+
+    The pass of a position masks it alone, or with `groups` every position of its group
+    (`maskov.grouping`).
     """
 
     hidden: Float[Tensor, "chains length hidden"]
     logit: Float[Tensor, "chains length"]
     log_normaliser: Float[Tensor, "chains length"]
+    groups: int | None = None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return every tensor by its name."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
     def rows(self, index: Int[Tensor, " n"]) -> Sites:
         """Return the sites of the chosen chains."""
-        return Sites(self.hidden[index], self.logit[index], self.log_normaliser[index])
+        chosen: dict[str, Any] = {name: value[index] for name, value in self.tensors().items()}
+        return replace(self, **chosen)
 
     def put(self, index: Int[Tensor, " n"], other: Sites) -> Sites:
         """Return these sites with the chosen chains replaced by those of `other`."""
+        mine, theirs = self.tensors(), other.tensors()
+        changed: dict[str, Any] = {n: mine[n].index_copy(0, index, theirs[n]) for n in mine}
+        return replace(self, **changed)
+
+    def put_at(
+        self,
+        row: Int[Tensor, " passes"],
+        place: Int[Tensor, " passes"],
+        hidden: Float[Tensor, "passes hidden"],
+        logit: Float[Tensor, " passes"],
+        log_normaliser: Float[Tensor, " passes"],
+    ) -> Sites:
+        """Return these sites with some positions replaced."""
+        where = (row, place)
         return Sites(
-            self.hidden.index_copy(0, index, other.hidden),
-            self.logit.index_copy(0, index, other.logit),
-            self.log_normaliser.index_copy(0, index, other.log_normaliser),
+            self.hidden.index_put(where, hidden),
+            self.logit.index_put(where, logit),
+            self.log_normaliser.index_put(where, log_normaliser),
+            self.groups,
         )
+
+    def to(self, device: torch.device) -> Sites:
+        """Return these sites on a device."""
+        moved: dict[str, Any] = {name: value.to(device) for name, value in self.tensors().items()}
+        return replace(self, **moved)
 
 
 @dataclass(frozen=True)
@@ -213,8 +242,7 @@ class Chains:
             return self
         moved: dict[str, Any] = {name: value.to(device) for name, value in self.tensors().items()}
         if self.sites is not None:
-            parts = {name: value.to(device) for name, value in vars(self.sites).items()}
-            moved["sites"] = Sites(**parts)
+            moved["sites"] = self.sites.to(device)
         energies = {name: value.to(device) for name, value in self.energies.items()}
         return replace(self, **moved, energies=energies)
 
@@ -225,11 +253,16 @@ class Chains:
 
 @dataclass(frozen=True)
 class PassedSites:
-    """Masked passes of proposed sequences that proposing has paid for: a vector at each place."""
+    """Masked passes of proposed sequences that proposing has paid for: a vector at each place.
+
+    They mask what `groups` says, as in `Sites`; with groups, every position of a group is here or
+    none.
+    """
 
     row: Int[Tensor, " passes"]
     place: Int[Tensor, " passes"]
     hidden: Float[Tensor, "passes hidden"]
+    groups: int | None = None
 
 
 @dataclass(frozen=True)
@@ -257,8 +290,9 @@ class Proposal:
     `tokens` the whole proposed sequences and `changed` where they differ. A truncated proposal can
     make `log_q_reverse` −inf, which is a rejection. `passes` is what proposing cost. `known` marks
     masked passes of the proposed sequence that the chain has already: where a single token
-    changed, the pass that masks it is the same before and after. `passed` are others that were run
-    to propose it. If lengths may change, `resized` says how; `changed` is then the new window.
+    changed, the pass that masks it alone is the same before and after. (Which passes of groups are
+    the same follows from `changed`.) `passed` are others that were run to propose it. If lengths
+    may change, `resized` says how; `changed` is then the new window.
     """
 
     rows: Int[Tensor, " n"]

@@ -50,6 +50,20 @@ def test_packed_sequences_at_every_token(pair):
         assert torch.allclose(ours[row], theirs[int(query[row]) - start], rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("layout", ["packed", "of one width"])
+def test_several_tokens_of_a_sequence_at_once(pair, layout):
+    network, encoder = pair
+    lengths = [n for n in LENGTHS if n] if layout == "packed" else [7, 7, 7]
+    ids, starts, _ = packed(lengths)
+    shape = Packed(starts, CAPACITY) if layout == "packed" else Uniform(3, 7)
+    query = torch.arange(len(ids)).flip(0)[::2]
+    ours = encoder(ids, places(starts, len(ids)), shape, query, several=True)
+    theirs = torch.cat(
+        [_own(network, ids[s : s + n]) for s, n in zip(starts.tolist(), lengths, strict=False)]
+    )
+    assert torch.allclose(ours, theirs[query], rtol=0, atol=1e-9)
+
+
 def test_dummies_and_junk_change_nothing(pair):
     _, encoder = pair
     ids, starts, query = packed(LENGTHS)

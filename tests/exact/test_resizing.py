@@ -44,6 +44,17 @@ def test_tiny_transformers(energy):
     check_kernel(kernel, BERT, lengths=(1, 3), seeds=3)
 
 
+@pytest.mark.parametrize(
+    ("energy", "nearest"), [(Raw(groups=2), 0), (Norm(groups=2), 1), (Norm(groups=1), 0)], ids=str
+)
+def test_energies_of_groups(energy, nearest):
+    """Positions behind the window change their group with the length."""
+    parts = (Site(), Span(sizes=(2,)), Resize(pairs=((0, 1), (1, 2))))
+    kernels = tuple(Metropolis(energy, move, delayed=DelayedAcceptance(nearest)) for move in parts)
+    check_kernel(Mixture(kernels, (1.0, 1.0, 2.0)), TABLE, lengths=(1, 3), seeds=2)
+    check_kernel(kernels[2], BERT, lengths=(1, 3), seeds=2)
+
+
 def test_truncated_proposals_without_a_way_back():
     kernel = Metropolis(Norm(), Resize(MaskedConditional(top_k=1)), delayed=DelayedAcceptance(0))
     check_kernel(kernel, BERT, lengths=(1, 3), seeds=3)

@@ -31,7 +31,7 @@ def test_random_numbers_are_the_same_to_the_bit():
     assert torch.equal(here, there.cpu())
 
 
-@pytest.mark.parametrize("energy", [Raw(), Norm()])
+@pytest.mark.parametrize("energy", [Raw(), Norm(), Norm(groups=3)])
 @pytest.mark.parametrize("block", [1, 2])
 def test_chains_make_the_same_decisions(energy, block):
     kernel = Metropolis(energy, Site(positions=Sweep(block=block)))
@@ -45,10 +45,12 @@ def test_chains_make_the_same_decisions(energy, block):
     assert (here.traces["accepted"] == there.traces["accepted"]).all()
 
 
-def test_energies_in_float32_agree_with_the_cpu():
+@pytest.mark.parametrize("energy", [Raw(), Raw(groups=2)])
+def test_energies_in_float32_agree_with_the_cpu(energy):
     here, there = untrained("cpu"), untrained("cuda")
     texts = ["the cat sat on the mat .", "no question left", "why"]
-    for mine, other in zip(maskov.score(here, texts), maskov.score(there, texts), strict=True):
+    scores = (maskov.score(one, texts, energy) for one in (here, there))
+    for mine, other in zip(*scores, strict=True):
         assert mine.energy == pytest.approx(other.energy, abs=1e-2)
 
 

@@ -7,6 +7,8 @@ import torch
 
 from maskov import Metropolis, Norm, Schedule, load, sample
 from maskov.errors import InputError
+from maskov.models.base import Queries
+from maskov.types import inside
 from small import random_state, tiny_bert
 
 
@@ -32,6 +34,26 @@ def test_bfloat16_is_near_and_its_scores_are_single(served):
     # The model itself is as it was.
     again = model.logits(model.hidden_at(state.tokens, state.lengths, place))
     assert torch.equal(exact, again)
+
+
+def test_passes_that_mask_several_positions_are_as_coarse_as_the_others():
+    """Energies of groups add passes of both kinds up: they must be of one network."""
+    model = tiny_bert("red green blue white black", torch.float32)
+    coarse, state = model.in_precision(torch.bfloat16), random_state(model, 6, 7)
+    lengths = torch.tensor([7, 3, 5, 7, 1, 2])
+    masked = inside(lengths, 7) & (torch.arange(7) % 3 == torch.arange(6)[:, None] % 3)
+    masked[:, 0] |= ~masked.any(1)
+    queries = Queries(state.tokens, lengths, masked)
+    exact, rounded = (one.logits(one.hidden(queries)) for one in (model, coarse))
+    assert rounded.dtype == torch.float32
+    assert 0 < (exact - rounded).abs().max() < 0.15 * exact.abs().max()
+    alone = inside(lengths, 7) & (torch.arange(7) == 0)
+    one = coarse.hidden(Queries(state.tokens, lengths, alone))
+    other = coarse.hidden_at(state.tokens, lengths, torch.zeros_like(lengths))
+    assert torch.allclose(one, other, atol=0.05)
+    assert (one - other).abs().mean() < (one - model.hidden_at(
+        state.tokens, lengths, torch.zeros_like(lengths)
+    )).abs().mean()  # fmt: skip
 
 
 def test_the_shift_in_energy_is_measured_and_said():

@@ -28,7 +28,8 @@ def score(
         str, typer.Option("--model", "-m", help="built-in name, folder or hub name")
     ] = DEFAULT_MODEL,
     energy: Annotated[
-        str, typer.Option("--energy", "-e", help="raw, norm, autoregressive, or a sum")
+        str,
+        typer.Option("--energy", "-e", help="raw, norm, raw(groups=4), autoregressive, or a sum"),
     ] = "raw",
     causal_model: Annotated[
         str | None,

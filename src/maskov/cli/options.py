@@ -55,7 +55,7 @@ class SamplingOptions(WorkerOptions):
         str,
         option(
             "--energy",
-            "raw, norm, autoregressive, module:Class(...), or a sum: raw+0.5*norm",
+            "raw, norm, raw(groups=4), autoregressive, module:Class(...), or a sum: raw+0.5*norm",
             _KERNEL,
             "-e",
         ),
@@ -147,6 +147,10 @@ class SamplingOptions(WorkerOptions):
             "--burn-in", "epochs kept out of averages (with --until: the first half)", _SCHEDULE
         ),
     ] = 0
+    burn_in_energy: Annotated[
+        str | None,
+        option("--burn-in-energy", "target of burn-in, such as raw(groups=4)", _SCHEDULE),
+    ] = None
     target_temperature: Annotated[
         float, option("--target-temperature", "T in p ∝ exp(-E/T)", _SCHEDULE)
     ] = 1.0
@@ -260,7 +264,18 @@ class SamplingOptions(WorkerOptions):
                 float(self.block), self.block_anneal, float(self.block_floor or 1)
             ),
             force_accept=self.force_accept,
+            burn_in_energy=self._burn_in_energy(),
         )
+
+    def _burn_in_energy(self) -> str | None:
+        """Return the name of the energy of burn-in, with the causal model that it means."""
+        if self.burn_in_energy is None:
+            return None
+        causal = self.causal_model or DEFAULT_JUDGE
+        energy = parse_energy(
+            self.burn_in_energy, causal, lambda name: Autoregressive(findable(name))
+        )
+        return str(energy)
 
     def build_kernel(self, device: Any) -> Kernel:
         """Return the kernel, or refuse options that contradict it."""

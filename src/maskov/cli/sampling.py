@@ -16,11 +16,10 @@ from maskov.cli.signals import stop_on_signals
 from maskov.cli.terminal import progress_for
 from maskov.cli.workers import WorkerOptions
 from maskov.errors import InputError, Interrupted
-from maskov.kernels.registry import imported_parts
 from maskov.models import MaskedModel
 from maskov.runs import Run
 from maskov.runs.folder import RunFolder
-from maskov.runs.rebuild import load_model
+from maskov.runs.rebuild import load_model, own_parts
 from maskov.sampling import resume as resume_run
 from maskov.sampling import sample as sample_run
 from maskov.sampling import schedule_for_passes
@@ -199,7 +198,7 @@ def _watched(
                 run = work(listener=view, stop=stop)
         except (Interrupted, KeyboardInterrupt):
             if folder is not None:
-                parts = imported_parts(RunFolder.open(folder).manifest.config.kernel)
+                parts = own_parts(RunFolder.open(folder).manifest.config)
                 trust = " --trust-parts" if parts else ""
                 say(f"stopped and saved; go on with: maskov resume {folder}{trust}")
             else:

@@ -137,7 +137,10 @@ def _changed(words: list[str], before: list[str]) -> Text:
 
 def _rates(values: Traces) -> str:
     steps = max(int(values["steps"].sum()), 1)
-    means = {name: float(values[f"energy_{name}"].mean()) for name in ("raw", "norm")}
+    names = ["raw", "norm"]
+    if all(math.isnan(values[f"energy_{name}"].mean()) for name in names):
+        names = ["target"]
+    means = {name: float(values[f"energy_{name}"].mean()) for name in names}
     # Energies that were not traced in this epoch are NaN.
     parts = [f"E_{name} {mean:.2f}" for name, mean in means.items() if not math.isnan(mean)]
     parts += [f"{name} {values[name].sum() / steps:.2f}" for name in ("accepted", "novel")]

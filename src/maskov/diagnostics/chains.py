@@ -70,7 +70,7 @@ def chain_lengths(
     if lengths_move(traces):
         return None
     if "lengths" in traces and traces["steps"][0].all():
-        return np.array(traces["lengths"][0])
+        return np.array(traces["lengths"][0], dtype=np.int64)
     shortest, longest = inputs.length or (0, 1)
     if shortest == longest:
         return np.full(chains, shortest)

@@ -97,9 +97,12 @@ def diagnose(
         tokens = _tokens(manifest, traces, groups, statistics)
     statistics = [] if tokens is None else tokens.statistics
     exchange = exchange_figures(manifest, traces, kept) if manifest.replicas > 1 else None
+    # Energies that cost passes of their own are traced more seldom than the target's.
+    most = max(energy.draws for energy in energies.values())
+    judged = {name: energy for name, energy in energies.items() if energy.draws == most}
     return Diagnosis(
-        judge(manifest, energies, statistics),
-        outlook(manifest, energies, statistics),
+        judge(manifest, judged, statistics),
+        outlook(manifest, judged, statistics),
         kept.stop - kept.start,
         len(groups),
         sum(len(group.chains) == 1 for group in groups),

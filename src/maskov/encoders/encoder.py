@@ -52,12 +52,14 @@ class Encoder:
         ids: Int[Tensor, " tokens"],
         position: Int[Tensor, " tokens"],
         layout: TokenLayout,
-        query: Int[Tensor, " passes"],
-    ) -> Float[Tensor, "passes hidden"]:
+        query: Int[Tensor, " queries"],
+        several: bool = False,
+    ) -> Float[Tensor, "queries hidden"]:
         """Return the encoder's last hidden state at one token of each sequence.
 
-        `position` counts from zero in each sequence; `query` indexes `ids`. Nothing synchronises
-        with the device, and no shape depends on device data.
+        `position` counts from zero in each sequence; `query` indexes `ids`. With `several` it may
+        name any tokens, any number of them in a sequence. Nothing synchronises with the device, and
+        no shape depends on device data.
         """
         network = self.network
         ops = operations(network.embedding.tokens)
@@ -77,10 +79,14 @@ class Encoder:
                 _feed(ops, value, block.feed), stream, block.after_feed, network.keeps_sum
             )
         width = last.width
-        kv = last.qkv.rows(width, 3 * width)(value)
-        q = last.qkv.rows(0, width)(value.index_select(0, query))
+        if several:
+            attended = ops.attend(last.qkv(value), last, network.heads, plan)
+            attended = attended.index_select(0, query)
+        else:
+            kv = last.qkv.rows(width, 3 * width)(value)
+            q = last.qkv.rows(0, width)(value.index_select(0, query))
+            attended = ops.attend_one(q, kv, query, last, network.heads, plan)
         stream = stream.index_select(0, query)
-        attended = ops.attend_one(q, kv, query, last, network.heads, plan)
         stream, value = ops.join(
             last.out(attended), stream, last.after_attention, network.keeps_sum
         )

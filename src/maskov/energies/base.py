@@ -74,6 +74,12 @@ class Energy(ABC):
         return self.masked is not None
 
     @property
+    def groups(self) -> int | None:
+        """In how many groups of positions its masked passes mask; None: each position alone."""
+        masked = (part.groups for _, part in self.parts if isinstance(part, MaskedEnergy))
+        return next(masked, None)
+
+    @property
     def needs_normaliser(self) -> bool:
         """Whether the log-sum-exp of the masked passes is needed."""
         return any(isinstance(p, MaskedEnergy) and p.normalised for _, p in self.parts)
@@ -97,14 +103,18 @@ class Energy(ABC):
 
 
 class MaskedEnergy(Energy):
-    """An energy that is a sum over the masked passes of the sequence, one for each position."""
+    """An energy that is a sum of what the masked passes of the sequence say of each position.
+
+    The pass of a position masks it alone, or with `groups` every position of its group.
+    """
 
     # Whether the terms need the log-sum-exp of the scores.
     normalised: bool
+    groups: int | None = None
 
     def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
         """Return the term of each position, zero at padding."""
-        if sequences.sites is None:
+        if sequences.sites is None or sequences.sites.groups != self.groups:
             raise InputError(f"the energy '{self}' needs the masked passes of its sequences.")
         terms = self.of_scores(sequences.sites.logit, sequences.sites.log_normaliser)
         return torch.where(sequences.inside, terms, 0.0)
@@ -123,6 +133,13 @@ class Sum(Energy):
     def __post_init__(self) -> None:
         if not all(math.isfinite(weight) for weight, _ in self.weighted):
             raise InputError("the weights of a sum of energies must be finite numbers.")
+        masked = {part.groups: part for _, part in self.parts if isinstance(part, MaskedEnergy)}
+        if len(masked) > 1:
+            one, other = list(masked.values())[:2]
+            raise InputError(
+                f"'{one}' and '{other}' mask different groups of positions, so they share no "
+                "passes and cannot be in one sum: give both the same groups."
+            )
 
     @property
     def parts(self) -> tuple[tuple[float, Energy], ...]:

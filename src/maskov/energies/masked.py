@@ -5,6 +5,10 @@
 
 The softmax is the model's own, over its full vocabulary. E_raw is defined up to a shift of the
 logits in each context, so its values are not comparable between checkpoints.
+
+With `groups=B` the positions are split into B groups, t mod B, and each place is scored in the pass
+that masks its whole group: e(x_t | x without group(t)). That is another energy, of B passes instead
+of T; where B is T or more, it is the ordinary one.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from maskov.energies.base import MaskedEnergy
+from maskov.errors import InputError
 from maskov.types import Tensor
 
 
@@ -21,12 +26,17 @@ class Raw(MaskedEnergy):
 
     normalised = False
 
+    groups: int | None = None
+
+    def __post_init__(self) -> None:
+        _check(self.groups)
+
     def of_scores(self, logit: Tensor, log_normaliser: Tensor) -> Tensor:
         """Return minus the logit."""
         return -logit
 
     def __str__(self) -> str:
-        return "raw"
+        return _named("raw", self.groups)
 
 
 @dataclass(frozen=True)
@@ -35,9 +45,25 @@ class Norm(MaskedEnergy):
 
     normalised = True
 
+    groups: int | None = None
+
+    def __post_init__(self) -> None:
+        _check(self.groups)
+
     def of_scores(self, logit: Tensor, log_normaliser: Tensor) -> Tensor:
         """Return minus the log-softmax."""
         return log_normaliser - logit
 
     def __str__(self) -> str:
-        return "norm"
+        return _named("norm", self.groups)
+
+
+def _check(groups: int | None) -> None:
+    if groups is None:
+        return
+    if type(groups) is not int or groups < 1:
+        raise InputError(f"an energy has 1 group of positions or more, not {groups}.")
+
+
+def _named(name: str, groups: int | None) -> str:
+    return name if groups is None else f"{name}(groups={groups})"

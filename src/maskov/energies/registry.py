@@ -1,6 +1,7 @@
 """Read an energy from text: `raw`, `norm`, `autoregressive`, parts of one's own, and sums of these.
 
 raw+0.5*norm
+raw(groups=4)
 raw + 12*my_module:Contains('river')
 """
 
@@ -17,7 +18,7 @@ from maskov.energies.text import TextEnergy
 from maskov.errors import InputError
 from maskov.parts import is_import_path, load_part, parse_call, split_outside
 
-_BUILT_IN: dict[str, type[Energy]] = {"raw": Raw, "norm": Norm}
+_BUILT_IN: dict[str, type[Raw | Norm]] = {"raw": Raw, "norm": Norm}
 
 
 def parse_energy(
@@ -88,9 +89,11 @@ def _named(
             return LengthPrior(*arguments, **options)
         except (TypeError, ValueError):
             raise _unknown(text) from None
-    if name not in _BUILT_IN or arguments or options or "(" in term:
+    if name not in _BUILT_IN or arguments or ("(" in term) != (options.keys() == {"groups"}):
         raise _unknown(text)
-    return _BUILT_IN[name]()
+    if options and type(options["groups"]) is not int:
+        raise InputError(f"the groups of '{term.strip()}' must be a whole number.")
+    return _BUILT_IN[name](**options)
 
 
 def as_energy(part: object) -> Energy:
@@ -109,6 +112,6 @@ def as_energy(part: object) -> Energy:
 
 def _unknown(text: str) -> InputError:
     return InputError(
-        f"unknown energy '{text}'; use raw, norm or autoregressive, a part of your own such as "
-        "my_module:Contains('river'), or a sum of these such as 'raw+0.5*norm'."
+        f"unknown energy '{text}'; use raw, norm or autoregressive, 'raw(groups=4)', a part of "
+        "your own such as my_module:Contains('river'), or a sum of these such as 'raw+0.5*norm'."
     )

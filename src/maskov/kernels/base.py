@@ -12,6 +12,7 @@ from dataclasses import replace
 import torch
 
 from maskov.energies.base import Energy
+from maskov.errors import InputError
 from maskov.models.scorer import Scorer
 from maskov.moves.conditional import MaskedConditional
 from maskov.random import Rng
@@ -65,6 +66,12 @@ class Kernel(ABC):
     def at(self, epoch: int, temperature: float | None, block: int | None) -> Kernel:
         """Return the kernel as it is in one epoch, with the schedule's values where it has some."""
         return self
+
+    def with_energy(self, energy: Energy) -> Kernel:
+        """Return this kernel with another energy as its target."""
+        raise InputError(
+            f"'{self}' cannot take another energy for its burn-in: drop --burn-in-energy."
+        )
 
     def forced(self) -> Kernel | None:
         """Return this kernel accepting everything, for initialisation; None if it cannot."""

@@ -60,6 +60,10 @@ class Composed(Kernel):
             self, kernels=tuple(kernel.at(epoch, temperature, block) for kernel in self.kernels)
         )
 
+    def with_energy(self, energy: Energy) -> Kernel:
+        """Give every part the energy."""
+        return replace(self, kernels=tuple(kernel.with_energy(energy) for kernel in self.kernels))
+
     def forced(self) -> Kernel | None:
         """Accept everything, as the first part would."""
         return self.kernels[0].forced()

@@ -6,7 +6,8 @@ What makes it affordable:
 
 - a proposal equal to the current sequence needs no energy: it is accepted as it stands;
 - chains cache E(x) and the masked passes it came from, so proposing single sites is free;
-- where one token changed, the masked pass at its place did not see it: T − 1 passes, not T;
+- where one token changed, the masked pass at its place did not see it: T − 1 passes, not T, and
+  B − 1, not B, for an energy of B groups of positions;
 - tests come cheapest first, and a rejection ends them (`maskov.energies.stages`).
 
 `step` is the plain algorithm, all chains in lock-step. Where move and energy allow it, runs go
@@ -23,6 +24,7 @@ import torch
 from maskov.energies.base import Energy, total
 from maskov.energies.stages import DelayedAcceptance, Stage, TestPlan, near_all, near_window
 from maskov.errors import InputError
+from maskov.grouping import groups_with, positions_of, unseen
 from maskov.kernels.base import Kernel, counted, with_tokens
 from maskov.kernels.gibbs import Gibbs
 from maskov.kernels.ratio import log_ratio
@@ -67,6 +69,14 @@ class Metropolis(Kernel):
                 f"the energy '{self.energy}' has no masked passes to test early: drop --delayed "
                 "and --first-stage."
             )
+        if self.delayed.first_stage is not None and self.energy.groups is not None:
+            raise InputError(
+                f"chains of the energy '{self.energy}' go in lock-step, which has no early tests "
+                "in low precision: drop --first-stage."
+            )
+        if self.energy.groups is not None and self.delayed.nearest is None:
+            # Few passes leave little to choose: early tests are taken where they are asked for.
+            object.__setattr__(self, "delayed", DelayedAcceptance(0))
 
     def __init_subclass__(cls) -> None:
         # A subclass may accept by rules of its own, so it takes the lock-step path unless it says
@@ -76,8 +86,9 @@ class Metropolis(Kernel):
 
     @property
     def asynchronous(self) -> bool:  # type: ignore[override]
-        """Whether the move may be made asynchronously and chains cache masked passes."""
-        return self.move.asynchronous and self.energy.needs_sites
+        """Whether the move may be made asynchronously and chains cache passes of single places."""
+        alone = self.energy.needs_sites and self.energy.groups is None
+        return self.move.asynchronous and alone
 
     @property
     def leaves_invariant(self) -> bool:
@@ -112,19 +123,29 @@ class Metropolis(Kernel):
         target = self.target_temperature if temperature is None else temperature
         return replace(self, move=self.move.at(epoch, block), target_temperature=target)
 
+    def with_energy(self, energy: Energy) -> Metropolis:
+        """Return this kernel for another target; early tests that it cannot have are left out."""
+        delayed = self.delayed
+        if energy.groups is not None:
+            delayed = replace(delayed, first_stage=None)
+        if not energy.needs_sites:
+            delayed = DelayedAcceptance()
+        return replace(self, energy=energy, delayed=delayed)
+
     def forced(self) -> Gibbs:
         """Accept everything, which needs no energies."""
         return Gibbs(self.move)
 
     def init(self, chains: Chains, scorer: Scorer) -> Chains:
         """Run the masked passes of the current tokens and every other part of the energy."""
-        name = str(self.energy)
-        if name in chains.energies and (chains.sites is not None or not self.energy.needs_sites):
+        if self._initialised(chains):
             return chains
-        sites = chains.sites
-        if self.energy.needs_sites and sites is None:
-            sites = scorer.sites(chains.sequences, self.energy.needs_normaliser)
-        elif self.energy.needs_normaliser and sites is not None:
+        name, energy = str(self.energy), self.energy
+        # Passes that another kernel has cached may mask other positions.
+        sites = chains.sites if self._caches(chains) else None
+        if energy.needs_sites and sites is None:
+            sites = scorer.sites(chains.sequences, energy.needs_normaliser, groups=energy.groups)
+        elif energy.needs_normaliser and sites is not None:
             sites = scorer.with_normaliser(sites, chains.inside)
         sequences = replace(chains.sequences, sites=sites)
         values = {str(part): part(scorer.model, sequences) for part in self.plan.evaluated}
@@ -140,6 +161,15 @@ class Metropolis(Kernel):
             )
         return replace(chains, sites=sites, energies=values)
 
+    def _caches(self, chains: Chains) -> bool:
+        """Whether the chains cache just the masked passes that the energy needs."""
+        if not self.energy.needs_sites:
+            return chains.sites is None
+        return chains.sites is not None and chains.sites.groups == self.energy.groups
+
+    def _initialised(self, chains: Chains) -> bool:
+        return str(self.energy) in chains.energies and self._caches(chains)
+
     def log_ratio(self, chains: Chains, proposal: Proposal, fall: Tensor) -> Float[Tensor, " n"]:
         """Return the log of the Metropolis-Hastings ratio, given by how much the energy falls."""
         beta = chains.beta[proposal.rows] / self.target_temperature
@@ -149,7 +179,7 @@ class Metropolis(Kernel):
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
     ) -> tuple[Chains, StepInfo]:
         """Propose, test stage by stage, and move the chains that pass every test."""
-        if str(self.energy) not in chains.energies:
+        if not self._initialised(chains):
             raise InputError("the chains were not initialised: call the kernel's `init` first.")
         if self.delayed.first_stage is not None:
             raise InputError("early tests in low precision need asynchronous chains.")
@@ -243,16 +273,22 @@ class Comparison:
 
     def _begin_sites(self, known: Sites) -> None:
         """Start from the chain's own passes: those that are `known` need only the new token."""
-        proposal, scorer = self._proposal, self._scorer
-        row, place = proposal.known.nonzero(as_tuple=True)
+        proposal, scorer, groups = self._proposal, self._scorer, self._energy.groups
+        inside = Sequences(proposal.tokens, proposal.lengths).inside
+        if groups is None:
+            still, renewed = proposal.known, proposal.known
+        else:
+            alike = proposal.lengths == self._chains.lengths[proposal.rows]
+            still = unseen(proposal.changed, groups) & alike[:, None]
+            renewed = still & proposal.changed
+        row, place = renewed.nonzero(as_tuple=True)
         if row.numel():
             tokens = proposal.tokens[row, place]
             score = scorer.model.logit_of(known.hidden[row, place], tokens)
             scorer.watch(score)
             known = replace(known, logit=known.logit.index_put((row, place), score.double()))
-        inside = Sequences(proposal.tokens, proposal.lengths).inside
-        missing = inside & ~proposal.known & proposal.novel[:, None]
-        if proposal.passed is not None:
+        missing = inside & ~still & proposal.novel[:, None]
+        if proposal.passed is not None and proposal.passed.groups == groups:
             known, missing = self._with_passed(known, missing, proposal.passed)
         self.sites, self._missing = known, missing
         # The masked passes that the tests run, if they are all taken.
@@ -267,14 +303,9 @@ class Comparison:
         if not row.numel():
             return known, missing
         tokens = self._proposal.tokens[row, place]
-        logit, normaliser = self._scorer.scores(hidden, tokens, self._energy.needs_normaliser)
-        where = (row, place)
-        known = Sites(
-            known.hidden.index_put(where, hidden),
-            known.logit.index_put(where, logit),
-            known.log_normaliser.index_put(where, normaliser),
-        )
-        return known, missing.index_put(where, torch.zeros_like(wanted[wanted]))
+        scores = self._scorer.scores(hidden, tokens, self._energy.needs_normaliser)
+        known = known.put_at(row, place, hidden, *scores)
+        return known, missing.index_put((row, place), torch.zeros_like(wanted[wanted]))
 
     def fall(self, number: int, index: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
         """Return by how much the energy falls, as far as stage `number` knows."""
@@ -307,13 +338,19 @@ class Comparison:
 
     def _run_passes(self, stage: Stage, index: Tensor) -> None:
         """Run the masked passes that a stage is the first to need."""
-        needed = self._missing[index] & self._near(stage, index)
+        energy, near = self._energy, self._near(stage, index)
+        if energy.groups is not None:
+            near = positions_of(groups_with(near, energy.groups), near.shape[1])
+        needed = self._missing[index] & near
         if self.sites is None:
             return
-        found = self._scorer.sites(self._sequences(index), self._energy.needs_normaliser, needed)
+        found = self._scorer.sites(
+            self._sequences(index), energy.needs_normaliser, needed, energy.groups
+        )
         self.sites = self.sites.put(index, found)
         self._missing = self._missing.index_copy(0, index, self._missing[index] & ~needed)
-        self.passes = self.passes.index_add(0, index, needed.sum(1))
+        run = needed if energy.groups is None else groups_with(needed, energy.groups)
+        self.passes = self.passes.index_add(0, index, run.sum(1))
 
     def _masked_fall(self, stage: Stage, index: Tensor) -> Float[Tensor, " n"]:
         """Return by how much the terms of the masked passes fall that are known so far."""
@@ -329,7 +366,12 @@ class Comparison:
         proposal, count = self._proposal, stage.nearest
         lengths, resized = proposal.lengths[index], proposal.resized
         if resized is None:
-            return near_all(proposal.changed[index], lengths, count)
+            near, groups = near_all(proposal.changed[index], lengths, count), self._energy.groups
+            if groups is None or count is None:
+                return near
+            # The groups that hold one of them are known as a whole.
+            inside = near_all(proposal.changed[index], lengths, None)
+            return positions_of(groups_with(near, groups), near.shape[1]) & inside
         width = proposal.tokens.shape[1]
         return near_window(resized.start[index], resized.size[index], lengths, width, count)
 

@@ -14,7 +14,7 @@ from maskov.models.checkpoint import fingerprint, load_checkpoint
 from maskov.models.forbidden_tokens import forbidden_tokens
 from maskov.models.heads import split_head
 from maskov.models.hf_logging import silence_transformers
-from maskov.models.packing import Frame, PackedPasses, pack
+from maskov.models.packing import Frame, PackedPasses, pack, pack_masked
 from maskov.models.precision import coarse
 from maskov.models.tokenized import TokenizedModel
 from maskov.types import Float, Int, Tensor
@@ -88,6 +88,12 @@ class HuggingFaceModel(TokenizedModel):
 
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
         """Run the masked sequences and select the masked positions."""
+        # In lower precision all passes must be those of one network. In full precision on a CPU the
+        # network's own forward is as fast.
+        if self.encoder is not None and (self.exact is not None or self.device.type == "cuda"):
+            passes = pack_masked(queries.tokens, queries.lengths, queries.masked, self.frame)
+            layout = Packed(passes.starts, queries.tokens.shape[1] + self.frame.size)
+            return self._encoded(passes.ids, passes.position, layout, passes.query, several=True)
         ids, attention = self._framed(queries)
         offset = len(self._before)
         row, place = queries.masked.nonzero(as_tuple=True)
@@ -134,11 +140,18 @@ class HuggingFaceModel(TokenizedModel):
         position = torch.arange(full).repeat(count)
         return self._encoded(ids.flatten(), position, Uniform(count, full), query)
 
-    def _encoded(self, ids: Tensor, position: Tensor, layout: TokenLayout, query: Tensor) -> Tensor:
+    def _encoded(
+        self,
+        ids: Tensor,
+        position: Tensor,
+        layout: TokenLayout,
+        query: Tensor,
+        several: bool = False,
+    ) -> Tensor:
         assert self.encoder is not None
         assert self._head is not None
         with coarse(self.coarse_products):
-            states = self.encoder(ids, position, layout, query)
+            states = self.encoder(ids, position, layout, query, several)
             return self._head.transform(states.to(self._head.weight.dtype))
 
     def logits(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, "masked vocabulary"]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
-from maskov.types import Int, Tensor
+from maskov.types import Bool, Int, Tensor
+
+# A place that no sequence has.
+_NOWHERE = 2**30
 
 
 @dataclass(frozen=True)
@@ -25,12 +28,26 @@ class Frame:
 
 @dataclass(frozen=True)
 class PackedPasses:
-    """Concatenated masked passes: `starts` is where each begins, `query` where its mask is."""
+    """Concatenated masked passes: `starts` is where each begins, `query` where its masks are."""
 
     ids: Int[Tensor, " tokens"]
     position: Int[Tensor, " tokens"]
     starts: Int[Tensor, " bounds"]
-    query: Int[Tensor, " passes"]
+    query: Int[Tensor, " queries"]
+
+
+def pack_masked(
+    tokens: Int[Tensor, "passes length"],
+    lengths: Int[Tensor, " passes"],
+    masked: Bool[Tensor, "passes length"],
+    frame: Frame,
+) -> PackedPasses:
+    """Mask any places of each sequence and concatenate them; `query` is in row-major order."""
+    total = int(lengths.sum()) + len(tokens) * frame.size
+    content = tokens.masked_fill(masked, frame.mask_id)
+    packed = pack(content, lengths, torch.full_like(lengths, _NOWHERE), frame, total)
+    row, place = masked.nonzero(as_tuple=True)
+    return replace(packed, query=packed.starts.long()[row] + len(frame.before) + place)
 
 
 def pack(

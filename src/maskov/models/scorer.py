@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from maskov.errors import Interrupted, ModelError
+from maskov.grouping import groups_with, masked_with
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.batches import PADDED_SHARE, Batcher, token_budget
 from maskov.types import Bool, Chains, Float, Int, Sequences, Sites, Tensor
@@ -205,27 +206,50 @@ class Scorer:
         sequences: Sequences,
         normaliser: bool = True,
         needed: Bool[Tensor, "n length"] | None = None,
+        groups: int | None = None,
     ) -> Sites:
-        """Return the sites of whole sequences: all of them, or those `needed` beside the known."""
+        """Return the sites of whole sequences: all of them, or those `needed` beside the known.
+
+        Each position is masked alone, or with `groups` together with the others of its group: one
+        pass for each group that holds a needed position.
+        """
         tokens, known = sequences.tokens, None if needed is None else sequences.sites
         if needed is None:
             needed = sequences.inside
         row, place = needed.nonzero(as_tuple=True)
         if known is not None and not row.numel():
             return known
-        answers = self.answers(sequences, row, place, normaliser)
+        if groups is None:
+            answers = self.answers(sequences, row, place, normaliser)
+        else:
+            row, place, answers = self._group_answers(sequences, needed, normaliser, groups)
         if known is None:
             known = Sites(
                 answers.hidden.new_zeros((*tokens.shape, answers.hidden.shape[1])),
                 answers.logit.new_zeros(tokens.shape),
                 answers.logit.new_zeros(tokens.shape),
+                groups,
             )
-        where = (row, place)
-        return Sites(
-            known.hidden.index_put(where, answers.hidden),
-            known.logit.index_put(where, answers.logit),
-            known.log_normaliser.index_put(where, answers.log_normaliser),
-        )
+        return known.put_at(row, place, answers.hidden, answers.logit, answers.log_normaliser)
+
+    def _group_answers(
+        self,
+        sequences: Sequences,
+        needed: Bool[Tensor, "n length"],
+        normaliser: bool,
+        groups: int,
+    ) -> tuple[Int[Tensor, " masked"], Int[Tensor, " masked"], Answers]:
+        """Mask each group that holds a needed position; return where, and what its pass gave."""
+        tokens, source = sequences.tokens, sequences.source
+        row, first = groups_with(needed, groups).nonzero(as_tuple=True)
+        # The first position of a group has the group's own number.
+        masked = masked_with(first, sequences.inside[row], groups)
+        read = None if source is None else source[row]
+        hidden = self.hidden(Queries(tokens[row], sequences.lengths[row], masked, read))
+        query, place = masked.nonzero(as_tuple=True)
+        row = row[query]
+        scores = self.scores(hidden, tokens[row, place], normaliser)
+        return row, place, Answers(hidden, *scores)
 
     def with_normaliser(self, sites: Sites, inside: Bool[Tensor, "n length"]) -> Sites:
         """Return sites with the log-sum-exp of every position, from vectors already at hand."""

@@ -257,6 +257,8 @@ class _Resizing:
     ) -> Float[Tensor, "n hidden"]:
         """Return the vectors at the places; passes of the chain's `own` sequence may be cached."""
         sites, source = self._chains.sites, self._chains.source[self._rows]
+        if sites is not None and sites.groups is not None:
+            sites = None  # its passes mask other positions, too
         known = None if sites is None else sites.hidden[self._rows[row], place]
         cached = (masked.sum(1) == 1) & own & (known is not None)
         asked = (~cached).nonzero().flatten()

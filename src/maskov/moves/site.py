@@ -6,7 +6,8 @@ in both directions, so that
     q(x'|x) = Π_{i∈M} q(x'_i | x without M),    q(x|x') = Π_{i∈M} q(x_i | x without M)
 
 and both come from the same conditionals. Positions that keep their token appear in both. A chain
-that caches the masked passes of its tokens proposes single sites for free.
+that caches the masked passes of its tokens proposes single sites for free: from the pass that masks
+the position alone, or its whole group (`maskov.grouping`), which does not see it either.
 """
 
 from __future__ import annotations

@@ -11,6 +11,10 @@ thus move together, each given those before it, where independent draws would co
 Passes: k forward. Of the reverse the first is shared and the last is in the chain's cache, so k − 2
 more for k > 2, and fewer where the tokens drawn so far are the old ones. The last forward pass
 masks one place of the proposal, so that its energy needs one pass less.
+
+Where the chain caches passes that mask groups of positions, the last place is drawn from the pass
+that masks its group, in both directions. So that pass, too, is one of the proposal's energy, and
+its reverse is in the cache.
 """
 
 from __future__ import annotations
@@ -20,13 +24,14 @@ from dataclasses import dataclass
 import torch
 
 from maskov.errors import InputError
+from maskov.grouping import masked_with
 from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
 from maskov.moves.base import Move
 from maskov.moves.conditional import MaskedConditional
 from maskov.moves.site import draw
 from maskov.random import Purpose, Rng
-from maskov.types import Bool, Chains, Float, Int, PassedSites, Proposal, Tensor
+from maskov.types import Bool, Chains, Float, Int, PassedSites, Proposal, Tensor, inside
 
 # What the numbers of a step are drawn for, beside the keys of its order.
 _SIZE, _PLACE, _KEYS = 0, 1, 2
@@ -123,6 +128,8 @@ class _Filling:
         self._rank, self._scorer, self._rng = rank, scorer, rng
         self._old, self._new = chains.tokens[rows], chains.tokens[rows].clone()
         self._lengths, self._source = chains.lengths[rows], chains.source[rows]
+        self._inside = inside(self._lengths, self._old.shape[1])
+        self._groups = None if chains.sites is None else chains.sites.groups
         self._confidence = chains.confidence[rows].clone()
         self.size = (rank >= 0).sum(1)
         zero = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
@@ -134,10 +141,12 @@ class _Filling:
         """Draw the position that comes at `number` in each window that has one."""
         row = (self.size > number).nonzero().flatten()
         place = (self._rank[row] == number).int().argmax(1)
-        masked = self._rank[row] >= number
         last = self.size[row] == number + 1
+        # The last pass masks what the passes of the chain's cache mask.
+        cache = masked_with(place, self._inside[row], self._groups)
+        masked = torch.where(last[:, None], cache, self._rank[row] >= number)
         same = ~(self._new[row] != self._old[row]).any(1)
-        hidden = self._ask(row, place, masked, self._new, cached=same & last)
+        hidden = self._ask(row, place, masked, self._new, cached=same & last, last=last)
         # Elsewhere the reverse needs passes of its own, of the old tokens.
         apart = (~same).nonzero().flatten()
         chain, step = self._chains.chain[self._rows][row], self._chains.step[self._rows][row]
@@ -159,9 +168,6 @@ class _Filling:
         sure = (drawn.logit - drawn.log_normaliser).exp()
         self._confidence = self._confidence.index_put((row, place), sure)
         self._new = self._new.index_put((row, place), drawn.token)
-        if last.any():
-            # This pass masks one place of the finished proposal.
-            self._passed.append((row[last], place[last], hidden[last]))
 
     def _ask(
         self,
@@ -170,8 +176,12 @@ class _Filling:
         masked: Bool[Tensor, "n length"],
         tokens: Int[Tensor, "chains length"],
         cached: Bool[Tensor, " n"],
+        last: Bool[Tensor, " n"] | None = None,
     ) -> Float[Tensor, "n hidden"]:
-        """Return the vectors at the places; those of the chain's own passes are in its cache."""
+        """Return the vectors at the places; those of the chain's own passes are in its cache.
+
+        Passes that are `last` are remembered: they are passes of the finished proposal.
+        """
         sites, chains = self._chains.sites, self._rows[row]
         if sites is None:
             cached = torch.zeros_like(cached)
@@ -183,16 +193,22 @@ class _Filling:
             tokens[row[asked]], self._lengths[row[asked]], masked[asked], self._source[row[asked]]
         )
         answers = self._scorer.hidden(queries)
-        # Of all masked places of a query only one is wanted.
-        inside, at = masked[asked].nonzero(as_tuple=True)
-        answers = answers[at == place[asked][inside]]
+        query, at = masked[asked].nonzero(as_tuple=True)
+        if last is not None:
+            ends = last[asked][query]
+            self._passed.append((row[asked][query][ends], at[ends], answers[ends]))
+        # Of all masked places of a query only one is wanted here.
+        answers = answers[at == place[asked][query]]
         self._passes = self._passes.index_add(0, row[asked], torch.ones_like(asked))
         return answers if known is None else known.index_copy(0, asked, answers)
 
     def proposal(self) -> Proposal:
         """Return the filled windows."""
         changed = self._new != self._old
-        row, place, hidden = (torch.cat(column) for column in zip(*self._passed, strict=True))
+        passed = None
+        if self._passed:
+            row, place, hidden = (torch.cat(column) for column in zip(*self._passed, strict=True))
+            passed = PassedSites(row, place, hidden, self._groups)
         return Proposal(
             rows=self._rows,
             masked=self._rank >= 0,
@@ -204,5 +220,5 @@ class _Filling:
             log_q_forward=self._forward,
             log_q_reverse=self._reverse,
             passes=self._passes,
-            passed=PassedSites(row, place, hidden),
+            passed=passed,
         )

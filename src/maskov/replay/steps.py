@@ -104,7 +104,8 @@ def with_energies(
     lengths = chains.lengths.expand(len(rows))
     given = Sequences(torch.stack(rows), lengths, source=chains.source.expand(len(rows)))
     if kernel.energy.needs_sites:
-        given = replace(given, sites=scorer.sites(given, kernel.energy.needs_normaliser))
+        sites = scorer.sites(given, kernel.energy.needs_normaliser, groups=kernel.energy.groups)
+        given = replace(given, sites=sites)
     energies = kernel.energy(scorer.model, given)
     scorer.check()
     for index, energy in zip(missing, energies.tolist(), strict=True):

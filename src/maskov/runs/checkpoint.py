@@ -25,7 +25,6 @@ from maskov.types import Chains, Sites, Tensor
 
 _KEPT = 2  # the newest and the one before it
 _HASH_LETTERS = 64
-_SITES = tuple(field.name for field in fields(Sites))
 _BUFFERS = {field.name for field in fields(Buffers)}
 _SCALARS = (
     "epoch", "end", "begun", "other_passes", "budget",
@@ -67,12 +66,14 @@ def pack(saved: Saved, fields: dict[str, str] | None = None) -> bytes:
     }
     tensors |= {f"chains.{name}": value for name, value in chains.tensors().items()}
     if chains.sites is not None:
-        tensors |= {f"sites.{name}": getattr(chains.sites, name) for name in _SITES}
+        tensors |= {f"sites.{name}": value for name, value in chains.sites.tensors().items()}
     tensors |= {f"energies.{name}": value for name, value in chains.energies.items()}
     tensors |= {f"buffers.{name}": value for name, value in group.buffers.items()}
     for epoch, row in saved.held.items():
         tensors |= {f"held.{epoch}.{name}": value for name, value in row.items()}
     scalars = {name: getattr(group, name) for name in _SCALARS}
+    # Which positions the passes of the sites mask; 0: each alone.
+    scalars["site_groups"] = 0 if chains.sites is None else chains.sites.groups or 0
     metadata = {
         "group": json.dumps(scalars),
         "cursor": json.dumps(vars(saved.cursor)),
@@ -96,6 +97,7 @@ def _unpacked(body: bytes) -> Saved:
     metadata: dict[str, Any] = json.loads(body[8 : 8 + size])["__metadata__"]
     scalars, cursor = json.loads(metadata["group"]), json.loads(metadata["cursor"])
     kinds = {name: bool if name == "begun" else int for name in _SCALARS}
+    kinds["site_groups"] = int
     if any(type(scalars[name]) is not kind for name, kind in kinds.items()):
         raise ValueError("no checkpoint: its numbers are of another kind")
     held: dict[int, dict[str, Tensor]] = {}
@@ -107,7 +109,7 @@ def _unpacked(body: bytes) -> Saved:
         raise ValueError("no checkpoint: its buffers are not whole")
     chains = Chains(
         **_under("chains.", tensors),
-        sites=Sites(**sites) if sites else None,
+        sites=Sites(**sites, groups=max(scalars["site_groups"], 0) or None) if sites else None,
         energies=_under("energies.", tensors),
     )
     state = GroupState(

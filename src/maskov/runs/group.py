@@ -67,7 +67,7 @@ class GroupState:
     def size(self) -> int:
         """Bytes that it holds, about."""
         sites = self.chains.sites
-        held = [*self.buffers.values(), *([] if sites is None else vars(sites).values())]
+        held = [*self.buffers.values(), *([] if sites is None else sites.tensors().values())]
         held += self.chains.tensors().values()
         return sum(value.numel() * value.element_size() for value in held)
 

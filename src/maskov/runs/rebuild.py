@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from maskov.config import Manifest, to_json
-from maskov.energies import Autoregressive
+from maskov.config import Manifest, RunConfig, to_json
+from maskov.energies import Autoregressive, Energy, parse_energy
 from maskov.errors import InputError, RunError
 from maskov.kernels import Exchange, Kernel
+from maskov.kernels.burn_in import BurnIn
 from maskov.kernels.registry import imported_parts, kernel_from_data
 from maskov.models import MaskedModel, load
 from maskov.models.conditional.model import ConditionalModel
 from maskov.runs.inputs import layout_of
+from maskov.schedules import Schedule
 from maskov.starts import Layout
 
 
@@ -46,10 +49,49 @@ def rebuild(manifest: Manifest, model: MaskedModel, trust_parts: bool = False) -
     """Build kernel and layout again; refuse a model that has changed."""
     check_same(manifest.config.model.name, manifest.config.model.fingerprint, model.fingerprint())
     kernel = kernel_of(manifest, model, trust_parts)
-    if kernel.energy is not None:
-        for name, found in kernel.energy.models().items():
-            check_same(name, manifest.energy_models.get(name), found)
+    for name, found in models_of(kernel).items():
+        check_same(name, manifest.energy_models.get(name), found)
     return Parts(kernel, _layout(manifest, model))
+
+
+def models_of(kernel: Kernel) -> dict[str, str]:
+    """Return the fingerprint of each model that the energies have beside the masked one."""
+    energies: list[Energy | None] = [kernel.energy]
+    if isinstance(kernel, BurnIn):
+        energies.append(kernel.first)
+    return {
+        name: found
+        for energy in energies
+        if energy is not None
+        for name, found in energy.models().items()
+    }
+
+
+def own_parts(config: RunConfig) -> list[str]:
+    """Return the import paths that the description of a run names."""
+    return imported_parts([config.kernel, {"energy": config.schedule.burn_in_energy}])
+
+
+def with_burn_in(
+    kernel: Kernel,
+    schedule: Schedule,
+    model: MaskedModel,
+    trust_remote_code: bool = False,
+    trust_parts: bool = False,
+) -> Kernel:
+    """Return the kernel with the energy that the schedule's burn-in has, if it has one."""
+    if schedule.burn_in_energy is None:
+        return kernel
+    first = parse_energy(
+        schedule.burn_in_energy, load=_causal(model, trust_remote_code), trust_parts=trust_parts
+    )
+    kernel.with_energy(first)  # which refuses what it cannot do
+    return BurnIn(kernel, first, schedule.burn_in)
+
+
+def _causal(model: MaskedModel, trust_remote_code: bool) -> Callable[[str], Autoregressive]:
+    """Return what loads causal models where the masked one is."""
+    return lambda name: Autoregressive(name, model.device, trust_remote_code=trust_remote_code)
 
 
 def _layout(manifest: Manifest, model: MaskedModel) -> Layout:
@@ -62,27 +104,30 @@ def _layout(manifest: Manifest, model: MaskedModel) -> Layout:
 
 
 def kernel_of(manifest: Manifest, model: MaskedModel, trust_parts: bool = False) -> Kernel:
-    """Build the kernel of a run again; causal models are loaded where the masked one is."""
-    trust = manifest.config.model.source.trust_remote_code
+    """Build the kernel of a run again, with the energy of its burn-in."""
+    config, trust = manifest.config, manifest.config.model.source.trust_remote_code
     try:
-        kernel = kernel_from_data(
-            manifest.config.kernel,
-            lambda name: Autoregressive(name, model.device, trust_remote_code=trust),
-            trust_parts,
-        )
+        kernel = kernel_from_data(config.kernel, _causal(model, trust), trust_parts)
         if isinstance(kernel, Exchange) and manifest.ladder is not None:
             kernel = replace(kernel, ladder=manifest.ladder)
         if kernel.replicas != manifest.replicas:
             raise InputError("it has another number of replicas")
-        return kernel
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise RunError("the manifest of this run is damaged: invalid 'kernel'.") from error
     except InputError as error:
         # A part of the user's own that is missing is told as it is.
-        if imported_parts(manifest.config.kernel):
+        if own_parts(config):
             raise
         raise RunError(
             f"the manifest of this run is damaged: invalid 'kernel' ({error})"
+        ) from error
+    try:
+        return with_burn_in(kernel, config.schedule, model, trust, trust_parts)
+    except InputError as error:
+        if own_parts(config):
+            raise
+        raise RunError(
+            f"the manifest of this run is damaged: invalid 'schedule.burn_in_energy' ({error})"
         ) from error
 
 

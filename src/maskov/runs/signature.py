@@ -60,6 +60,7 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
         f"block:{_value(schedule.block, block)}",
         f"T:{_value(schedule.target_temperature, temperature)}",
         f"epochs:{schedule.epochs}-{schedule.burn_in}",
+        *([f"burn-in:{schedule.burn_in_energy}"] if schedule.burn_in_energy else []),
         f"forced:{schedule.force_accept}",
         f"start:{config.start}",
         f"{_inputs(config.inputs)}",

@@ -177,10 +177,13 @@ class TaskRunner:
         group, config, replicas = self.group, self.manifest.config, self.kernel.replicas
         chains, before = kernel.end(group.chains, self.rng), self.scorer.passes
         first = torch.arange(0, len(chains.chain), replicas, device=chains.chain.device)
-        needed = config.execution.trace == "every" or keeps_samples(
-            group.epoch, config.thin, self.schedule
-        )
-        if needed or chains.sites is not None:
+        kept = keeps_samples(group.epoch, config.thin, self.schedule)
+        # Where the run may end, its last samples are kept.
+        kept |= config.thin == 0 and group.epoch + 1 in self.manifest.checks
+        # Passes of groups are another energy's: the traced ones would cost T passes a chain.
+        grouped = chains.sites is not None and chains.sites.groups is not None
+        free = chains.sites is not None and not grouped
+        if kept or free or (config.execution.trace == "every" and not grouped):
             sequences = chains.sequences if replicas == 1 else chains.sequences.rows(first)
             raw, norm = both_energies(sequences, self.scorer)
         else:
@@ -273,7 +276,7 @@ def both_energies(
     sequences: Sequences, scorer: Scorer
 ) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
     """Return E_raw and E_norm of some sequences, at no pass where theirs are known."""
-    if sequences.sites is None:
+    if sequences.sites is None or sequences.sites.groups is not None:
         sites = scorer.sites(sequences)
     else:
         sites = scorer.with_normaliser(sequences.sites, sequences.inside)

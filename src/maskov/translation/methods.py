@@ -79,8 +79,10 @@ class TranslationMethod:
                 raise InputError(f"--{option.replace('_', '-')} must be at least 1, not {value}.")
         if self.length_power is not None and not math.isfinite(self.length_power):
             raise InputError(f"--length-power must be a number, not {self.length_power}.")
-        if self.pick == "lowest" and not parse_energy(self.target).sums_over_sites:
-            raise InputError("--pick lowest supports only sums of raw and norm as --energy.")
+        if self.pick == "lowest":
+            energy = parse_energy(self.target)
+            if not energy.sums_over_sites or energy.groups is not None:
+                raise InputError("--pick lowest supports only sums of raw and norm as --energy.")
         if self.name != "ar":
             self.kernel()
             self.schedule()

@@ -96,7 +96,9 @@ def _schedule(manifest: Manifest) -> str:
         )
     burn_in = manifest.burn_in(manifest.epochs)
     if burn_in:
-        parts.append(f"the first {burn_in:,} burn-in")
+        energy = schedule.burn_in_energy
+        target = "" if energy is None else f" with the energy {energy}"
+        parts.append(f"the first {burn_in:,} burn-in{target}")
     if schedule.force_accept:
         parts.append(f"the first {schedule.force_accept:,} accept everything")
     return ", ".join(parts)

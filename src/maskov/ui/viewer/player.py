@@ -9,11 +9,10 @@ from threading import Lock
 from typing import Any
 
 from maskov.errors import InputError, RunError
-from maskov.kernels.registry import imported_parts
 from maskov.models.base import MaskedModel
 from maskov.replay import Replay, Replayer
 from maskov.replay.replayer import why_not
-from maskov.runs.rebuild import LoadedModels
+from maskov.runs.rebuild import LoadedModels, own_parts
 from maskov.ui.report.json_data import json_safe
 from maskov.ui.viewer.run_list import OpenedRun
 
@@ -45,9 +44,9 @@ class Player:
             return (
                 "its model has remote code: start the server with --trust-remote-code to allow it"
             )
-        if reason is None and imported_parts(config.kernel) and not self._trust_parts:
+        if reason is None and own_parts(config) and not self._trust_parts:
             return (
-                f"it uses '{imported_parts(config.kernel)[0]}', a part that is not maskov's: start "
+                f"it uses '{own_parts(config)[0]}', a part that is not maskov's: start "
                 "the server with --trust-parts to let it run"
             )
         return reason

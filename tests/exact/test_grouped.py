@@ -1,0 +1,331 @@
+"""Energies of grouped positions: their definition, their passes, and exact kernels with them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from maskov import (
+    Cycle,
+    DelayedAcceptance,
+    InputError,
+    MaskedConditional,
+    Metropolis,
+    Mixture,
+    Norm,
+    Raw,
+    Site,
+    Sweep,
+)
+from maskov.energies import TextEnergy, parse_energy
+from maskov.exact import (
+    all_states,
+    balance_error,
+    distribution,
+    fresh_state,
+    invariance_error,
+    transition_matrix,
+)
+from maskov.grouping import groups_with, masked_with, positions_of, unseen
+from maskov.models.base import Queries
+from maskov.models.scorer import Scorer
+from maskov.moves.span import Span
+from maskov.random import CounterRng
+from maskov.scoring import score
+from maskov.testing import check_energy, check_kernel, step_matrix
+from maskov.types import Sequences
+from small import epoch, random_state, random_table, tiny_bert
+
+TABLE = random_table()
+LONGER = random_table(length=4, size=2)
+TINY = tiny_bert()
+SMALL = {3: random_table(size=2, seed=1), 4: LONGER}
+MODELS = {"table": (TABLE, 3), "longer": (LONGER, 4), "bert": (TINY, 3)}
+MOVES = {
+    "site": Site(),
+    "truncated": Site(MaskedConditional(top_k=1, epsilon=0.1)),
+    "block": Site(MaskedConditional(0.8), Sweep("left-to-right", 2)),
+    "spans": Span(sizes=(2, 3)),
+    "truncated spans": Span(MaskedConditional(0.7, top_k=1, epsilon=0.05), sizes=(1, 2)),
+}
+
+
+def by_hand(model, states, groups, normalised):
+    """Compute the energy by its definition: one sequence and one group at a time."""
+    energies = []
+    for state in states.tolist():
+        total = 0.0
+        for group in range(groups):
+            places = [place for place in range(len(state)) if place % groups == group]
+            if not places:
+                continue
+            masked = torch.zeros(1, len(state), dtype=torch.bool)
+            masked[0, places] = True
+            query = Queries(torch.tensor([state]), torch.tensor([len(state)]), masked)
+            for place, scores in zip(places, model.logits(model.hidden(query)), strict=True):
+                total -= float(scores[state[place]])
+                total += float(scores.logsumexp(0)) if normalised else 0.0
+        energies.append(total)
+    return torch.tensor(energies, dtype=torch.float64)
+
+
+def energies_of(model, energy, tokens, lengths=None):
+    """Compute the energy as the package does."""
+    lengths = torch.full((len(tokens),), tokens.shape[1]) if lengths is None else lengths
+    scorer = Scorer(model)
+    given = Sequences(tokens, lengths)
+    sites = scorer.sites(given, energy.needs_normaliser, groups=energy.groups)
+    return energy(model, replace(given, sites=sites)), scorer.passes
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("kind", [Raw, Norm])
+@pytest.mark.parametrize("name", MODELS)
+def test_the_energy_is_its_definition(name, kind, groups):
+    model, length = MODELS[name]
+    states = all_states(model, length)
+    found, passes = energies_of(model, kind(groups=groups), states)
+    assert torch.allclose(found, by_hand(model, states, groups, kind is Norm), atol=1e-12)
+    assert passes == len(states) * min(groups, length)
+
+
+@pytest.mark.parametrize("kind", [Raw, Norm])
+def test_one_group_a_position_is_the_ordinary_energy(kind):
+    state = random_state(TINY, 5, 6)
+    for groups in (6, 9, 10**30):
+        grouped, passes = energies_of(TINY, kind(groups=groups), state.tokens)
+        assert torch.allclose(grouped, energies_of(TINY, kind(), state.tokens)[0], atol=1e-12)
+        assert passes == 5 * 6
+    fewer, passes = energies_of(TINY, kind(groups=5), state.tokens)
+    assert passes == 5 * 5
+    assert not torch.allclose(fewer, energies_of(TINY, kind(), state.tokens)[0], atol=1e-3)
+
+
+def test_groups_are_counted_in_each_sequence_whatever_its_padding():
+    tokens, lengths = random_state(TINY, 4, 7).tokens, torch.tensor([7, 2, 5, 3])
+    found, passes = energies_of(TINY, Norm(groups=3), tokens, lengths)
+    alone = [
+        energies_of(TINY, Norm(groups=3), tokens[row : row + 1, :size])[0]
+        for row, size in enumerate(lengths.tolist())
+    ]
+    assert torch.allclose(found, torch.cat(alone), atol=1e-12)
+    assert passes == 3 + 2 + 3 + 3
+
+
+def test_marks():
+    marked = torch.tensor([[False, True, False, False, True], [False, False, True, False, False]])
+    assert groups_with(marked, 3).tolist() == [[False, True, False], [False, False, True]]
+    assert unseen(marked, 3).tolist() == [[0, 1, 0, 0, 1], [0, 0, 1, 0, 0]]
+    assert not unseen(marked, 2)[0].any()
+    assert positions_of(groups_with(marked, 2), 5).tolist() == [[1, 1, 1, 1, 1], [1, 0, 1, 0, 1]]
+    inside = torch.tensor([[True, True, True, True, False]])
+    assert masked_with(torch.tensor([2]), inside, 2).tolist() == [[1, 0, 1, 0, 0]]
+    assert masked_with(torch.tensor([2]), inside, None).tolist() == [[0, 0, 1, 0, 0]]
+
+
+def test_names():
+    assert str(Raw(groups=4)) == "raw(groups=4)"
+    for text in ("raw(groups=4)", "norm(groups=1)", "0.5*raw(groups=2)+norm(groups=2)"):
+        assert str(parse_energy(text)) == text
+    assert parse_energy(" raw( groups = 4 ) ") == Raw(groups=4)
+    assert str(Raw(groups=None)) == "raw"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("raw(groups=0)", "1 group of positions or more, not 0"),
+        ("norm(groups=two)", "must be a whole number"),
+        ("norm(groups=True)", "must be a whole number"),
+        ("raw(groups=None)", "must be a whole number"),
+        ("raw(4)", "unknown energy"),
+        ("raw()", "unknown energy"),
+        ("raw(size=4)", "unknown energy"),
+        ("raw + norm(groups=4)", "'raw' and 'norm\\(groups=4\\)' mask different groups"),
+        ("raw(groups=2) + 2*raw(groups=4)", "cannot be in one sum"),
+    ],
+)
+def test_bad_groups_are_refused(text, said):
+    with pytest.raises(InputError, match=said):
+        parse_energy(text)
+
+
+def test_passes_of_another_masking_are_refused():
+    tokens, lengths = random_state(TINY, 2, 4).tokens, torch.tensor([4, 4])
+    alone = Scorer(TINY).sites(Sequences(tokens, lengths))
+    for energy in (Raw(groups=2), 2 * Norm(groups=2)):
+        with pytest.raises(InputError, match="needs the masked passes"):
+            energy(TINY, Sequences(tokens, lengths, alone))
+
+
+def letters(texts):
+    """Count the a's."""
+    return [0.7 * text.count("a") for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("energy", "name"),
+    [
+        (Raw(groups=1), "table"),
+        (0.3 * Raw(groups=2) + Norm(groups=2), "longer"),
+        (Norm(groups=4), "longer"),
+        (Raw(groups=2) + TextEnergy(letters), "table"),
+        (Norm(groups=2), "bert"),
+    ],
+    ids=str,
+)
+def test_cache_and_stages(energy, name):
+    check_energy(energy, *MODELS[name])
+
+
+@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_exact_with_every_move(groups, move):
+    for kind, length in ((Raw, 3), (Norm, 4)):
+        kernel = Metropolis(kind(groups=groups), MOVES[move], 0.8)
+        assert not kernel.asynchronous
+        check_kernel(kernel, SMALL[length], length, seeds=2 if "span" in move else 1)
+
+
+@pytest.mark.parametrize("nearest", [1, 2])
+@pytest.mark.parametrize("move", ["site", "spans"])
+def test_groups_near_the_change_may_be_tested_first(move, nearest):
+    kernel = Metropolis(Norm(groups=3), MOVES[move], delayed=DelayedAcceptance(nearest))
+    check_kernel(kernel, LONGER, 4)
+
+
+@pytest.mark.parametrize("move", ["cut", "block", "spans"])
+def test_exact_on_a_transformer(move):
+    cut = Site(MaskedConditional(top_k=2))
+    check_kernel(Metropolis(Raw(groups=2), MOVES.get(move, cut)), TINY)
+
+
+def test_kernels_of_kernels():
+    parts = tuple(Metropolis(Norm(groups=2), MOVES[name]) for name in ("site", "spans"))
+    check_kernel(Mixture(parts, (1.0, 2.0)), SMALL[3])
+    check_kernel(Cycle(parts), SMALL[3], reversible=False)
+
+
+def test_transition_matrices_know_groups():
+    kernel, scorer, states = Metropolis(Norm(groups=2)), Scorer(LONGER), all_states(LONGER, 4)
+    masked = torch.tensor([False, True, False, False])
+    matrix = transition_matrix(kernel, scorer, states, masked)
+    target = distribution(LONGER, kernel.energy, states)
+    assert balance_error(matrix, target) < 1e-12
+
+
+class SinglePasses(Scorer):
+    """Takes the pass of one position for that of its group, after the first energies."""
+
+    begun = False
+
+    def sites(self, sequences, normaliser=True, needed=None, groups=None):
+        if not self.begun:
+            return super().sites(sequences, normaliser, needed, groups)
+        return super().sites(sequences, normaliser, needed)
+
+
+class AllKnown(Metropolis):
+    """Takes what single positions would know for what groups know."""
+
+    def step(self, chains, rows, scorer, rng):
+        scorer.begun = True
+        try:
+            return super().step(chains, rows, scorer, rng)
+        finally:
+            scorer.begun = False
+
+
+def test_single_passes_in_place_of_groups_fail():
+    kernel, states = AllKnown(Norm(groups=2)), all_states(LONGER, 4)
+    matrix = step_matrix(kernel, SinglePasses(LONGER), states)
+    target = distribution(LONGER, kernel.energy, states)
+    assert invariance_error(matrix, target) > 1e-3
+
+
+def test_single_passes_of_spans_in_place_of_groups_fail(monkeypatch):
+    """A span that draws its last place alone must not call that a pass of its group."""
+    states, target = (
+        all_states(LONGER, 4),
+        distribution(LONGER, Norm(groups=2), all_states(LONGER, 4)),
+    )
+    kernel = Metropolis(Norm(groups=2), Span(sizes=(2,)))
+    monkeypatch.setattr("maskov.moves.span.masked_with", lambda p, i, g: masked_with(p, i, None))
+    assert invariance_error(step_matrix(kernel, Scorer(LONGER), states), target) > 1e-3
+
+
+def test_passes_that_saw_a_change_fail(monkeypatch):
+    """Where two groups changed, the pass of each has seen the change of the other."""
+    kernel, states = Metropolis(Norm(groups=2), MOVES["block"]), all_states(LONGER, 4)
+
+    def too_many(changed, groups):
+        return positions_of(groups_with(changed, groups), changed.shape[1])
+
+    monkeypatch.setattr("maskov.kernels.metropolis.unseen", too_many)
+    target = distribution(LONGER, kernel.energy, states)
+    assert invariance_error(step_matrix(kernel, Scorer(LONGER), states), target) > 1e-3
+
+
+def test_a_cache_of_another_masking_is_not_taken():
+    chains, scorer = random_state(TINY, 3, 6), Scorer(TINY)
+    rows = torch.arange(3)
+    for first, second in (
+        (Raw(), Raw(groups=2)),
+        (Norm(groups=2), Raw()),
+        (Raw(groups=2), Raw(groups=3)),
+    ):
+        cached = Metropolis(first).init(chains, scorer)
+        other = Metropolis(second)
+        with pytest.raises(InputError, match="not initialised"):
+            other.step(
+                replace(cached, energies={str(second): chains.beta}), rows, scorer, CounterRng(0)
+            )
+        assert torch.equal(
+            other.init(cached, scorer).energies[str(second)],
+            other.init(chains, scorer).energies[str(second)],
+        )
+
+
+def test_an_energy_without_passes_drops_those_of_another_kernel():
+    """Their chains move without them, so that a later proposal would come from an old context."""
+    text = TextEnergy(letters)
+    both = Metropolis(Raw() + text).init(fresh_state(all_states(TABLE, 3)), Scorer(TABLE))
+    assert Metropolis(text).init(both, Scorer(TABLE)).sites is None
+
+
+@pytest.mark.parametrize("kind", [Raw, Norm])
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_a_novel_site_costs_one_pass_less_than_there_are_groups(groups, kind):
+    kernel, scorer = Metropolis(kind(groups=groups)), Scorer(TINY)
+    state = kernel.init(random_state(TINY, 6, 9), scorer)
+    assert scorer.passes == 6 * groups
+    novel, before = 0, scorer.passes
+    for _, _, info in epoch(kernel, state, scorer, CounterRng(3)):
+        expected = torch.where(info.proposed_novel, groups - 1, 0)
+        assert torch.equal(info.passes, expected)
+        novel += int(info.proposed_novel.sum())
+    assert novel > 10
+    assert scorer.passes - before == novel * (groups - 1)
+
+
+def test_passes_of_spans_of_two():
+    """Two forward, of which the last is one of the proposal's; none for the reverse."""
+    kernel, scorer = Metropolis(Raw(groups=4), Span(sizes=(2,))), Scorer(TINY)
+    state = kernel.init(random_state(TINY, 8, 9), scorer)
+    before, counted, most = scorer.passes, 0, 0
+    for _, _, info in epoch(kernel, state, scorer, CounterRng(3)):
+        changed = info.proposal.changed.sum(1)
+        assert set(info.passes[changed == 2].tolist()) <= {2 + 3}
+        counted += int(info.passes.sum())
+        most = max(most, int(info.passes.max()))
+    assert most == 5
+    assert counted == scorer.passes - before
+
+
+def test_scores_of_texts():
+    texts = ["red blue green red", "blue"]
+    lines = [torch.tensor([TINY.encode(text)]) for text in texts]
+    for line, found in zip(lines, score(TINY, texts, Norm(groups=2)), strict=True):
+        assert found.energy == pytest.approx(float(by_hand(TINY, line, 2, True)))

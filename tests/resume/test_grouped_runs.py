@@ -1,0 +1,271 @@
+"""Runs with energies of groups and with a burn-in of another energy: whole, stopped, replayed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import maskov
+from maskov import (
+    Cycle,
+    Gibbs,
+    InputError,
+    Metropolis,
+    Mixture,
+    Norm,
+    Raw,
+    RunError,
+    Schedule,
+    Site,
+    Span,
+    Sweep,
+    Workers,
+)
+from maskov.cli import main
+from maskov.errors import Interrupted
+from maskov.execution.loop import kernel_at
+from maskov.kernels.burn_in import BurnIn
+from maskov.kernels.registry import kernel_from_data, to_data
+from maskov.replay import Replayer
+from maskov.runs.checkpoint import Saved, pack, unpack
+from maskov.runs.group import GroupState
+from maskov.ui.report import build, to_html, to_json, to_markdown
+from odd_workers import files, oddly
+from small import random_state, random_table, tiny_bert
+
+MODEL = tiny_bert("red green blue white", dtype=torch.float32)
+SETTINGS = {"chains": 3, "length": (3, 6), "thin": 2, "seed": 4, "resident": 2}
+PLAIN = Schedule(epochs=2)
+GROUPED = "raw(groups=2)"
+# A kernel and a schedule; with burn-in, chains change from lock-step to asynchronous or back.
+RUNS = {
+    "groups": (Metropolis(Norm(groups=3)), PLAIN),
+    "groups, spans and sites": (
+        Mixture((Metropolis(Raw(groups=2)), Metropolis(Raw(groups=2), Span()))),
+        PLAIN,
+    ),
+    "burn-in of groups": (Metropolis(Raw()), Schedule(5, 1, burn_in_energy=GROUPED)),
+    "burn-in without groups": (Metropolis(Raw(groups=2)), Schedule(6, 4, burn_in_energy="norm")),
+}
+SLOW = ("groups", "burn-in without groups")
+
+
+class Breaker:
+    """Asks to stop when the engine looks for the n-th time."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def __call__(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in RUNS]
+)
+def test_stopped_resumed_and_given_to_workers_is_the_same_to_the_byte(name, tmp_path, monkeypatch):
+    kernel, schedule = RUNS[name]
+    settings = SETTINGS | {"schedule": schedule}
+    run = maskov.sample(MODEL, kernel, out=tmp_path / "whole", **settings)
+    expected, stopped = files(tmp_path / "whole"), 0
+    for at in (9, 21):
+        folder = tmp_path / f"stopped {at}"
+        try:
+            maskov.sample(MODEL, kernel, out=folder, stop=Breaker(at), **settings)
+        except Interrupted:
+            stopped += 1
+            assert not maskov.resume(folder, MODEL).damaged
+        assert files(folder) == expected
+    assert stopped == 2
+    replayer = Replayer(run, MODEL)
+    for epoch in range(schedule.epochs):
+        replay = replayer.epoch(1, epoch)
+        burning = epoch < schedule.burn_in and schedule.burn_in_energy is not None
+        assert replay.agrees
+        assert replay.energy == (schedule.burn_in_energy if burning else str(kernel.energy))
+    made = oddly(monkeypatch, count=2, seed=1)
+    maskov.sample(MODEL, kernel, out=tmp_path / "there", workers=Workers(2), **settings)
+    assert made[0].losses > 0
+    assert files(tmp_path / "there") == expected
+
+
+def test_ordinary_energies_are_traced_only_where_samples_are_kept():
+    energy = Raw(groups=2)
+    run = maskov.sample(MODEL, Metropolis(energy), Schedule(6, 2), chains=3, length=6, thin=2)
+    known = ~np.isnan(run.traces["energy_raw"]).any(1)
+    assert known.tolist() == [False, False, False, True, False, True]
+    assert not np.isnan(run.traces["energy_target"]).any()
+    last = [sample for sample in run.samples if sample.epoch == 5]
+    for sample, traced in zip(last, run.traces["energy_target"][5], strict=True):
+        (raw,), (norm,), (target,) = (
+            maskov.score(MODEL, [sample.text], one) for one in (Raw(), Norm(), energy)
+        )
+        assert sample.energy_raw == pytest.approx(raw.energy, abs=1e-4)
+        assert sample.energy_norm == pytest.approx(norm.energy, abs=1e-4)
+        assert traced == pytest.approx(target.energy, abs=1e-4)
+    assert abs(traced - sample.energy_raw) > 1e-3
+    report = build([run])
+    (told,) = json.loads(to_json(report))["runs"]
+    middle = told["energies"]["raw"]["spread"]["middle"]
+    assert [value is not None for value in middle] == known.tolist()
+    assert "raw(groups=2)" in to_html(report)
+    assert "raw(groups=2)" in to_markdown(report)
+
+
+def test_the_verdict_is_by_the_energy_that_was_traced():
+    kernel = Metropolis(Raw(groups=2))
+    run = maskov.sample(random_table(), kernel, Schedule(24), chains=3, length=3, thin=12)
+    found = run.diagnose()
+    assert found.energies["E_target"].draws == 24
+    assert found.energies["E_raw"].draws == 2
+    assert found.verdict.state not in ("too short to tell", "not judged")
+
+
+def test_a_run_that_ends_when_converged_knows_the_energies_of_its_samples():
+    kernel = Metropolis(Norm(groups=2))
+    schedule = Schedule(2000, 2, burn_in_energy="raw(groups=1)")
+    run = maskov.sample(
+        random_table(scale=0.3), kernel, schedule, chains=6, length=3, until="converged"
+    )
+    assert run.manifest.stopped_at is not None
+    assert run.samples
+    assert all(np.isfinite([one.energy_raw, one.energy_norm]).all() for one in run.samples)
+
+
+def test_names_in_manifest_and_signature(tmp_path):
+    schedule = Schedule(3, 1, burn_in_energy="norm(groups=3)")
+    maskov.sample(
+        MODEL, Metropolis(Raw(groups=2)), schedule, chains=2, length=4, out=tmp_path / "run"
+    )
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert manifest["energy"] == manifest["config"]["kernel"]["energy"] == GROUPED
+    assert manifest["config"]["kernel"]["delayed"]["nearest"] == []
+    assert manifest["config"]["schedule"]["burn_in_energy"] == "norm(groups=3)"
+    assert "|energy:raw(groups=2)|" in manifest["signature"]
+    assert "|burn-in:norm(groups=3)|" in manifest["signature"]
+    assert manifest["leaves_invariant"]
+    plain = maskov.sample(MODEL, schedule=Schedule(1), chains=1, length=4).manifest
+    assert "burn-in:" not in plain.signature
+    kernel = Metropolis(Raw(groups=2))
+    assert kernel_from_data(to_data(kernel)) == kernel
+
+
+def test_kernels_of_each_epoch():
+    kernel = Mixture((Metropolis(Raw()), Metropolis(Raw(), Span())))
+    schedule = Schedule(4, 2, burn_in_energy=GROUPED)
+    running = BurnIn(kernel, Raw(groups=2), 2)
+    found = [str(kernel_at(running, schedule, epoch).energy) for epoch in range(4)]
+    assert found == [GROUPED, GROUPED, "raw", "raw"]
+    cycle = Cycle((Metropolis(Raw()), Metropolis(Raw(), Span()))).with_energy(Norm())
+    assert {str(part.energy) for part in cycle.kernels} == {"norm"}
+
+
+def test_the_kept_epochs_have_the_energy_that_was_asked_for():
+    schedule = Schedule(5, 2, burn_in_energy=GROUPED)
+    kernel = Metropolis(Norm(), Site(positions=Sweep(block=2)))
+    run = maskov.sample(MODEL, kernel, schedule, chains=4, length=6, thin=1)
+    target = run.traces["energy_target"]
+    assert np.allclose(target[2:], run.traces["energy_norm"][2:], atol=1e-4)
+    assert np.isnan(run.traces["energy_norm"][:2]).all()
+    assert not np.allclose(target[1], target[2], atol=1.0)
+
+
+def test_checkpoints_say_which_positions_their_passes_mask():
+    for energy in (Raw(), Raw(groups=2)):
+        chains = Metropolis(energy).init(
+            random_state(MODEL, 3, 5), maskov.models.scorer.Scorer(MODEL)
+        )
+        saved = unpack(pack(Saved(GroupState.fresh(chains, 100))))
+        assert saved.state.chains.sites.groups == energy.groups
+        assert torch.equal(saved.state.chains.sites.hidden, chains.sites.hidden)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "schedule", "said"),
+    [
+        (Gibbs(), {"burn_in": 1, "burn_in_energy": "raw"}, "cannot take another energy"),
+        (Metropolis(Raw()), {"burn_in_energy": "raw"}, "give --burn-in, too"),
+        (Metropolis(Raw()), {"burn_in": 1, "burn_in_energy": "heat"}, "unknown energy 'heat'"),
+    ],
+)
+def test_what_cannot_be_is_refused(kernel, schedule, said):
+    with pytest.raises(InputError, match=said):
+        maskov.sample(MODEL, kernel, Schedule(3, **schedule), chains=1, length=4)
+
+
+def test_low_precision_first_is_refused():
+    delayed = maskov.DelayedAcceptance(1, "bfloat16")
+    with pytest.raises(InputError, match="go in lock-step"):
+        Metropolis(Raw(groups=2), delayed=delayed)
+    burning = Metropolis(Raw(), delayed=delayed).with_energy(Raw(groups=2))
+    assert burning.delayed == maskov.DelayedAcceptance(1)
+
+
+def test_a_manifest_with_another_burn_in_is_refused(tmp_path):
+    schedule = Schedule(6, 3, burn_in_energy=GROUPED)
+    with pytest.raises(Interrupted):
+        maskov.sample(
+            MODEL, schedule=schedule, chains=2, length=6, out=tmp_path / "run", stop=Breaker(8)
+        )
+    path = tmp_path / "run" / "manifest.json"
+    text = path.read_text()
+    for other in ("raw(groups=3)", "heat"):
+        path.write_text(
+            text.replace('"burn_in_energy": "raw(groups=2)"', f'"burn_in_energy": "{other}"')
+        )
+        assert path.read_text() != text
+        with pytest.raises(RunError, match="burn_in_energy"):
+            maskov.resume(tmp_path / "run", MODEL)
+    path.write_text(text)
+    maskov.resume(tmp_path / "run", MODEL)
+
+
+def called(*words):
+    """Run a command; return its exit code."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    return ended.value.code or 0
+
+
+def test_on_the_command_line(tmp_path, capsys):
+    folder = tmp_path / "run"
+    words = ("sample", "--model", "untrained", "--chains", 2, "--epochs", 3, "--length", 5)
+    burn_in = ("--burn-in", 1, "--burn-in-energy", "raw(groups=3)")
+    assert called(*words, "--energy", "norm(groups=2)", *burn_in, "--out", folder) == 0
+    manifest = maskov.Run.open(folder).manifest
+    assert manifest.energy == "norm(groups=2)"
+    assert manifest.schedule.burn_in_energy == "raw(groups=3)"
+    first, *_, last = [line for line in capsys.readouterr().err.splitlines() if "epoch " in line]
+    assert "E_target" in first
+    assert "E_raw" not in first
+    assert "E_raw" in last
+    assert called("diagnose", folder) == 0
+    assert called(*words, "--burn-in-energy", "raw") == 2
+    assert "give --burn-in" in capsys.readouterr().err
+
+
+def test_parts_of_ones_own_in_burn_in_are_trusted_by_name(tmp_path, monkeypatch):
+    (tmp_path / "burning.py").write_text("def letters(texts):\n    return [0.1] * len(texts)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    schedule = Schedule(4, 2, burn_in_energy="raw+burning:letters")
+    with pytest.raises(Interrupted):
+        maskov.sample(
+            MODEL, schedule=schedule, chains=2, length=6, out=tmp_path / "run", stop=Breaker(8)
+        )
+    with pytest.raises(RunError, match="--trust-parts"):
+        maskov.resume(tmp_path / "run", MODEL)
+    assert maskov.resume(tmp_path / "run", MODEL, trust_parts=True).finished
+
+
+def test_groups_do_not_change_with_the_length():
+    """The same first tokens have the same groups in a longer sequence."""
+    schedule = replace(PLAIN, epochs=1)
+    run = maskov.sample(MODEL, Metropolis(Norm(groups=3)), schedule, chains=6, length=(3, 9))
+    for sample, traced in zip(run.samples, run.traces["energy_target"][0], strict=True):
+        (alone,) = maskov.score(MODEL, [sample.text], Norm(groups=3))
+        assert traced == pytest.approx(alone.energy, abs=1e-4)
