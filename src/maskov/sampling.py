@@ -169,12 +169,14 @@ def resume(
     workers: Workers | None = None,
     trust_remote_code: bool = False,
     trust_parts: bool = False,
+    allow_download: bool = False,
 ) -> Run:
     """Go on with a run folder from its newest whole checkpoints, to the same bytes.
 
     It goes on where it began, on a CPU or a GPU, unless another `device` is named; `workers` may be
     others than those it began with. Code that comes with a model, and modules of parts that are not
-    maskov's, are run only if they are trusted here: a manifest may be anybody's.
+    maskov's, are run only if they are trusted here, and a model that is not on this machine is
+    downloaded only with `allow_download`: a manifest may be anybody's.
     """
     folder = RunFolder.open(Path(path))
     workers = workers or Workers()
@@ -188,8 +190,8 @@ def resume(
             return Run(folder)
         folder.check_resumable()
         check_trusted(folder.manifest, trust_remote_code)
-        model = model or load_model(folder.manifest, device, trust_remote_code)
-        parts = rebuild(folder.manifest, model, trust_parts)
+        model = model or load_model(folder.manifest, device, trust_remote_code, allow_download)
+        parts = rebuild(folder.manifest, model, trust_parts, allow_download)
         coordinator = Coordinator(
             folder.manifest, parts.layout, parts.kernel, model, folder, listener, checkpoint_every
         )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rich.console import Console
 from rich.table import Table
 
+from maskov.cli.escaping import PrintableConsole, printable
 from maskov.diagnostics.diagnosis import Diagnosis
 from maskov.diagnostics.energies import EnergyFigures
 
@@ -15,10 +15,10 @@ _UNKNOWN = "–"
 def print_diagnosis(diagnosis: Diagnosis) -> None:
     """Print to standard output."""
     # Sentences are not folded, so that grep finds them.
-    print(diagnosis.verdict, end="\n\n")
-    Console().print(_table(diagnosis), markup=False, highlight=False)
+    print(printable(str(diagnosis.verdict)), end="\n\n")
+    PrintableConsole().print(_table(diagnosis), markup=False, highlight=False)
     for note in diagnosis.notes:
-        print(f"note: {note}")
+        print(printable(f"note: {note}"))
     print()
 
 

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 from typer.core import TyperCommand
 
+from maskov.cli.escaping import printable
 from maskov.cli.output import print_json, print_table, say
 from maskov.errors import InputError
 from maskov.ui.ratings import Mean, Ratings, Study, load, make
@@ -63,7 +64,7 @@ def new(
     say(f"{len(created.items)} texts, {per_run} of each of {len(runs)} runs, in '{study}'")
     with created.store() as store:
         for name in raters or []:
-            print(_link(store.add_rater(name)[0]), name, sep="  ")
+            print(_link(store.add_rater(name)[0]), printable(name), sep="  ")
     if not raters:
         say(f"give each rater a link: maskov rate rater {study} NAME")
     say(f"then: maskov rate serve {study}")
@@ -107,7 +108,7 @@ def serve(
     if not links:
         say(f"nobody can rate yet: maskov rate rater {study} NAME")
     for name, link in links.items():
-        print(f"{address}{link}", name, sep="  ", flush=True)
+        print(f"{address}{link}", printable(name), sep="  ", flush=True)
     say(f"listening on {address}, Ctrl-C to stop; every answer is on disk once the page says so")
     serve_app(create_app(opened, loopback=loopback), socket)
 
@@ -154,7 +155,7 @@ def _print_table(ratings: Ratings) -> None:
         f"fluency {_number(ratings.fluency_alpha)}"
     )
     counts = ", ".join(f"{name} {count}" for name, count in ratings.raters.items())
-    print(f"ratings of each rater: {counts or 'no raters yet'}")
+    print(printable(f"ratings of each rater: {counts or 'no raters yet'}"))
     say("intervals: 95 %, bootstrap over items, for the same raters")
     say(ratings.signature)
 

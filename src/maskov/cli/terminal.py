@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from maskov.cli.escaping import PrintableConsole, printable
 from maskov.models.base import MaskedModel
 from maskov.runs.eta import Pace, in_words
 from maskov.types import Chains, Traces
@@ -37,7 +38,7 @@ class PlainProgress:
 
     def noted(self, text: str) -> None:
         """Print a note."""
-        print(f"note: {text}", file=sys.stderr, flush=True)
+        print(printable(f"note: {text}"), file=sys.stderr, flush=True)
 
     def moved(self, state: Chains, epoch: int, passes: int) -> None:
         """Print nothing between epochs."""
@@ -127,7 +128,7 @@ def _changed(words: list[str], before: list[str]) -> Text:
         # Vocabularies mark subwords differently: ## inside a word, Ġ or ▁ at its start.
         line.append("" if word.startswith("##") or not position else " ")
         shown = word.removeprefix("##").replace("Ġ", "").replace("▁", "")
-        line.append(shown, style="bold yellow" if changed else "")
+        line.append(printable(shown), style="bold yellow" if changed else "")
     return line
 
 
@@ -156,4 +157,4 @@ def progress_for(model: MaskedModel, epochs: int, quiet: bool) -> Progress | Non
         return None
     if not sys.stderr.isatty():
         return PlainProgress(epochs)
-    return LiveView(model, epochs, Console(stderr=True))
+    return LiveView(model, epochs, PrintableConsole(stderr=True))

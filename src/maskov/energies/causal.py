@@ -34,6 +34,7 @@ class Autoregressive(Energy):
         dtype: torch.dtype = torch.float32,
         trust_remote_code: bool = False,
         budget: int | None = None,
+        allow_download: bool = True,
     ) -> None:
         if budget is not None and budget < 1:
             raise InputError(f"a token budget must be at least 1, not {budget}.")
@@ -44,6 +45,7 @@ class Autoregressive(Energy):
         self._dtype = dtype
         self._trust_remote_code = trust_remote_code
         self._budget = budget
+        self._allow_download = allow_download
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any, int]:
@@ -56,6 +58,7 @@ class Autoregressive(Energy):
             self._source,
             self._dtype,
             trust_remote_code=self._trust_remote_code,
+            allow_download=self._allow_download,
         )
         network = network.to(self._device).eval().requires_grad_(False)
         if not _looks_left_only(network):

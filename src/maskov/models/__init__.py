@@ -80,10 +80,12 @@ def load(
     precision: str = "float32",
     tokenizer: str | Path | None = None,
     trust_remote_code: bool = False,
+    allow_download: bool = True,
 ) -> MaskedModel:
     """Load a masked model by its maskov name, folder or hub name; a Path is always a folder.
 
-    `precision` is float32, float64, or a lower one: tf32 (NVIDIA GPUs) or bfloat16.
+    `precision` is float32, float64, or a lower one: tf32 (NVIDIA GPUs) or bfloat16. Without
+    `allow_download` the hub is not asked: a hub name must be in its cache already.
     """
     name = str(name.resolve()) if isinstance(name, Path) else name
     device = choose_device(device) if isinstance(device, str) else device
@@ -108,5 +110,6 @@ def load(
         None if tokenizer is None else str(tokenizer),
         trust_remote_code,
         called=name,
+        allow_download=allow_download,
     )
     return in_precision(exact, precision)

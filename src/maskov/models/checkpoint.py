@@ -25,12 +25,18 @@ def load_checkpoint(
     dtype: torch.dtype,
     tokenizer: str | None = None,
     trust_remote_code: bool = False,
+    allow_download: bool = True,
 ) -> tuple[Any, Any]:
     """Return a network and its tokenizer; `what` names the kind of model in errors.
+
+    Without `allow_download` the hub is not asked: what is not on this machine is refused.
 
     Pickled weights are read as tensors only; no code in them runs. A checkpoint that lacks any
     weight of the network is refused, because that weight would be random.
     """
+    if not allow_download:
+        name = _on_this_machine(name)
+        tokenizer = None if tokenizer is None else _on_this_machine(tokenizer)
     if Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise ModelError(f"'{name}' is no model folder: it has no config.json.")
     _check_layers(Path(name) / "config.json", name)
@@ -56,6 +62,28 @@ def load_checkpoint(
             "give a checkpoint that has its head."
         )
     return network, loaded
+
+
+def _on_this_machine(name: str) -> str:
+    """Return a folder as it is, and a hub name as its folder in the cache, or refuse it.
+
+    The hub's own `local_files_only` still opens connections, so it is not asked at all.
+    """
+    from huggingface_hub import try_to_load_from_cache
+
+    if Path(name).exists() or name.endswith(".txt"):
+        return name
+    for file in ("config.json", "tokenizer_config.json", "tokenizer.json"):
+        try:
+            cached = try_to_load_from_cache(name, file)
+        except ValueError:  # no name that the hub could have
+            break
+        if isinstance(cached, str):
+            return str(Path(cached).parent)
+    raise ModelError(
+        f"'{name}' is not on this machine, and is not downloaded because a run folder names it; "
+        "if you trust it, allow that with --allow-download."
+    )
 
 
 def _check_layers(config: Path, name: str) -> None:

@@ -74,15 +74,23 @@ class HuggingFaceModel(TokenizedModel):
         tokenizer: str | None = None,
         trust_remote_code: bool = False,
         called: str | None = None,
+        allow_download: bool = True,
     ) -> HuggingFaceModel:
         """Load a checkpoint; no code in pickled weights runs.
 
-        `called` is the model's name, by default what it is loaded from.
+        `called` is the model's name, by default what it is loaded from. Without `allow_download`
+        the hub is not asked.
         """
         from transformers import AutoModelForMaskedLM
 
         network, loaded = load_checkpoint(
-            AutoModelForMaskedLM, "masked language model", name, dtype, tokenizer, trust_remote_code
+            AutoModelForMaskedLM,
+            "masked language model",
+            name,
+            dtype,
+            tokenizer,
+            trust_remote_code,
+            allow_download,
         )
         return cls(network.to(device), loaded, called or name)
 

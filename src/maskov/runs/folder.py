@@ -28,7 +28,15 @@ from maskov.config import Manifest, field_hashes, read_manifest, to_json
 from maskov.errors import RunError
 from maskov.runs import checkpoint
 from maskov.runs.checkpoint import Cursor, Saved
-from maskov.runs.files import explained, sync_file, sync_folder, write_atomically
+from maskov.runs.files import (
+    check_regular,
+    explained,
+    open_regular,
+    read_text,
+    sync_file,
+    sync_folder,
+    write_atomically,
+)
 from maskov.runs.group import PLACES
 from maskov.runs.sample import Sample
 from maskov.runs.store import TRACES, Store, empty_traces
@@ -100,6 +108,7 @@ class RunFolder(Store):
                 raise RunError(
                     f"'{path}' is a link that leads out of its run folder; put a file there."
                 )
+            check_regular(path)
             if path.is_file() and path.stat().st_nlink > 1:
                 raise RunError(
                     f"'{path}' has another name elsewhere (a hard link), where writing would be "
@@ -138,7 +147,7 @@ class RunFolder(Store):
                 content = np.ascontiguousarray(rows, dtype=TRACES[name]).tobytes()
                 each = len(content) // len(rows)
                 self._unsynced.add(path)
-                with open(path, "r+b") as file:
+                with open_regular(path, "r+b") as file:
                     # Counted from the end: the header's size is nobody's business.
                     file.seek((before - self._cells) * each, os.SEEK_END)
                     file.write(content)
@@ -150,7 +159,7 @@ class RunFolder(Store):
             if name in PLACES:
                 continue
             chains = self.manifest.chains
-            with open(self.path / "traces" / f"{name}.npy", "rb") as file:
+            with open_regular(self.path / "traces" / f"{name}.npy") as file:
                 file.seek((epoch * chains - self._cells) * np.dtype(kind).itemsize, os.SEEK_END)
                 found[name] = np.fromfile(file, dtype=kind, count=chains)
         return found
@@ -160,7 +169,7 @@ class RunFolder(Store):
         path = self.path / "samples.jsonl"
         with explained(self.path):
             path.touch()
-        with explained(self.path), open(path, "r+b") as file:
+        with explained(self.path), open_regular(path, "r+b") as file:
             if self._hashed != after:
                 self._samples_hash, _ = _hash_of(path, after)
             file.truncate(after)
@@ -196,6 +205,7 @@ class RunFolder(Store):
 
     def _traced(self, chains: list[int], epochs: int) -> bool:
         """Whether the traces have what a group came to in its first epochs, as it says."""
+        check_regular(self.path / "traces" / "steps.npy")
         steps = np.load(self.path / "traces" / "steps.npy", mmap_mode="r")
         return bool((steps[:epochs, chains[0] : chains[-1] + 1] > 0).all())
 
@@ -231,7 +241,7 @@ class RunFolder(Store):
     def samples(self) -> list[Sample]:
         """Read the samples kept so far."""
         try:
-            with open(self.path / "samples.jsonl", encoding="utf-8") as file:
+            with open_regular(self.path / "samples.jsonl", "r", encoding="utf-8") as file:
                 return [Sample(**json.loads(line)) for line in file]
         except (OSError, ValueError, TypeError, RecursionError) as error:
             raise RunError(
@@ -244,6 +254,8 @@ class RunFolder(Store):
         folder = self.path / "traces"
         shape = (self.manifest.schedule.epochs, self.manifest.chains)
         found: Traces = {}
+        for name in TRACES:
+            check_regular(folder / f"{name}.npy")
         try:
             for name, kind in TRACES.items():
                 if name in PLACES and not (folder / f"{name}.npy").exists():
@@ -271,7 +283,7 @@ class RunFolder(Store):
 
 def _read_manifest(folder: Path) -> Manifest:
     try:
-        data = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        data = json.loads(read_text(folder / "manifest.json"))
     except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"'{folder}' is no run folder: it has no readable manifest.") from error
     return read_manifest(data, str(folder))
@@ -281,7 +293,7 @@ def _hash_of(path: Path, size: int) -> tuple[Any, int | None]:
     """Return the hash and the lines of a file's first bytes; no lines if it is shorter."""
     hash_, lines = hashlib.sha256(), 0
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             while size and (part := file.read(min(size, 2**20))):
                 size -= len(part)
                 hash_.update(part)

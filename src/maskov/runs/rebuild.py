@@ -25,9 +25,15 @@ class Parts:
 
 
 def load_model(
-    manifest: Manifest, device: str | None = None, trust_remote_code: bool = False
+    manifest: Manifest,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    allow_download: bool = False,
 ) -> MaskedModel:
-    """Load the model of a run again, where it was unless another device is named."""
+    """Load the model of a run again, where it was unless another device is named.
+
+    A manifest may be anybody's: the model it names is downloaded only if that is allowed here.
+    """
     check_trusted(manifest, trust_remote_code)
     config = manifest.config.model
     model = load(
@@ -36,16 +42,22 @@ def load_model(
         config.precision,
         config.source.tokenizer,
         config.source.trust_remote_code,
+        allow_download,
     )
     if isinstance(model, ConditionalModel):
         return model.given(list(manifest.inputs.sources or ()))
     return model
 
 
-def rebuild(manifest: Manifest, model: MaskedModel, trust_parts: bool = False) -> Parts:
+def rebuild(
+    manifest: Manifest,
+    model: MaskedModel,
+    trust_parts: bool = False,
+    allow_download: bool = False,
+) -> Parts:
     """Build kernel and layout again; refuse a model that has changed."""
     check_same(manifest.config.model.name, manifest.config.model.fingerprint, model.fingerprint())
-    kernel = kernel_of(manifest, model, trust_parts)
+    kernel = kernel_of(manifest, model, trust_parts, allow_download)
     if kernel.energy is not None:
         for name, found in kernel.energy.models().items():
             check_same(name, manifest.energy_models.get(name), found)
@@ -62,13 +74,20 @@ def _layout(manifest: Manifest, model: MaskedModel) -> Layout:
     return layout
 
 
-def kernel_of(manifest: Manifest, model: MaskedModel, trust_parts: bool = False) -> Kernel:
+def kernel_of(
+    manifest: Manifest,
+    model: MaskedModel,
+    trust_parts: bool = False,
+    allow_download: bool = False,
+) -> Kernel:
     """Build the kernel of a run again; causal models are loaded where the masked one is."""
     trust = manifest.config.model.source.trust_remote_code
     try:
         return kernel_from_data(
             manifest.config.kernel,
-            lambda name: Autoregressive(name, model.device, trust_remote_code=trust),
+            lambda name: Autoregressive(
+                name, model.device, trust_remote_code=trust, allow_download=allow_download
+            ),
             trust_parts,
         )
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -104,9 +123,16 @@ def check_same(name: str, expected: str | None, found: str) -> None:
 class LoadedModels:
     """The models of runs, each loaded once, on `device` if it is named; the last few are kept."""
 
-    def __init__(self, device: str | None = None, most: int = 4, trust: bool = False) -> None:
+    def __init__(
+        self,
+        device: str | None = None,
+        most: int = 4,
+        trust: bool = False,
+        allow_download: bool = False,
+    ) -> None:
         self._device = device
         self._trust = trust
+        self._allow_download = allow_download
         self._most = most
         self._loaded: dict[str, MaskedModel] = {}
 
@@ -117,7 +143,7 @@ class LoadedModels:
         key = json.dumps([to_json(expected), manifest.inputs.sources], sort_keys=True)
         model = self._loaded.pop(key, None)
         if model is None:
-            model = load_model(manifest, self._device, self._trust)
+            model = load_model(manifest, self._device, self._trust, self._allow_download)
             check_same(expected.name, expected.fingerprint, model.fingerprint())
         self._loaded[key] = model
         while len(self._loaded) > self._most:

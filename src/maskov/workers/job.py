@@ -34,6 +34,6 @@ class Job:
             torch.cuda.set_device(device.index or 0)
         sys.path.extend(path for path in self.paths if path not in sys.path)
         model = self.model.unpack(device)
-        # The process that sent this job has trusted its parts.
-        kernel = kernel_of(self.manifest, model, trust_parts=True)
+        # The process that sent this job has trusted its parts and loaded its models.
+        kernel = kernel_of(self.manifest, model, trust_parts=True, allow_download=True)
         return TaskRunner.of(self.manifest, kernel, model, stop)
