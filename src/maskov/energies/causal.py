@@ -12,7 +12,8 @@ from maskov.energies.base import Energy
 from maskov.errors import InputError, ModelError
 from maskov.models.base import MaskedModel
 from maskov.models.batches import Batcher, token_budget
-from maskov.models.checkpoint import fingerprint, load_checkpoint
+from maskov.models.checkpoint import load_checkpoint
+from maskov.models.fingerprints import fingerprint
 from maskov.models.hf_logging import silence_transformers
 from maskov.models.huggingface import HuggingFaceModel
 from maskov.models.registry import source_of
@@ -151,8 +152,8 @@ class Autoregressive(Energy):
 
     def models(self) -> dict[str, str]:
         """Name the causal model and its fingerprint."""
-        network, tokenizer, _ = self._loaded
-        return {self.name: fingerprint(network, tokenizer)}
+        network, tokenizer, start = self._loaded
+        return {self.name: fingerprint(network, tokenizer, start=start)}
 
     def _shares_vocabulary(self, model: MaskedModel) -> bool:
         _, tokenizer, _ = self._loaded

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ from maskov.models.hf_logging import silence_transformers
 
 # Far more than any network has.
 _MOST_LAYERS = 2**10
-# Configuration entries that do not affect the network's shape.
-_NOT_SHAPE = {"_name_or_path", "transformers_version", "architectures", "dtype"}
 
 
 def load_checkpoint(
@@ -118,28 +115,6 @@ def load_tokenizer(source: str, trust_remote_code: bool = False) -> Any:
         lower = all(word == word.lower() for word in ordinary)
         return BertTokenizer(str(path), do_lower_case=lower)
     return AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
-
-
-def fingerprint(network: Any, tokenizer: Any) -> str:
-    """Hash everything that determines a network's scores: weights, shape and vocabulary."""
-    # Networks with equal weights may still differ, for instance in activation or head count.
-    shape = {
-        key: value
-        for key, value in network.config.to_diff_dict().items()
-        if key not in _NOT_SHAPE and value is not None
-    }
-    return hash_of(network, tokenizer, shape)
-
-
-def hash_of(network: torch.nn.Module, tokenizer: Any, shape: dict[str, Any]) -> str:
-    """Hash weights, vocabulary and shape."""
-    digest = hashlib.sha256()
-    for key, value in sorted(network.state_dict().items()):
-        digest.update(key.encode())
-        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    digest.update(json.dumps(tokenizer.get_vocab(), sort_keys=True).encode())
-    digest.update(json.dumps(shape, sort_keys=True, default=str).encode())
-    return digest.hexdigest()
 
 
 def _why(name: str, what: str, error: Exception) -> str:

@@ -10,7 +10,8 @@ import torch
 from maskov.encoders import Encoder, Packed, TokenLayout, Uniform
 from maskov.errors import ModelError
 from maskov.models.base import Queries
-from maskov.models.checkpoint import fingerprint, load_checkpoint
+from maskov.models.checkpoint import load_checkpoint
+from maskov.models.fingerprints import fingerprint, forbidden_ids
 from maskov.models.forbidden_tokens import forbidden_tokens
 from maskov.models.heads import split_head
 from maskov.models.hf_logging import silence_transformers
@@ -223,10 +224,17 @@ class HuggingFaceModel(TokenizedModel):
         return ids, (place < end + len(after)).long()
 
     def fingerprint(self) -> str:
-        """Hash the full-precision weights and the vocabulary."""
+        """Hash the full-precision weights and how texts become inputs."""
         if isinstance(self.exact, HuggingFaceModel):
             return self.exact.fingerprint()
-        return fingerprint(self.network, self.tokenizer)
+        return fingerprint(
+            self.network,
+            self.tokenizer,
+            frame=[self._before, self._after],
+            mask=self.mask_id,
+            pad=self._pad_id,
+            forbidden=forbidden_ids(self.forbidden),
+        )
 
 
 def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:

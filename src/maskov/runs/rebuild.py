@@ -115,8 +115,8 @@ def check_same(name: str, expected: str | None, found: str) -> None:
     """Refuse a model other than the one that a run began with."""
     if expected != found:
         raise RunError(
-            f"the model '{name}' is not the one this run began with (its weights or vocabulary "
-            "have changed); put the old one back, or start a new run."
+            f"the model '{name}' is not the one this run began with (its weights, its tokenizer "
+            "or its special tokens have changed); put the old one back, or start a new run."
         )
 
 

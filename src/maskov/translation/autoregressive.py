@@ -11,10 +11,10 @@ import torch
 
 from maskov.errors import InputError, ModelError
 from maskov.models.batches import Batcher
-from maskov.models.checkpoint import hash_of
 from maskov.models.conditional import checkpoint
 from maskov.models.conditional.network import TranslationNetwork
 from maskov.models.conditional.special_tokens import SpecialTokens
+from maskov.models.fingerprints import forbidden_ids, hash_of
 from maskov.models.forbidden_tokens import forbidden_tokens
 from maskov.models.hf_logging import silence_transformers
 from maskov.translation.search import search
@@ -46,8 +46,14 @@ class AutoregressiveTranslator:
         return cls(network, tokenizer, name)
 
     def fingerprint(self) -> str:
-        """Hash the weights, the sizes and the vocabulary."""
-        return hash_of(self.network, self.tokenizer, asdict(self.network.shape))
+        """Hash the weights, the sizes and how texts become inputs."""
+        return hash_of(
+            self.network,
+            self.tokenizer,
+            asdict(self.network.shape),
+            special=asdict(self.special),
+            forbidden=forbidden_ids(self.forbidden),
+        )
 
     def translate(
         self,

@@ -16,10 +16,10 @@ import torch
 
 from maskov.errors import InputError, ModelError
 from maskov.models.base import Queries
-from maskov.models.checkpoint import hash_of
 from maskov.models.conditional import checkpoint
 from maskov.models.conditional.network import TranslationNetwork
 from maskov.models.conditional.sources import Sources
+from maskov.models.fingerprints import forbidden_ids, hash_of
 from maskov.models.forbidden_tokens import forbidden_tokens
 from maskov.models.hf_logging import silence_transformers
 from maskov.models.precision import coarse
@@ -176,10 +176,17 @@ class ConditionalModel(TokenizedModel):
         return 24 * self.network.shape.width * self.dtype.itemsize
 
     def fingerprint(self) -> str:
-        """Hash the full-precision weights, the sizes and the vocabulary."""
+        """Hash the full-precision weights, the sizes and how texts become inputs."""
         if isinstance(self.exact, ConditionalModel):
             return self.exact.fingerprint()
-        return hash_of(self.network, self.tokenizer, asdict(self.network.shape))
+        return hash_of(
+            self.network,
+            self.tokenizer,
+            asdict(self.network.shape),
+            mask=self.mask_id,
+            end=int(self.tokenizer.eos_token_id),
+            forbidden=forbidden_ids(self.forbidden),
+        )
 
 
 def read_source(model: ConditionalModel, text: str, what: str) -> list[int]:
