@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 
 from maskov.cli.escaping import printable
 from maskov.cli.output import print_json, print_table, say
+from maskov.cli.signals import interruptible
 from maskov.errors import InputError
 from maskov.ui.ratings import Mean, Ratings, Study, load, make
 from maskov.ui.ratings.store import check_name
@@ -42,6 +43,7 @@ class _Lists(TyperCommand):
 
 
 @rate.command(cls=_Lists)
+@interruptible
 def new(
     study: Annotated[Path, typer.Argument(metavar="STUDY", help="folder to create")],
     runs: Annotated[
@@ -71,6 +73,7 @@ def new(
 
 
 @rate.command()
+@interruptible
 def rater(
     study: _Study,
     name: Annotated[str, typer.Argument(metavar="NAME", help="name of the rater")],
@@ -84,6 +87,7 @@ def rater(
 
 
 @rate.command()
+@interruptible
 def serve(
     study: _Study,
     host: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
@@ -114,6 +118,7 @@ def serve(
 
 
 @rate.command()
+@interruptible
 def report(
     study: _Study,
     json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,

@@ -9,7 +9,9 @@ from typing import Any
 import torch
 
 from maskov.errors import InputError, MaskovError, ModelError
+from maskov.models.batches import is_out_of_memory
 from maskov.models.hf_logging import silence_transformers
+from maskov.models.tokenizing import check_patterns
 
 # Far more than any network has.
 _MOST_LAYERS = 2**10
@@ -48,6 +50,7 @@ def load_checkpoint(
                 weights_only=True,
             )
             loaded = load_tokenizer(tokenizer or name, trust_remote_code)
+            check_patterns(loaded, tokenizer or name)
     except MaskovError:
         raise
     except Exception as error:
@@ -119,6 +122,8 @@ def load_tokenizer(source: str, trust_remote_code: bool = False) -> Any:
 
 def _why(name: str, what: str, error: Exception) -> str:
     """Return one sentence on why a checkpoint did not load."""
+    if is_out_of_memory(error):
+        return f"not enough memory to load the model '{name}'; use a smaller one."
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if "Weights only load failed" in first:
         return (

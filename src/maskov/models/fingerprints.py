@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 
 from maskov.models.conditional.bpe import BytePairTokenizer
+from maskov.models.conditional.network import TranslationNetwork
 from maskov.types import Bool, Tensor
 
 # Configuration entries that do not affect the network's shape.
@@ -25,33 +27,37 @@ _LEFT_BY_CALLS = {"truncation", "padding"}
 
 
 def fingerprint(network: Any, tokenizer: Any, **inputs: Any) -> str:
-    """Hash a Hugging Face network, its tokenizer and what else decides its inputs."""
-    # Networks with equal weights may still differ, for instance in activation or head count.
-    shape = {
-        key: value
-        for key, value in network.config.to_diff_dict().items()
-        if key not in _NOT_SHAPE and value is not None
-    }
-    return hash_of(network, tokenizer, shape, **inputs)
+    """Hash a network, its tokenizer and what else decides its inputs."""
+    digest = hashlib.sha256(weights_hash(network, tokenizer).encode())
+    for part in (tokenizer_data(tokenizer), inputs):
+        digest.update(json.dumps(part, sort_keys=True).encode())
+    return digest.hexdigest()
 
 
-def hash_of(network: torch.nn.Module, tokenizer: Any, shape: dict[str, Any], **inputs: Any) -> str:
-    """Hash weights, shape, tokenizer and what else decides the inputs of a network."""
+def weights_hash(network: Any, tokenizer: Any) -> str:
+    """Hash weights, shape and vocabulary alone."""
     digest = hashlib.sha256()
     for key, value in sorted(network.state_dict().items()):
         digest.update(key.encode())
         digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    for part in (tokenizer_data(tokenizer), shape, inputs):
-        digest.update(json.dumps(part, sort_keys=True, default=_plain).encode())
+    digest.update(json.dumps(tokenizer.get_vocab(), sort_keys=True).encode())
+    digest.update(json.dumps(_shape(network), sort_keys=True, default=str).encode())
     return digest.hexdigest()
 
 
+def _shape(network: Any) -> dict[str, Any]:
+    """Return what uses the weights: equal ones may have another activation or head count."""
+    if isinstance(network, TranslationNetwork):
+        return asdict(network.shape)
+    entries = network.config.to_diff_dict().items()
+    return {key: value for key, value in entries if key not in _NOT_SHAPE and value is not None}
+
+
 def tokenizer_data(tokenizer: Any) -> dict[str, Any]:
-    """Return all that decides what a tokenizer makes of a text, and of tokens."""
+    """Return all that decides what a tokenizer makes of a text and of tokens, in plain data."""
     if isinstance(tokenizer, BytePairTokenizer):
         return {"words": tokenizer_data(tokenizer.words), "merges": tokenizer.merges.lines()}
     data: dict[str, Any] = {
-        "vocabulary": tokenizer.get_vocab(),
         "special": {name: str(token) for name, token in tokenizer.special_tokens_map.items()},
         "special_ids": sorted(tokenizer.all_special_ids),
         "clean_up": bool(getattr(tokenizer, "clean_up_tokenization_spaces", False)),
@@ -84,11 +90,6 @@ def _files(tokenizer: Any) -> dict[str, str]:
             file.name: hashlib.sha256(file.read_bytes()).hexdigest()
             for file in sorted(Path(folder).iterdir())
         }
-
-
-def _plain(value: Any) -> Any:
-    """Return a tensor as a list, and anything else that JSON lacks as text."""
-    return value.tolist() if isinstance(value, torch.Tensor) else str(value)
 
 
 def forbidden_ids(forbidden: Bool[Tensor, " vocabulary"]) -> list[int]:

@@ -18,6 +18,7 @@ from maskov.models.hf_logging import silence_transformers
 from maskov.models.packing import Frame, PackedPasses, pack
 from maskov.models.precision import coarse
 from maskov.models.tokenized import TokenizedModel
+from maskov.models.tokenizing import check_tokens, embedding_rows, token_ids
 from maskov.types import Float, Int, Tensor
 
 # Families whose positions start after the padding index, which lowers their maximum length.
@@ -35,6 +36,7 @@ class HuggingFaceModel(TokenizedModel):
             raise ModelError(
                 f"the tokenizer of '{name}' has no mask token; it is not a masked language model."
             )
+        check_tokens(tokenizer, embedding_rows(network), name)
         self.name = name
         self.caution = caution
         # No parameter needs gradients, so no inference context is needed anywhere.
@@ -44,7 +46,7 @@ class HuggingFaceModel(TokenizedModel):
         self.device = network.device
         self.dtype = network.dtype
         self.precision = str(network.dtype).removeprefix("torch.")
-        self._before, self._after = _frame(tokenizer)
+        self._before, self._after = _frame(tokenizer, name)
         pad = tokenizer.pad_token_id
         self._pad_id = int(pad) if pad is not None else self.mask_id
         probe = torch.tensor(
@@ -52,6 +54,7 @@ class HuggingFaceModel(TokenizedModel):
         )
         with silence_transformers():
             size = network(input_ids=probe).logits.shape[-1]
+            check_tokens(tokenizer, size, name)
             self._head = split_head(network, probe)
             self.encoder = None if self._head is None else Encoder.of(network)
         self.packs = self.encoder is not None
@@ -237,10 +240,9 @@ class HuggingFaceModel(TokenizedModel):
         )
 
 
-def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
+def _frame(tokenizer: Any, name: str) -> tuple[list[int], list[int]]:
     """Return the special tokens the tokenizer puts before and after a text."""
-    with silence_transformers():
-        coded = tokenizer(tokenizer.mask_token)["input_ids"]
+    coded = token_ids(tokenizer, tokenizer.mask_token, name)
     place = coded.index(tokenizer.mask_token_id)
     return list(coded[:place]), list(coded[place + 1 :])
 
