@@ -105,18 +105,19 @@ def test_other_errors_keep_their_traceback(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_limit_of_memory_is_one_sentence(tmp_path):
     """A real limit, too small for the activations of a long batch."""
-    (tmp_path / "texts").write_text(("the cat sat on the mat " * 18 + "\n") * 4000)
+    (tmp_path / "texts").write_text(("the cat sat on the mat " * 18 + "\n") * 40)
     limited = (
         "import resource, sys, maskov.cli, torch; torch.set_num_threads(1); "
+        "maskov.score(maskov.load('untrained', 'cpu'), ['the cat']); "  # all is imported
         "used = int(open('/proc/self/statm').read().split()[0]) * 4096; "
         "resource.setrlimit(resource.RLIMIT_AS, (used + 2**28,) * 2); "
         "maskov.cli.main(sys.argv[1:])"
     )
     words = ["score", str(tmp_path / "texts"), "--model", "untrained", "--token-budget", "9999999"]
     ended = subprocess.run(
-        [sys.executable, "-c", limited, *words], capture_output=True, text=True, timeout=400
+        [sys.executable, "-c", limited, *words], capture_output=True, text=True, timeout=100
     )
-    assert ended.returncode in (0, 2)
     assert "Traceback" not in ended.stderr
-    if ended.returncode:
+    if ended.returncode:  # otherwise smaller batches did
+        assert ended.returncode == 2
         assert "memory" in ended.stderr
