@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from maskov.errors import InputError, RunError
 from maskov.schedules import Schedule
 
-FORMAT = 2
+FORMAT = 3
 # Epochs × chains of one run: its traces are kept in full.
 MOST_TRACED = 10**8
 _MOST = 10**7

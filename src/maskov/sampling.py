@@ -192,12 +192,17 @@ def resume(
         check_trusted(folder.manifest, trust_remote_code)
         model = model or load_model(folder.manifest, device, trust_remote_code, allow_download)
         parts = rebuild(folder.manifest, model, trust_parts, allow_download)
+        folder.prepare()
         coordinator = Coordinator(
             folder.manifest, parts.layout, parts.kernel, model, folder, listener, checkpoint_every
         )
+        if listener is not None:
+            for note in folder.recovered:
+                listener.noted(note)
         _carry_out(coordinator, workers, stop)
         damaged = coordinator.cache.damaged
-    return Run(folder, [folder.path / "samples.jsonl"] if folder.cut_short else damaged)
+    # Opened again: what was damaged when this one was opened is whole now.
+    return Run(RunFolder.open(folder.path), folder.lost or damaged, folder.recovered)
 
 
 def _carry_out(coordinator: Coordinator, workers: Workers, stop: Callable[[], bool] | None) -> None:

@@ -81,14 +81,16 @@ def print_run(run: Run, json: bool, quiet: bool, said: str = "") -> None:
                 sample.text,
             )
         print_table(table)
-    if not quiet:
+    if quiet:
+        # Progress would have said so when the run went on.
+        for note in run.recovered:
+            say(f"note: {note}")
+    else:
         _say_summary(run, said)
 
 
 def _say_summary(run: Run, said: str) -> None:
     summary = run.summary()
-    for file in run.damaged:
-        say(f"note: {file.name} was damaged; the run continued from an earlier checkpoint")
     say(
         f"accepted {summary.acceptance_rate:.3f}  novel {summary.novel_rate:.3f}  "
         f"passes/step {summary.passes_per_step:.2f}  "

@@ -105,8 +105,8 @@ def resume(
 
     epochs = manifest.schedule.epochs
     model = None
-    if not Run.open(run).finished:
-        RunFolder.open(run).check_resumable()
+    if not Run(folder).finished:
+        folder.check_resumable()
         model = load_model(manifest, device, trust_remote_code, allow_download)
     _watched(go_on, model, epochs, run, json, quiet)
 
