@@ -21,6 +21,7 @@ from maskov.cli.reporting import report
 from maskov.cli.sampling import infill, resume, sample
 from maskov.cli.serving import serve
 from maskov.cli.signals import interruptible
+from maskov.cli.threads import one_thread
 from maskov.cli.translating import translate
 from maskov.errors import MaskovError
 from maskov.models.batches import is_out_of_memory
@@ -37,9 +38,9 @@ app = typer.Typer(
 )
 for command in (
     sample, infill, translate, score, evaluate, resume, diagnose, report, serve, verify, models,
-    bench,
 ):  # fmt: skip
-    app.command()(interruptible(command))
+    app.command()(interruptible(one_thread(command)))
+app.command()(interruptible(bench))  # which measures whatever the machine has
 app.add_typer(rate, name="rate")
 
 
