@@ -38,9 +38,11 @@ class Checksums:
     def _read(self, shape: tuple[int, ...]) -> npt.NDArray[np.uint64]:
         """Return the checksums on disk, none of them if the file is missing or damaged."""
         check_regular(self.path)
+        self._readable = False
         try:
             mapped = np.load(self.path, mmap_mode="r")
             if mapped.shape == shape and mapped.dtype == np.uint64:
+                self._readable = True
                 return np.array(mapped)
         except Exception:  # a damaged header fails in a dozen ways
             pass
@@ -51,10 +53,11 @@ class Checksums:
         group = first // len(self.groups[0])
         for name, content in rows.items():
             self._sums[epoch, group, _NAMES.index(name)] = self._sum(name, epoch, first, content)
-        if not self.path.exists():
+        if not (self._readable and self.path.exists()):
             whole = io.BytesIO()
             np.save(whole, self._sums)
             write_atomically(self.path, whole.getvalue())
+            self._readable = True
             return
         row = self._sums[epoch, group].tobytes()
         with open_regular(self.path, "r+b") as file:
