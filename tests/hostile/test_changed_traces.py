@@ -79,7 +79,7 @@ def test_one_bit_of_a_trace_of_a_stopped_run_is_noticed_and_mended(name, runs, s
     assert run.finished
 
 
-@pytest.mark.parametrize("name", ["energy_raw", "steps"])
+@pytest.mark.parametrize("name", [pytest.param("energy_raw", marks=pytest.mark.slow), "steps"])
 def test_one_bit_of_a_trace_of_a_finished_run_is_noticed_and_mended(name, runs, whole):
     for epoch, chain in ((1, 0), (2, 3), (4, 1)):
         _flip(whole, name, epoch, chain)
@@ -113,7 +113,7 @@ def test_traces_of_another_run_do_not_fit(sums, runs, stopped):
     assert files(stopped) == files(runs["whole"])
 
 
-@pytest.mark.parametrize("which", ["stopped", "whole"])
+@pytest.mark.parametrize("which", ["stopped", pytest.param("whole", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["traces/energy_norm.npy", "traces/tokens.npy", "checksums.npy"])
 def test_what_is_missing_is_made_again(which, name, runs, tmp_path):
     copy = Path(shutil.copytree(runs[which], tmp_path / "copy"))

@@ -32,6 +32,11 @@ FILES = [
 ]  # fmt: skip
 
 
+def slow(value: Any) -> Any:
+    """Return a parameter of the slow tests."""
+    return pytest.param(value, marks=pytest.mark.slow)
+
+
 def _run(folder: Path, looks: int = 10**9, seed: int = 1, **more) -> None:
     left = iter(range(10**9))
     sample(
@@ -87,8 +92,19 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda one: one.__name__.strip("_"))
-@pytest.mark.parametrize("name", FILES)
+def _cases() -> list[Any]:
+    """Every file with every change; most of them only in the slow tests."""
+    fast = [("manifest.json", _swapped), ("samples.jsonl", _swapped), ("checksums.npy", _emptied),
+            ("newest checkpoint", _swapped), ("newest checkpoint", _cut), ("lock", _removed),
+            ("traces/steps.npy", _cut), ("traces/rejected.npy", _removed)]  # fmt: skip
+    return [
+        pytest.param(name, change, id=name + change.__name__.replace("_", " "),
+                     marks=() if (name, change) in fast else pytest.mark.slow)
+        for name in FILES for change in CHANGES
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "change"), _cases())
 def test_a_changed_file_changes_no_result(name, change, runs, tmp_path):
     copy = Path(shutil.copytree(runs["stopped"], tmp_path / "copy"))
     change(_file(copy, name), _file(runs["other"], name))
@@ -142,7 +158,7 @@ def _others(value: Any) -> list[Any]:
     return [one for one in [*near, None, 10**30, {"part": "mh"}] if one != value]
 
 
-@pytest.mark.parametrize("which", ["stopped", "whole"])
+@pytest.mark.parametrize("which", ["stopped", slow("whole")])
 def test_every_field_of_the_configuration_is_held_to(which, runs, tmp_path):
     """With the checkpoints there, any change is named; a run never goes on with another one."""
     copy = Path(shutil.copytree(runs[which], tmp_path / "copy"))
@@ -167,7 +183,7 @@ def test_every_field_of_the_configuration_is_held_to(which, runs, tmp_path):
 # Folders and models that change while a run is on.
 
 
-@pytest.mark.parametrize("at", [15, 40, 65])
+@pytest.mark.parametrize("at", [slow(15), 40, slow(65)])
 def test_a_copy_made_while_the_run_is_on_goes_on_or_is_refused(at, runs, tmp_path):
     """File by file, between two batches, as `cp -r` would find it."""
     folder, copy, left = tmp_path / "run", tmp_path / "copy", iter(range(10**9))
@@ -208,7 +224,7 @@ def test_a_slow_copy_of_a_running_folder_goes_on(runs, tmp_path):
     assert files(copy) == files(runs["whole"])
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
+@pytest.mark.parametrize("name", ["tokenizer.json", slow("model.safetensors"), slow("config.json")])
 def test_a_model_changed_while_a_run_is_on_is_noticed_when_it_is_resumed(name, tmp_path):
     """The run itself has its weights in memory."""
     home = tmp_path / "model"
@@ -248,7 +264,7 @@ def test_a_model_changed_while_a_run_is_on_is_noticed_when_it_is_resumed(name, t
 # The machine.
 
 
-@pytest.mark.parametrize("call", [3, 9, 20])
+@pytest.mark.parametrize("call", [slow(3), 9, slow(20)])
 def test_a_disk_that_is_full_at_any_write_is_one_sentence(call, runs, tmp_path, monkeypatch):
     """With room again, the run goes on to the same bytes."""
     copy = Path(shutil.copytree(runs["stopped"], tmp_path / "copy"))

@@ -116,7 +116,7 @@ def test_a_run_does_not_go_on_with_another_target(change, copy, tmp_path):
         maskov.resume(tmp_path / "run")
 
 
-@pytest.mark.parametrize("family", tiny_models.FAMILIES)
+@pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta", "esm"])
 def test_the_same_folder_has_the_same_fingerprint_before_and_after_use(family, tmp_path):
     folder = tiny_models.build(family, tmp_path)
     model = _load(folder)
