@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -67,6 +68,15 @@ def test_a_tokenizer_larger_than_a_causal_model_is_refused(tmp_path):
 def test_more_rows_than_tokens_are_fine(original):
     assert tiny_models.SPARE_ROWS["modernbert"]
     assert maskov.load(original, "cpu").vocabulary_size > len(maskov.load(original).tokenizer)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors", "tokenizer_config.json"])
+def test_a_pipe_in_a_model_folder_is_refused(name, copy):
+    """Reading it would never end."""
+    (copy / name).unlink()
+    os.mkfifo(copy / name)
+    with pytest.raises(ModelError, match=rf"{name}' is no regular file"):
+        maskov.load(copy, "cpu")
 
 
 BOMBS = [

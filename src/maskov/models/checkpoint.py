@@ -38,6 +38,7 @@ def load_checkpoint(
         tokenizer = None if tokenizer is None else _on_this_machine(tokenizer)
     if Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise ModelError(f"'{name}' is no model folder: it has no config.json.")
+    check_files(Path(name))
     _check_layers(Path(name) / "config.json", name)
     try:
         # Missing weights are drawn at random before we can refuse them.
@@ -62,6 +63,13 @@ def load_checkpoint(
             "give a checkpoint that has its head."
         )
     return network, loaded
+
+
+def check_files(folder: Path) -> None:
+    """Refuse a model folder with a pipe, a socket or a device in it: reading it may never end."""
+    for file in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            raise ModelError(f"'{file}' is no regular file; put one there.")
 
 
 def _on_this_machine(name: str) -> str:

@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from maskov.errors import ModelError
+from maskov.models.checkpoint import check_files
 from maskov.models.conditional import bpe
 from maskov.models.conditional.network import TranslationNetwork, TranslationShape
 from maskov.models.hf_logging import silence_transformers
@@ -44,6 +45,7 @@ def load(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple[Transl
     config = _config(folder)
     if config.pop("architecture", None) != ARCHITECTURE:
         raise ModelError(f"'{folder}' is no translation model, by its config.json.")
+    check_files(folder)
     # The meta device allocates and draws nothing; every weight is assigned below.
     with torch.device("meta"):
         network = TranslationNetwork(_shape(config, folder))
