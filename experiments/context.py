@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import torch
 from recipes.translation.fairseq import convert_once
@@ -16,7 +15,7 @@ from experiments.settings import Setting
 from maskov import models as maskov_models
 from maskov.errors import InputError
 from maskov.models.conditional.model import ConditionalModel
-from maskov.models.fingerprints import weights_hash
+from maskov.models.fingerprints import model_weights_hash
 from maskov.models.registry import folder_of, model_for
 from maskov.translation.autoregressive import AutoregressiveTranslator
 
@@ -118,11 +117,9 @@ class Context:
                 self._fingerprints[role] = self.judge().weights_hash()
             else:
                 twin = role.startswith("twin-")
-                model: Any = (
+                self._fingerprints[role] = model_weights_hash(
                     self.twin(role.removeprefix("twin-")) if twin else self.masked_model(role)
                 )
-                exact = getattr(model, "exact", None) or model
-                self._fingerprints[role] = weights_hash(exact.network, exact.tokenizer)
         return self._fingerprints[role]
 
     def _checkpoint(self, role: str) -> Path:
