@@ -25,6 +25,7 @@ from experiments.driver import report, reproduce
 from experiments.registry import RESULTS
 from experiments.settings import SETTINGS
 from maskov.models import device_name
+from maskov.models.fingerprints import model_weights_hash
 from maskov.runs.files import write_atomically
 from recipes import train
 
@@ -56,7 +57,7 @@ def write_record(model: Path, options: argparse.Namespace) -> None:
     record = {
         "shape": options.shape,
         "parameters": sum(weight.numel() for weight in loaded.network.parameters()),
-        "fingerprint": loaded.fingerprint(),
+        "fingerprint": model_weights_hash(loaded),
         "device": device_name(loaded.device),
         "held_out": None,
         **log,

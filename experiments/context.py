@@ -15,6 +15,7 @@ from experiments.settings import Setting
 from maskov import models as maskov_models
 from maskov.errors import InputError
 from maskov.models.conditional.model import ConditionalModel
+from maskov.models.fingerprints import model_weights_hash
 from maskov.models.registry import folder_of, model_for
 from maskov.translation.autoregressive import AutoregressiveTranslator
 
@@ -113,12 +114,12 @@ class Context:
         """Return the hash of a role's weights."""
         if role not in self._fingerprints:
             if role == "judge":
-                ((_, fingerprint),) = self.judge().models().items()
-            elif role.startswith("twin-"):
-                fingerprint = str(self.twin(role.removeprefix("twin-")).fingerprint())
+                self._fingerprints[role] = self.judge().weights_hash()
             else:
-                fingerprint = self.masked_model(role).fingerprint()
-            self._fingerprints[role] = fingerprint
+                twin = role.startswith("twin-")
+                self._fingerprints[role] = model_weights_hash(
+                    self.twin(role.removeprefix("twin-")) if twin else self.masked_model(role)
+                )
         return self._fingerprints[role]
 
     def _checkpoint(self, role: str) -> Path:

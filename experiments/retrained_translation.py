@@ -26,6 +26,7 @@ from experiments.driver import report, reproduce
 from experiments.registry import RESULTS
 from experiments.settings import SETTINGS
 from maskov.models.conditional.model import ConditionalModel
+from maskov.models.fingerprints import model_weights_hash
 from maskov.runs.files import write_atomically
 
 STUDIES = ("figure1", "table1")
@@ -41,7 +42,7 @@ def write_record(model: Path, options: argparse.Namespace) -> None:
     record = {
         "title": options.title,
         "parameters": sum(weight.numel() for weight in loaded.network.parameters()),
-        "fingerprint": loaded.fingerprint(),
+        "fingerprint": model_weights_hash(loaded),
         **json.loads((options.weights / "log.json").read_text(encoding="utf-8")),
     }
     write_atomically(file, json.dumps(record, indent=1).encode() + b"\n")

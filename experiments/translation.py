@@ -23,6 +23,7 @@ from maskov.errors import InputError
 from maskov.evaluation.translation import compare
 from maskov.models import choose_device, device_name, load
 from maskov.models.conditional.model import ConditionalModel, read_source
+from maskov.models.fingerprints import model_weights_hash
 from maskov.models.registry import folder_of, model_for
 from maskov.translation.api import Translation, energies_of, translate
 from maskov.translation.autoregressive import AutoregressiveTranslator
@@ -139,7 +140,7 @@ def main(arguments: list[str] | None = None) -> None:
         "set": options.name,
         "sentences": len(sources),
         "too_long": fits.count(False),
-        "model": {"name": Path(model.name).name, "fingerprint": model.fingerprint()},
+        "model": {"name": Path(model.name).name, "fingerprint": model_weights_hash(model)},
         "twin": Path(twin.name).name,
         "seed": options.seed,
         "precision": options.precision,

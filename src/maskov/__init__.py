@@ -4,6 +4,9 @@ A masked language model defines an energy, and its conditionals propose moves th
 Metropolis-Hastings test accepts or rejects (Goyal, Dyer & Berg-Kirkpatrick, ICLR 2022).
 """
 
+from maskov import startup  # noqa: F401 - first: it answers Ctrl-C while the rest is imported
+
+# isort: split
 from maskov.diagnostics import Summary
 from maskov.energies import Autoregressive, Energy, Norm, Raw, parse_energy
 from maskov.errors import InputError, MaskovError, ModelError, RunError

@@ -29,11 +29,29 @@ _MOST = 10**7
 # Draws of each chain at the first check for convergence.
 _FIRST_DRAWS = 20
 _MOST_REPLICAS = 16
+# Entries of a kernel's data and how deep they nest, far beyond any kernel that somebody writes: a
+# kernel asks each of its parts several questions, so that depth multiplies the work.
+_MOST_ENTRIES, _MOST_DEPTH = 10_000, 16
 
 
 def _between(name: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
         raise InputError(f"'{name}' must lie between {least} and {most}, not {value}.")
+
+
+def _check_size(name: str, data: Any) -> None:
+    """Refuse data with too many entries, or too deep."""
+    level, entries = [data], 0
+    for _ in range(_MOST_DEPTH):
+        inner = [list(one.values() if isinstance(one, dict) else one) for one in level]
+        level = [value for values in inner for value in values if isinstance(value, dict | list)]
+        entries += sum(map(len, inner))
+        if not level:
+            break
+    if level or entries > _MOST_ENTRIES:
+        raise InputError(
+            f"'{name}' has more than {_MOST_ENTRIES} entries or is more than {_MOST_DEPTH} deep."
+        )
 
 
 @dataclass(frozen=True)
@@ -180,6 +198,7 @@ class RunConfig:
         if self.until is not None and self.thin and not self.schedule.burn_in:
             # Samples are written as they are drawn, before it is known where the run ends.
             raise InputError("'thin' with 'until' needs a burn-in.")
+        _check_size("kernel", self.kernel)
         if self.all_chains * self.schedule.epochs > MOST_TRACED:
             raise InputError(
                 f"{self.all_chains} chains of {self.schedule.epochs} epochs are more than one run "

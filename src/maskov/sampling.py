@@ -271,12 +271,14 @@ def resume(
     workers: Workers | None = None,
     trust_remote_code: bool = False,
     trust_parts: bool = False,
+    allow_download: bool = False,
 ) -> Run:
     """Go on with a run folder from its newest whole checkpoints, to the same bytes.
 
     It goes on where it began, on a CPU or a GPU, unless another `device` is named; `workers` may be
     others than those it began with. Code that comes with a model, and modules of parts that are not
-    maskov's, are run only if they are trusted here: a manifest may be anybody's.
+    maskov's, are run only if they are trusted here, and a model that is not on this machine is
+    downloaded only with `allow_download`: a manifest may be anybody's.
     """
     folder = RunFolder.open(Path(path))
     workers = workers or Workers()
@@ -290,14 +292,19 @@ def resume(
             return Run(folder)
         folder.check_resumable()
         check_trusted(folder.manifest, trust_remote_code)
-        model = model or load_model(folder.manifest, device, trust_remote_code)
-        parts = rebuild(folder.manifest, model, trust_parts)
+        model = model or load_model(folder.manifest, device, trust_remote_code, allow_download)
+        parts = rebuild(folder.manifest, model, trust_parts, allow_download)
+        folder.prepare()
         scorer = Scorer(model, folder.manifest.config.execution.token_budget, stop)
         kernel = _tuned(folder, parts.layout, parts.kernel, scorer, listener)
         coordinator = Coordinator(parts.layout, kernel, model, folder, listener, checkpoint_every)
+        if listener is not None:
+            for note in folder.recovered:
+                listener.noted(note)
         _carry_out(coordinator, workers, stop)
         damaged = coordinator.cache.damaged
-    return Run(folder, [folder.path / "samples.jsonl"] if folder.cut_short else damaged)
+    # Opened again: what was damaged when this one was opened is whole now.
+    return Run(RunFolder.open(folder.path), folder.lost or damaged, folder.recovered)
 
 
 def _tuned(

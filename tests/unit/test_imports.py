@@ -10,7 +10,7 @@ import maskov
 ROOT = Path(maskov.__file__).parent
 # From the lowest to the highest; those of one line do not import each other.
 LAYERS = [
-    ["types", "errors", "version"],
+    ["types", "errors", "version", "startup"],
     ["grouping", "parts", "philox", "schedules"],
     ["random"],
     ["encoders"],

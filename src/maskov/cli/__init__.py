@@ -20,8 +20,12 @@ from maskov.cli.rating import rate
 from maskov.cli.reporting import report
 from maskov.cli.sampling import infill, resume, sample
 from maskov.cli.serving import serve
+from maskov.cli.signals import interruptible
+from maskov.cli.threads import one_thread
 from maskov.cli.translating import translate
 from maskov.errors import MaskovError
+from maskov.models.batches import is_out_of_memory
+from maskov.startup import INTERRUPTED, imported
 from maskov.version import __version__
 
 app = typer.Typer(
@@ -34,10 +38,16 @@ app = typer.Typer(
 )
 for command in (
     sample, infill, translate, score, evaluate, resume, diagnose, report, serve, verify, models,
-    bench,
 ):  # fmt: skip
-    app.command()(command)
+    app.command()(interruptible(one_thread(command)))
+app.command()(interruptible(bench))  # which measures whatever the machine has
 app.add_typer(rate, name="rate")
+
+
+_MEMORY = (
+    "not enough memory; lower --token-budget, --resident or --chains, or use shorter texts or a "
+    "smaller model"
+)
 
 
 def _print_version(requested: bool) -> bool:
@@ -64,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> None:
     """Run a command; errors that the user can fix are one sentence and exit code 2."""
+    imported()
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     try:
@@ -82,14 +93,13 @@ def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None = None)
         # The reader has closed the pipe, as `| head` does; nothing more can be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except (OSError, MemoryError) as error:
-        if debug:
+    except (OSError, MemoryError, RuntimeError) as error:
+        if debug or not (isinstance(error, OSError) or is_out_of_memory(error)):
             raise
-        reason = "not enough memory" if isinstance(error, MemoryError) else reason_of(error)
-        say(f"{name}: {reason}.")
+        say(f"{name}: {_MEMORY if is_out_of_memory(error) else reason_of(error)}.")
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(2)
     except KeyboardInterrupt:
         say(f"{name}: stopped")
-        sys.exit(130)
+        sys.exit(INTERRUPTED)

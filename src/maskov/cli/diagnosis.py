@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from maskov.cli.escaping import printable
 from maskov.cli.output import print_table
 from maskov.diagnostics.diagnosis import Diagnosis
 from maskov.diagnostics.energies import EnergyFigures
@@ -17,9 +18,9 @@ _UNKNOWN = "–"
 def print_diagnosis(diagnosis: Diagnosis) -> None:
     """Print to standard output."""
     # Sentences are not folded, so that grep finds them.
-    print(diagnosis.verdict)
+    print(printable(str(diagnosis.verdict)))
     if diagnosis.outlook is not None:
-        print(diagnosis.outlook.text)
+        print(printable(diagnosis.outlook.text))
     print()
     print_table(_table(diagnosis))
     if diagnosis.exchange is not None:
@@ -29,7 +30,7 @@ def print_diagnosis(diagnosis: Diagnosis) -> None:
         shown = _UNKNOWN if trips is None else f"{trips:.1f}"
         print(f"round trips of a chain's replicas per 1,000 epochs: {shown}")
     for note in diagnosis.notes:
-        print(f"note: {note}")
+        print(printable(f"note: {note}"))
     print()
 
 

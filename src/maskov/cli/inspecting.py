@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from maskov.cli.diagnosis import print_diagnosis
+from maskov.cli.escaping import PrintableConsole
 from maskov.cli.output import as_lines, print_json, read_lines
 from maskov.energies import Autoregressive, parse_energy
 from maskov.errors import InputError
@@ -83,7 +83,7 @@ def diagnose(
     table.add_column(overflow="fold")
     for name, value in summary.items():
         table.add_row(name.replace("_", " "), as_lines(value))
-    Console().print(table, markup=False, highlight=False)
+    PrintableConsole().print(table, markup=False, highlight=False)
 
 
 def verify(
@@ -105,7 +105,7 @@ def verify(
             f"{finding.invariance_error:.1e}",
             " ".join(f"{state}:{p:.4f}" for state, p in finding.stationary.items()),
         )
-    Console().print(table, markup=False, highlight=False)
+    PrintableConsole().print(table, markup=False, highlight=False)
 
 
 def _print_scores(scores: list[Score], json: bool) -> None:
@@ -117,4 +117,4 @@ def _print_scores(scores: list[Score], json: bool) -> None:
     table.add_column("text", overflow="fold")
     for score in scores:
         table.add_row(f"{score.energy:.4f}", score.text)
-    Console().print(table, markup=False, highlight=False)
+    PrintableConsole().print(table, markup=False, highlight=False)

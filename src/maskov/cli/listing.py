@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from maskov.cli.escaping import PrintableConsole
 from maskov.cli.output import print_json
 from maskov.models.registry import listed
 
@@ -35,4 +35,4 @@ def models(
         if model.quality:
             measured = (f"{name} {value:g}" for name, value in model.quality.items())
             table.add_row("quality", "; ".join(measured))
-        Console().print(table, "", markup=False, highlight=False)
+        PrintableConsole().print(table, "", markup=False, highlight=False)

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from maskov.cli.escaping import PrintableConsole, json_printable, printable
 from maskov.errors import InputError
 from maskov.runs import Run
 
@@ -41,18 +41,19 @@ def reason_of(error: Exception) -> str:
 
 def say(text: str) -> None:
     """Print to standard error."""
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def print_json(lines: Iterable[str]) -> None:
     """Print JSON lines."""
     for line in lines:
-        sys.stdout.write(line + "\n")
+        sys.stdout.write(json_printable(line) + "\n")
 
 
 def print_table(table: Table) -> None:
     """Print a table; a pipe has no width, so its rows are neither cut nor folded."""
-    console = Console() if sys.stdout.isatty() else Console(width=10_000, soft_wrap=True)
+    folded = sys.stdout.isatty()
+    console = PrintableConsole() if folded else PrintableConsole(width=10_000, soft_wrap=True)
     console.print(table, markup=False, highlight=False)
 
 
@@ -80,14 +81,16 @@ def print_run(run: Run, json: bool, quiet: bool, said: str = "") -> None:
                 sample.text,
             )
         print_table(table)
-    if not quiet:
+    if quiet:
+        # Progress would have said so when the run went on.
+        for note in run.recovered:
+            say(f"note: {note}")
+    else:
         _say_summary(run, said)
 
 
 def _say_summary(run: Run, said: str) -> None:
     summary = run.summary()
-    for file in run.damaged:
-        say(f"note: {file.name} was damaged; the run continued from an earlier checkpoint")
     say(
         f"accepted {summary.acceptance_rate:.3f}  novel {summary.novel_rate:.3f}  "
         f"passes/step {summary.passes_per_step:.2f}  "

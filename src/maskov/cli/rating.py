@@ -10,7 +10,9 @@ import typer
 from rich.table import Table
 from typer.core import TyperCommand
 
+from maskov.cli.escaping import printable
 from maskov.cli.output import print_json, print_table, say
+from maskov.cli.signals import interruptible
 from maskov.errors import InputError
 from maskov.ui.ratings import Mean, Ratings, Study, load, make
 from maskov.ui.ratings.store import check_name
@@ -41,6 +43,7 @@ class _Lists(TyperCommand):
 
 
 @rate.command(cls=_Lists)
+@interruptible
 def new(
     study: Annotated[Path, typer.Argument(metavar="STUDY", help="folder to create")],
     runs: Annotated[
@@ -63,13 +66,14 @@ def new(
     say(f"{len(created.items)} texts, {per_run} of each of {len(runs)} runs, in '{study}'")
     with created.store() as store:
         for name in raters or []:
-            print(_link(store.add_rater(name)[0]), name, sep="  ")
+            print(_link(store.add_rater(name)[0]), printable(name), sep="  ")
     if not raters:
         say(f"give each rater a link: maskov rate rater {study} NAME")
     say(f"then: maskov rate serve {study}")
 
 
 @rate.command()
+@interruptible
 def rater(
     study: _Study,
     name: Annotated[str, typer.Argument(metavar="NAME", help="name of the rater")],
@@ -83,6 +87,7 @@ def rater(
 
 
 @rate.command()
+@interruptible
 def serve(
     study: _Study,
     host: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
@@ -107,12 +112,13 @@ def serve(
     if not links:
         say(f"nobody can rate yet: maskov rate rater {study} NAME")
     for name, link in links.items():
-        print(f"{address}{link}", name, sep="  ", flush=True)
+        print(f"{address}{link}", printable(name), sep="  ", flush=True)
     say(f"listening on {address}, Ctrl-C to stop; every answer is on disk once the page says so")
     serve_app(create_app(opened, loopback=loopback), socket)
 
 
 @rate.command()
+@interruptible
 def report(
     study: _Study,
     json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
@@ -154,7 +160,7 @@ def _print_table(ratings: Ratings) -> None:
         f"fluency {_number(ratings.fluency_alpha)}"
     )
     counts = ", ".join(f"{name} {count}" for name, count in ratings.raters.items())
-    print(f"ratings of each rater: {counts or 'no raters yet'}")
+    print(printable(f"ratings of each rater: {counts or 'no raters yet'}"))
     say("intervals: 95 %, bootstrap over items, for the same raters")
     say(ratings.signature)
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from maskov.cli.escaping import json_printable, printable
 from maskov.cli.output import reason_of, say
 from maskov.errors import InputError
 from maskov.runs import Run
@@ -36,6 +37,9 @@ def report(
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="run code that comes with a run's model")
     ] = False,
+    allow_download: Annotated[
+        bool, typer.Option("--allow-download", help="download a run's model for --terms")
+    ] = False,
     device: Annotated[
         str | None, typer.Option(help="device for --terms (default: that of the run)")
     ] = None,
@@ -53,11 +57,13 @@ def report(
         terms=terms,
         device=device,
         trust_remote_code=trust_remote_code,
+        allow_download=allow_download,
     )
     # A broken decoder can produce lone surrogates, which cannot be encoded.
     content = _FORMATS[kind](data).encode("utf-8", "replace")
     if out is None:
-        sys.stdout.write(content.decode())
+        escape = json_printable if kind == "json" else printable
+        sys.stdout.write(escape(content.decode()))
         return
     try:
         write_atomically(out, content)

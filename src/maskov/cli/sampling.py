@@ -90,6 +90,9 @@ def resume(
     trust_parts: Annotated[
         bool, typer.Option("--trust-parts", help="import parts that are not maskov's")
     ] = False,
+    allow_download: Annotated[
+        bool, typer.Option("--allow-download", help="download the models that the run names")
+    ] = False,
     checkpoint_every: Annotated[float, typer.Option(help="seconds between checkpoints")] = 60.0,
     json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
@@ -103,14 +106,15 @@ def resume(
     def go_on(**watch: Any) -> Run:
         return resume_run(
             run, model, device, checkpoint_every, workers=workers,
-            trust_remote_code=trust_remote_code, trust_parts=trust_parts, **watch,
+            trust_remote_code=trust_remote_code, trust_parts=trust_parts,
+            allow_download=allow_download, **watch,
         )  # fmt: skip
 
     epochs = manifest.schedule.epochs
     model = None
-    if not Run.open(run).finished:
-        RunFolder.open(run).check_resumable()
-        model = load_model(manifest, device, trust_remote_code)
+    if not Run(folder).finished:
+        folder.check_resumable()
+        model = load_model(manifest, device, trust_remote_code, allow_download)
     _watched(go_on, model, epochs, run, json, quiet, manifest.config.until is not None)
 
 

@@ -44,6 +44,9 @@ def serve(
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="run code that comes with a run's model")
     ] = False,
+    allow_download: Annotated[
+        bool, typer.Option("--allow-download", help="download models that runs name")
+    ] = False,
     trust_parts: Annotated[
         bool, typer.Option("--trust-parts", help="import a run's parts that are not maskov's")
     ] = False,
@@ -82,7 +85,7 @@ def serve(
     if no_token:
         say("warning: without a token every user of this machine can see the runs and start some.")
     live = None if read_only else LiveRuns(run_list.home, device or "auto")
-    player = Player(device, trust_remote_code, trust_parts)
+    player = Player(device, trust_remote_code, trust_parts, allow_download)
     print(address + ("/" if token is None else f"/t/{token}/"), flush=True)
     count = len(run_list.paths())
     say(f"{count} run{'' if count == 1 else 's'}; listening on {address}, Ctrl-C to stop")

@@ -3,9 +3,32 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from types import FrameType
+from typing import ParamSpec
+
+import typer
+
+from maskov.cli.output import say
+from maskov.startup import INTERRUPTED
+
+P = ParamSpec("P")
+
+
+def interruptible(command: Callable[P, None]) -> Callable[P, None]:
+    """Let Ctrl-C end a command with one sentence, which the command's framework does not say."""
+
+    @wraps(command)
+    def interrupted(*arguments: P.args, **options: P.kwargs) -> None:
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt:
+            say("maskov: stopped")
+            raise typer.Exit(INTERRUPTED) from None
+
+    return interrupted
 
 
 class Stop:

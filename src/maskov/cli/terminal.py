@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from maskov.cli.escaping import PrintableConsole, printable
 from maskov.models.base import MaskedModel
 from maskov.runs.eta import Pace, in_words
 from maskov.types import Chains, Traces
@@ -38,7 +39,7 @@ class PlainProgress:
 
     def noted(self, text: str) -> None:
         """Print a note."""
-        print(f"note: {text}", file=sys.stderr, flush=True)
+        print(printable(f"note: {text}"), file=sys.stderr, flush=True)
 
     def moved(self, state: Chains, epoch: int, passes: int) -> None:
         """Print nothing between epochs."""
@@ -131,7 +132,7 @@ def _changed(words: list[str], before: list[str]) -> Text:
         # Vocabularies mark subwords differently: ## inside a word, Ġ or ▁ at its start.
         line.append("" if word.startswith("##") or not position else " ")
         shown = word.removeprefix("##").replace("Ġ", "").replace("▁", "")
-        line.append(shown, style="bold yellow" if changed else "")
+        line.append(printable(shown), style="bold yellow" if changed else "")
     return line
 
 
@@ -169,4 +170,4 @@ def progress_for(
         return None
     if not sys.stderr.isatty():
         return PlainProgress(epochs, most)
-    return LiveView(model, epochs, Console(stderr=True), most)
+    return LiveView(model, epochs, PrintableConsole(stderr=True), most)

@@ -12,11 +12,13 @@ from maskov.energies.base import Energy
 from maskov.errors import InputError, ModelError
 from maskov.models.base import MaskedModel
 from maskov.models.batches import Batcher, token_budget
-from maskov.models.checkpoint import fingerprint, load_checkpoint
+from maskov.models.checkpoint import load_checkpoint
+from maskov.models.fingerprints import fingerprint, weights_hash
 from maskov.models.hf_logging import silence_transformers
 from maskov.models.huggingface import HuggingFaceModel
 from maskov.models.loading import LOADING
 from maskov.models.registry import source_of
+from maskov.models.tokenizing import check_tokens, embedding_rows, token_ids
 from maskov.types import Float, Sequences, Tensor
 
 
@@ -35,6 +37,7 @@ class Autoregressive(Energy):
         dtype: torch.dtype = torch.float32,
         trust_remote_code: bool = False,
         budget: int | None = None,
+        allow_download: bool = True,
     ) -> None:
         if budget is not None and budget < 1:
             raise InputError(f"a token budget must be at least 1, not {budget}.")
@@ -45,6 +48,7 @@ class Autoregressive(Energy):
         self._dtype = dtype
         self._trust_remote_code = trust_remote_code
         self._budget = budget
+        self._allow_download = allow_download
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any, int]:
@@ -58,7 +62,9 @@ class Autoregressive(Energy):
                 self._source,
                 self._dtype,
                 trust_remote_code=self._trust_remote_code,
+                allow_download=self._allow_download,
             )
+        check_tokens(tokenizer, embedding_rows(network), self.name)
         network = network.to(self._device).eval().requires_grad_(False)
         if not _looks_left_only(network):
             raise ModelError(
@@ -120,8 +126,8 @@ class Autoregressive(Energy):
     def tokenise(self, text: str) -> list[int]:
         """Turn a text into this model's own tokens."""
         _, tokenizer, _ = self._loaded
-        with silence_transformers():
-            return [int(i) for i in tokenizer(text, add_special_tokens=False)["input_ids"]]
+        ids = token_ids(tokenizer, text, self.name, add_special_tokens=False)
+        return [int(i) for i in ids]
 
     def token_strings(self, ids: Sequence[int]) -> list[str]:
         """Return the spelling of this model's own tokens."""
@@ -150,8 +156,13 @@ class Autoregressive(Energy):
 
     def models(self) -> dict[str, str]:
         """Name the causal model and its fingerprint."""
+        network, tokenizer, start = self._loaded
+        return {self.name: fingerprint(network, tokenizer, start=start)}
+
+    def weights_hash(self) -> str:
+        """Return the hash of the causal model's weights alone."""
         network, tokenizer, _ = self._loaded
-        return {self.name: fingerprint(network, tokenizer)}
+        return weights_hash(network, tokenizer)
 
     def _shares_vocabulary(self, model: MaskedModel) -> bool:
         _, tokenizer, _ = self._loaded

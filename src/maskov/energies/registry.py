@@ -18,6 +18,8 @@ from maskov.energies.text import TextEnergy
 from maskov.errors import InputError
 from maskov.parts import is_import_path, load_part, parse_call, split_outside
 
+# Far more than anybody adds up by hand; each is a part of every test of every proposal.
+MOST_TERMS = 64
 _BUILT_IN: dict[str, type[Raw | Norm]] = {"raw": Raw, "norm": Norm}
 
 
@@ -33,7 +35,10 @@ def parse_energy(
     an import path are imported only if they are trusted.
     """
     total: Energy | None = None
-    for term in _terms(text):
+    terms = _terms(text)
+    if len(terms) > MOST_TERMS:
+        raise InputError(f"an energy has at most {MOST_TERMS} terms, not {len(terms):,}.")
+    for term in terms:
         weight, name = _weighted(term, text)
         energy = _named(name, causal, text, load, trust_parts)
         if weight is not None:

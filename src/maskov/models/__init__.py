@@ -81,14 +81,16 @@ def load(
     precision: str = "float32",
     tokenizer: str | Path | None = None,
     trust_remote_code: bool = False,
+    allow_download: bool = True,
 ) -> MaskedModel:
     """Load a masked model by its maskov name, folder or hub name; a Path is always a folder.
 
-    `precision` is float32, float64, or a lower one: tf32 (NVIDIA GPUs) or bfloat16. Threads that
+    `precision` is float32, float64, or a lower one: tf32 (NVIDIA GPUs) or bfloat16. Without
+    `allow_download` the hub is not asked: a hub name must be in its cache already. Threads that
     load at the same time do so one after the other.
     """
     with LOADING:
-        return _load(name, device, precision, tokenizer, trust_remote_code)
+        return _load(name, device, precision, tokenizer, trust_remote_code, allow_download)
 
 
 def _load(
@@ -97,6 +99,7 @@ def _load(
     precision: str,
     tokenizer: str | Path | None,
     trust_remote_code: bool,
+    allow_download: bool,
 ) -> MaskedModel:
     name = str(name.resolve()) if isinstance(name, Path) else name
     device = choose_device(device) if isinstance(device, str) else device
@@ -121,5 +124,6 @@ def _load(
         None if tokenizer is None else str(tokenizer),
         trust_remote_code,
         called=name,
+        allow_download=allow_download,
     )
     return in_precision(exact, precision)

@@ -114,7 +114,7 @@ class MaskedModel(ABC):
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """Return a hash of everything that determines the scores: weights and vocabulary."""
+        """Return a hash of all that decides answers: weights, and how texts become inputs."""
 
     def control_ids(self) -> frozenset[int]:
         """Return the control tokens, which never occur in a text."""

@@ -122,4 +122,5 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     text = str(error).lower()
-    return "out of memory" in text or "can't allocate memory" in text
+    signs = ("out of memory", "can't allocate memory", "cannot allocate memory")
+    return any(sign in text for sign in signs)

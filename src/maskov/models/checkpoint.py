@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,12 @@ from typing import Any
 import torch
 
 from maskov.errors import InputError, MaskovError, ModelError
+from maskov.models.batches import is_out_of_memory
 from maskov.models.hf_logging import silence_transformers
+from maskov.models.tokenizing import check_patterns
 
 # Far more than any network has.
 _MOST_LAYERS = 2**10
-# Configuration entries that do not affect the network's shape.
-_NOT_SHAPE = {"_name_or_path", "transformers_version", "architectures", "dtype"}
 
 
 def load_checkpoint(
@@ -25,14 +24,21 @@ def load_checkpoint(
     dtype: torch.dtype,
     tokenizer: str | None = None,
     trust_remote_code: bool = False,
+    allow_download: bool = True,
 ) -> tuple[Any, Any]:
     """Return a network and its tokenizer; `what` names the kind of model in errors.
+
+    Without `allow_download` the hub is not asked: what is not on this machine is refused.
 
     Pickled weights are read as tensors only; no code in them runs. A checkpoint that lacks any
     weight of the network is refused, because that weight would be random.
     """
+    if not allow_download:
+        name = _on_this_machine(name)
+        tokenizer = None if tokenizer is None else _on_this_machine(tokenizer)
     if Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise ModelError(f"'{name}' is no model folder: it has no config.json.")
+    check_files(Path(name))
     _check_layers(Path(name) / "config.json", name)
     try:
         # Missing weights are drawn at random before we can refuse them.
@@ -45,6 +51,7 @@ def load_checkpoint(
                 weights_only=True,
             )
             loaded = load_tokenizer(tokenizer or name, trust_remote_code)
+            check_patterns(loaded, tokenizer or name)
     except MaskovError:
         raise
     except Exception as error:
@@ -56,6 +63,35 @@ def load_checkpoint(
             "give a checkpoint that has its head."
         )
     return network, loaded
+
+
+def check_files(folder: Path) -> None:
+    """Refuse a model folder with a pipe, a socket or a device in it: reading it may never end."""
+    for file in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            raise ModelError(f"'{file}' is no regular file; put one there.")
+
+
+def _on_this_machine(name: str) -> str:
+    """Return a folder as it is, and a hub name as its folder in the cache, or refuse it.
+
+    The hub's own `local_files_only` still opens connections, so it is not asked at all.
+    """
+    from huggingface_hub import try_to_load_from_cache
+
+    if Path(name).exists() or name.endswith(".txt"):
+        return name
+    for file in ("config.json", "tokenizer_config.json", "tokenizer.json"):
+        try:
+            cached = try_to_load_from_cache(name, file)
+        except ValueError:  # no name that the hub could have
+            break
+        if isinstance(cached, str):
+            return str(Path(cached).parent)
+    raise ModelError(
+        f"'{name}' is not on this machine, and is not downloaded because a run folder names it; "
+        "if you trust it, allow that with --allow-download."
+    )
 
 
 def _check_layers(config: Path, name: str) -> None:
@@ -92,30 +128,10 @@ def load_tokenizer(source: str, trust_remote_code: bool = False) -> Any:
     return AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
 
 
-def fingerprint(network: Any, tokenizer: Any) -> str:
-    """Hash everything that determines a network's scores: weights, shape and vocabulary."""
-    # Networks with equal weights may still differ, for instance in activation or head count.
-    shape = {
-        key: value
-        for key, value in network.config.to_diff_dict().items()
-        if key not in _NOT_SHAPE and value is not None
-    }
-    return hash_of(network, tokenizer, shape)
-
-
-def hash_of(network: torch.nn.Module, tokenizer: Any, shape: dict[str, Any]) -> str:
-    """Hash weights, vocabulary and shape."""
-    digest = hashlib.sha256()
-    for key, value in sorted(network.state_dict().items()):
-        digest.update(key.encode())
-        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    digest.update(json.dumps(tokenizer.get_vocab(), sort_keys=True).encode())
-    digest.update(json.dumps(shape, sort_keys=True, default=str).encode())
-    return digest.hexdigest()
-
-
 def _why(name: str, what: str, error: Exception) -> str:
     """Return one sentence on why a checkpoint did not load."""
+    if is_out_of_memory(error):
+        return f"not enough memory to load the model '{name}'; use a smaller one."
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if "Weights only load failed" in first:
         return (

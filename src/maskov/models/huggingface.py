@@ -10,13 +10,15 @@ import torch
 from maskov.encoders import Encoder, Packed, TokenLayout, Uniform
 from maskov.errors import ModelError
 from maskov.models.base import Queries
-from maskov.models.checkpoint import fingerprint, load_checkpoint
+from maskov.models.checkpoint import load_checkpoint
+from maskov.models.fingerprints import fingerprint, forbidden_ids
 from maskov.models.forbidden_tokens import forbidden_tokens
 from maskov.models.heads import split_head
 from maskov.models.hf_logging import silence_transformers
 from maskov.models.packing import Frame, PackedPasses, pack, pack_masked
 from maskov.models.precision import coarse
 from maskov.models.tokenized import TokenizedModel
+from maskov.models.tokenizing import check_tokens, embedding_rows, token_ids
 from maskov.types import Float, Int, Tensor
 
 # Families whose positions start after the padding index, which lowers their maximum length.
@@ -34,6 +36,7 @@ class HuggingFaceModel(TokenizedModel):
             raise ModelError(
                 f"the tokenizer of '{name}' has no mask token; it is not a masked language model."
             )
+        check_tokens(tokenizer, embedding_rows(network), name)
         self.name = name
         self.caution = caution
         # No parameter needs gradients, so no inference context is needed anywhere.
@@ -43,7 +46,7 @@ class HuggingFaceModel(TokenizedModel):
         self.device = network.device
         self.dtype = network.dtype
         self.precision = str(network.dtype).removeprefix("torch.")
-        self._before, self._after = _frame(tokenizer)
+        self._before, self._after = _frame(tokenizer, name)
         pad = tokenizer.pad_token_id
         self._pad_id = int(pad) if pad is not None else self.mask_id
         probe = torch.tensor(
@@ -51,6 +54,7 @@ class HuggingFaceModel(TokenizedModel):
         )
         with silence_transformers():
             size = network(input_ids=probe).logits.shape[-1]
+            check_tokens(tokenizer, size, name)
             self._head = split_head(network, probe)
             self.encoder = None if self._head is None else Encoder.of(network)
         self.packs = self.encoder is not None
@@ -74,15 +78,23 @@ class HuggingFaceModel(TokenizedModel):
         tokenizer: str | None = None,
         trust_remote_code: bool = False,
         called: str | None = None,
+        allow_download: bool = True,
     ) -> HuggingFaceModel:
         """Load a checkpoint; no code in pickled weights runs.
 
-        `called` is the model's name, by default what it is loaded from.
+        `called` is the model's name, by default what it is loaded from. Without `allow_download`
+        the hub is not asked.
         """
         from transformers import AutoModelForMaskedLM
 
         network, loaded = load_checkpoint(
-            AutoModelForMaskedLM, "masked language model", name, dtype, tokenizer, trust_remote_code
+            AutoModelForMaskedLM,
+            "masked language model",
+            name,
+            dtype,
+            tokenizer,
+            trust_remote_code,
+            allow_download,
         )
         return cls(network.to(device), loaded, called or name)
 
@@ -228,16 +240,22 @@ class HuggingFaceModel(TokenizedModel):
         return ids, (place < end + len(after)).long()
 
     def fingerprint(self) -> str:
-        """Hash the full-precision weights and the vocabulary."""
+        """Hash the full-precision weights and how texts become inputs."""
         if isinstance(self.exact, HuggingFaceModel):
             return self.exact.fingerprint()
-        return fingerprint(self.network, self.tokenizer)
+        return fingerprint(
+            self.network,
+            self.tokenizer,
+            frame=[self._before, self._after],
+            mask=self.mask_id,
+            pad=self._pad_id,
+            forbidden=forbidden_ids(self.forbidden),
+        )
 
 
-def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
+def _frame(tokenizer: Any, name: str) -> tuple[list[int], list[int]]:
     """Return the special tokens the tokenizer puts before and after a text."""
-    with silence_transformers():
-        coded = tokenizer(tokenizer.mask_token)["input_ids"]
+    coded = token_ids(tokenizer, tokenizer.mask_token, name)
     place = coded.index(tokenizer.mask_token_id)
     return list(coded[:place]), list(coded[place + 1 :])
 

@@ -98,8 +98,8 @@ class TabularModel(MaskedModel):
         return [[*self.tokens, "[MASK]"][i] for i in ids]
 
     def fingerprint(self) -> str:
-        """Hash the table and the spelling of the tokens."""
-        digest = hashlib.sha256(repr(self.tokens).encode())
+        """Hash the table, the spelling of the tokens and which are forbidden."""
+        digest = hashlib.sha256(repr((self.tokens, self.forbidden.tolist())).encode())
         digest.update(self.scores.contiguous().numpy().tobytes())
         return digest.hexdigest()
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from maskov.errors import ModelError
 from maskov.models.base import MaskedModel
-from maskov.models.hf_logging import silence_transformers
+from maskov.models.tokenizing import token_ids
 
 
 class TokenizedModel(MaskedModel):
@@ -18,14 +17,7 @@ class TokenizedModel(MaskedModel):
     def encode(self, text: str) -> list[int]:
         """Tokenise without special tokens; [MASK] becomes this model's mask."""
         text = text.replace("[MASK]", self.tokenizer.mask_token)
-        try:
-            with silence_transformers():
-                ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        except Exception as error:  # an incomplete vocabulary fails only here
-            first = str(error).partition("\n")[0]
-            raise ModelError(
-                f"the tokenizer of '{self.name}' cannot read a text: {first}"
-            ) from error
+        ids = token_ids(self.tokenizer, text, self.name, add_special_tokens=False)
         return [int(i) for i in ids]
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -43,12 +43,18 @@ def why_not(run: Run) -> str | None:
 class Replayer:
     """The chains of one run, to be replayed with its model."""
 
-    def __init__(self, run: Run, model: MaskedModel, trust_parts: bool = False) -> None:
+    def __init__(
+        self,
+        run: Run,
+        model: MaskedModel,
+        trust_parts: bool = False,
+        allow_download: bool = False,
+    ) -> None:
         reason = why_not(run)
         if reason is not None:
             raise RunError(f"this run cannot be replayed: {reason}.")
         self._manifest, self._traces, self._model = run.manifest, run.traces, model
-        self._parts = rebuild(self._manifest, model, trust_parts)
+        self._parts = rebuild(self._manifest, model, trust_parts, allow_download)
         self._rng = CounterRng(self._manifest.config.seed)
         self._starts: dict[int, Chains] = {}
         held = self._traces["tokens"]

@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from maskov.runs.files import open_regular
+
 MAGIC = b"maskov checkpoint 8\n"
 _HASH = hashlib.sha256().digest_size
 START = len(MAGIC) + 2 * _HASH
@@ -53,7 +55,7 @@ def seal(body: bytes) -> bytes:
 def read_header(path: Path) -> Header | None:
     """Return what a checkpoint says of itself; nothing if the file is of another size."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             start, length = file.read(START), file.read(8)
             size = int.from_bytes(length, "little")
             if size > _MOST_HEADER:
@@ -83,7 +85,7 @@ def _size(entry: dict[str, Any]) -> tuple[torch.dtype, tuple[int, ...]]:
 def read_body(path: Path) -> bytes | None:
     """Return the tensors of a checkpoint as bytes; nothing if their hash is wrong."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             expected, body = file.read(START)[-_HASH:], file.read()
     except OSError:
         return None

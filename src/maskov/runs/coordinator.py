@@ -45,6 +45,11 @@ def cut(chains: int, most: int) -> list[range]:
     return [range(first, min(first + size, chains)) for first in range(0, chains, size)]
 
 
+def groups_of(manifest: Manifest) -> list[range]:
+    """Return the chains of each group; all replicas of a chain are in one."""
+    return cut(manifest.chains, max(manifest.config.execution.resident // manifest.replicas, 1))
+
+
 @dataclass
 class _Standing:
     """What the coordinator remembers of a group, waiting or at work."""
@@ -73,9 +78,7 @@ class Coordinator:
         self.store = store
         self.listener = listener
         self.schedule = store.manifest.schedule
-        # All replicas of a chain are in one group.
-        most = max(store.manifest.config.execution.resident // kernel.replicas, 1)
-        self.groups = cut(store.manifest.chains, most)
+        self.groups = groups_of(store.manifest)
         self._checks = frozenset(store.manifest.checks)
         self.cache = GroupCache(store, self._shape, seconds)
         self.cursor = store.cursor()

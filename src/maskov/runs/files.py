@@ -1,20 +1,64 @@
-"""Write files so that a crash at any moment leaves the old or the new content, never half."""
+"""Write files so that a crash at any moment leaves the old or the new content, never half.
+
+Only regular files are opened: a run folder may be anybody's, and a pipe in place of a file would
+keep its reader waiting for ever.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 from maskov.errors import RunError
+
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def check_regular(path: Path) -> None:
+    """Refuse a pipe, a socket or a device; what is missing or a folder is told by who opens it."""
+    try:
+        kind = stat.S_IFMT(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return
+    if kind in _KINDS:
+        raise RunError(f"'{path}' is no regular file but {_KINDS[kind]}; put a file there.")
+
+
+def open_regular(path: Path, mode: str = "rb", **options: Any) -> IO[Any]:
+    """Open a regular file, as `open` does; refuse anything else without waiting for it."""
+    check_regular(path)
+
+    def opener(name: str, flags: int) -> int:
+        # It may have been replaced since: then at least nothing waits.
+        handle = os.open(name, flags | os.O_NONBLOCK, 0o644)
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise RunError(f"'{path}' is no regular file; put one there.")
+        return handle
+
+    return open(path, mode, opener=opener, **options)
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a regular file."""
+    with open_regular(path, "r", encoding="utf-8") as file:
+        return str(file.read())
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write to a temporary file beside `path`, force it to disk, and rename it into place."""
     temporary = path.with_name(path.name + ".tmp")
     try:
-        with open(temporary, "wb") as file:
+        with open_regular(temporary, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

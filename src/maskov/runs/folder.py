@@ -6,6 +6,7 @@ It holds
     samples.jsonl     one sample a line
     traces/*.npy      one array per quantity, epochs × chains; of small runs also the tokens and
                       rejections at each position, and of replicas what happened to each
+    checksums.npy     of the rows of the traces
     checkpoints/      the newest state of each group of chains and the one before it
     lock              held while a process works here
 """
@@ -17,18 +18,29 @@ import json
 import os
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from maskov.config import Manifest, field_hashes, read_manifest, to_json
 from maskov.errors import RunError
-from maskov.runs import checkpoint
+from maskov.runs import checkpoint, checksums
 from maskov.runs.checkpoint import Cursor, Saved
-from maskov.runs.files import explained, sync_file, sync_folder, write_atomically
+from maskov.runs.checksums import Checksums, in_words
+from maskov.runs.files import (
+    check_regular,
+    explained,
+    open_regular,
+    read_text,
+    sync_file,
+    sync_folder,
+    write_atomically,
+)
 from maskov.runs.group import PLACES
 from maskov.runs.sample import Sample
 from maskov.runs.store import TRACES, WIDE, Store, empty_traces, trace_shape
@@ -44,8 +56,14 @@ class RunFolder(Store):
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path = path
         self.manifest = manifest
+        # What was found damaged and what became of it, in sentences.
+        self.recovered: list[str] = []
+        # The files because of which a run has to start from its beginning.
+        self.lost: list[Path] = []
         # Traces with rows that a loss of power would lose.
         self._unsynced: set[Path] = set()
+        # Groups whose rows fit, by reading them or having written them: these are not read again.
+        self._fitting: set[int] = set()
         # The hash of so many bytes of the samples.
         self._samples_hash, self._hashed = hashlib.sha256(), 0
 
@@ -100,15 +118,36 @@ class RunFolder(Store):
                 raise RunError(
                     f"'{path}' is a link that leads out of its run folder; put a file there."
                 )
+            check_regular(path)
             if path.is_file() and path.stat().st_nlink > 1:
                 raise RunError(
                     f"'{path}' has another name elsewhere (a hard link), where writing would be "
                     "seen; put a copy of it there."
                 )
+        saved = self.path / "checkpoints"
+        if saved.exists() and not saved.is_dir():
+            raise RunError(f"'{saved}' is no folder; remove it, and the run starts again.")
+        for name in TRACES:
+            if (self.path / "traces" / f"{name}.npy").exists():
+                self._read_trace(name)
+
+    def prepare(self) -> None:
+        """Put back what a run needs to go on, once nothing speaks against it."""
+        start_over = self.cut_short
         with explained(self.path):
             # Without checkpoints a run starts from its beginning.
             (self.path / "checkpoints").mkdir(exist_ok=True)
-        self.traces()
+            (self.path / "traces").mkdir(exist_ok=True)
+            for file in self.path.glob("checkpoints/*.checkpoint") if start_over else ():
+                # Otherwise, stopped again, the run would have to start over again.
+                file.unlink()
+            for name, array in empty_traces(self.manifest):
+                path = self.path / "traces" / f"{name}.npy"
+                if not path.exists():
+                    # Its rows do not fit: the chains start again, and that is told.
+                    np.save(path, array)
+                    sync_file(path)
+            sync_folder(self.path / "traces")
 
     @cached_property
     def _fields(self) -> dict[str, str]:
@@ -116,7 +155,7 @@ class RunFolder(Store):
 
     def discard(self) -> None:
         """Remove what `create` made, the manifest first, so that half of it is no run."""
-        for name in ("manifest.json", *sorted(_UNFINISHED - {"lock"})):
+        for name in (checksums.FILE, "manifest.json", *sorted(_UNFINISHED - {"lock"})):
             _remove(self.path / name)
 
     @classmethod
@@ -129,6 +168,7 @@ class RunFolder(Store):
     def write_rows(self, first: int, epoch: int, values: Traces) -> None:
         """Overwrite the places of these chains, so that writing them twice does no harm."""
         before = epoch * self.manifest.chains + first
+        written: dict[str, bytes] = {}
         with explained(self.path):
             # Steps last: who reads along takes an epoch that has some for a whole one.
             for name, rows in sorted(values.items(), key=lambda item: item[0] == "steps"):
@@ -136,12 +176,15 @@ class RunFolder(Store):
                 if name in PLACES and not path.exists():
                     continue
                 content = np.ascontiguousarray(rows, dtype=TRACES[name]).tobytes()
+                written[name] = content
                 each = len(content) // len(rows)
                 self._unsynced.add(path)
-                with open(path, "r+b") as file:
+                with open_regular(path, "r+b") as file:
                     # Counted from the end: the header's size is nobody's business.
                     file.seek((before - self._cells) * each, os.SEEK_END)
                     file.write(content)
+            self._checksums.write(first, epoch, written)
+            self._unsynced.add(self._checksums.path)
 
     def row(self, epoch: int) -> Traces:
         """Read one row of each trace."""
@@ -150,7 +193,7 @@ class RunFolder(Store):
             if name in WIDE:
                 continue
             chains = self.manifest.chains
-            with open(self.path / "traces" / f"{name}.npy", "rb") as file:
+            with open_regular(self.path / "traces" / f"{name}.npy") as file:
                 file.seek((epoch * chains - self._cells) * np.dtype(kind).itemsize, os.SEEK_END)
                 found[name] = np.fromfile(file, dtype=kind, count=chains)
         return found
@@ -160,7 +203,7 @@ class RunFolder(Store):
         path = self.path / "samples.jsonl"
         with explained(self.path):
             path.touch()
-        with explained(self.path), open(path, "r+b") as file:
+        with explained(self.path), open_regular(path, "r+b") as file:
             if self._hashed != after:
                 self._samples_hash, _ = _hash_of(path, after)
             file.truncate(after)
@@ -180,24 +223,83 @@ class RunFolder(Store):
             for path in sorted(self._unsynced):
                 sync_file(path)
             self._unsynced.clear()
+            # Whoever removed it meanwhile loses no more than what was in it.
+            (self.path / "checkpoints").mkdir(exist_ok=True)
             checkpoint.save(self.path / "checkpoints", group, saved, self._fields)
+            self._fitting.add(group)
 
     def load(self, group: int, shape: GroupShape) -> tuple[Saved | None, list[Path]]:
         """Read the newest whole checkpoint of a group; also return the damaged files.
 
         Samples that are gone can only be drawn again: such a run starts from its beginning.
         """
-        if self.cut_short:
+        if self.cut_short and group not in self._fitting:
             return None, []
         saved, damaged = checkpoint.load(self.path / "checkpoints", group, shape)
-        if saved is None or self._traced(shape.chains, saved.state.epoch):
+        if damaged:
+            after = "go on from an earlier one" if saved else "start again from their beginning"
+            names = ", ".join(file.name for file in damaged)
+            self._tell(f"{names} was damaged; its chains {after}")
+        if saved is None or group in self._fitting:
             return saved, damaged
-        return None, sorted(self.path.glob(f"checkpoints/{group:05d}-*"))
+        misfits = self._misfits(group, saved.state.epoch)
+        if not misfits:
+            self._fitting.add(group)
+            return saved, damaged
+        chains = self._checksums.groups[group]
+        self._tell(
+            f"{_told(misfits)} of the chains {chains.start}-{chains.stop - 1}; these start again "
+            "from their beginning"
+        )
+        traces = [self.path / "traces" / f"{name}.npy" for name in misfits]
+        return None, [*sorted(self.path.glob(f"checkpoints/{group:05d}-*")), *traces]
 
-    def _traced(self, chains: list[int], epochs: int) -> bool:
-        """Whether the traces have what a group came to in its first epochs, as it says."""
-        steps = np.load(self.path / "traces" / "steps.npy", mmap_mode="r")
-        return bool((steps[:epochs, chains[0] : chains[-1] + 1] > 0).all())
+    def _tell(self, note: str) -> None:
+        if note not in self.recovered:
+            self.recovered.append(note)
+
+    @cached_property
+    def _checksums(self) -> Checksums:
+        return Checksums(self.path, self.manifest)
+
+    def _misfits(self, group: int, epochs: int) -> dict[str, list[int]]:
+        """Return which traces do not have what a group came to in its first epochs, and where."""
+        found = self._checksums.misfits(self._mapped, group, epochs)
+        chains, steps = self._checksums.groups[group], self._mapped.get("steps")
+        if steps is not None and not (steps[:epochs, chains.start : chains.stop] > 0).all():
+            found.setdefault("steps", list(range(epochs)))
+        return found
+
+    @property
+    def _mapped(self) -> Traces:
+        """The traces that can be read, each on disk until it is looked at."""
+        found: Traces = {}
+        for name in TRACES:
+            with suppress(Exception):  # a damaged header fails in a dozen ways
+                found[name] = self._map(name)
+        return found
+
+    def damage(self) -> dict[str, list[int]]:
+        """Return the traces that do not fit the run, and in which of its finished epochs."""
+        closed = checkpoint.cursor(self.path / "checkpoints").closed
+        if not 0 < closed <= self.manifest.schedule.epochs:
+            return {}
+        found: dict[str, list[int]] = {}
+        mapped = self._mapped
+        for group in range(len(self._checksums.groups)):
+            for name, epochs in self._checksums.misfits(mapped, group, closed).items():
+                found[name] = sorted({*found.get(name, ()), *epochs})
+        return found
+
+    def damage_note(self) -> str | None:
+        """Say which traces do not fit the run and how to make them again, if any."""
+        found = self.damage()
+        if not found:
+            return None
+        return (
+            f"{_told(found)}: values were changed or lost; `maskov resume {self.path}` runs these "
+            "chains again, to the same samples"
+        )
 
     def cursor(self) -> Cursor:
         """Read how far the run has come."""
@@ -205,6 +307,26 @@ class RunFolder(Store):
 
     @cached_property
     def cut_short(self) -> bool:
+        """Whether the run has to start from its beginning.
+
+        Samples that are gone can only be drawn again, and so can the traces of a finished run.
+        """
+        if self._lacks_samples():
+            self._tell("samples.jsonl was damaged; the run starts again from its beginning")
+            self.lost = [self.path / "samples.jsonl"]
+        elif self._ended:
+            damage = self.damage()
+            self.lost = [self.path / "traces" / f"{name}.npy" for name in damage]
+            if damage:
+                self._tell(f"{_told(damage)}; the run starts again from its beginning")
+        return bool(self.lost)
+
+    @property
+    def _ended(self) -> bool:
+        closed = checkpoint.cursor(self.path / "checkpoints").closed
+        return closed == self.manifest.schedule.epochs
+
+    def _lacks_samples(self) -> bool:
         """Whether the samples of epochs that are over are not all there, or were changed."""
         cursor = checkpoint.cursor(self.path / "checkpoints")
         schedule, thin = self.manifest.schedule, self.manifest.config.thin
@@ -233,7 +355,7 @@ class RunFolder(Store):
     def samples(self) -> list[Sample]:
         """Read the samples kept so far."""
         try:
-            with open(self.path / "samples.jsonl", encoding="utf-8") as file:
+            with open_regular(self.path / "samples.jsonl", "r", encoding="utf-8") as file:
                 return [Sample(**json.loads(line)) for line in file]
         except (OSError, ValueError, TypeError, RecursionError) as error:
             raise RunError(
@@ -245,20 +367,35 @@ class RunFolder(Store):
         """Read the traces."""
         folder = self.path / "traces"
         found: Traces = {}
+        for name in TRACES:
+            absent = name in PLACES and not (folder / f"{name}.npy").exists()
+            if absent or trace_shape(self.manifest, name) is None:
+                continue
+            found[name] = np.array(self._read_trace(name)[: self.manifest.epochs])
+        return found
+
+    def _read_trace(self, name: str) -> npt.NDArray[Any]:
+        """Map a trace, or say why it cannot be read and how to make it again."""
+        path = self.path / "traces" / f"{name}.npy"
+        check_regular(path)
         try:
-            for name, kind in TRACES.items():
-                shape = trace_shape(self.manifest, name)
-                if shape is None or (name in PLACES and not (folder / f"{name}.npy").exists()):
-                    continue
-                # Mapped first: a header may promise more than there is, or than memory holds.
-                mapped = np.load(folder / f"{name}.npy", mmap_mode="r")
-                if mapped.shape != shape or mapped.dtype != kind:
-                    raise ValueError(f"{name}.npy is not of this run")
-                found[name] = np.array(mapped[: self.manifest.epochs])
+            return self._map(name)
         except Exception as error:  # a damaged header fails in a dozen ways
             first = str(error).partition("\n")[0]
-            raise RunError(f"the traces of '{self.path}' cannot be read: {first}") from error
-        return found
+            remove = f"remove {name}.npy, and " if path.exists() else ""
+            raise RunError(
+                f"the traces of '{self.path}' cannot be read: {first}; {remove}`maskov resume "
+                f"{self.path}` makes it again."
+            ) from error
+
+    def _map(self, name: str) -> npt.NDArray[Any]:
+        """Map a trace: a header may promise more than there is, or than memory holds."""
+        path = self.path / "traces" / f"{name}.npy"
+        check_regular(path)
+        mapped = np.load(path, mmap_mode="r")
+        if mapped.shape != trace_shape(self.manifest, name) or mapped.dtype != TRACES[name]:
+            raise ValueError(f"{name}.npy is not of this run")
+        return mapped  # type: ignore[no-any-return]
 
     def traced(self) -> frozenset[str]:
         """Return the names of the traces there are."""
@@ -274,9 +411,15 @@ class RunFolder(Store):
         return self.manifest.schedule.epochs * self.manifest.chains
 
 
+def _told(misfits: dict[str, list[int]]) -> str:
+    """Say which traces do not fit, and in which epochs."""
+    parts = [f"traces/{name}.npy in {in_words(epochs)}" for name, epochs in misfits.items()]
+    return f"{'; '.join(parts)} {'does' if len(parts) == 1 else 'do'} not fit the run"
+
+
 def _read_manifest(folder: Path) -> Manifest:
     try:
-        data = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        data = json.loads(read_text(folder / "manifest.json"))
     except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"'{folder}' is no run folder: it has no readable manifest.") from error
     return read_manifest(data, str(folder))
@@ -286,7 +429,7 @@ def _hash_of(path: Path, size: int) -> tuple[Any, int | None]:
     """Return the hash and the lines of a file's first bytes; no lines if it is shorter."""
     hash_, lines = hashlib.sha256(), 0
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             while size and (part := file.read(min(size, 2**20))):
                 size -= len(part)
                 hash_.update(part)

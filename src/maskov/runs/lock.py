@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from maskov.errors import RunError
-from maskov.runs.files import explained
+from maskov.runs.files import check_regular, explained
 
 
 @contextmanager
@@ -41,6 +41,7 @@ def locked(folder: Path) -> Iterator[None]:
 @contextmanager
 def held(file: Path) -> Iterator[bool]:
     """Hold the lock of a file, if nobody else does; say whether it is ours."""
+    check_regular(file)
     with explained(file.parent):
         handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
     try:

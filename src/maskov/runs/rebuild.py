@@ -28,9 +28,15 @@ class Parts:
 
 
 def load_model(
-    manifest: Manifest, device: str | None = None, trust_remote_code: bool = False
+    manifest: Manifest,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    allow_download: bool = False,
 ) -> MaskedModel:
-    """Load the model of a run again, where it was unless another device is named."""
+    """Load the model of a run again, where it was unless another device is named.
+
+    A manifest may be anybody's: the model it names is downloaded only if that is allowed here.
+    """
     check_trusted(manifest, trust_remote_code)
     config = manifest.config.model
     model = load(
@@ -39,16 +45,22 @@ def load_model(
         config.precision,
         config.source.tokenizer,
         config.source.trust_remote_code,
+        allow_download,
     )
     if isinstance(model, ConditionalModel):
         return model.given(list(manifest.inputs.sources or ()))
     return model
 
 
-def rebuild(manifest: Manifest, model: MaskedModel, trust_parts: bool = False) -> Parts:
+def rebuild(
+    manifest: Manifest,
+    model: MaskedModel,
+    trust_parts: bool = False,
+    allow_download: bool = False,
+) -> Parts:
     """Build kernel and layout again; refuse a model that has changed."""
     check_same(manifest.config.model.name, manifest.config.model.fingerprint, model.fingerprint())
-    kernel = kernel_of(manifest, model, trust_parts)
+    kernel = kernel_of(manifest, model, trust_parts, allow_download)
     for name, found in models_of(kernel).items():
         check_same(name, manifest.energy_models.get(name), found)
     return Parts(kernel, _layout(manifest, model))
@@ -78,20 +90,27 @@ def with_burn_in(
     model: MaskedModel,
     trust_remote_code: bool = False,
     trust_parts: bool = False,
+    allow_download: bool = True,
 ) -> Kernel:
     """Return the kernel with the energy that the schedule's burn-in has, if it has one."""
     if schedule.burn_in_energy is None:
         return kernel
     first = parse_energy(
-        schedule.burn_in_energy, load=_causal(model, trust_remote_code), trust_parts=trust_parts
+        schedule.burn_in_energy,
+        load=_causal(model, trust_remote_code, allow_download),
+        trust_parts=trust_parts,
     )
     kernel.with_energy(first)  # which refuses what it cannot do
     return BurnIn(kernel, first, schedule.burn_in)
 
 
-def _causal(model: MaskedModel, trust_remote_code: bool) -> Callable[[str], Autoregressive]:
+def _causal(
+    model: MaskedModel, trust_remote_code: bool, allow_download: bool
+) -> Callable[[str], Autoregressive]:
     """Return what loads causal models where the masked one is."""
-    return lambda name: Autoregressive(name, model.device, trust_remote_code=trust_remote_code)
+    return lambda name: Autoregressive(
+        name, model.device, trust_remote_code=trust_remote_code, allow_download=allow_download
+    )
 
 
 def _layout(manifest: Manifest, model: MaskedModel) -> Layout:
@@ -103,11 +122,17 @@ def _layout(manifest: Manifest, model: MaskedModel) -> Layout:
     return layout
 
 
-def kernel_of(manifest: Manifest, model: MaskedModel, trust_parts: bool = False) -> Kernel:
+def kernel_of(
+    manifest: Manifest,
+    model: MaskedModel,
+    trust_parts: bool = False,
+    allow_download: bool = False,
+) -> Kernel:
     """Build the kernel of a run again, with the energy of its burn-in."""
     config, trust = manifest.config, manifest.config.model.source.trust_remote_code
+    load = _causal(model, trust, allow_download)
     try:
-        kernel = kernel_from_data(config.kernel, _causal(model, trust), trust_parts)
+        kernel: Kernel = kernel_from_data(config.kernel, load, trust_parts)
         if isinstance(kernel, Exchange) and manifest.ladder is not None:
             kernel = replace(kernel, ladder=manifest.ladder)
         if kernel.replicas != manifest.replicas:
@@ -122,7 +147,7 @@ def kernel_of(manifest: Manifest, model: MaskedModel, trust_parts: bool = False)
             f"the manifest of this run is damaged: invalid 'kernel' ({error})"
         ) from error
     try:
-        return with_burn_in(kernel, config.schedule, model, trust, trust_parts)
+        return with_burn_in(kernel, config.schedule, model, trust, trust_parts, allow_download)
     except InputError as error:
         if own_parts(config):
             raise
@@ -145,17 +170,24 @@ def check_same(name: str, expected: str | None, found: str) -> None:
     """Refuse a model other than the one that a run began with."""
     if expected != found:
         raise RunError(
-            f"the model '{name}' is not the one this run began with (its weights or vocabulary "
-            "have changed); put the old one back, or start a new run."
+            f"the model '{name}' is not the one this run began with (its weights, its tokenizer "
+            "or its special tokens have changed); put the old one back, or start a new run."
         )
 
 
 class LoadedModels:
     """The models of runs, each loaded once, on `device` if it is named; the last few are kept."""
 
-    def __init__(self, device: str | None = None, most: int = 4, trust: bool = False) -> None:
+    def __init__(
+        self,
+        device: str | None = None,
+        most: int = 4,
+        trust: bool = False,
+        allow_download: bool = False,
+    ) -> None:
         self._device = device
         self._trust = trust
+        self._allow_download = allow_download
         self._most = most
         self._loaded: dict[str, MaskedModel] = {}
 
@@ -166,7 +198,7 @@ class LoadedModels:
         key = json.dumps([to_json(expected), manifest.inputs.sources], sort_keys=True)
         model = self._loaded.pop(key, None)
         if model is None:
-            model = load_model(manifest, self._device, self._trust)
+            model = load_model(manifest, self._device, self._trust, self._allow_download)
             check_same(expected.name, expected.fingerprint, model.fingerprint())
         self._loaded[key] = model
         while len(self._loaded) > self._most:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,14 @@ from maskov.types import Traces
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its samples, its traces and how they came about."""
+    """A finished run: its samples, its traces and how they came about.
+
+    `damaged` are the files that `resume` could not use, `recovered` says what it did instead.
+    """
 
     store: Store
     damaged: list[Path] = field(default_factory=list)
+    recovered: list[str] = field(default_factory=list)
 
     @property
     def manifest(self) -> Manifest:
@@ -59,7 +63,9 @@ class Run:
 
     def diagnose(self) -> Diagnosis:
         """R-hat, effective sizes, autocorrelations, rates by position, and a verdict."""
-        return diagnose(self.manifest, self.traces, self._lengths, self._token_texts)
+        diagnosis = diagnose(self.manifest, self.traces, self._lengths, self._token_texts)
+        note = self.store.damage_note() if isinstance(self.store, RunFolder) else None
+        return diagnosis if note is None else replace(diagnosis, notes=[note, *diagnosis.notes])
 
     def to_arviz(self, warmup: bool = False) -> Any:
         """Return the traces as the DataTree that ArviZ works on, burn-in only if asked for."""

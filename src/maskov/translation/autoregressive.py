@@ -11,13 +11,13 @@ import torch
 
 from maskov.errors import InputError, ModelError
 from maskov.models.batches import Batcher
-from maskov.models.checkpoint import hash_of
 from maskov.models.conditional import checkpoint
 from maskov.models.conditional.network import TranslationNetwork
 from maskov.models.conditional.special_tokens import SpecialTokens
+from maskov.models.fingerprints import fingerprint, forbidden_ids
 from maskov.models.forbidden_tokens import forbidden_tokens
-from maskov.models.hf_logging import silence_transformers
 from maskov.models.loading import LOADING
+from maskov.models.tokenizing import token_ids
 from maskov.translation.search import search
 from maskov.types import Tensor, inside
 
@@ -48,8 +48,13 @@ class AutoregressiveTranslator:
         return cls(network, tokenizer, name)
 
     def fingerprint(self) -> str:
-        """Hash the weights, the sizes and the vocabulary."""
-        return hash_of(self.network, self.tokenizer, asdict(self.network.shape))
+        """Hash the weights, the sizes and how texts become inputs."""
+        return fingerprint(
+            self.network,
+            self.tokenizer,
+            special=asdict(self.special),
+            forbidden=forbidden_ids(self.forbidden),
+        )
 
     def translate(
         self,
@@ -64,8 +69,7 @@ class AutoregressiveTranslator:
         """
         if beam < 1:
             raise InputError(f"the beam size must be at least 1, not {beam}.")
-        with silence_transformers():
-            encoded = self.tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+        encoded = token_ids(self.tokenizer, list(texts), self.name, add_special_tokens=False)
         ids = [[*line, self.special.end] for line in encoded]
         most = self.network.shape.longest
         for line, tokens in zip(lines or range(1, len(ids) + 1), ids, strict=True):

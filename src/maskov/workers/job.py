@@ -35,6 +35,7 @@ class Job:
             torch.cuda.set_device(device.index or 0)
         sys.path.extend(path for path in self.paths if path not in sys.path)
         model = self.model.unpack(device)
-        # The process that sent this job has trusted its parts.
-        kernel = tuned(kernel_of(self.manifest, model, trust_parts=True), self.manifest.tuning)
+        # The process that sent this job has trusted its parts and loaded its models.
+        kernel = kernel_of(self.manifest, model, trust_parts=True, allow_download=True)
+        kernel = tuned(kernel, self.manifest.tuning)
         return TaskRunner.of(self.manifest, kernel, model, stop)

@@ -54,9 +54,12 @@ class Merges:
 
     def write(self, path: Path) -> None:
         """Write the merges with their format version."""
+        path.write_text("\n".join(self.lines()) + "\n", encoding="utf-8", newline="\n")
+
+    def lines(self) -> list[str]:
+        """Return the lines of the file."""
         version = "0.1" if self.separate_end else "0.2"
-        lines = [f"#version: {version}", *(f"{left} {right}" for left, right in self._rank)]
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+        return [f"#version: {version}", *(f"{left} {right}" for left, right in self._rank)]
 
     def split(self, word: str) -> list[str]:
         """Return the subwords of a word, with `@@` on each but the last."""

@@ -15,9 +15,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from maskov.errors import ModelError
+from maskov.models.checkpoint import check_files
 from maskov.models.conditional import bpe
 from maskov.models.conditional.network import TranslationNetwork, TranslationShape
 from maskov.models.hf_logging import silence_transformers
+from maskov.models.tokenizing import check_patterns
 from maskov.types import Tensor
 
 ARCHITECTURE = "maskov-translation"
@@ -43,6 +45,7 @@ def load(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple[Transl
     config = _config(folder)
     if config.pop("architecture", None) != ARCHITECTURE:
         raise ModelError(f"'{folder}' is no translation model, by its config.json.")
+    check_files(folder)
     # The meta device allocates and draws nothing; every weight is assigned below.
     with torch.device("meta"):
         network = TranslationNetwork(_shape(config, folder))
@@ -80,6 +83,7 @@ def load_tokenizer(folder: Path) -> Any:
     for name in ("pad", "bos", "eos", "unk", "mask"):
         if getattr(tokenizer, f"{name}_token_id") is None:
             raise ModelError(f"the tokenizer of '{folder}' lacks its {name} token.")
+    check_patterns(tokenizer, str(folder))
     merges = Path(folder) / bpe.FILE
     return (
         bpe.BytePairTokenizer(tokenizer, bpe.Merges.read(merges)) if merges.exists() else tokenizer

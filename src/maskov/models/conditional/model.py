@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,14 @@ import torch
 
 from maskov.errors import InputError, ModelError
 from maskov.models.base import Queries
-from maskov.models.checkpoint import hash_of
 from maskov.models.conditional import checkpoint
 from maskov.models.conditional.network import TranslationNetwork
 from maskov.models.conditional.sources import Sources
+from maskov.models.fingerprints import fingerprint, forbidden_ids
 from maskov.models.forbidden_tokens import forbidden_tokens
-from maskov.models.hf_logging import silence_transformers
 from maskov.models.precision import coarse
 from maskov.models.tokenized import TokenizedModel
+from maskov.models.tokenizing import token_ids
 from maskov.types import Float, Int, Tensor, inside
 
 
@@ -63,8 +62,7 @@ class ConditionalModel(TokenizedModel):
 
     def source_ids(self, text: str) -> list[int]:
         """Tokenise a source, end token included."""
-        with silence_transformers():
-            ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        ids = token_ids(self.tokenizer, text, self.name, add_special_tokens=False)
         return [*(int(token) for token in ids), int(self.tokenizer.eos_token_id)]
 
     def given(self, texts: Sequence[str], lines: Sequence[int] | None = None) -> ConditionalModel:
@@ -176,10 +174,16 @@ class ConditionalModel(TokenizedModel):
         return 24 * self.network.shape.width * self.dtype.itemsize
 
     def fingerprint(self) -> str:
-        """Hash the full-precision weights, the sizes and the vocabulary."""
+        """Hash the full-precision weights, the sizes and how texts become inputs."""
         if isinstance(self.exact, ConditionalModel):
             return self.exact.fingerprint()
-        return hash_of(self.network, self.tokenizer, asdict(self.network.shape))
+        return fingerprint(
+            self.network,
+            self.tokenizer,
+            mask=self.mask_id,
+            end=int(self.tokenizer.eos_token_id),
+            forbidden=forbidden_ids(self.forbidden),
+        )
 
 
 def read_source(model: ConditionalModel, text: str, what: str) -> list[int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from maskov.errors import InputError
+from maskov.runs.files import check_regular, read_text
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ def read_source(path: Path) -> Source:
     """Read a run folder (`samples.jsonl`), a .jsonl file with `text`s, or a .txt file of lines."""
     path = path.resolve()
     if path.is_dir():
+        check_regular(path / "samples.jsonl")
         return Source(path.name, path, _read(path / "samples.jsonl"), _signature(path))
     if path.suffix not in (".txt", ".jsonl"):
         raise InputError(f"'{path}' is neither a run folder nor a .txt or .jsonl file of texts.")
@@ -66,6 +68,6 @@ def _text(line: str, number: int, path: Path) -> str:
 def _signature(run: Path) -> str | None:
     """Return the run's signature, or None if its manifest cannot be read."""
     try:
-        return str(json.loads((run / "manifest.json").read_bytes())["signature"])
+        return str(json.loads(read_text(run / "manifest.json"))["signature"])
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None

@@ -121,11 +121,13 @@ def build(
     terms: bool = False,
     device: str | None = None,
     trust_remote_code: bool = False,
+    allow_download: bool = False,
 ) -> Report:
     """Build the report of some runs, with up to `samples` samples of each.
 
     With `terms`, models are loaded again, on `device` or where they ran, to compute the energy of
-    every token; their remote code runs only with `trust_remote_code`.
+    every token; their remote code runs only with `trust_remote_code`, and they are downloaded only
+    with `allow_download`.
     """
     if not runs:
         raise InputError("a report needs at least one run.")
@@ -133,7 +135,7 @@ def build(
         raise InputError(f"--samples must be 0 or more, not {samples}.")
     most = samples if samples is not None else MOST_SHADED if terms else MOST_SAMPLES
     labels = _labels(runs)
-    scorer = TermScorer(device, trust_remote_code) if terms else None
+    scorer = TermScorer(device, trust_remote_code, allow_download) if terms else None
     reports, kept = [], []
     for run, label in zip(runs, labels, strict=True):
         traces = run.traces

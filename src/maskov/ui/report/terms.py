@@ -29,8 +29,13 @@ class Terms:
 class TermScorer:
     """Scores samples with the models of their runs, each loaded once."""
 
-    def __init__(self, device: str | None = None, trust_remote_code: bool = False) -> None:
-        self._models = LoadedModels(device, trust=trust_remote_code)
+    def __init__(
+        self,
+        device: str | None = None,
+        trust_remote_code: bool = False,
+        allow_download: bool = False,
+    ) -> None:
+        self._models = LoadedModels(device, trust=trust_remote_code, allow_download=allow_download)
 
     def terms_of(self, run: Run, samples: Sequence[Sample]) -> list[Terms]:
         """Return the terms of some samples of a run."""

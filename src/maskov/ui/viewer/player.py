@@ -24,14 +24,20 @@ _KEPT_REPLAYERS, _KEPT_EPOCHS = 4, 256
 class Player:
     """Replays epochs, one at a time, and caches the latest.
 
-    Models with remote code are loaded only with `trust`, because a run folder may be anybody's.
+    Models with remote code are loaded only with `trust`, and downloaded only with
+    `allow_download`, because a run folder may be anybody's.
     """
 
     def __init__(
-        self, device: str | None = None, trust: bool = False, trust_parts: bool = False
+        self,
+        device: str | None = None,
+        trust: bool = False,
+        trust_parts: bool = False,
+        allow_download: bool = False,
     ) -> None:
-        self._models = LoadedModels(device, trust=trust)
+        self._models = LoadedModels(device, trust=trust, allow_download=allow_download)
         self._trust, self._trust_parts = trust, trust_parts
+        self._allow_download = allow_download
         self._lock = Lock()
         self._replayers: dict[tuple[str, int], tuple[Replayer, MaskedModel]] = {}
         self._epochs: dict[tuple[str, int, int, int], dict[str, Any]] = {}
@@ -89,7 +95,7 @@ class Player:
                 raise RunError(f"this run cannot be replayed: {reason}.")
             model = self._models.of(opened.run.manifest)
             self._replayers[key] = (
-                Replayer(opened.run, model, self._trust_parts),
+                Replayer(opened.run, model, self._trust_parts, self._allow_download),
                 model,
             )
             _drop(self._replayers, _KEPT_REPLAYERS)

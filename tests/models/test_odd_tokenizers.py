@@ -1,0 +1,144 @@
+"""Tokenizers that do not fit their model, or that never end: refused when the model is loaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import maskov
+import tiny_models
+import tiny_tokenizers
+from maskov import ModelError
+from maskov.cli import main
+from maskov.models.tokenizing import explodes
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory) -> Path:
+    return tiny_models.build("modernbert", tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def copy(original, tmp_path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "model"))
+
+
+def _edit(folder: Path, change) -> None:
+    file = folder / "tokenizer.json"
+    data = json.loads(file.read_text())
+    change(data)
+    file.write_text(json.dumps(data))
+
+
+def _larger(data) -> None:
+    words = data["model"]["vocab"]
+    for extra in range(20):
+        words[f"Ġextra{extra}"] = len(words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["score", "TEXTS"], ["infill", "the [MASK] sat"], ["sample", "--length", "3", "--quiet"]],
+    ids=lambda words: words[0],
+)
+def test_a_tokenizer_larger_than_the_model_is_refused(words, copy, tmp_path, capfd):
+    _edit(copy, _larger)
+    (tmp_path / "texts").write_text("the cat\n")
+    words = [str(tmp_path / "texts") if word == "TEXTS" else word for word in words]
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--model", str(copy)])
+    out, err = capfd.readouterr()
+    assert (ended.value.code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "has tokens up to" in err
+    assert "--tokenizer" in err
+
+
+def test_a_tokenizer_larger_than_a_causal_model_is_refused(tmp_path):
+    folder = tiny_models.build_gpt2(tmp_path / "judge", tiny_tokenizers.gpt2())
+    _edit(folder, _larger)
+    with pytest.raises(ModelError, match="has tokens up to"):
+        maskov.Autoregressive(str(folder)).models()
+
+
+def test_more_rows_than_tokens_are_fine(original):
+    assert tiny_models.SPARE_ROWS["modernbert"]
+    assert maskov.load(original, "cpu").vocabulary_size > len(maskov.load(original).tokenizer)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors", "tokenizer_config.json"])
+def test_a_pipe_in_a_model_folder_is_refused(name, copy):
+    """Reading it would never end."""
+    (copy / name).unlink()
+    os.mkfifo(copy / name)
+    with pytest.raises(ModelError, match=rf"{name}' is no regular file"):
+        maskov.load(copy, "cpu")
+
+
+BOMBS = [
+    r"(a+)+$",
+    r"(?:a*)*b",
+    r"(?:(?:x|a+)y)*",
+    r"((a{1,99})b)+",
+    r"([a-z]+)*",
+    r"(?:\w+\s?){2,}",
+]
+# Those of GPT-2, Llama 3 and BLOOM, one of molecules, and some that only look alike.
+FINE = [
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+    r"(?i:'s|'t)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+",
+    r" ?[^(\s|[.,!?…。，、।۔،])]+",
+    r"(\[[^\]]+]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\(|\)|\.|=|#|-|\+|\\|\/|:|~|@|\?|>|\*|\$|\%[0-9]{2})",
+    r"(?:\p{L}++)*", r"(ab|cd)+", r"\(a+\)+", r"[(a+)]+", r"(?<name>a+)b", r"[]a+]+", r"(?:a+b)?",
+    r"(a{2}b)*", "{", "a{", "(", ")*", "[", "\\",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", BOMBS)
+def test_a_repeat_within_a_repeat_is_found(pattern):
+    assert explodes(pattern)
+
+
+@pytest.mark.parametrize("pattern", FINE)
+def test_other_patterns_are_not_taken_for_one(pattern):
+    assert not explodes(pattern)
+
+
+def _split(pattern: str):
+    def change(data):
+        data["pre_tokenizer"] = {
+            "type": "Sequence",
+            "pretokenizers": [
+                {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated",
+                 "invert": False},
+                data["pre_tokenizer"],
+            ],
+        }  # fmt: skip
+
+    return change
+
+
+def _replace(pattern: str):
+    def change(data):
+        data["normalizer"] = {"type": "Replace", "pattern": {"Regex": pattern}, "content": ""}
+
+    return change
+
+
+@pytest.mark.parametrize("place", [_split, _replace], ids=["split", "replace"])
+def test_a_pattern_that_takes_exponential_time_is_refused(place, copy):
+    _edit(copy, place(r"(a+)+$"))
+    with pytest.raises(ModelError, match=r"'\(a\+\)\+\$', which can take exponential time"):
+        maskov.load(copy, "cpu")
+
+
+def test_a_match_that_is_given_up_is_one_sentence(copy):
+    """Overlapping alternatives are not found beforehand; the matcher gives them up."""
+    _edit(copy, _split(r"(?:a|a)*$"))
+    model = maskov.load(copy, "cpu")
+    with pytest.raises(ModelError, match=r"\Athe tokenizer of .* cannot read a text: .*\Z"):
+        maskov.score(model, ["a" * 60 + "!"])
