@@ -1,71 +1,123 @@
-"""Energy against masked passes per chain, for single sites and spans.
+"""Chains side by side: energy, effective samples and text against masked passes per chain.
 
-    python -m experiments.mixing --out results/mixing [--model wiki-small] [--device cuda]
+    python -m experiments.mixing --out results/mixing [--model wiki-small] [--lengths 20 45]
 
-Every row is an exact kernel for the same target; all start from the same masked starts. A point is
-the mean over chains at the end of an epoch, after so many masked passes per chain. Rows run until
-they have spent `--passes`.
+Every row is an exact kernel for the same target; all start from the same masked starts and spend
+about the same number of masked passes. A point of a curve is the mean over chains at the end of an
+epoch. `reached` is where a row has the energy that the first version's default has at the end.
+Effective samples are those of the second half, per 1,000 passes of a chain.
+
+    python -m experiments.mixing --page --out results/mixing
+
+writes the table of what was measured, which needs ArviZ and sacreBLEU, without running anything.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import maskov
+from maskov.benchmarks.models import load_model
+from maskov.diagnostics.convergence import convergence
+from maskov.evaluation.diversity import distinct, self_bleu
 from maskov.kernels.registry import named_kernel
 from maskov.models.registry import default_judge
 
-EARLY = maskov.DelayedAcceptance(2)
-MOVES: dict[str, tuple[tuple[maskov.Move, ...], tuple[float, ...]]] = {
-    "single sites": ((maskov.Site(),), ()),
-    "spans of 2": ((maskov.Span(sizes=(2,)),), ()),
-    "spans of 2 and 3": ((maskov.Span(sizes=(2, 3)),), ()),
-    "single sites and spans of 2 and 3": (
-        (maskov.Site(), maskov.Span(sizes=(2, 3))),
-        (1.0, 2.0),
-    ),
-}
-# Epochs of the runs that are tried until one has spent the passes.
-_FIRST_EPOCHS, _MOST_EPOCHS = 20, 4000
+
+@dataclass(frozen=True)
+class Row:
+    """A kernel: its moves with their weights, its early tests, and the energy of its burn-in."""
+
+    moves: tuple[maskov.Move, ...]
+    weights: tuple[float, ...] = ()
+    early: tuple[int, ...] | int = 0
+    burn_in: str | None = None
+
+
+def _spans(*sizes: int, weights: tuple[float, ...] = ()) -> tuple[maskov.Move, ...]:
+    return (maskov.Span(sizes=sizes, weights=weights),)
+
+
+FIRST_DEFAULT = "single sites, one early test"
+ROWS = {
+    "Algorithm 1": Row((maskov.Site(),)),
+    FIRST_DEFAULT: Row((maskov.Site(),), early=2),
+    "single sites, three early tests": Row((maskov.Site(),), early=(1, 2, 4)),
+    "spans of 2, one early test": Row(_spans(2), early=2),
+    "spans of 2": Row(_spans(2), early=(1, 2, 4)),
+    "spans of 1 and 2": Row(_spans(1, 2, weights=(1.0, 2.0)), early=(1, 2, 4)),
+    "spans of 1 to 3": Row(_spans(1, 2, 3), early=(1, 2, 4)),
+    "spans of 2 and 3": Row(_spans(2, 3), early=(1, 2, 4)),
+    "sites and spans": Row((maskov.Site(), *_spans(2, 3)), (1.0, 2.0), (1, 2, 4)),
+    "spans of 2, grouped burn-in": Row(_spans(2), early=(1, 2, 4), burn_in="(groups=4)"),
+}  # fmt: skip
 
 
 def measure(
-    model: maskov.MaskedModel, energy: str, name: str, options: argparse.Namespace
+    model: maskov.MaskedModel, energy: str, name: str, length: int, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Run one kernel until its chains have spent the passes; return its curve."""
-    moves, weights = MOVES[name]
-    kernel = named_kernel("mh", energy, moves, weights, delayed=EARLY)
-    epochs = _FIRST_EPOCHS
-    while True:
-        begin = time.perf_counter()
-        run = maskov.sample(
-            model, kernel, maskov.Schedule(epochs=epochs), chains=options.chains,
-            length=options.length, seed=options.seed,
-        )  # fmt: skip
-        seconds = time.perf_counter() - begin
-        spent = run.traces["passes"].mean(1).cumsum()
-        if spent[-1] >= options.passes or epochs >= _MOST_EPOCHS:
-            break
-        epochs = min(math.ceil(epochs * 1.2 * options.passes / spent[-1]), _MOST_EPOCHS)
-    energies = run.traces[f"energy_{energy}"].mean(1)
-    texts = [sample.text for sample in run.samples]
+    """Run one kernel for the passes; return its curve and what its samples are like."""
+    row = ROWS[name]
+    delayed = maskov.DelayedAcceptance(row.early)
+    kernel = named_kernel("mh", energy, row.moves, row.weights, delayed=delayed)
+    schedule = maskov.Schedule(epochs=2)
+    if row.burn_in is not None:
+        schedule = maskov.Schedule(epochs=9, burn_in=8, burn_in_energy=energy + row.burn_in)
+    begin = time.perf_counter()
+    run = maskov.sample(
+        model, kernel, schedule, chains=options.chains, length=length, seed=options.seed,
+        passes=options.passes,
+    )  # fmt: skip
+    seconds = time.perf_counter() - begin
+    traces = run.traces
+    spent = traces["passes"].mean(1).cumsum()
+    values = traces[f"energy_{energy}"]
+    half = len(spent) // 2
+    file = options.out / "traces" / f"{energy}-{length}-{list(ROWS).index(name)}.npz"
+    file.parent.mkdir(exist_ok=True)
+    np.savez_compressed(
+        file, energy=traces["energy_target"][half:], tokens=traces["tokens"][half:].astype(np.int32)
+    )
     return {
-        "moves": name,
+        "row": name,
         "energy": energy,
+        "length": length,
         "signature": run.signature,
         "seconds": seconds,
-        "passes": spent.tolist(),
-        "mean_energy": energies.tolist(),
-        "standard_error": (run.traces[f"energy_{energy}"].std(1) / options.chains**0.5).tolist(),
-        "novel_per_1000_passes": 1000 * run.traces["novel"].sum() / run.traces["passes"].sum(),
-        "texts": texts[:16],
+        "epochs": len(spent),
+        "passes": spent.round(1).tolist(),
+        "mean_energy": np.nanmean(values, axis=1).round(3).tolist(),
+        "standard_error": float(np.nanstd(values[-1]) / options.chains**0.5),
+        "novel_per_1000_passes": float(1000 * traces["novel"].sum() / traces["passes"].sum()),
+        "passes_of_second_half": float(spent[-1] - spent[half]),
+        "changed_in_second_half": float(
+            (traces["tokens"][-1] != traces["tokens"][half]).mean()
+        ),
+        "texts": [sample.text for sample in run.samples],
+    }  # fmt: skip
+
+
+def effective(traces: Any, chains: int, passes: float) -> dict[str, float | None]:
+    """Return the effective samples of one chain per 1,000 passes, by what is measured."""
+    tokens = traces["tokens"]
+
+    def of(values: Any) -> float | None:
+        found = convergence(np.ascontiguousarray(values, dtype=np.float64))
+        return None if found.ess_bulk is None else found.ess_bulk / chains / passes * 1000
+
+    common = np.argsort(np.bincount(tokens.ravel()))[-8:]
+    known = [one for one in (of((tokens == token).mean(2)) for token in common) if one is not None]
+    return {
+        "energy": of(traces["energy"]),
+        "tokens_slowest": min(known, default=None),
+        "tokens_fastest": max(known, default=None),
     }
 
 
@@ -74,20 +126,27 @@ def at(row: dict[str, Any], passes: float) -> float:
     return float(np.interp(passes, row["passes"], row["mean_energy"]))
 
 
+def reached(row: dict[str, Any], energy: float) -> float | None:
+    """Return after how many passes a row first has an energy, if it has."""
+    values = np.minimum.accumulate(np.nan_to_num(row["mean_energy"], nan=np.inf))
+    below = np.nonzero(values <= energy)[0]
+    return float(row["passes"][below[0]]) if len(below) else None
+
+
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Draw the curves, one panel an energy."""
+    """Draw the curves, one panel an energy and length."""
     import matplotlib.pyplot as plt
 
-    energies = list(dict.fromkeys(row["energy"] for row in rows))
-    figure, axes = plt.subplots(1, len(energies), figsize=(5 * len(energies), 3.6), squeeze=False)
-    for axis, energy in zip(axes[0], energies, strict=True):
+    panels = list(dict.fromkeys((row["energy"], row["length"]) for row in rows))
+    figure, axes = plt.subplots(1, len(panels), figsize=(4.6 * len(panels), 3.6), squeeze=False)
+    for axis, (energy, length) in zip(axes[0], panels, strict=True):
         for row in rows:
-            if row["energy"] == energy:
-                axis.plot(row["passes"], row["mean_energy"], label=row["moves"])
+            if (row["energy"], row["length"]) == (energy, length):
+                axis.plot(row["passes"], row["mean_energy"], label=row["row"])
         axis.set_xlabel("masked passes per chain")
-        axis.set_ylabel(f"mean E_{energy}")
+        axis.set_ylabel(f"mean E_{energy}, {length} tokens")
         axis.set_xscale("log")
-    axes[0][0].legend(frameon=False, fontsize=8)
+    axes[0][0].legend(frameon=False, fontsize=7)
     figure.tight_layout()
     figure.savefig(path, dpi=150)
 
@@ -97,36 +156,97 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--model", default="wiki-small")
+    parser.add_argument("--precision", default="float32")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--chains", type=int, default=128)
-    parser.add_argument("--length", type=int, default=20)
-    parser.add_argument("--passes", type=int, default=4000, help="masked passes per chain")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[20])
+    parser.add_argument("--passes", type=int, default=6000, help="masked passes per chain")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--energies", nargs="+", default=["raw", "norm"])
+    parser.add_argument("--rows", nargs="+", default=list(ROWS), choices=ROWS)
+    parser.add_argument("--page", action="store_true", help="only write the tables")
     options = parser.parse_args()
+    if options.page:
+        write_page(options.out)
+        return
     options.out.mkdir(parents=True, exist_ok=True)
-    model = maskov.load(options.model, options.device)
+    model = load_model(options.model, options.device, options.precision)
     name = default_judge()
     judge = None if name is None else maskov.Autoregressive(name, model.device)
-    rows = []
-    for energy in options.energies:
-        for moves in MOVES:
-            row = measure(model, energy, moves, options)
-            if judge is not None:
-                row["judge_energy"] = _judged(judge, row["texts"])
-            rows.append(row)
-            shown = {passes: round(at(row, passes), 1) for passes in (500, 1000, 2000, 4000)}
-            print(energy, moves, shown, f"{row['seconds']:.0f} s", flush=True)
-            settings = {key: str(value) for key, value in vars(options).items()}
-            content = {"settings": settings, "rows": rows}
-            (options.out / "mixing.json").write_text(json.dumps(content, indent=1) + "\n")
+    rows: list[dict[str, Any]] = []
+    for length in options.lengths:
+        for energy in options.energies:
+            for name in options.rows:
+                row = measure(model, energy, name, length, options)
+                if judge is not None:
+                    row["judge_perplexity"] = _perplexity(judge, row["texts"])
+                rows.append(row)
+                base = [one for one in rows if (one["energy"], one["length"], one["row"])
+                        == (energy, length, FIRST_DEFAULT)]  # fmt: skip
+                if base:
+                    row["reached"] = reached(row, at(base[0], options.passes))
+                shown = {p: round(at(row, p), 1) for p in (500, 1000, 2000, 4000, 6000)}
+                print(energy, length, row["row"], shown, row.get("reached"),
+                      f"{row['seconds']:.0f} s",
+                      row.get("judge_perplexity"), flush=True)  # fmt: skip
+                settings = {key: str(value) for key, value in vars(options).items()}
+                content = {"settings": settings, "rows": rows}
+                (options.out / "mixing.json").write_text(json.dumps(content) + "\n")
     draw(rows, options.out / "mixing.png")
 
 
-def _judged(judge: maskov.Autoregressive, texts: list[str]) -> float:
-    """Return −log p per token of the texts under the causal model."""
+_HEADER = (
+    "row", "E at 1,000", "at 2,000", "at the end", "passes to reach", "effective energy",
+    "slowest token", "fastest token", "changed", "perplexity", "repeats", "distinct-2", "self-BLEU",
+)  # fmt: skip
+
+
+def write_page(out: Path) -> None:
+    """Add effective samples and text statistics to what was measured, and write the tables."""
+    content = json.loads((out / "mixing.json").read_text())
+    settings, rows = content["settings"], content["rows"]
+    lines = [
+        "# Energy, effective samples and text against masked passes",
+        "",
+        f"`{settings['model']}`, {settings['chains']} chains, {settings['passes']} passes each;",
+        "how: `experiments/mixing.py`. Effective samples are those of a chain per 1,000 passes in",
+        "the second half of the run; `changed` is the share of tokens that differ between its",
+        "begin and its end.",
+        "",
+        "![curves](mixing.png)",
+    ]
+    for energy, length in dict.fromkeys((row["energy"], row["length"]) for row in rows):
+        lines += ["", f"## E_{energy}, {length} tokens", "", f"| {' | '.join(_HEADER)} |",
+                  "|" + "---|" * len(_HEADER)]  # fmt: skip
+        for row in rows:
+            if (row["energy"], row["length"]) == (energy, length):
+                lines.append(_line(row, out, int(settings["chains"])))
+    (out / "README.md").write_text("\n".join(lines) + "\n")
+    (out / "mixing.json").write_text(json.dumps(content) + "\n")
+
+
+def _line(row: dict[str, Any], out: Path, chains: int) -> str:
+    name = f"{row['energy']}-{row['length']}-{list(ROWS).index(row['row'])}.npz"
+    if (out / "traces" / name).exists():
+        with np.load(out / "traces" / name) as traces:
+            row["effective"] = effective(traces, chains, row["passes_of_second_half"])
+    words = [text.split() for text in row["texts"]]
+    row["repeats"] = float(np.mean([1 - len(set(one)) / len(one) for one in words]))
+    row["distinct_2"], row["self_bleu"] = distinct(row["texts"], 2), self_bleu(row["texts"]).value
+    measured = [row["effective"][key] for key in ("energy", "tokens_slowest", "tokens_fastest")]
+    shown = [f"{at(row, passes):.1f}" for passes in (1000, 2000)]
+    shown += [f"{row['mean_energy'][-1]:.1f}"]
+    shown += ["–" if row.get("reached") is None else f"{row['reached']:,.0f}"]
+    shown += ["–" if one is None else f"{one:.3f}" for one in measured]
+    shown += [f"{row['changed_in_second_half']:.2f}", f"{row['judge_perplexity']:.0f}"]
+    shown += [f"{row['repeats']:.3f}", f"{row['distinct_2']:.3f}", f"{row['self_bleu']:.1f}"]
+    return f"| {row['row']} | {' | '.join(shown)} |"
+
+
+def _perplexity(judge: maskov.Autoregressive, texts: list[str]) -> float:
+    """Return the perplexity of the texts, by token, under the causal model."""
     terms = judge.token_terms([judge.tokenise(text) for text in texts])
-    return float(sum(part.sum() for part in terms) / sum(len(part) for part in terms))
+    return float(np.exp(sum(part.sum() for part in terms) / sum(len(part) for part in terms)))
 
 
 if __name__ == "__main__":
