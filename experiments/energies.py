@@ -29,7 +29,7 @@ from maskov.evaluation.diversity import distinct, self_bleu
 from maskov.kernels.registry import named_kernel
 from maskov.models.registry import default_judge
 
-MOVES = (maskov.Span(sizes=(1, 2), weights=(1.0, 2.0)),)
+MOVES = (maskov.Span(sizes=(1, 2, 3)),)
 PENALTY = 3.0
 
 
@@ -41,11 +41,9 @@ def repeated(texts: list[str]) -> list[float]:
 # The energy and the temperature of its target.
 CANDIDATES: dict[str, tuple[Any, float]] = {
     "raw": ("raw", 1.0),
-    "raw, T = 1.5": ("raw", 1.5),
     "raw, T = 2": ("raw", 2.0),
     "norm": ("norm", 1.0),
     "norm, T = 0.8": ("norm", 0.8),
-    "norm, T = 1.2": ("norm", 1.2),
     "raw(groups=4)": ("raw(groups=4)", 1.0),
     "norm(groups=4)": ("norm(groups=4)", 1.0),
     "raw + repeats": ("repeats", 1.0),
@@ -59,9 +57,12 @@ def draw(options: argparse.Namespace) -> None:
     found: dict[str, Any] = {}
     model = maskov.load(options.model, options.device)
     for name, (energy, temperature) in CANDIDATES.items():
+        if options.only and name not in options.only:
+            continue
         if energy == "repeats":
             energy = maskov.Raw() + PENALTY * maskov.energies.TextEnergy(repeated)
-        kernel = named_kernel("mh", energy, MOVES, target_temperature=temperature)
+        early = maskov.DelayedAcceptance(0 if "groups" in name else 2)
+        kernel = named_kernel("mh", energy, MOVES, target_temperature=temperature, delayed=early)
         run = maskov.sample(
             model, kernel, chains=options.chains, length=options.length, passes=options.passes,
             seed=options.seed,
@@ -208,6 +209,7 @@ def main() -> None:
     parser.add_argument("--passes", type=int, default=4000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--heldout", type=Path)
+    parser.add_argument("--only", nargs="+", choices=CANDIDATES, help="sample only these")
     options = parser.parse_args()
     (draw if options.command == "sample" else compare)(options)
 

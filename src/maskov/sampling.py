@@ -24,15 +24,16 @@ from maskov.config import (
     RunConfig,
     stopping_rule,
 )
-from maskov.energies import Raw
+from maskov.energies import Energy, as_energy
 from maskov.energies.lengths import parse_table
+from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError, ModelError
 from maskov.execution.loop import kernel_at
 from maskov.kernels import Exchange, Kernel, Metropolis
 from maskov.kernels.registry import kernel_name, to_data
 from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
-from maskov.moves import Resize, Site, Sweep
+from maskov.moves import Resize, Site, Span, Sweep
 from maskov.random import CounterRng
 from maskov.runs.coordinator import Coordinator
 from maskov.runs.folder import RunFolder
@@ -54,8 +55,15 @@ from maskov.workers.local import Local
 from maskov.workers.pool import automatic_count, pool_for
 from maskov.workers.streams import THREADS, Streams
 
+# Sizes of the windows that chains resample by default: single sites, two and three neighbours.
+DEFAULT_SPAN = (1, 2, 3)
 # Fewer chains than these are not worth a group of their own.
 _FEWEST_TAKING_TURNS = 64
+
+
+def default_kernel(energy: Energy | str = "raw") -> Metropolis:
+    """Return the kernel that needed the fewest passes in results/mixing, for an energy."""
+    return Metropolis(as_energy(energy), Span(sizes=DEFAULT_SPAN), delayed=DelayedAcceptance(2))
 
 
 def sample(
@@ -124,7 +132,7 @@ def sample(
     groups.
     """
     workers = workers or Workers()
-    kernel = kernel or Metropolis(Raw())
+    kernel = kernel or default_kernel()
     rule = stopping_rule(until, effective)
     schedule = schedule or Schedule(epochs=DEFAULT_EPOCHS if rule is None else MOST_UNTIL_CONVERGED)
     if replicas != 1 or ladder:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from maskov.cli.dataclass_options import option
 from maskov.cli.workers import WorkerOptions
 from maskov.config import DEFAULT_EPOCHS, MOST_UNTIL_CONVERGED, ModelSource, stopping_rule
-from maskov.energies import Autoregressive, parse_energy
+from maskov.energies import Autoregressive, Energy, parse_energy
 from maskov.errors import InputError
 from maskov.kernels import DelayedAcceptance, Exchange, Kernel
 from maskov.kernels.registry import KERNELS, as_kernel, named_kernel, parse_moves
@@ -25,7 +25,7 @@ _SCHEDULE = "Schedule"
 _RUN = "Run"
 # Options of the site move, which a kernel or move of the user's own does not have.
 # The moves of templates with blanks of unknown length.
-RESIZING = "site,span,insert-delete,resize"
+RESIZING = "span:2,insert-delete:1,resize:1"
 _SITE_OPTIONS = ("order", "block", "temperature", "top_p", "top_k", "epsilon", "block_anneal")
 
 
@@ -64,14 +64,17 @@ class SamplingOptions(WorkerOptions):
         str, option("--kernel", "mh, gibbs, mask-predict, or module:Class", _KERNEL, "-k")
     ] = "mh"
     moves: Annotated[
-        str,
+        str | None,
         option(
-            "--moves", "of site, span, insert-delete, resize, module:Class: site:1,span:2", _KERNEL
+            "--moves",
+            "of site, span, insert-delete, resize, module:Class: site:1,span:2; span unless given",
+            _KERNEL,
         ),
-    ] = "site"
-    span: Annotated[str, option("--span", "positions of a span: 2, or a range 2:3", _KERNEL)] = (
-        "2:3"
-    )
+    ] = None
+    span: Annotated[
+        str | None,
+        option("--span", "positions of a span: 2, or a range; 1:3 unless given", _KERNEL),
+    ] = None
     length_prior: Annotated[
         str | None,
         option(
@@ -94,13 +97,13 @@ class SamplingOptions(WorkerOptions):
     ] = 0.0
 
     delayed: Annotated[
-        str,
+        str | None,
         option(
             "--delayed",
-            "nearest positions tested first: 2, or 1,2,4 by turns, off, auto",
+            "nearest positions tested first: 1,2,4 by turns, off, auto; 2 unless given",
             _KERNEL,
         ),
-    ] = "auto"
+    ] = None
     first_stage: Annotated[
         str | None,
         option(
@@ -306,9 +309,9 @@ class SamplingOptions(WorkerOptions):
         proposal = MaskedConditional(self.temperature, self.top_k, self.top_p, self.epsilon)
         self.build_delayed()  # refused even if unused
         parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE)  # refused even if unused
-        if self.moves != "site" and self.kernel != "mh":
+        if self.moves is not None and self.kernel != "mh":
             raise InputError("--moves are those of --kernel mh: drop one of them.")
-        if self.span != "2:3" and "span" not in self.moves:
+        if self.span is not None and "span" not in self.chosen_moves:
             raise InputError("--span is the size of the move 'span': add --moves span.")
         if own:
             return self._own_kernel()
@@ -319,7 +322,7 @@ class SamplingOptions(WorkerOptions):
                     f"'{self.kernel}' has no target and accepts everything: drop "
                     "--target-temperature, --anneal and --force-accept, or use --kernel mh."
                 )
-            if self.delayed not in ("auto", "off") or self.first_stage is not None:
+            if self.delayed not in (None, "off") or self.first_stage is not None:
                 raise InputError(
                     f"'{self.kernel}' accepts everything: drop --delayed and --first-stage."
                 )
@@ -343,7 +346,7 @@ class SamplingOptions(WorkerOptions):
 
         energy = parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE, causal)
         moves, weights = parse_moves(
-            self.moves,
+            self.chosen_moves,
             {
                 "site": Site(proposal, positions),
                 "span": Span(proposal, self._sizes()),
@@ -351,22 +354,30 @@ class SamplingOptions(WorkerOptions):
                 "resize": Resize(proposal, WINDOWS),
             },
         )
-        return named_kernel("mh", energy, moves, weights, delayed=self.build_delayed())
+        delayed = self.build_delayed(energy)
+        return named_kernel("mh", energy, moves, weights, delayed=delayed)
+
+    @property
+    def chosen_moves(self) -> str:
+        """The moves that were asked for: single sites where another option is only for them."""
+        if self.moves is not None:
+            return self.moves
+        blocks = self.block != 1 or self.block_anneal != 0 or self.order != "random"
+        return "site" if blocks or self.first_stage is not None or self.prefetch else "span"
 
     @property
     def resizes(self) -> bool:
         """Whether some move changes the length."""
-        names = {entry.partition(":")[0].strip() for entry in self.moves.split(",")}
+        names = {entry.partition(":")[0].strip() for entry in self.chosen_moves.split(",")}
         return bool(names & {"insert-delete", "resize"})
 
     def with_resizing(self) -> SamplingOptions:
         """Return these options with moves that change the length, unless moves were chosen."""
-        default = {field.name: field.default for field in fields(self)}["moves"]
-        return replace(self, moves=RESIZING) if self.moves == default else self
+        return replace(self, moves=RESIZING) if self.moves is None else self
 
     def _sizes(self) -> tuple[int, ...]:
         """Return the sizes of spans: a number or a range."""
-        first, colon, last = self.span.partition(":")
+        first, colon, last = (self.span or "1:3").partition(":")
         try:
             return tuple(range(int(first), int(last if colon else first) + 1))
         except ValueError:
@@ -382,8 +393,12 @@ class SamplingOptions(WorkerOptions):
         name, arguments, options = parse_call(self.kernel)
         return as_kernel(load_part(name, arguments, options, trust=True))
 
-    def build_delayed(self) -> DelayedAcceptance:
-        """Return the early tests of delayed acceptance."""
+    def build_delayed(self, energy: Energy | None = None) -> DelayedAcceptance:
+        """Return the early tests of delayed acceptance, by default those that suit the energy."""
+        if self.delayed is None:
+            # Passes of single positions are worth an early test; of groups there are few.
+            alone = energy is not None and energy.needs_sites and energy.groups is None
+            return DelayedAcceptance(2 if alone else None, self.first_stage)
         if self.delayed in ("auto", "off"):
             return DelayedAcceptance(None if self.delayed == "auto" else 0, self.first_stage)
         try:

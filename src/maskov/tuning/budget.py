@@ -17,29 +17,34 @@ from maskov.starts import Layout
 from maskov.tuning.pilot import alone, metropolis_parts, pilot_chains
 from maskov.tuning.stages import DEFAULT, undecided, with_stages
 
-# Discarded chains and their epochs, of which the later half is counted: the first cost more.
-_CHAINS, _EPOCHS = 8, 4
+# Discarded chains, the share of the passes that each of them runs, and the most epochs of that.
+_CHAINS, _SHARE, _MOST = 4, 4, 400
 
 
 def epochs_for(
     passes: int, kernel: Kernel, schedule: Schedule, layout: Layout, scorer: Scorer, rng: Rng
 ) -> int:
-    """Return the epochs after which a chain has run about so many masked passes."""
+    """Return the epochs after which a chain has run about so many masked passes.
+
+    The first epochs cost more than later ones, as more proposals pass their tests. So a few chains
+    run a quarter of the passes; the rest is taken to cost what the last half of that did. Together
+    they cost as much as one chain of the run.
+    """
     last = alone(kernel_at(kernel, replace(schedule, force_accept=0), schedule.epochs - 1))
     passes = passes // kernel.replicas
     early = [DEFAULT if undecided(part) else part.delayed.early for part in metropolis_parts(last)]
     last = with_stages(last, early)
     chains = pilot_chains(layout, _CHAINS, last, scorer, rng, repeat=True)
-    spent = [0.0] * _EPOCHS
     before = scorer.passes
     chains = last.init(chains, scorer)
-    first = (scorer.passes - before) / len(chains.chain)
-    for number in range(_EPOCHS):
+    spent = [(scorer.passes - before) / _CHAINS]
+    while len(spent) < 3 or (sum(spent) < passes / _SHARE and len(spent) < _MOST):
+        spent.append(0.0)
         for after, info in epoch(last, chains, scorer, rng):
             chains = after
-            spent[number] += float(info.passes.sum()) / len(chains.chain)
+            spent[-1] += float(info.passes.sum()) / _CHAINS
         chains = ended(chains)
-    later = sum(spent[_EPOCHS // 2 :]) / (_EPOCHS - _EPOCHS // 2)
-    left = passes - first - sum(spent)
-    # One epoch that costs nothing would be worth endless ones.
-    return max(1, _EPOCHS + int(left / max(later, 1.0)))
+    later = spent[1 + len(spent) // 2 :]
+    left = passes - sum(spent)
+    # Epochs that cost nothing would be worth endless ones.
+    return max(1, len(spent) - 1 + int(left / max(sum(later) / len(later), 1.0)))

@@ -26,7 +26,7 @@ CANDIDATES = (
     (1, 2, 4), (1, 3, 8), (2, 4, 8), (1, 2, 4, 8),
 )  # fmt: skip
 # What runs use that are too short for a pilot.
-DEFAULT = (1, 2, 4)
+DEFAULT = (2,)
 _WORTH = 1.1
 
 
