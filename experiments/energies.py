@@ -67,8 +67,8 @@ def draw(options: argparse.Namespace) -> None:
         first = "norm(groups=4)" if name.startswith("norm") else "raw(groups=4)"
         schedule = maskov.Schedule(epochs=9, burn_in=8, burn_in_energy=first)
         run = maskov.sample(
-            model, kernel, schedule, chains=options.chains, length=options.length, passes=options.passes,
-            seed=options.seed,
+            model, kernel, schedule, chains=options.chains, length=options.length,
+            passes=options.passes, seed=options.seed,
         )  # fmt: skip
         found[name] = {
             "signature": run.signature,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from maskov.cli.dataclass_options import option
 from maskov.cli.workers import WorkerOptions
 from maskov.config import DEFAULT_EPOCHS, MOST_UNTIL_CONVERGED, ModelSource, stopping_rule
-from maskov.energies import Autoregressive, Energy, parse_energy
+from maskov.energies import Autoregressive, Energy, grouped, parse_energy
 from maskov.errors import InputError
 from maskov.kernels import DelayedAcceptance, Exchange, Kernel
 from maskov.kernels.registry import KERNELS, as_kernel, named_kernel, parse_moves
@@ -24,6 +24,9 @@ _KERNEL = "Kernel"
 _SCHEDULE = "Schedule"
 _RUN = "Run"
 # Options of the site move, which a kernel or move of the user's own does not have.
+# Epochs of burn-in, and the groups of positions in which it scores them, unless given: the fewest
+# passes to the energy of long runs (results/mixing).
+BURN_IN, GROUPS = 8, 4
 # The moves of templates with blanks of unknown length.
 RESIZING = "span:2,insert-delete:1,resize:1"
 _SITE_OPTIONS = ("order", "block", "temperature", "top_p", "top_k", "epsilon", "block_anneal")
@@ -145,14 +148,20 @@ class SamplingOptions(WorkerOptions):
         option("--passes", "masked passes of a chain, instead of --epochs", _SCHEDULE),
     ] = None
     burn_in: Annotated[
-        int,
+        int | None,
         option(
-            "--burn-in", "epochs kept out of averages (with --until: the first half)", _SCHEDULE
+            "--burn-in",
+            "epochs kept out of averages; 8, or half of fewer (with --until: the first half)",
+            _SCHEDULE,
         ),
-    ] = 0
+    ] = None
     burn_in_energy: Annotated[
         str | None,
-        option("--burn-in-energy", "target of burn-in, such as raw(groups=4)", _SCHEDULE),
+        option(
+            "--burn-in-energy",
+            "target of burn-in, such as raw(groups=4), which is the default of raw; or same",
+            _SCHEDULE,
+        ),
     ] = None
     target_temperature: Annotated[
         float, option("--target-temperature", "T in p ∝ exp(-E/T)", _SCHEDULE)
@@ -213,7 +222,7 @@ class SamplingOptions(WorkerOptions):
         if self.epochs is not None:
             return self.epochs
         if self.passes is not None:  # which decide, once the model is there
-            return max(self.burn_in, self.force_accept, DEFAULT_EPOCHS) + 1
+            return max(self.burn_in or 0, self.force_accept, DEFAULT_EPOCHS) + 1
         return DEFAULT_EPOCHS if self.until is None else MOST_UNTIL_CONVERGED
 
     def source(self) -> ModelSource:
@@ -257,7 +266,7 @@ class SamplingOptions(WorkerOptions):
         floor = self.target_temperature if self.anneal == 0 else 0.01
         return Schedule(
             epochs=self.most_epochs,
-            burn_in=self.burn_in,
+            burn_in=self.chosen_burn_in,
             target_temperature=LinearSchedule(
                 self.target_temperature,
                 self.anneal,
@@ -270,11 +279,32 @@ class SamplingOptions(WorkerOptions):
             burn_in_energy=self._burn_in_energy(),
         )
 
+    @property
+    def chosen_burn_in(self) -> int:
+        """The epochs of burn-in: by default some, where the run is an ordinary one."""
+        if self.burn_in is not None:
+            return self.burn_in
+        moving = self.anneal != 0 or self.force_accept != 0 or self.until is not None
+        tempered = self.replicas != 1 or self.ladder is not None
+        ordinary = self.kernel == "mh" and self.moves is None and self.chosen_moves == "span"
+        if moving or tempered or not ordinary:
+            return 0
+        return min(BURN_IN, self.most_epochs // 2)
+
     def _burn_in_energy(self) -> str | None:
-        """Return the name of the energy of burn-in, with the causal model that it means."""
-        if self.burn_in_energy is None:
+        """Return the name of the energy of burn-in, with the causal model that it means.
+
+        Where nothing is said of burn-in, it is the energy asked for in groups of positions.
+        """
+        if self.burn_in_energy == "same":
             return None
         causal = self.causal_model or DEFAULT_JUDGE
+        if self.burn_in_energy is None:
+            if self.burn_in is not None or self.chosen_burn_in == 0:
+                return None
+            energy = parse_energy(self.energy, causal, lambda name: Autoregressive(findable(name)))
+            found = grouped(energy, GROUPS)
+            return None if found is None else str(found)
         energy = parse_energy(
             self.burn_in_energy, causal, lambda name: Autoregressive(findable(name))
         )

@@ -2,7 +2,7 @@
 
 from maskov.energies.base import Energy, MaskedEnergy, Sum
 from maskov.energies.causal import Autoregressive
-from maskov.energies.masked import Norm, Raw
+from maskov.energies.masked import Norm, Raw, grouped
 from maskov.energies.registry import as_energy, parse_energy
 from maskov.energies.text import TextEnergy
 
@@ -15,5 +15,6 @@ __all__ = [
     "Sum",
     "TextEnergy",
     "as_energy",
+    "grouped",
     "parse_energy",
 ]

@@ -13,9 +13,9 @@ of T; where B is T or more, it is the ordinary one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from maskov.energies.base import MaskedEnergy
+from maskov.energies.base import Energy, MaskedEnergy, Sum
 from maskov.errors import InputError
 from maskov.types import Tensor
 
@@ -56,6 +56,22 @@ class Norm(MaskedEnergy):
 
     def __str__(self) -> str:
         return _named("norm", self.groups)
+
+
+def grouped(energy: Energy, groups: int) -> Energy | None:
+    """Return an energy with its masked passes in groups of positions; None if it has none, or is.
+
+    It is a target of its own, which chains reach sooner.
+    """
+    if energy.masked is None or energy.groups is not None:
+        return None
+    parts = tuple(
+        (weight, replace(part, groups=groups) if isinstance(part, Raw | Norm) else part)
+        for weight, part in energy.parts
+    )
+    if any(isinstance(part, MaskedEnergy) and part.groups is None for _, part in parts):
+        return None
+    return parts[0][1] if len(parts) == 1 and parts[0][0] == 1 else Sum(parts)
 
 
 def _check(groups: int | None) -> None:
