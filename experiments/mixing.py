@@ -53,8 +53,10 @@ ROWS = {
     "spans of 2": Row(_spans(2), early=2),
     "spans of 2, three early tests": Row(_spans(2), early=(1, 2, 4)),
     "sites and spans in turns": Row((maskov.Site(), *_spans(2, 3)), (1.0, 2.0), 2),
-    "the default": Row(_spans(1, 2, 3), early=2),
-    "the default, grouped burn-in": Row(_spans(1, 2, 3), early=2, burn_in="(groups=4)"),
+    "spans of 1 to 3": Row(_spans(1, 2, 3), early=2),
+    "spans of 1 to 3, grouped burn-in (the default)": Row(
+        _spans(1, 2, 3), early=2, burn_in="(groups=4)"
+    ),
 }
 
 
