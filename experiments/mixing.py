@@ -134,21 +134,31 @@ def reached(row: dict[str, Any], energy: float) -> float | None:
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Draw the curves, one panel an energy and length."""
+    """Draw the curves, one panel an energy and length, one colour a row."""
     import matplotlib.pyplot as plt
 
     panels = list(dict.fromkeys((row["energy"], row["length"]) for row in rows))
-    figure, axes = plt.subplots(1, len(panels), figsize=(4.6 * len(panels), 3.6), squeeze=False)
+    figure, axes = plt.subplots(1, len(panels), figsize=(3.9 * len(panels), 4.2), squeeze=False)
+    lines: dict[str, Any] = {}
     for axis, (energy, length) in zip(axes[0], panels, strict=True):
         for row in rows:
             if (row["energy"], row["length"]) == (energy, length):
-                axis.plot(row["passes"], row["mean_energy"], label=row["row"])
+                number = list(ROWS).index(row["row"])
+                colour = "black" if number == len(ROWS) - 1 else f"C{number}"
+                (lines[row["row"]],) = axis.plot(row["passes"], row["mean_energy"], color=colour)
         axis.set_xlabel("masked passes per chain")
-        axis.set_ylabel(f"mean E_{energy}, {length} tokens")
+        axis.set_title(f"mean E_{energy}, {length} tokens", fontsize=10)
         axis.set_xscale("log")
-    axes[0][0].legend(frameon=False, fontsize=7)
-    figure.tight_layout()
-    figure.savefig(path, dpi=150)
+        axis.xaxis.set_major_formatter("{x:,.0f}")
+        axis.xaxis.set_minor_formatter("")
+        axis.grid(alpha=0.2)
+    columns = 2 if len(panels) < 3 else 4
+    figure.legend(
+        lines.values(), lines, loc="lower center", ncols=columns, frameon=False, fontsize=8
+    )
+    figure.tight_layout(rect=(0, 0.06 * -(-len(lines) // columns), 1, 1))
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
 
 
 def main() -> None:
@@ -164,8 +174,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--energies", nargs="+", default=["raw", "norm"])
     parser.add_argument("--rows", nargs="+", default=list(ROWS), choices=ROWS)
-    parser.add_argument("--page", action="store_true", help="only write the tables")
+    parser.add_argument("--page", action="store_true", help="only write tables and figure")
+    parser.add_argument("--figure", type=Path, help="draw only --rows, --energies and --lengths")
     options = parser.parse_args()
+    if options.figure is not None:
+        rows = json.loads((options.out / "mixing.json").read_text())["rows"]
+        chosen = [row for row in rows if row["row"] in options.rows
+                  and row["energy"] in options.energies
+                  and row["length"] in options.lengths]  # fmt: skip
+        draw(chosen, options.figure)
+        return
     if options.page:
         write_page(options.out)
         return
@@ -222,6 +240,7 @@ def write_page(out: Path) -> None:
             if (row["energy"], row["length"]) == (energy, length):
                 lines.append(_line(row, out, int(settings["chains"])))
     (out / "README.md").write_text("\n".join(lines) + "\n")
+    draw(rows, out / "mixing.png")
     (out / "mixing.json").write_text(json.dumps(content) + "\n")
 
 
