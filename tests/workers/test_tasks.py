@@ -141,7 +141,8 @@ def test_threads_belong_to_a_run_from_its_beginning(tmp_path, monkeypatch):
     monkeypatch.setattr(torch, "set_num_threads", asked.append)
     run = sample(MODEL, Gibbs(), out=tmp_path / "run", workers=Workers(threads=7), **SETTINGS)
     assert run.manifest.config.execution.threads == 7
-    assert asked == [7, before]
+    # Once for what is chosen before a run, and once for the run.
+    assert asked == [7, before] * 2
     with pytest.raises(InputError, match="threads it began with"):
         resume(tmp_path / "run", MODEL, workers=Workers(threads=1))
 
