@@ -124,3 +124,14 @@ def test_the_package_is_checked():
         inside(torch.zeros(2), 3)
     with pytest.raises(WrongTypeError):
         Schedule(epochs="6")
+
+
+def test_what_was_right_before_is_checked_again(made):
+    """Dtypes that were taken once are remembered; sizes and names of dimensions are not."""
+    three, counts = torch.zeros(3), torch.zeros(3, dtype=torch.long)
+    for _ in range(2):
+        assert made.both(three, counts) == 3
+        for wrong in (counts[:2], counts[None], three, None):
+            with pytest.raises(WrongTypeError):
+                made.both(three, wrong)
+        assert made.both(three[:2], counts[:2]) == 2
