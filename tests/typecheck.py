@@ -63,6 +63,8 @@ def checked(thing: Any) -> Any:
 def _with_checks(function: Callable[..., Any], stated: Callable[..., Any]) -> Callable[..., Any]:
     """Check what a function is given and returns by what another states."""
     hints = {name: _meaning(hint, stated) for name, hint in stated.__annotations__.items()}
+    if inspect.isgeneratorfunction(function):
+        function = _called(function)
     function.__annotations__ = hints
     checks = _checked(function)
     if not any(_has_shapes(hint) for hint in hints.values()):
@@ -75,6 +77,20 @@ def _with_checks(function: Callable[..., Any], stated: Callable[..., Any]) -> Ca
             return checks(*arguments, **named)
         finally:
             pop_shape_memo()
+
+    return call
+
+
+def _called(generator: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a plain function, whose arguments are checked when it is called.
+
+    Those of a generator would be when it is first asked, among the names of whoever asks.
+    """
+
+    @wraps(generator)
+    def call(*arguments: Any, **named: Any) -> Any:
+        __tracebackhide__ = True
+        return generator(*arguments, **named)
 
     return call
 

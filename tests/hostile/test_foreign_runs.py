@@ -33,8 +33,8 @@ def folder(tmp_path_factory) -> Path:
     with pytest.raises(Interrupted):
         sample(
             MODEL, Metropolis(Norm()), Schedule(epochs=5), chains=4, length=(3, 5), thin=1,
-            resident=2, out=path, stop=lambda: (path / "samples.jsonl").stat().st_size > 0, checkpoint_every=0,
-            source=ModelSource("untrained"),
+            resident=2, out=path, stop=lambda: (path / "samples.jsonl").stat().st_size > 0,
+            checkpoint_every=0, source=ModelSource("untrained"),
         )  # fmt: skip
     return path
 

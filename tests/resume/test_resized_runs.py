@@ -25,9 +25,9 @@ from maskov.ui.report import build, to_html, to_json, to_markdown
 from odd_workers import files, oddly
 from small import tiny_bert
 
-MODEL = tiny_bert("red green blue white", dtype=torch.float32, initializer_range=0.2)
+MODEL = tiny_bert("red green blue white", dtype=torch.float32, initializer_range=0.05)
 KERNEL = Mixture(tuple(Metropolis(Norm(), move) for move in (Site(), Span(), Resize())))
-COMMON = {"schedule": Schedule(3, 1), "chains": 3, "thin": 1, "seed": 4, "resident": 2}
+COMMON = {"schedule": Schedule(2), "chains": 3, "thin": 1, "seed": 4, "resident": 2}
 # With "flat" weights a run finds them first, by chains that a stop may fall into, too.
 RUNS = {
     "a range": {"length": (3, 8), "length_prior": "none"},

@@ -15,7 +15,7 @@ from typecheck import CheckedImports, WrongTypeError
 
 SOURCE = """
 from __future__ import annotations
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -36,6 +36,12 @@ def adder(step: int) -> Callable[[int], int]:
 
 def outer(one: Float[Tensor, " n"], other: Float[Tensor, " n m"]) -> Later:
     return Later(doubled(other[0]), 3)
+
+def counted(one: Float[Tensor, " n"]) -> Iterator[int]:
+    yield from range(len(one))
+
+def asks(one: Float[Tensor, " n"], other: Float[Tensor, " m"]) -> int:
+    return sum(1 for _ in counted(other))
 
 @dataclass(frozen=True)
 class Later:
@@ -84,6 +90,8 @@ def test_what_is_right_passes(made):
     # The n of a call is no other call's.
     assert made.outer(three, torch.zeros(3, 5)).row.shape == (5,)
     assert made.Alike.of(2).row.shape == (2,)
+    # Nor is that of a generator its caller's.
+    assert made.asks(three, torch.zeros(5)) == 5
 
 
 @pytest.mark.parametrize(
@@ -95,6 +103,7 @@ def test_what_is_right_passes(made):
         lambda made: made.doubled(torch.zeros(3), more=1),
         lambda made: made.doubled(torch.zeros(3), more="1"),
         lambda made: made.plain(0),
+        lambda made: made.counted(torch.zeros(3, 1)),
         lambda made: made.adder(1)("2"),
         lambda made: made.outer(torch.zeros(2), torch.zeros(3, 5)),
         lambda made: made.Later(torch.zeros(3), "3"),
