@@ -21,8 +21,11 @@ from importlib.machinery import PathFinder, SourceFileLoader
 from types import CodeType
 from typing import Any, get_args, get_type_hints
 
+import torch
 from beartype import BeartypeConf, beartype
-from jaxtyping import AbstractArray, jaxtyped
+from jaxtyping import AbstractArray
+from jaxtyping import _array_types as jaxtyping_types
+from jaxtyping._storage import _shape_storage, pop_shape_memo, push_shape_memo
 
 
 class WrongTypeError(TypeError):
@@ -60,6 +63,8 @@ def checked(thing: Any) -> Any:
 def _with_checks(function: Callable[..., Any], stated: Callable[..., Any]) -> Callable[..., Any]:
     """Check what a function is given and returns by what another states."""
     hints = {name: _meaning(hint, stated) for name, hint in stated.__annotations__.items()}
+    if inspect.isgeneratorfunction(function):
+        function = _called(function)
     function.__annotations__ = hints
     checks = _checked(function)
     if not any(_has_shapes(hint) for hint in hints.values()):
@@ -67,8 +72,25 @@ def _with_checks(function: Callable[..., Any], stated: Callable[..., Any]) -> Ca
 
     def call(*arguments: Any, **named: Any) -> Any:
         __tracebackhide__ = True
-        with jaxtyped("context"):
+        push_shape_memo({})
+        try:
             return checks(*arguments, **named)
+        finally:
+            pop_shape_memo()
+
+    return call
+
+
+def _called(generator: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a plain function, whose arguments are checked when it is called.
+
+    Those of a generator would be when it is first asked, among the names of whoever asks.
+    """
+
+    @wraps(generator)
+    def call(*arguments: Any, **named: Any) -> Any:
+        __tracebackhide__ = True
+        return generator(*arguments, **named)
 
     return call
 
@@ -113,6 +135,64 @@ def _meaning(hint: Any, function: Callable[..., Any]) -> Any:
         return get_type_hints(alone, function.__globals__, include_extras=True)["value"]
     except NameError:
         return Any
+
+
+# The name or the size of each dimension of annotations that are no more than that, and the dtypes
+# that jaxtyping was seen to take there.
+_plans: dict[type, tuple[tuple[str | int, ...], set[torch.dtype]] | None] = {}
+_slowly = type(AbstractArray).__instancecheck__
+
+
+def _plan(hint: Any) -> tuple[tuple[str | int, ...], set[torch.dtype]] | None:
+    """Return what a plain annotation of a tensor states; None if it is not so plain."""
+    if hint is AbstractArray or hint.array_type is not torch.Tensor:
+        return None
+    sizes: list[str | int] = []
+    for dim in hint.dims:
+        if getattr(dim, "broadcastable", True) or getattr(dim, "treepath", False):
+            return None
+        if isinstance(dim, jaxtyping_types._NamedDim):
+            sizes.append(dim.name)
+        elif isinstance(dim, jaxtyping_types._FixedDim):
+            sizes.append(dim.size)
+        else:
+            return None
+    return tuple(sizes), set()
+
+
+def _is_instance(hint: Any, value: Any) -> bool:
+    """Check a tensor as jaxtyping does, a few times faster; what is not plain it checks itself."""
+    try:
+        plan = _plans[hint]
+    except KeyError:
+        plan = _plans[hint] = _plan(hint)
+    if plan is None or type(value) is not torch.Tensor or value.dtype not in plan[1]:
+        taken = bool(_slowly(hint, value))
+        if taken and plan is not None and type(value) is torch.Tensor:
+            plan[1].add(value.dtype)
+        return taken
+    sizes, shape = plan[0], value.shape
+    if len(shape) != len(sizes):
+        return False
+    stack = getattr(_shape_storage, "memo_stack", None)
+    memo, added = stack[-1][0] if stack else {}, []
+    for stated, size in zip(sizes, shape, strict=True):
+        if isinstance(stated, str):
+            known = memo.get(stated)
+            if known is None:
+                memo[stated] = size
+                added.append(stated)
+                continue
+        else:
+            known = stated
+        if known != size:
+            for name in added:
+                del memo[name]
+            return False
+    return True
+
+
+type(AbstractArray).__instancecheck__ = _is_instance
 
 
 def _has_shapes(hint: Any) -> bool:

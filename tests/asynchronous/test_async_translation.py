@@ -23,7 +23,7 @@ from tiny_translation import SOURCES, conditional
 MODEL = conditional()
 GIVEN = MODEL.given(SOURCES)
 COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes", "irreversible")
-SCHEDULE = Schedule(epochs=4, target_temperature=LinearSchedule(1.5, rate=0.2, floor=0.8))
+SCHEDULE = Schedule(epochs=3, target_temperature=LinearSchedule(1.5, rate=0.2, floor=0.8))
 SETTINGS = {"schedule": SCHEDULE, "chains": 2, "lengths": "drawn", "seed": 2, "thin": 1}
 WAYS = {
     "one at a time": {},

@@ -54,8 +54,8 @@ def test_the_same_chains_as_in_lock_step(way, energy):
     kernel = Metropolis(
         energy, Site(MaskedConditional(temperature=1.4)), delayed=DelayedAcceptance(0)
     )
-    schedule = Schedule(epochs=6, target_temperature=LinearSchedule(1.5, rate=0.2, floor=0.8))
-    settings = {"schedule": schedule, "chains": 16, "length": (2, 12), "seed": 2, "thin": 1}
+    schedule = Schedule(epochs=4, target_temperature=LinearSchedule(1.5, rate=0.2, floor=0.8))
+    settings = {"schedule": schedule, "chains": 12, "length": (2, 8), "seed": 2, "thin": 1}
     plain = sample(MODEL, kernel, asynchronous=False, **settings)
     flown = sample(MODEL, kernel, **settings, **WAYS[way])
     assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]

@@ -40,9 +40,9 @@ def test_the_same_chains_as_in_lock_step(energy, way, fixed_shapes):
         energy, Site(MaskedConditional(temperature=1.4)), delayed=DelayedAcceptance(0)
     )
     settings = {
-        "schedule": Schedule(epochs=5),
-        "chains": 12,
-        "length": (2, 12),
+        "schedule": Schedule(epochs=4),
+        "chains": 9,
+        "length": (2, 8),
         "seed": 2,
         "thin": 1,
     }
@@ -66,7 +66,7 @@ def test_the_same_chains_as_in_lock_step(energy, way, fixed_shapes):
 
 def test_steps_without_a_way_back_are_counted_as_elsewhere(fixed_shapes):
     kernel = Metropolis(Norm(), Site(MaskedConditional(top_p=0.7)), delayed=DelayedAcceptance(0))
-    settings = {"schedule": Schedule(epochs=4), "chains": 12, "length": (3, 9), "seed": 6}
+    settings = {"schedule": Schedule(epochs=3), "chains": 9, "length": (3, 7), "seed": 6}
     plain = sample(MODEL, kernel, asynchronous=False, **settings)
     flown = sample(MODEL, kernel, **settings)
     assert plain.traces["irreversible"].sum() > 0
@@ -101,7 +101,7 @@ def test_the_pilot_chooses_alike(monkeypatch):
 def test_a_run_goes_on_after_any_round(tmp_path, fixed_shapes, monkeypatch):
     """In float32, where another batch would round differently: the same bytes."""
     model = tiny_bert("red green blue white black", dtype=torch.float32)
-    settings = {"schedule": Schedule(epochs=6), "chains": 9, "length": (3, 11), "seed": 4}
+    settings = {"schedule": Schedule(epochs=5), "chains": 7, "length": (3, 8), "seed": 4}
     whole = sample(model, out=tmp_path / "whole", **settings)
     rounds = []
 

@@ -12,6 +12,7 @@ import maskov
 from maskov.cli import main
 from maskov.errors import InputError, Interrupted, RunError
 from maskov.parts import parse_call, part_text
+from odd_workers import files, oddly
 from small import tiny_bert
 
 MODULE = '''
@@ -76,7 +77,7 @@ class MyKernel(Kernel):
         return self.inner.step(chains, rows, scorer, rng)
 '''
 ENERGY = "raw + 12*own_parts:Contains('red')"
-RUN = "--model untrained --chains 4 --epochs 4 --length 4:6 --resident 2 --thin 1 --seed 5"
+RUN = "--model untrained --chains 4 --epochs 4 --length 3:4 --resident 2 --thin 1 --seed 5"
 PARTS = {
     "an energy of texts": f'--energy "{ENERGY}"',
     "a function": "--energy raw+own_parts:letters",
@@ -108,11 +109,6 @@ def command(words: str) -> int:
     return 0
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    kept = [folder / "samples.jsonl", *sorted((folder / "traces").iterdir())]
-    return {file.name: file.read_bytes() for file in kept}
-
-
 @pytest.mark.parametrize("part", PARTS)
 def test_a_run_with_own_parts_is_written_stopped_and_resumed(part, module, capsys):
     words = f"sample {RUN} {PARTS[part]} --quiet"
@@ -123,7 +119,7 @@ def test_a_run_with_own_parts_is_written_stopped_and_resumed(part, module, capsy
     parts = maskov.runs.rebuild.rebuild(manifest, model, trust_parts=True)
     with pytest.raises(Interrupted):
         maskov.sample(
-            model, parts.kernel, manifest.schedule, chains=4, length=(4, 6), resident=2, thin=1,
+            model, parts.kernel, manifest.schedule, chains=4, length=(3, 4), resident=2, thin=1,
             seed=5, out="cut", stop=lambda: next(looks) > 12,
         )  # fmt: skip
     assert maskov.Run.open("cut").manifest.config.kernel == manifest.config.kernel
@@ -136,8 +132,19 @@ def test_a_run_with_own_parts_is_written_stopped_and_resumed(part, module, capsy
     assert maskov.Run.open("whole").manifest.leaves_invariant
 
 
-def test_workers_build_them_again(module):
+def test_workers_build_them_again(module, monkeypatch):
     """All kinds of parts in one run, spans beside them."""
+    made = oddly(monkeypatch, count=2, seed=1)
+    _here_and_there()
+    assert made[0].losses > 0
+
+
+@pytest.mark.slow
+def test_workers_in_processes_of_their_own_build_them_again(module):
+    _here_and_there()
+
+
+def _here_and_there():
     words = (
         f'sample {RUN} --energy "{ENERGY} + 0.5*own_parts:Longer" --delayed 2 --quiet '
         '--moves "site:2,own_parts:MyMove:1,span:1"'

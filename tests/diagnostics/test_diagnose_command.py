@@ -108,10 +108,12 @@ def test_the_command_starts_without_arviz():
 def test_damaged_samples_do_not_stand_in_the_way_of_traces(call, tmp_path):
     words = ["--epochs", 21, "--length", "3:4", "--kernel", "gibbs", "--block", 2]
     folder = sampled(call, tmp_path / "run", *words)
-    assert strict(call("diagnose", folder, "--json")[0])["diagnosis"]["groups"] == 2
+    whole = strict(call("diagnose", folder, "--json")[0])["diagnosis"]
+    assert (whole["groups"], whole["single_groups"]) == (2, 1)
     (folder / "samples.jsonl").write_text("{")
     found = strict(call("diagnose", folder, "--json")[0])["diagnosis"]
-    assert found["groups"] == found["single_groups"] == 3
+    for told in ("groups", "single_groups", "verdict", "energies"):
+        assert found[told] == whole[told]
 
 
 def test_a_run_that_has_only_begun_says_so(tmp_path, call):

@@ -141,7 +141,7 @@ def test_shares_are_of_the_tokens_inside_a_sequence():
     lengths = random.integers(3, 9, size=(400, 4))
     values = traces(autoregressive(0.0, 400, 4)) | {"lengths": lengths, "tokens": tokens}
     values["rejected"] = np.ones_like(tokens, dtype=np.bool_)
-    about = manifest(400, 4, inputs=Inputs(length=(3, 8)), width=8, shortest=3)
+    about = manifest(400, 4, inputs=Inputs(length=(3, 8), sampled=True), width=8, shortest=3)
     clean = diagnose(about, values)
     assert clean.groups == 1  # chains that change their length share a target
     assert clean.verdict.state == "converged"
@@ -154,6 +154,9 @@ def test_shares_are_of_the_tokens_inside_a_sequence():
     # Lengths that never change are known from the trace of any other run, too.
     fixed = values | {"lengths": np.broadcast_to([3, 3, 8, 8], (400, 4)), "steps": 0 * lengths + 9}
     assert not any("unknown" in note for note in diagnose(about, values).notes)
+    # Chains that may change theirs and never did must still agree with each other.
+    assert diagnose(about, fixed).groups == 1
+    about = manifest(400, 4, inputs=Inputs(length=(3, 8)), width=8, shortest=3)
     found = diagnose(about, fixed)
     assert found.groups == 2
     assert any(one.name.endswith("of length 8") for one in found.tokens.statistics)

@@ -289,7 +289,7 @@ def test_a_small_table_converges_and_says_so():
 )
 def test_real_runs_of_every_kind_are_diagnosed(kernel, trace, tmp_path):
     maskov.sample(
-        MODEL, kernel, Schedule(epochs=25, burn_in=3), chains=5, length=(3, 6), trace=trace,
+        MODEL, kernel, Schedule(epochs=25, burn_in=3), chains=4, length=(3, 4), trace=trace,
         out=tmp_path / "run",
     )  # fmt: skip
     run = maskov.Run.open(tmp_path / "run")

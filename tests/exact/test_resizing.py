@@ -41,7 +41,7 @@ def test_tables(pairs, nearest, energy):
 def test_tiny_transformers(energy):
     conditional = MaskedConditional(0.8, top_k=1, epsilon=0.2)
     kernel = Metropolis(energy, Resize(conditional, ((0, 1), (1, 2))), 0.7, DelayedAcceptance(1))
-    check_kernel(kernel, BERT, lengths=(1, 3), seeds=3)
+    check_kernel(kernel, BERT, lengths=(1, 3), seeds=2)
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,12 @@ def test_energies_of_groups(energy, nearest):
     parts = (Site(), Span(sizes=(2,)), Resize(pairs=((0, 1), (1, 2))))
     kernels = tuple(Metropolis(energy, move, delayed=DelayedAcceptance(nearest)) for move in parts)
     check_kernel(Mixture(kernels, (1.0, 1.0, 2.0)), TABLE, lengths=(1, 3), seeds=2)
-    check_kernel(kernels[2], BERT, lengths=(1, 3), seeds=2)
+    check_kernel(kernels[2], BERT, lengths=(1, 3), seeds=1)
 
 
 def test_truncated_proposals_without_a_way_back():
     kernel = Metropolis(Norm(), Resize(MaskedConditional(top_k=1)), delayed=DelayedAcceptance(0))
-    check_kernel(kernel, BERT, lengths=(1, 3), seeds=3)
+    check_kernel(kernel, BERT, lengths=(1, 3), seeds=2)
 
 
 def test_a_mixture_with_sites_and_spans():

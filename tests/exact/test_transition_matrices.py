@@ -40,6 +40,7 @@ PROPOSALS = {
     "all at once": MaskedConditional(temperature=1.3, top_k=2, top_p=0.9, epsilon=0.02),
 }
 ENERGIES = {"raw": Raw(), "norm": Norm(), "sum": 0.3 * Raw() + 1.2 * Norm()}
+TEMPERATURES = (0.4, 1.0, 2.5)
 
 
 def _length(model) -> int:
@@ -55,9 +56,23 @@ def _masks(length: int, block: int) -> list[torch.Tensor]:
 @pytest.mark.parametrize("energy", ENERGIES)
 @pytest.mark.parametrize("name", MODELS)
 def test_metropolis_is_in_detailed_balance(name, energy, proposal):
+    # One of three, in turn: every proposal meets each of them, and so does every energy.
+    turn = list(MODELS).index(name) + list(ENERGIES).index(energy) + list(PROPOSALS).index(proposal)
+    _check_balance(name, energy, proposal, TEMPERATURES[turn % 3 :][:1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("proposal", PROPOSALS)
+@pytest.mark.parametrize("energy", ENERGIES)
+@pytest.mark.parametrize("name", MODELS)
+def test_metropolis_is_in_detailed_balance_at_every_temperature(name, energy, proposal):
+    _check_balance(name, energy, proposal, TEMPERATURES)
+
+
+def _check_balance(name, energy, proposal, temperatures):
     model, engine = MODELS[name], Scorer(MODELS[name])
     states = all_states(model, _length(model))
-    for temperature in (0.4, 1.0, 2.5):
+    for temperature in temperatures:
         target = distribution(model, ENERGIES[energy], states, temperature)
         for block in range(1, states.shape[1] + 1):
             kernel = Metropolis(
@@ -76,7 +91,7 @@ def test_metropolis_is_in_detailed_balance(name, energy, proposal):
 def test_a_whole_sweep_of_metropolis_leaves_its_target_invariant(name, block, order):
     model, engine = MODELS[name], Scorer(MODELS[name])
     states = all_states(model, _length(model))
-    for energy, temperature in itertools.product((Raw(), Norm()), (0.5, 1.0)):
+    for energy, temperature in ((Raw(), 0.5), (Norm(), 1.0)):
         target = distribution(model, energy, states, temperature)
         kernel = Metropolis(
             energy,

@@ -21,7 +21,7 @@ from small import tiny_bert
 
 MODEL = tiny_bert("red green blue white", torch.float32)
 FAST = ("energy_raw", "rejected")
-SETTINGS = {"chains": 4, "length": (4, 6), "thin": 1, "resident": 2, "checkpoint_every": 0}
+SETTINGS = {"chains": 4, "length": (3, 5), "thin": 1, "resident": 2, "checkpoint_every": 0}
 
 
 def _run(folder: Path, looks: int = 10**9, seed: int = 1, **more) -> None:

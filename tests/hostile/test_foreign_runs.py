@@ -28,13 +28,13 @@ FILES = ["manifest.json", "samples.jsonl", "traces/steps.npy", "traces/tokens.np
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """A run that was stopped on its way."""
-    path, left = tmp_path_factory.mktemp("runs") / "stopped", iter(range(10**9))
+    """A run that was stopped on its way, when it had samples."""
+    path = tmp_path_factory.mktemp("runs") / "stopped"
     with pytest.raises(Interrupted):
         sample(
             MODEL, Metropolis(Norm()), Schedule(epochs=5), chains=4, length=(3, 5), thin=1,
-            resident=2, out=path, stop=lambda: next(left) > 70, checkpoint_every=0,
-            source=ModelSource("untrained"),
+            resident=2, out=path, stop=lambda: (path / "samples.jsonl").stat().st_size > 0,
+            checkpoint_every=0, source=ModelSource("untrained"),
         )  # fmt: skip
     return path
 

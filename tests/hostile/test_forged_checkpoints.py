@@ -44,15 +44,15 @@ KERNELS = {
     "gibbs": Gibbs(),
     "mask-predict": mask_predict(6),
 }
-SETTINGS = {"chains": 4, "length": (4, 6), "seed": 1, "thin": 1, "resident": 2}
+SETTINGS = {"chains": 4, "length": (3, 5), "seed": 1, "thin": 1, "resident": 2}
 ODD = [-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 5, 7, 2**20, 2**31, 2**40, 2**62, 2**63 - 1]
 NUMBER = st.sampled_from([*ODD, 10**30, 1.5, True, None, "1", [], {}])
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("early tests", "gibbs")]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("early tests", "blocks", "gibbs")]
 
 
-@pytest.fixture(scope="module", params=["pilot", "blocks", "mask-predict", *SLOW])
+@pytest.fixture(scope="module", params=["pilot", "mask-predict", *SLOW])
 def runs(request, tmp_path_factory) -> tuple[Path, Path]:
     """A run that was stopped on its way, with two groups, and the same run to its end."""
     home = tmp_path_factory.mktemp("runs")
@@ -96,7 +96,7 @@ def _passed_over(copy: Path, file: Path) -> bool:
     """Whether a run that goes on would leave this checkpoint alone; nothing is run."""
     folder = RunFolder.open(copy)
     parts = rebuild(folder.manifest, MODEL)
-    coordinator = Coordinator(folder.manifest, parts.layout, parts.kernel, MODEL, folder)
+    coordinator = Coordinator(parts.layout, parts.kernel, MODEL, folder)
     return file in coordinator.cache.damaged or folder.cut_short
 
 
@@ -145,7 +145,7 @@ def test_tensors_of_other_shapes_and_kinds_lead_to_the_checkpoint_before(runs, t
     assert files(copy) == files(whole)
 
 
-@examples(30)
+@examples(20)
 @given(data=st.data())
 def test_tensors_of_other_shapes_and_kinds_are_passed_over(data, runs, tmp_path):
     stopped, _ = runs
@@ -183,7 +183,7 @@ def _ends_well(copy: Path, file: Path) -> None:
         assert not any(MODEL.forbidden[token] for one in run.samples for token in one.ids)
 
 
-@examples(15)
+@examples(10)
 @given(data=st.data())
 def test_any_numbers_are_gone_on_from_or_passed_over(data, runs, tmp_path):
     """Those beside the tensors: epochs, steps, and how far the run as a whole has come."""
@@ -221,18 +221,22 @@ def test_a_checkpoint_that_claims_more_epochs_than_the_traces_hold_is_passed_ove
     ahead = []
     for file in (copy / "checkpoints").iterdir():
         tensors, numbers = _open(file)
-        if not any(name.startswith("buffers.") for name in tensors):
-            numbers["group"] |= {"epoch": 6}
-            tensors |= {
-                f"held.{epoch}.{name}": value
-                for epoch in range(6)
-                for name, value in (
-                    ("tokens", tensors["chains.tokens"].int()),
-                    ("energies", torch.zeros(2, 2, dtype=torch.float64)),
-                )
-            }
-            ahead.append(file)
+        if any(name.startswith("buffers.") for name in tensors):
+            file.unlink()  # so that the forged ones are the newest
+            continue
+        numbers["group"] |= {"epoch": 6}
+        tensors |= {
+            f"held.{epoch}.{name}": value
+            for epoch in range(6)
+            for name, value in (
+                ("tokens", tensors["chains.tokens"].int()),
+                ("energies", torch.zeros(2, 2, dtype=torch.float64)),
+                ("lengths", tensors["chains.lengths"].int()),
+            )
+        }
+        ahead.append(file)
         _forge(file, tensors, numbers)
+    assert ahead
     run = _goes_on(copy)
     assert set(ahead) <= set(run.damaged)
     assert files(copy) == files(whole)

@@ -25,7 +25,7 @@ from odd_workers import files
 from small import tiny_bert
 
 MODEL = tiny_bert("red green blue white", torch.float32)
-SETTINGS = {"chains": 4, "length": (4, 6), "thin": 1, "resident": 2, "checkpoint_every": 0}
+SETTINGS = {"chains": 4, "length": (3, 5), "thin": 1, "resident": 2, "checkpoint_every": 0}
 FILES = [
     "manifest.json", "samples.jsonl", "checksums.npy", "lock", "traces/steps.npy",
     "traces/energy_target.npy", "traces/rejected.npy", "newest checkpoint", "older checkpoint",

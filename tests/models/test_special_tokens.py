@@ -81,7 +81,7 @@ def test_nothing_else_is_forbidden(model, family):
 )
 def test_samples_hold_no_forbidden_token(model, kernel, start):
     run = maskov.sample(
-        model, kernel, maskov.Schedule(epochs=2), chains=3, length=(2, 5), start=start, thin=1
+        model, kernel, maskov.Schedule(epochs=2), chains=3, length=(2, 4), start=start, thin=1
     )
     ids = torch.tensor([index for sample in run.samples for index in sample.ids])
     assert len(run.samples) == 6

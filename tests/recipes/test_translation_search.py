@@ -111,7 +111,7 @@ def test_search_finds_what_a_plain_one_finds(copier, beam, power, every, monkeyp
         drop(self, kept)
 
     monkeypatch.setattr(_Beams, "keep_only", spy)
-    source, inside = _sources(24, 7, 12)
+    source, inside = _sources(16, 7, 12)
     limit = 13  # the places of this network, the end's included
     texts, scores = search(copier, source, inside, MARKS, _forbidden(12), beam, power)
     for row, (text, score) in enumerate(zip(texts, scores.tolist(), strict=True)):

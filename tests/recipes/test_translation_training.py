@@ -133,7 +133,7 @@ def test_losses_fall_on_copying(causal, precision):
         torch.manual_seed(0)
         network, loss, batches = _copying(causal)
         trainer = Trainer(network, loss, Training(rate=1e-2, warm_up=0.1), CPU, precision)
-        trainer.run(batches, 0, 200)
+        trainer.run(batches, 0, 120)
     losses = [row["loss"] for row in trainer.log]
     assert losses[-1] < 0.75 * losses[0]
     assert network.words.weight.dtype == (

@@ -58,7 +58,7 @@ ANNEALED = Schedule(
 
 
 def recorded(kernel, **settings):
-    given = {"schedule": Schedule(epochs=5), "chains": 2, "length": 5, "seed": 11} | settings
+    given = {"schedule": Schedule(epochs=5), "chains": 2, "length": 4, "seed": 11} | settings
     if "texts" in given or "templates" in given:
         del given["length"]
     return sample(MODEL, kernel, **given)

@@ -104,7 +104,7 @@ def test_power_is_lost_at_any_moment(whole, tmp_path, monkeypatch):
         assert (steps[: closed[-1]] > 0).all(), "a checkpoint promises rows that are not there"
     assert sorted(closed) == closed
     assert set(closed) == set(range(6))
-    for copy in left[:: len(left) // 12]:
+    for copy in left[:: len(left) // 6]:
         run = resume(copy, MODEL)
         assert not run.damaged
         assert files(copy) == whole

@@ -27,7 +27,7 @@ from maskov.moves import Site
 from small import random_table
 
 ALPHA = 1e-6
-CHAINS = 4000
+CHAINS = 1500
 EPOCHS = 150
 STEPS_AN_EPOCH = 2  # at least: three positions in blocks of at most two
 

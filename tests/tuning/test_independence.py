@@ -7,10 +7,12 @@ possible choice leaves the target invariant. Each of the three is tested here.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from maskov import DelayedAcceptance, Metropolis, Mixture, Norm, Raw, Schedule, sample
+from maskov import DelayedAcceptance, Gibbs, Metropolis, Mixture, Norm, Raw, Schedule, sample
 from maskov.exact import all_states, distribution, invariance_error
 from maskov.models.scorer import Scorer
 from maskov.moves import Site, Span
@@ -27,7 +29,10 @@ KERNELS = {
     "site": Metropolis(Raw(), Site()),
     "mixture": Mixture((Metropolis(Norm(), Site()), Metropolis(Norm(), Span()))),
 }
-LONG = Schedule(epochs=640)
+LONG = replace(
+    sample(MODEL, Gibbs(), Schedule(epochs=1), chains=1, length=4).manifest.config,
+    schedule=Schedule(epochs=640),
+)
 
 
 @pytest.mark.parametrize("name", KERNELS)

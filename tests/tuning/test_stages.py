@@ -101,7 +101,7 @@ def test_the_expected_gain_is_what_happens():
 
 def test_each_part_of_a_mixture_has_early_tests_of_its_own():
     kernel = Mixture((Metropolis(Norm(), Site()), Metropolis(Norm(), Span())))
-    run = sample(MODEL, kernel, Schedule(epochs=80), chains=8, length=5)
+    run = sample(MODEL, kernel, Schedule(epochs=8), chains=80, length=4)
     assert len(run.manifest.tuning.stages) == 2
     assert run.manifest.tuning.passes > 0
 

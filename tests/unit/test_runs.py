@@ -22,9 +22,9 @@ MODEL = tiny_bert("red green blue white", dtype=torch.float32)
 @pytest.mark.parametrize("kernel", [Metropolis(Raw()), Metropolis(Norm()), Gibbs()])
 def test_scoring_the_stored_ids_gives_the_stored_energies(kernel, tmp_path):
     run = maskov.sample(
-        MODEL, kernel, Schedule(epochs=5), chains=6, length=(3, 9), thin=1, out=tmp_path / "run"
+        MODEL, kernel, Schedule(epochs=3), chains=5, length=(3, 7), thin=1, out=tmp_path / "run"
     )
-    assert len(run.samples) == 30
+    assert len(run.samples) == 15
     for one in maskov.Run.open(tmp_path / "run").samples:
         tokens, length = torch.tensor([one.ids]), torch.tensor([len(one.ids)])
         given = Sequences(tokens, length, Scorer(MODEL).sites(Sequences(tokens, length)))

@@ -15,7 +15,7 @@ from typecheck import CheckedImports, WrongTypeError
 
 SOURCE = """
 from __future__ import annotations
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -36,6 +36,12 @@ def adder(step: int) -> Callable[[int], int]:
 
 def outer(one: Float[Tensor, " n"], other: Float[Tensor, " n m"]) -> Later:
     return Later(doubled(other[0]), 3)
+
+def counted(one: Float[Tensor, " n"]) -> Iterator[int]:
+    yield from range(len(one))
+
+def asks(one: Float[Tensor, " n"], other: Float[Tensor, " m"]) -> int:
+    return sum(1 for _ in counted(other))
 
 @dataclass(frozen=True)
 class Later:
@@ -84,6 +90,8 @@ def test_what_is_right_passes(made):
     # The n of a call is no other call's.
     assert made.outer(three, torch.zeros(3, 5)).row.shape == (5,)
     assert made.Alike.of(2).row.shape == (2,)
+    # Nor is that of a generator its caller's.
+    assert made.asks(three, torch.zeros(5)) == 5
 
 
 @pytest.mark.parametrize(
@@ -95,6 +103,7 @@ def test_what_is_right_passes(made):
         lambda made: made.doubled(torch.zeros(3), more=1),
         lambda made: made.doubled(torch.zeros(3), more="1"),
         lambda made: made.plain(0),
+        lambda made: made.counted(torch.zeros(3, 1)),
         lambda made: made.adder(1)("2"),
         lambda made: made.outer(torch.zeros(2), torch.zeros(3, 5)),
         lambda made: made.Later(torch.zeros(3), "3"),
@@ -124,3 +133,14 @@ def test_the_package_is_checked():
         inside(torch.zeros(2), 3)
     with pytest.raises(WrongTypeError):
         Schedule(epochs="6")
+
+
+def test_what_was_right_before_is_checked_again(made):
+    """Dtypes that were taken once are remembered; sizes and names of dimensions are not."""
+    three, counts = torch.zeros(3), torch.zeros(3, dtype=torch.long)
+    for _ in range(2):
+        assert made.both(three, counts) == 3
+        for wrong in (counts[:2], counts[None], three, None):
+            with pytest.raises(WrongTypeError):
+                made.both(three, wrong)
+        assert made.both(three[:2], counts[:2]) == 2

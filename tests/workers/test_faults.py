@@ -24,9 +24,9 @@ from small import tiny_bert
 
 MODEL = tiny_bert("red green blue white black", torch.float32)
 SETTINGS = {
-    "schedule": Schedule(epochs=6, burn_in=1),
-    "chains": 7,
-    "length": (3, 9),
+    "schedule": Schedule(epochs=5, burn_in=1),
+    "chains": 6,
+    "length": (3, 7),
     "seed": 2,
     "thin": 2,
     "resident": 3,

@@ -42,7 +42,7 @@ def chain_groups(manifest: Manifest, traces: Traces, sampled: Sampled) -> list[G
     """
     chains = np.arange(manifest.chains)
     lines = chain_templates(manifest)
-    moving = lengths_move(traces)
+    moving = manifest.inputs.sampled
     lengths = None if moving else chain_lengths(manifest, traces, sampled)
     # All chains of a template have the same length. Chains that change theirs share a target.
     same = moving or _has_templates(manifest)
@@ -67,7 +67,7 @@ def chain_lengths(
 ) -> npt.NDArray[np.int64] | None:
     """Return the length of each chain, or None if it is not known or not one."""
     chains, inputs = manifest.chains, manifest.inputs
-    if lengths_move(traces):
+    if manifest.inputs.sampled:
         return None
     if "lengths" in traces and traces["steps"][0].all():
         return np.array(traces["lengths"][0], dtype=np.int64)
@@ -83,19 +83,11 @@ def chain_lengths(
     return np.array([lengths[chain] for chain in range(chains)]) if len(lengths) == chains else None
 
 
-def lengths_move(traces: Traces) -> bool:
-    """Whether a chain has changed its length, which runs trace only if chains can."""
-    if "lengths" not in traces:
-        return False
-    lengths = traces["lengths"][(traces["steps"] > 0).all(1)]
-    return bool((lengths != lengths[:1]).any())
-
-
 def traced_lengths(
     manifest: Manifest, traces: Traces, kept: slice, sampled: Sampled
 ) -> npt.NDArray[np.int64] | None:
     """Return the lengths as epochs × chains, or None if they are not known."""
-    if lengths_move(traces):
+    if manifest.inputs.sampled:
         return np.asarray(traces["lengths"][kept], dtype=np.int64)
     lengths = chain_lengths(manifest, traces, sampled)
     shape = (kept.stop - kept.start, manifest.chains)

@@ -13,7 +13,6 @@ from maskov.diagnostics.chains import (
     Sampled,
     chain_groups,
     kept_epochs,
-    lengths_move,
     traced_lengths,
     visits_once,
 )
@@ -141,7 +140,7 @@ def _notes(
             "single chain: R-hat compares its halves, and the autocorrelation time of its tokens "
             "is too short"
         )
-    unknown = any(group.length is None for group in groups) and not lengths_move(traces)
+    unknown = any(group.length is None for group in groups) and not manifest.inputs.sampled
     if unknown and manifest.inputs.templates is None:
         notes.append(
             "the lengths of the chains are unknown until a sample is kept; until then no two "

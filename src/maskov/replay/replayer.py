@@ -108,9 +108,9 @@ class Replayer:
             self._manifest.kernel,
             None if kernel.energy is None else str(kernel.energy),
             getattr(kernel, "target_temperature", None),
-            chains.tokens[0].tolist(),
+            _tokens(chains),
             steps,
-            after.tokens[0].tolist(),
+            _tokens(after),
             agrees,
             self._swapped(chain, epoch),
         )
@@ -199,10 +199,17 @@ class Replayer:
         for step in steps:
             turned[step.positions] |= not step.accepted
         rejected = self._traces["rejected"][epoch, chain, :width]
-        same = recorded == after.tokens[0].tolist() or self._swapped(chain, epoch)
+        as_long = int(after.lengths[0]) == int(self._traces["lengths"][epoch, chain])
+        same = (as_long and recorded == after.tokens[0].tolist()) or self._swapped(chain, epoch)
         return same and bool((turned == rejected).all())
 
     def _swapped(self, chain: int, epoch: int) -> bool:
         """Whether the chain exchanged its sequence at the end of an epoch."""
         swaps = self._traces.get("swap_accepted")
         return swaps is not None and bool(swaps[epoch, chain, 0])
+
+
+def _tokens(chains: Chains) -> list[int]:
+    """Return the tokens of the only chain."""
+    tokens: list[int] = chains.tokens[0, : int(chains.lengths[0])].tolist()
+    return tokens
