@@ -65,6 +65,7 @@ def test_without_json_a_table_is_printed(call):
 def test_a_run_folder_diagnoses_itself(call, tmp_path, kernel, energy):
     folder = tmp_path / "run"
     words = ["--kernel", kernel, "--energy", energy, "--out", folder, "--json", "-q"]
+    words += ["--moves", "site"] if kernel == "mh" else []
     code, out, _ = call("sample", *FAST, *words)
     assert code == 0
     assert (folder / "samples.jsonl").read_text() == out
