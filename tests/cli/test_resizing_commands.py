@@ -38,7 +38,7 @@ def test_blanks_of_unknown_length_are_filled_with_the_moves_they_need(call, tmp_
     run = Run.open(tmp_path / "run")
     assert run.manifest.config.length_prior == "flat"
     assert [part["move"]["part"] for part in run.manifest.config.kernel["kernels"]] == [
-        "site", "span", "resize", "resize",
+        "span", "resize", "resize",
     ]  # fmt: skip
     for number, line in enumerate(map(json.loads, out.splitlines())):
         first, second = run.traces["sizes"][-1, number]
