@@ -1,0 +1,48 @@
+"""What a user gets who asks for nothing in particular, and the energy of a causal model."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import maskov
+from maskov.cli.options import SamplingOptions
+from maskov.execution.loop import kernel_at
+from maskov.runs.rebuild import with_burn_in
+from maskov.sampling import default_kernel
+from maskov.testing import check_energy, check_kernel
+from small import random_table, tiny_bert
+from tiny_models import build_gpt2
+
+TABLE = random_table(3, 2)
+BERT = tiny_bert("red green")
+
+
+@pytest.mark.parametrize("energy", ["raw", "norm"])
+def test_the_default_kernel(energy):
+    check_kernel(default_kernel(energy), TABLE, length=3, seeds=2)
+
+
+def test_the_command_and_the_library_have_one_default():
+    options = SamplingOptions()
+    assert options.build_kernel("cpu") == default_kernel()
+
+
+@pytest.mark.parametrize("epoch", [0, 19], ids=["burn-in", "kept"])
+def test_every_epoch_of_the_default_command(epoch):
+    """Each is exact for a target of its own: that of burn-in for the grouped energy."""
+    options = SamplingOptions()
+    schedule = options.build_schedule()
+    kernel = with_burn_in(options.build_kernel("cpu"), schedule, BERT)
+    now = kernel_at(kernel, schedule, epoch)
+    assert str(now.energy) == ("raw(groups=4)" if epoch == 0 else "raw")
+    check_kernel(now, BERT, length=3)
+
+
+def test_the_energy_of_a_causal_model(tmp_path):
+    model = tiny_bert("red green")
+    folder = build_gpt2(tmp_path / "gpt2", model.tokenizer, torch.float64)
+    causal = maskov.Autoregressive(str(folder), dtype=torch.float64)
+    check_energy(causal, model, length=2)
+    check_kernel(maskov.Metropolis(causal, maskov.Site()), model, length=2)
+    check_kernel(maskov.Metropolis(maskov.Norm() + 0.5 * causal, maskov.Span()), model, length=2)
