@@ -25,7 +25,7 @@ from maskov.config import (
     stopping_rule,
 )
 from maskov.energies import Energy, as_energy
-from maskov.energies.lengths import parse_table
+from maskov.energies.lengths import LengthPrior, parse_table
 from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError, ModelError
 from maskov.execution.loop import kernel_at
@@ -165,6 +165,8 @@ def sample(
             f"no sample would be kept: {schedule.epochs} epochs with {schedule.burn_in} of "
             f"burn-in never reach --thin {thin}."
         )
+    resizes = any(isinstance(move, Resize) for move in moves_of(kernel))
+    kernel, prior = _with_prior(kernel, length_prior, resizes)
     if passes is not None:
         if rule is not None:
             raise InputError("a run ends after --passes or --until converged, not both.")
@@ -172,8 +174,6 @@ def sample(
             model, kernel, schedule, passes, chains=chains, length=length, texts=texts,
             templates=templates, lengths=lengths, seed=seed, token_budget=token_budget,
         )  # fmt: skip
-    resizes = any(isinstance(move, Resize) for move in moves_of(kernel))
-    kernel, prior = _with_prior(kernel, length_prior, resizes)
     if rule is not None:
         _check_converges(kernel, schedule, thin, trace)
     path = None if out is None else Path(out)
@@ -182,6 +182,7 @@ def sample(
     data = _kernel_data(kernel, alone=path is None and workers.here)
     inputs = inputs_of(model, length, texts, templates, lengths, chains, seed, resizes)
     layout = layout_of(model, inputs, chains, seed)
+    _check_prior(kernel, layout)
     if inputs.sources is None:  # translations may be short; a block is then all of one
         _check_blocks(kernel, schedule, layout)
     if rule is not None and max(Counter(_targets(inputs, layout)).values()) == 1:
@@ -482,6 +483,18 @@ def _with_prior(
     if prior != "none":
         kernel = weighed(kernel, parse_table(str(prior)))
     return kernel, "none"
+
+
+def _check_prior(kernel: Kernel, layout: Layout) -> None:
+    """Refuse weights that leave out a length which chains may have."""
+    for _, part in kernel.energy.parts if kernel.energy is not None else ():
+        if isinstance(part, LengthPrior):
+            last = part.first + len(part.log_weights) - 1
+            if layout.shortest < part.first or layout.width > last:
+                raise InputError(
+                    f"the length prior has weights for {part.first} to {last} tokens; chains may "
+                    f"have {layout.shortest} to {layout.width}."
+                )
 
 
 def _kernel_data(kernel: Kernel, alone: bool) -> dict[str, Any]:

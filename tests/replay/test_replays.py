@@ -22,7 +22,7 @@ from maskov import (
     sample,
 )
 from maskov.errors import InputError, RunError
-from maskov.moves import Site, Span
+from maskov.moves import Resize, Site, Span
 from maskov.replay import Replayer
 from maskov.runs import Run
 from maskov.runs.store import MemoryStore
@@ -236,3 +236,22 @@ def test_tables_are_replayed_too():
     kernel = Metropolis(Norm(), delayed=DelayedAcceptance(0))
     run = sample(model, kernel, Schedule(epochs=5), chains=3, length=3)
     assert check(run, model) >= {"accepted", "rejected"}
+
+
+def test_steps_that_change_the_length_lead_to_what_was_recorded():
+    kernel = Metropolis(Norm(), Resize(pairs=((0, 1), (1, 2))), delayed=DelayedAcceptance(1))
+    run = sample(
+        MODEL, kernel, Schedule(epochs=6), chains=2, length=(2, 6), length_prior="none", seed=2
+    )
+    replayer, sizes = Replayer(run, MODEL), set()
+    for chain in range(2):
+        for epoch in range(6):
+            replay = replayer.epoch(chain, epoch)
+            tokens = replay.before
+            for step in replay.steps:
+                sizes.add(len(step.new) - len(step.old))
+                assert step.repeated or step.energy_new is not None
+                tokens = step.proposed(tokens) if step.accepted else tokens
+            assert replay.agrees
+            assert tokens == replay.after
+    assert sizes >= {-1, 0, 1}

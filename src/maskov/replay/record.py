@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -26,10 +27,11 @@ class Step:
     """One step of a chain: what was masked, what was proposed, and why it was accepted or not.
 
     `number` counts from 0 within the epoch. `old` and `new` are the tokens at `positions` before
-    and as proposed. Energies are those of the kernel's target, None for kernels that have none;
-    `log_ratio` is the Metropolis-Hastings ratio, None where nothing had to be decided. A proposal
-    that an early test rejected had no energy in the run: it is then `computed_later`, for the
-    reader alone.
+    and as proposed. A step that changes the length has the `start` of its window: `old` tokens give
+    way to `new` ones there, in whatever number. Energies are those of the kernel's target, None for
+    kernels that have none; `log_ratio` is the Metropolis-Hastings ratio, None where nothing had to
+    be decided. A proposal that an early test rejected had no energy in the run: it is then
+    `computed_later`, for the reader alone.
     """
 
     number: int
@@ -44,11 +46,22 @@ class Step:
     tests: list[Test]
     accepted: bool
     computed_later: bool = False
+    start: int | None = None
 
     @property
     def repeated(self) -> bool:
         """Whether the proposal was the sequence as it stood."""
         return self.old == self.new
+
+    def proposed(self, tokens: Sequence[int]) -> list[int]:
+        """Return what this step proposes to a sequence."""
+        after = list(tokens)
+        if self.start is not None:
+            after[self.start : self.start + len(self.old)] = self.new
+            return after
+        for place, token in zip(self.positions, self.new, strict=True):
+            after[place] = token
+        return after
 
 
 @dataclass(frozen=True)

@@ -75,8 +75,9 @@ class Replayer:
         return [row[:length] for row, length in zip(rows, lengths, strict=True)]
 
     def free(self, chain: int) -> list[bool]:
-        """Return which positions of a chain may change."""
-        return self._parts.layout.free[chain]
+        """Return which positions of a chain may change; none are told where lengths do."""
+        layout = self._parts.layout
+        return [] if layout.resizable else layout.free[chain]
 
     def source(self, chain: int) -> int:
         """Return the line of the user's input that a chain belongs to."""

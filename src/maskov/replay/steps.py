@@ -26,11 +26,16 @@ def of_step(number: int, before: Sequence[int], info: StepInfo, kernel: Kernel) 
     taken = [n for n, ratio in enumerate(ratios[: len(stages)]) if not math.isnan(ratio)]
     accepted = bool(info.accepted[0])
     tests = _tests(stages, len(taken), ratios, info.uniform[0].tolist(), accepted)
+    resized, start = proposal.resized, None
+    proposed = [new[place] for place in positions]
+    if resized is not None and bool(resized.removed[0].any() | (resized.size[0] > 0)):
+        start, size = int(resized.start[0]), int(resized.size[0])
+        proposed = new[start : start + size]
     return Step(
         number=number,
         positions=positions,
         old=[before[place] for place in positions],
-        new=[new[place] for place in positions],
+        new=proposed,
         log_q_forward=float(proposal.log_q_forward[0]),
         log_q_reverse=float(proposal.log_q_reverse[0]),
         energy_old=_known(info.energy_old[0]),
@@ -38,6 +43,7 @@ def of_step(number: int, before: Sequence[int], info: StepInfo, kernel: Kernel) 
         log_ratio=tests[-1].log_ratio if tests and len(tests) == len(stages) else None,
         tests=tests,
         accepted=accepted,
+        start=start,
     )
 
 
@@ -89,10 +95,10 @@ def with_energies(
     steps: Sequence[Step], chains: Chains, kernel: Metropolis, scorer: Scorer
 ) -> list[Step]:
     """Add the energies of proposals that an early test rejected, and their whole ratios."""
-    tokens, rows, missing = chains.tokens[0].clone(), [], []
+    tokens = chains.tokens[0, : int(chains.lengths[0])].tolist()
+    rows, missing = list[list[int]](), []
     for index, step in enumerate(steps):
-        places = torch.tensor(step.positions, device=tokens.device)
-        proposed = tokens.index_copy(0, places, torch.tensor(step.new, device=tokens.device))
+        proposed = step.proposed(tokens)
         if step.energy_new is None:
             rows.append(proposed)
             missing.append(index)
@@ -101,8 +107,13 @@ def with_energies(
     if not missing:
         return list(steps)
     found = list(steps)
-    lengths = chains.lengths.expand(len(rows))
-    given = Sequences(torch.stack(rows), lengths, source=chains.source.expand(len(rows)))
+    width, device = max(map(len, rows)), chains.tokens.device
+    padded = [row + [scorer.model.mask_id] * (width - len(row)) for row in rows]
+    given = Sequences(
+        torch.tensor(padded, device=device),
+        torch.tensor([len(row) for row in rows], device=device),
+        source=chains.source.expand(len(rows)),
+    )
     if kernel.energy.needs_sites:
         sites = scorer.sites(given, kernel.energy.needs_normaliser, groups=kernel.energy.groups)
         given = replace(given, sites=sites)

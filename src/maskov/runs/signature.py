@@ -52,9 +52,11 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
     if isinstance(kernel, Exchange):
         ladder = ",".join(f"{beta:g}" for beta in kernel.ladder)
         parts.append(f"ladder:{ladder}" if ladder else f"replicas:{kernel.replicas}")
-    delayed = getattr(getattr(kernel, "kernel", kernel), "delayed", None)
-    if isinstance(delayed, DelayedAcceptance):
-        parts.append(f"delayed:{delayed}")
+    inner = getattr(kernel, "kernel", kernel)
+    early = [getattr(part, "delayed", None) for part in getattr(inner, "kernels", (inner,))]
+    names = dict.fromkeys(str(one) for one in early if isinstance(one, DelayedAcceptance))
+    if names:
+        parts.append(f"delayed:{'/'.join(names)}")
     temperature = getattr(kernel, "target_temperature", 1.0)
     parts += [
         f"block:{_value(schedule.block, block)}",

@@ -103,7 +103,8 @@ class Player:
 
 
 def _to_json(replay: Replay, model: MaskedModel) -> dict[str, Any]:
-    tokens = {*replay.before, *(token for step in replay.steps for token in step.new)}
+    told = (token for step in replay.steps for token in (*step.old, *step.new))
+    tokens = {*replay.before, *told}
     return {
         **numbers(asdict(replay)),
         "steps": [

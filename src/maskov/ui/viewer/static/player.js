@@ -112,7 +112,7 @@ class Player {
     return html(
       "tr", {},
       html("td", {}, button),
-      html("td", {}, step.positions.map((place) => place + 1).join(", ")),
+      html("td", {}, step.start !== null ? `from ${step.start + 1}` : step.positions.map((place) => place + 1).join(", ")),
       html("td", { class: "words" }, step.repeated ? named(this.replay, step.old) : `${named(this.replay, step.old)} → ${named(this.replay, step.new)}`),
       html("td", {}, last ? fixed(Math.log(last.uniform), 2) : "–"),
       html("td", {}, last ? fixed(last.log_threshold, 2) : "–"),
@@ -124,7 +124,8 @@ class Player {
   before() {
     const tokens = [...this.replay.before];
     for (const step of this.replay.steps.slice(0, Math.max(this.step - 1, 0))) {
-      if (step.accepted) step.positions.forEach((place, index) => { tokens[place] = step.new[index]; });
+      if (step.accepted && step.start !== null) tokens.splice(step.start, step.old.length, ...step.new);
+      else if (step.accepted) step.positions.forEach((place, index) => { tokens[place] = step.new[index]; });
     }
     return tokens;
   }
@@ -155,10 +156,13 @@ class Player {
 
   drawWords(words, step) {
     const shown = spelled(words);
-    const changed = step ? new Map(step.positions.map((place, index) => [place, index])) : new Map();
+    const resized = step && step.start !== null;
+    const changed = step && !resized ? new Map(step.positions.map((place, index) => [place, index])) : new Map();
     const holder = byId("sentence");
     holder.replaceChildren();
     shown.forEach(({ text, glued }, place) => {
+      if (resized && place === step.start) this.drawWindow(holder, step);
+      if (resized && place >= step.start && place < step.start + step.old.length) return;
       if (place && !glued) holder.append(" ");
       if (!changed.has(place)) {
         const frozen = this.recorded.free[place] === false;
@@ -176,6 +180,18 @@ class Player {
         html("span", { class: "sign", "aria-hidden": "true" }, sign),
       ));
     });
+    if (resized && step.start >= shown.length) this.drawWindow(holder, step);
+  }
+
+  // A window of old tokens that gives way to one of another size.
+  drawWindow(holder, step) {
+    const { sign, tone } = outcome(step);
+    holder.append(" ", html(
+      "span", { class: `token slot ${tone}`, title: `from position ${step.start + 1}` },
+      step.old.length ? html(step.accepted ? "del" : "span", { class: "old" }, named(this.replay, step.old)) : "",
+      step.new.length ? html(step.accepted ? "ins" : "del", { class: "new" }, named(this.replay, step.new)) : "",
+      html("span", { class: "sign", "aria-hidden": "true" }, sign),
+    ));
   }
 
   atEnd() { return this.replay && this.step >= this.replay.steps.length && this.epoch + 1 >= this.run.epochs_done; }
