@@ -102,7 +102,7 @@ def test_a_run_goes_on_after_any_round(tmp_path, fixed_shapes, monkeypatch):
     """In float32, where another batch would round differently: the same bytes."""
     model = tiny_bert("red green blue white black", dtype=torch.float32)
     settings = {"schedule": Schedule(epochs=5), "chains": 7, "length": (3, 8), "seed": 4}
-    whole = sample(model, out=tmp_path / "whole", **settings)
+    whole = sample(model, Metropolis(Raw()), out=tmp_path / "whole", **settings)
     rounds = []
 
     class Stopping(RecordedSampler):
@@ -114,7 +114,7 @@ def test_a_run_goes_on_after_any_round(tmp_path, fixed_shapes, monkeypatch):
 
     monkeypatch.setattr(flight, "sampler_for", lambda *_: Stopping)
     with pytest.raises(Interrupted):
-        sample(model, out=tmp_path / "cut", **settings)
+        sample(model, Metropolis(Raw()), out=tmp_path / "cut", **settings)
     stops = 1
     while True:
         try:

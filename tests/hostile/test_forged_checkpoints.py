@@ -56,7 +56,7 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("early tests", "
 def runs(request, tmp_path_factory) -> tuple[Path, Path]:
     """A run that was stopped on its way, with two groups, and the same run to its end."""
     home = tmp_path_factory.mktemp("runs")
-    for name, looks in (("stopped", 30), ("whole", 10**9)):
+    for name, looks in (("stopped", 22), ("whole", 10**9)):
         left = iter(range(10**9))
         try:
             sample(

@@ -19,6 +19,7 @@ from small import random_table, tiny_bert
 def run():
     return maskov.sample(
         random_table(scale=0.4),  # flat enough for the chains to differ
+        maskov.Metropolis(maskov.Raw()),
         schedule=Schedule(epochs=30, burn_in=6),
         chains=5,
         length=3,

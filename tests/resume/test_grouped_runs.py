@@ -245,7 +245,7 @@ def test_on_the_command_line(tmp_path, capsys):
     assert "E_raw" not in first
     assert "E_raw" in last
     assert called("diagnose", folder) == 0
-    assert called(*words, "--burn-in-energy", "raw") == 2
+    assert called(*words, "--burn-in", 0, "--burn-in-energy", "raw") == 2
     assert "give --burn-in" in capsys.readouterr().err
 
 

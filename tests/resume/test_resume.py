@@ -110,7 +110,7 @@ def test_a_schedule_that_moves_survives_a_stop(tmp_path):
 
 
 # Checkpoints at every step, so that many kills fall between or into writes.
-ASK = "sample --model untrained --chains 4 --length 6:10 --thin 4 --seed 9 --quiet"
+ASK = "sample --model untrained --moves site --chains 4 --length 6:10 --thin 4 --seed 9 --quiet"
 OFTEN = "--checkpoint-every 0"
 CHECKPOINTS = 7  # an epoch, at least
 
