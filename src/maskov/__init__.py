@@ -26,7 +26,7 @@ from maskov.models.scorer import Scorer
 from maskov.moves import LowestConfidence, MaskedConditional, Move, Site, Span, Sweep
 from maskov.random import Rng
 from maskov.runs import Run, Sample
-from maskov.sampling import resume, sample
+from maskov.sampling import default_kernel, default_schedule, resume, sample
 from maskov.schedules import LinearSchedule, Schedule
 from maskov.scoring import Score, score, score_autoregressive
 from maskov.translation.api import Translation, translate
@@ -78,6 +78,8 @@ __all__ = [
     "Workers",
     "__version__",
     "counterexample",
+    "default_kernel",
+    "default_schedule",
     "load",
     "mask_predict",
     "parse_energy",

@@ -24,7 +24,7 @@ from maskov.config import (
     RunConfig,
     stopping_rule,
 )
-from maskov.energies import Energy, as_energy
+from maskov.energies import Energy, as_energy, grouped
 from maskov.energies.lengths import LengthPrior, parse_table
 from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError, ModelError
@@ -57,6 +57,9 @@ from maskov.workers.streams import THREADS, Streams
 
 # Sizes of the windows that chains resample by default: single sites, two and three neighbours.
 DEFAULT_SPAN = (1, 2, 3)
+# Epochs of burn-in, and the groups of positions in which it scores them, unless given: the fewest
+# passes to the energy of long runs (results/mixing).
+BURN_IN, GROUPS = 8, 4
 # Fewer chains than these are not worth a group of their own.
 _FEWEST_TAKING_TURNS = 64
 
@@ -64,6 +67,14 @@ _FEWEST_TAKING_TURNS = 64
 def default_kernel(energy: Energy | str = "raw") -> Metropolis:
     """Return the kernel that needed the fewest passes in results/mixing, for an energy."""
     return Metropolis(as_energy(energy), Span(sizes=DEFAULT_SPAN), delayed=DelayedAcceptance(2))
+
+
+def default_schedule(energy: Energy | str = "raw") -> Schedule:
+    """Return the schedule of `default_kernel`: a burn-in with the energy's positions in groups."""
+    first = grouped(as_energy(energy), GROUPS)
+    return Schedule(
+        epochs=DEFAULT_EPOCHS, burn_in=BURN_IN, burn_in_energy=None if first is None else str(first)
+    )
 
 
 def sample(
@@ -99,6 +110,9 @@ def sample(
 ) -> Run:
     """Draw samples: many chains, each moved by `kernel` as `schedule` says.
 
+    Without a kernel that is `default_kernel`, and without either it begins with the burn-in of
+    `default_schedule`.
+
     Chains have `length` tokens (or a length drawn from a range), or start at given `texts`, or
     fill the blanks of `templates`, `chains` to each. Those of a conditional model are translations
     of its sources, `chains` to each, of the likeliest length, of the likeliest few, or of a length
@@ -132,8 +146,10 @@ def sample(
     groups.
     """
     workers = workers or Workers()
-    kernel = kernel or default_kernel()
     rule = stopping_rule(until, effective)
+    if schedule is None and kernel is None and rule is None and replicas == 1 and not ladder:
+        schedule = default_schedule()
+    kernel = kernel or default_kernel()
     schedule = schedule or Schedule(epochs=DEFAULT_EPOCHS if rule is None else MOST_UNTIL_CONVERGED)
     if replicas != 1 or ladder:
         kernel = Exchange(kernel, tuple(ladder), 0 if replicas == 1 else replicas)

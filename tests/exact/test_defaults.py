@@ -28,6 +28,13 @@ def test_the_command_and_the_library_have_one_default():
     assert options.build_kernel("cpu") == default_kernel()
 
 
+def test_a_run_without_kernel_and_schedule_has_both_defaults():
+    run = maskov.sample(BERT, chains=2, length=4)
+    assert run.manifest.schedule == maskov.default_schedule()
+    assert "spans of 1,2,3|delayed:2" in run.signature
+    assert "burn-in:raw(groups=4)" in run.signature
+
+
 @pytest.mark.parametrize("epoch", [0, 19], ids=["burn-in", "kept"])
 def test_every_epoch_of_the_default_command(epoch):
     """Each is exact for a target of its own: that of burn-in for the grouped energy."""

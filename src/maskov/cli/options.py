@@ -17,6 +17,7 @@ from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, MaskedModel, load
 from maskov.models.registry import listed
 from maskov.moves import INSERT_DELETE, WINDOWS, MaskedConditional, Resize, Site, Span, Sweep
 from maskov.parts import is_import_path, load_part, parse_call
+from maskov.sampling import BURN_IN, GROUPS
 from maskov.schedules import LinearSchedule, Schedule
 
 _MODEL = "Model"
@@ -24,9 +25,6 @@ _KERNEL = "Kernel"
 _SCHEDULE = "Schedule"
 _RUN = "Run"
 # Options of the site move, which a kernel or move of the user's own does not have.
-# Epochs of burn-in, and the groups of positions in which it scores them, unless given: the fewest
-# passes to the energy of long runs (results/mixing).
-BURN_IN, GROUPS = 8, 4
 # The moves of templates with blanks of unknown length.
 RESIZING = "span:2,insert-delete:1,resize:1"
 _SITE_OPTIONS = ("order", "block", "temperature", "top_p", "top_k", "epsilon", "block_anneal")
