@@ -32,7 +32,8 @@ def files(tmp_path_factory):
     """Write a page of one annealed and shaded run, and one that compares three."""
     folder = tmp_path_factory.mktemp("pages")
     annealed = Schedule(24, 4, target_temperature=LinearSchedule(1.0, rate=0.02, floor=0.8))
-    run = maskov.sample(maskov.load("untrained"), schedule=annealed, chains=6, length=6, thin=2)
+    kernel = maskov.Metropolis(maskov.Raw())
+    run = maskov.sample(maskov.load("untrained"), kernel, annealed, chains=6, length=6, thin=2)
     pages = {
         "one": build([run], terms=True),
         "many": build([small_run(4, 30), small_run(4, 30, seed=1), evil_run()]),
