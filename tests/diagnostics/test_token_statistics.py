@@ -65,6 +65,7 @@ def test_two_symmetric_modes_are_not_convergence():
     assert diagnose(manifest(EPOCHS, CHAINS), values).verdict.state == "converged"
 
 
+@pytest.mark.slow
 def test_two_symmetric_modes_of_a_real_chain():
     """Half of the chains begin in either mode and none crosses: energies agree, tokens do not."""
     texts = [" ".join("ac"[mode] * 3) for mode in MODES]

@@ -35,6 +35,7 @@ def trainings(monkeypatch):
     return asked
 
 
+@pytest.mark.slow
 def test_training_and_studies_in_one_call_that_can_be_repeated(context, trainings, tmp_path):
     out, weights = tmp_path / "changed", tmp_path / "w"
     words = ["PAIRS", "--title", TITLE, "--weights", str(weights), "--out", str(out)]

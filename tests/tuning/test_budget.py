@@ -21,7 +21,7 @@ KERNELS = {
 }
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", ["site", "spans", pytest.param("resized", marks=pytest.mark.slow)])
 def test_passes_are_about_what_was_asked_for(name):
     """Within a fifth: eight other chains foretell what these will cost."""
     kernel, settings = KERNELS[name]
