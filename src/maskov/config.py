@@ -207,11 +207,11 @@ class RunConfig:
 
     @property
     def all_chains(self) -> int:
-        """The chains of all templates or sources together."""
+        """The chains of all texts, templates or sources together."""
         inputs = self.inputs
         if inputs.chosen is not None:
             return sum(map(len, inputs.chosen))
-        return self.chains * len(inputs.templates or (None,))
+        return self.chains * len(inputs.texts or inputs.templates or (None,))
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,8 @@ class Manifest:
     its site move. `width` and `shortest` are the longest and the shortest that a sequence may be,
     `regions` how many parts of one may change their length. `stopped_at` is the number of epochs
     after which a run with `until` had converged. `replicas` are those of each chain, and `ladder`
-    their inverse temperatures once these are known.
+    their inverse temperatures once these are known. `experts` are the parts of the energy that are
+    no masked passes; `compares` says that a chain's target depends on the text it started from.
     """
 
     config: RunConfig
@@ -275,6 +276,8 @@ class Manifest:
     width: int
     shortest: int
     regions: int = 0
+    experts: tuple[str, ...] = ()
+    compares: bool = False
     tuning: Tuning | None = None
     replicas: int = 1
     ladder: tuple[float, ...] | None = None

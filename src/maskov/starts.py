@@ -30,7 +30,8 @@ class Layout:
 
     `free` positions may change; `template` says which line of the user's input a chain is from.
     Where lengths may change, `region` is the number of each position's region (−1: it stays) and
-    `bounds` the fewest and the most positions of each region, chain by chain.
+    `bounds` the fewest and the most positions of each region, chain by chain. `reference` are the
+    tokens of the text that each chain starts from, if they start from texts.
     """
 
     tokens: list[list[int]]
@@ -38,6 +39,7 @@ class Layout:
     template: list[int]
     region: list[list[int]] = field(default_factory=list)
     bounds: list[list[tuple[int, int]]] = field(default_factory=list)
+    reference: list[list[int]] = field(default_factory=list)
 
     @property
     def resizable(self) -> bool:
@@ -118,15 +120,16 @@ class Layout:
 
     @classmethod
     def of_texts(cls, model: MaskedModel, texts: Sequence[str], chains: int) -> Layout:
-        """Lay out chains that start at given texts, taken in turn; every position is free."""
+        """Lay out `chains` chains that start at each text; every position is free."""
         ids = [read_text(model, text, f"text {line}") for line, text in enumerate(texts, 1)]
         if not ids:
             raise InputError("there is no text to start from.")
-        tokens = [ids[index % len(ids)] for index in range(chains)]
+        tokens = [ids[index // chains] for index in range(len(ids) * chains)]
         return cls(
             tokens,
             [[True] * len(sequence) for sequence in tokens],
-            [index % len(ids) for index in range(chains)],
+            [index // chains for index in range(len(tokens))],
+            reference=tokens,
         )
 
     @classmethod
@@ -159,9 +162,11 @@ class Layout:
             frees.append(free)
             regions.append(region)
         lines = [self.template[row] for row in rows]
+        reference = [self.reference[row] for row in rows] if self.reference else []
         if not self.resizable:
-            return Layout(tokens, frees, lines)
-        return Layout(tokens, frees, lines, regions, [self.bounds[row] for row in rows])
+            return Layout(tokens, frees, lines, reference=reference)
+        bounds = [self.bounds[row] for row in rows]
+        return Layout(tokens, frees, lines, regions, bounds, reference)
 
     def chains(self, model: MaskedModel, rows: range, width: int) -> Chains:
         """Return some chains at their layout, before any step, padded to a width."""
@@ -178,6 +183,7 @@ class Layout:
             free,
             chain=torch.arange(rows.start, rows.stop),
             source=torch.tensor(self.template[rows.start : rows.stop]),
+            reference=self._references(rows),
         )
         if not self.resizable:
             return chains
@@ -190,6 +196,14 @@ class Layout:
             if self.bounds[row]:
                 bounds[place, : len(self.bounds[row])] = torch.tensor(self.bounds[row])
         return replace(chains, region=region, bounds=bounds)
+
+    def _references(self, rows: range) -> Int[Tensor, "chains reference"] | None:
+        if not self.reference:
+            return None
+        table = torch.full((len(rows), max(map(len, self.reference))), -1)
+        for place, row in enumerate(rows):
+            table[place, : len(self.reference[row])] = torch.tensor(self.reference[row])
+        return table
 
     def at_sizes(self, chain: int, sizes: Sequence[int]) -> tuple[list[bool], list[int]]:
         """Return which positions are free, and the regions, of a chain whose regions have sizes."""

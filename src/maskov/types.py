@@ -107,13 +107,15 @@ class Sites:
 class Sequences:
     """Some sequences, padded on the right, and their sites where these are known.
 
-    `source` says which of its sources a conditional model is to read beside each.
+    `source` says which of its sources a conditional model is to read beside each. `reference` are
+    the tokens of the text that a sequence is compared with, padded with −1, where there is one.
     """
 
     tokens: Int[Tensor, "n length"]
     lengths: Int[Tensor, " n"]
     sites: Sites | None = None
     source: Int[Tensor, " n"] | None = None
+    reference: Int[Tensor, "n reference"] | None = None
 
     @property
     def inside(self) -> Bool[Tensor, "n length"]:
@@ -127,6 +129,7 @@ class Sequences:
             self.lengths[index],
             None if self.sites is None else self.sites.rows(index),
             None if self.source is None else self.source[index],
+            None if self.reference is None else self.reference[index],
         )
 
 
@@ -151,6 +154,9 @@ class Chains:
 
     Where lengths may change, every position that may come or go has the number of its `region`
     (−1 elsewhere), and a region has between `bounds[..., 0]` and `bounds[..., 1]` positions.
+
+    `reference` are the tokens of the text that a chain started from, padded with −1; it has no
+    columns where chains started from none.
     """
 
     chain: Int[Tensor, " chains"]
@@ -166,6 +172,7 @@ class Chains:
     confidence: Float[Tensor, "chains length"]
     region: Int[Tensor, "chains length"]
     bounds: Int[Tensor, "chains regions 2"]
+    reference: Int[Tensor, "chains reference"]
     sites: Sites | None = None
     energies: dict[str, Tensor] = field(default_factory=dict)
 
@@ -177,6 +184,7 @@ class Chains:
         free: Bool[Tensor, "chains length"],
         chain: Int[Tensor, " chains"],
         source: Int[Tensor, " chains"],
+        reference: Int[Tensor, "chains reference"] | None = None,
     ) -> Chains:
         """Return chains that stand at the given sequences, before any step."""
         return cls(
@@ -193,6 +201,7 @@ class Chains:
             confidence=torch.zeros(tokens.shape, dtype=torch.float64, device=chain.device),
             region=torch.full_like(tokens, -1),
             bounds=torch.zeros((len(chain), 0, 2), dtype=torch.long, device=chain.device),
+            reference=tokens[:, :0] if reference is None else reference,
         )
 
     @property
@@ -225,7 +234,7 @@ class Chains:
     @property
     def sequences(self) -> Sequences:
         """The current tokens and what is known of them."""
-        return Sequences(self.tokens, self.lengths, self.sites, self.source)
+        return Sequences(self.tokens, self.lengths, self.sites, self.source, self.reference)
 
     def rows(self, index: Int[Tensor, " n"]) -> Chains:
         """Return the chosen chains, with nothing known of their tokens."""

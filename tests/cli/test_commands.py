@@ -198,7 +198,7 @@ def test_chains_can_start_from_texts(call, tmp_path):
     file.write_text("the cat sat\nthe dog ran on\n")
     code, out, _ = call("sample", "--start-text", file, "-n", "1", "-c", "2", "--json", "-q")
     assert code == 0
-    assert [len(json.loads(line)["ids"]) for line in out.splitlines()] == [3, 4]
+    assert [len(json.loads(line)["ids"]) for line in out.splitlines()] == [3, 3, 4, 4]
 
 
 def test_the_counterexample_can_be_sampled_and_verified(call):

@@ -152,7 +152,7 @@ def test_chains_that_never_meet_run_to_the_limit():
     model = TabularModel(scores + noise, "ab")
     texts = ["a a", "b b"]
     run = maskov.sample(
-        model, Metropolis(Raw()), Schedule(epochs=90), texts=texts, chains=4, until="converged"
+        model, Metropolis(Raw()), Schedule(epochs=90), texts=texts, chains=2, until="converged"
     )
     assert run.manifest.stopped_at is None
     assert run.manifest.epochs == len(run.traces["steps"]) == 90

@@ -2,7 +2,7 @@
 
 Chains are compared only if they sample from the same distribution: sequences of the same length
 and, if there are templates or sources, of the same line of the input. Texts are only starting
-points: chains that start from different texts share a target.
+points: chains that start from different texts share a target, unless it compares with these texts.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def chain_groups(manifest: Manifest, traces: Traces, sampled: Sampled) -> list[G
     moving = manifest.inputs.sampled
     lengths = None if moving else chain_lengths(manifest, traces, sampled)
     # All chains of a template have the same length. Chains that change theirs share a target.
-    same = moving or _has_templates(manifest)
+    same = moving or _has_templates(manifest) or manifest.compares
     keys = lengths if lengths is not None else lines if same else -1 - chains
     groups = []
     for line, length in np.unique(np.stack([lines, keys], axis=1), axis=0).tolist():
@@ -55,9 +55,9 @@ def chain_groups(manifest: Manifest, traces: Traces, sampled: Sampled) -> list[G
 
 
 def chain_templates(manifest: Manifest) -> npt.NDArray[np.int64]:
-    """Return the line of the input (template or source) of each chain, 0 if there is none."""
+    """Return the line of the input that each chain's target depends on, 0 if there is none."""
     chains = np.arange(manifest.chains)
-    if _has_templates(manifest) or manifest.inputs.sources is not None:
+    if _has_templates(manifest) or manifest.inputs.sources is not None or manifest.compares:
         return chains // manifest.config.chains
     return np.zeros_like(chains)
 

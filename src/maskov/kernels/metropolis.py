@@ -330,10 +330,10 @@ class Comparison:
 
     def _sequences(self, index: Tensor) -> Sequences:
         proposal, chains = self._proposal, self._chains
-        sites = None if self.sites is None else self.sites.rows(index)
+        sites, rows = None if self.sites is None else self.sites.rows(index), proposal.rows[index]
         return Sequences(
-            proposal.tokens[index], proposal.lengths[index], sites,
-            chains.source[proposal.rows[index]],
+            proposal.tokens[index], proposal.lengths[index], sites, chains.source[rows],
+            chains.reference[rows],
         )  # fmt: skip
 
     def _run_passes(self, stage: Stage, index: Tensor) -> None:

@@ -27,7 +27,7 @@ _MOST_ENERGIES = 64
 _SHAPED = re.compile(r"(Int|Float|Bool)\[Tensor, ['\"]([\w ]*)['\"]\]")
 _KINDS = {"Int": torch.int64, "Float": torch.float64, "Bool": torch.bool}
 # What no step of these chains changes.
-_FIXED = ("chain", "source", "beta", "bounds")
+_FIXED = ("chain", "source", "beta", "bounds", "reference")
 _FIXED_LENGTH = ("lengths", "free", "region")
 
 
@@ -103,6 +103,7 @@ class GroupShape:
             "chains": chains, "length": length, "counts": len(COUNTS), "energies": len(ENERGIES),
             "ring": AHEAD, "rounds": WAITING, "2": 2, "4": 4,
             "regions": self.fresh.chains.bounds.shape[1],
+            "reference": self.fresh.chains.reference.shape[1],
         }  # fmt: skip
 
     def _takes_held(self, sizes: Sizes, held: set[str]) -> bool:
