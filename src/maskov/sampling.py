@@ -147,7 +147,9 @@ def sample(
     """
     workers = workers or Workers()
     rule = stopping_rule(until, effective)
-    if schedule is None and kernel is None and rule is None and replicas == 1 and not ladder:
+    ordinary = kernel is None and rule is None and replicas == 1 and not ladder
+    automatic_burn_in = ordinary and schedule is None
+    if automatic_burn_in:
         schedule = default_schedule()
     kernel = kernel or default_kernel()
     schedule = schedule or Schedule(epochs=DEFAULT_EPOCHS if rule is None else MOST_UNTIL_CONVERGED)
@@ -189,7 +191,9 @@ def sample(
         schedule = schedule_for_passes(
             model, kernel, schedule, passes, chains=chains, length=length, texts=texts,
             templates=templates, lengths=lengths, seed=seed, token_budget=token_budget,
+            automatic_burn_in=automatic_burn_in,
         )  # fmt: skip
+        running = with_burn_in(kernel, schedule, model, trust, trust_parts=True)
     if rule is not None:
         _check_converges(kernel, schedule, thin, trace)
     path = None if out is None else Path(out)
@@ -267,8 +271,12 @@ def schedule_for_passes(
     lengths: str = "best",
     seed: int = 0,
     token_budget: int | None = None,
+    automatic_burn_in: bool = False,
 ) -> Schedule:
-    """Return the schedule with as many epochs as so many masked passes of a chain pay for."""
+    """Return the schedule with as many epochs as so many masked passes of a chain pay for.
+
+    An `automatic_burn_in` has half of them, or what the schedule says if that is less.
+    """
     if passes < 1:
         raise InputError(f"--passes counts masked passes of a chain: 1 or more, not {passes}.")
     resizes = any(isinstance(move, Resize) for move in moves_of(kernel))
@@ -278,6 +286,10 @@ def schedule_for_passes(
     with _threads(1, model):
         found = epochs_for(passes, kernel, schedule, layout, scorer, CounterRng(seed))
     scorer.check()
+    if automatic_burn_in:
+        burn_in = min(schedule.burn_in, found // 2)
+        first = schedule.burn_in_energy if burn_in else None
+        schedule = replace(schedule, burn_in=burn_in, burn_in_energy=first)
     if found <= schedule.burn_in:
         raise InputError(
             f"{passes} passes of a chain are about {found} epochs, all of them burn-in: ask for "

@@ -146,8 +146,13 @@ def _run(options: SamplingOptions, origin: Callable[[MaskedModel], dict[str, Any
     if options.passes is not None:
         schedule = schedule_for_passes(
             model, kernel, schedule, options.passes, chains=options.chains, seed=options.seed,
-            token_budget=options.token_budget, **given,
+            token_budget=options.token_budget, automatic_burn_in=options.burn_in is None, **given,
         )  # fmt: skip
+        if options.burn_in_energy not in (None, "same") and schedule.burn_in_energy is None:
+            raise InputError(
+                f"{options.passes} passes of a chain are one epoch, which leaves no burn-in: ask "
+                "for more --passes or drop --burn-in-energy."
+            )
         if not options.quiet:
             say(f"note: {options.passes:,} passes of a chain are about {schedule.epochs:,} epochs")
     if not options.quiet and options.until is not None:
