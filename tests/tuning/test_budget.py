@@ -7,7 +7,7 @@ import pytest
 from maskov import InputError, Metropolis, Mixture, Norm, Raw, Run, Schedule, sample
 from maskov.cli import main
 from maskov.moves import Resize, Site, Span
-from maskov.sampling import schedule_for_passes
+from maskov.runs.preparation import schedule_for_passes
 from small import tiny_bert
 
 # Of a kind whose chains move: the cost of an epoch does not drift.
@@ -29,6 +29,12 @@ def test_passes_are_about_what_was_asked_for(name):
     run = sample(MODEL, kernel, chains=16, passes=150, seed=1, **settings)
     spent = run.traces["passes"].sum(0).mean()
     assert 120 < spent < 180
+
+
+def test_samples_are_kept_by_the_epochs_that_the_passes_pay_for():
+    """Not by those of the schedule, of which there would be too few."""
+    run = sample(MODEL, Metropolis(Raw()), passes=300, thin=25, chains=1, length=3)
+    assert len(run.samples) == run.manifest.schedule.epochs // 25 > 0
 
 
 def test_the_epochs_do_not_depend_on_the_start():

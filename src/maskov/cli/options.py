@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from maskov.cli.dataclass_options import option
 from maskov.cli.workers import WorkerOptions
 from maskov.config import DEFAULT_EPOCHS, MOST_UNTIL_CONVERGED, ModelSource, stopping_rule
+from maskov.defaults import BURN_IN, GROUPS
 from maskov.energies import Autoregressive, Energy, grouped, parse_energy
 from maskov.errors import InputError
 from maskov.kernels import DelayedAcceptance, Exchange, Kernel
@@ -17,7 +18,6 @@ from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, MaskedModel, load
 from maskov.models.registry import listed
 from maskov.moves import INSERT_DELETE, WINDOWS, MaskedConditional, Resize, Site, Span, Sweep
 from maskov.parts import is_import_path, load_part, parse_call
-from maskov.sampling import BURN_IN, GROUPS
 from maskov.schedules import LinearSchedule, Schedule
 
 _MODEL = "Model"

@@ -19,10 +19,10 @@ from maskov.errors import InputError, Interrupted
 from maskov.models import MaskedModel
 from maskov.runs import Run
 from maskov.runs.folder import RunFolder
+from maskov.runs.preparation import schedule_for_passes
 from maskov.runs.rebuild import load_model, own_parts
 from maskov.sampling import resume as resume_run
 from maskov.sampling import sample as sample_run
-from maskov.sampling import schedule_for_passes
 from maskov.starts import ONE, find_blanks
 
 DEFAULT_LENGTH = 20
