@@ -34,7 +34,7 @@ def sample(
     length: Annotated[
         str | None,
         typer.Option(
-            "--length", "-l", help="tokens of a sample: 20, or a range 15:45; 20 unless given"
+            "--length", "-l", help="tokens of a sample: 20, or a range 15:45 (default: 20)"
         ),
     ] = None,
     start_text: Annotated[
@@ -82,7 +82,7 @@ def resume(
     options: WorkerOptions,
     run: Annotated[Path, typer.Argument(help="run folder")],
     device: Annotated[
-        str | None, typer.Option(help="cpu, cuda, cuda:1 ...; where it began unless given")
+        str | None, typer.Option(help="cpu, cuda, cuda:1 ... (default: where the run began)")
     ] = None,
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="run code that comes with the model")
