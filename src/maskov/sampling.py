@@ -29,6 +29,7 @@ from maskov.runs.checks import (
     check_epochs,
     check_execution,
     check_prior,
+    check_references,
     with_prior,
 )
 from maskov.runs.coordinator import Coordinator
@@ -147,12 +148,13 @@ def sample(
         check_converges(kernel, schedule, thin, trace)
     data = kernel_data(kernel, alone=path is None and workers.here)
     inputs = inputs_of(model, length, texts, templates, lengths, chains, seed, resizes(kernel))
+    check_references(kernel, inputs)
     layout = layout_of(model, inputs, chains, seed)
     check_prior(kernel, layout)
     if inputs.sources is None:  # translations may be short; a block is then all of one
         check_blocks(kernel, schedule, layout)
     if rule is not None:
-        check_comparable(inputs, layout)
+        check_comparable(kernel, inputs, layout)
     scorer = Scorer(model, token_budget, stop)
     config = RunConfig(
         model=ModelConfig(

@@ -39,7 +39,10 @@ def sample(
     ] = None,
     start_text: Annotated[
         str | None,
-        typer.Option("--start-text", help="file of texts to start --chains chains from each, one a line (- for stdin)"),
+        typer.Option(
+            "--start-text",
+            help="file of texts to start --chains chains from each, one a line (- for stdin)",
+        ),
     ] = None,
 ) -> None:
     """Draw samples from a masked language model."""

@@ -189,14 +189,12 @@ def _joined(infos: list[StepInfo], rows: Int[Tensor, " n"]) -> StepInfo:
     order = order[rows.argsort().argsort()]
 
     def column(values: list[Tensor]) -> Tensor:
-        widest = max(value.shape[1] for value in values) if values[0].dim() == 2 else 0
-        padded = [
-            torch.nn.functional.pad(value, (0, widest - value.shape[1]), value=torch.nan)
-            if value.is_floating_point() and value.dim() == 2
-            else value
-            for value in values
-        ]
-        return torch.cat(padded)[order]
+        if values[0].dim() == 2:  # parts may have different numbers of tests
+            empty = torch.nan if values[0].is_floating_point() else 0
+            widest = max(value.shape[1] for value in values)
+            pad = torch.nn.functional.pad
+            values = [pad(one, (0, widest - one.shape[1]), value=empty) for one in values]
+        return torch.cat(values)[order]
 
     proposals = [info.proposal for info in infos]
     columns = [f.name for f in fields(Proposal) if f.name not in ("passed", "resized")]

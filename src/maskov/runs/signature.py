@@ -38,7 +38,7 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
     ]
     if kernel.energy is not None:
         parts.append(f"energy:{kernel.energy}")
-    parts += [f"causal:#{hash_[:_SHORT]}" for hash_ in energy_models.values()]
+    parts += [f"model:#{hash_[:_SHORT]}" for hash_ in energy_models.values()]
     block = 1
     for move in moves_of(kernel):
         if isinstance(move, Site):

@@ -57,7 +57,7 @@ class _Watched(Metropolis):
         return StepInfo(
             proposal, comparison.energy_old, comparison.energy_new, ratios[:, None],
             torch.full_like(ratios, torch.nan)[:, None], torch.zeros_like(ratios),
-            never, proposal.passes + comparison.passes,
+            never, proposal.passes + comparison.passes, comparison.calls,
         )  # fmt: skip
 
 
