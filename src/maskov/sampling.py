@@ -136,8 +136,9 @@ def sample(
     if passes is not None:
         if rule is not None:
             raise InputError("a run ends after --passes or --until converged, not both.")
+        running = with_burn_in(kernel, schedule, model, trust, trust_parts=True)
         schedule = schedule_for_passes(
-            model, kernel, schedule, passes, chains=chains, length=length, texts=texts,
+            model, running, schedule, passes, chains=chains, length=length, texts=texts,
             templates=templates, lengths=lengths, seed=seed, token_budget=token_budget,
             automatic_burn_in=automatic_burn_in,
         )  # fmt: skip

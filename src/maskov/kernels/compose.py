@@ -29,6 +29,10 @@ class Composed(Kernel):
         if not self.kernels:
             raise InputError("a cycle or mixture needs at least one kernel.")
 
+    def with_kernels(self, kernels: tuple[Kernel, ...]) -> Kernel:
+        """Return the composition of other parts."""
+        return replace(self, kernels=kernels)
+
     @property
     def leaves_invariant(self) -> bool:
         """True if every part does, all with one target."""
@@ -56,13 +60,11 @@ class Composed(Kernel):
 
     def at(self, epoch: int, temperature: float | None, block: int | None) -> Kernel:
         """Let every part follow the schedule."""
-        return replace(
-            self, kernels=tuple(kernel.at(epoch, temperature, block) for kernel in self.kernels)
-        )
+        return self.with_kernels(tuple(k.at(epoch, temperature, block) for k in self.kernels))
 
     def with_energy(self, energy: Energy) -> Kernel:
         """Give every part the energy."""
-        return replace(self, kernels=tuple(kernel.with_energy(energy) for kernel in self.kernels))
+        return self.with_kernels(tuple(kernel.with_energy(energy) for kernel in self.kernels))
 
     def forced(self) -> Kernel | None:
         """Accept everything, as the first part would."""

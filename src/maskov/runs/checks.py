@@ -10,7 +10,8 @@ from maskov.config import MOST_TRACED, Inputs
 from maskov.energies.lengths import LengthPrior, parse_table
 from maskov.errors import InputError
 from maskov.execution.loop import kernel_at
-from maskov.kernels import Exchange, Kernel, Metropolis
+from maskov.kernels import Kernel, Metropolis
+from maskov.kernels.base import leaves
 from maskov.models import MaskedModel
 from maskov.random import CounterRng
 from maskov.runs.manifest import leaves_invariant
@@ -81,16 +82,12 @@ def check_execution(
             "only asynchronous chains are prefetched: drop --prefetch, or what keeps them in "
             "lock-step (--lock-step, --block and the like)."
         )
-    if isinstance(kernel, Exchange):
-        check_execution(kernel.kernel, kernel.kernel, schedule, model, 0, False)
-    if not isinstance(kernel, Metropolis):
-        return
-    precision = kernel.delayed.first_stage
-    if precision is not None and precision == model.precision:
+    stages = {leaf.delayed.first_stage for leaf in leaves(kernel) if isinstance(leaf, Metropolis)}
+    if model.precision in stages:
         raise InputError(
             f"the first stage would be in {model.precision} like the last: drop --first-stage."
         )
-    if precision is not None and not runs_asynchronously:
+    if stages - {None} and not runs_asynchronously:
         raise InputError(
             "early tests in low precision need asynchronous chains: drop --first-stage, or what "
             "keeps chains in lock-step (--lock-step, --block and the like)."
