@@ -97,7 +97,7 @@ def test_metropolis_in_both_ways_of_running(energy, delayed):
     if delayed.nearest and not target.needs_sites:
         pytest.skip("there are no masked passes to test early")
     kernel = Metropolis(target, target_temperature=0.7, delayed=delayed)
-    assert kernel.asynchronous == target.needs_sites
+    assert kernel.asynchronous == target.sums_over_sites
     check_kernel(kernel, TABLE)
 
 
