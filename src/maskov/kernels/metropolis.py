@@ -83,12 +83,23 @@ class Metropolis(Kernel):
         # otherwise.
         if "asynchronous" not in vars(cls):
             cls.asynchronous = False  # type: ignore[method-assign, assignment]
+        if "fills_windows" not in vars(cls):
+            cls.fills_windows = False  # type: ignore[method-assign, assignment]
 
     @property
     def asynchronous(self) -> bool:  # type: ignore[override]
         """Whether the move may be made asynchronously and chains cache passes of single places."""
-        alone = self.energy.needs_sites and self.energy.groups is None
-        return self.move.asynchronous and alone
+        return self.move.asynchronous and self._masks_alone
+
+    @property
+    def fills_windows(self) -> bool:  # type: ignore[override]
+        """Whether the move fills windows and all tests are by passes of single places."""
+        simple = not self.energy.others and self.delayed.first_stage is None
+        return self.move.fills_windows and self._masks_alone and simple
+
+    @property
+    def _masks_alone(self) -> bool:
+        return self.energy.needs_sites and self.energy.groups is None
 
     @property
     def leaves_invariant(self) -> bool:
