@@ -1,4 +1,4 @@
-"""Windows that are filled and tested asynchronously do what lock-step does, decision by decision."""
+"""Windows that are filled and tested asynchronously make the decisions of lock-step."""
 
 from __future__ import annotations
 
@@ -59,9 +59,17 @@ def _both(kernel, **settings):
     return plain, sample(MODEL, kernel, **settings)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("energy", [Raw(), Norm(), Raw() + 0.5 * Norm()], ids=str)
-@pytest.mark.parametrize("nearest", [0, 2, (1, 3)], ids=str)
+@pytest.mark.parametrize(
+    ("way", "energy", "nearest"),
+    [
+        ("one group", Raw(), 2),
+        ("one group", Norm(), (1, 3)),
+        ("in groups", Raw() + 0.5 * Norm(), 2),
+        ("in groups", Raw(), 0),
+        ("small batches", Norm(), 0),
+    ],
+    ids=str,
+)
 def test_the_same_chains_as_in_lock_step(asynchronous, way, energy, nearest):
     kernel = Metropolis(
         energy, Span(MaskedConditional(temperature=1.3)), delayed=DelayedAcceptance(nearest)
@@ -89,9 +97,7 @@ def test_windows_of_any_size(asynchronous, sizes):
 def test_templates_change_only_their_blanks(asynchronous):
     kernel = Metropolis(Norm(), Span(sizes=(1, 2, 3)), delayed=DelayedAcceptance(1))
     templates = ["red [MASK] blue [MASK] [MASK] red", "[MASK] green", "red blue [MASK] white"]
-    plain, flown = _both(
-        kernel, schedule=Schedule(epochs=6), chains=4, seed=1, templates=templates
-    )
+    plain, flown = _both(kernel, schedule=Schedule(epochs=6), chains=4, seed=1, templates=templates)
     assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
     assert (plain.traces["tokens"] == flown.traces["tokens"]).all()
     assert all(one.tokens[0] == "red" and one.tokens[2] == "blue" for one in flown.samples[:4])

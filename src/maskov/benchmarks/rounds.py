@@ -124,7 +124,7 @@ def _measure(
         f"{share} of the ceiling ({teraflops:.1f} TFLOP/s)\n"
         f"{seconds / options.rounds * 1e3:.3f} ms per round, {host / options.rounds * 1e3:.3f} ms "
         f"until the host goes on\n"
-        f"{tokens / options.rounds:.0f} tokens per round, {tokens / max(held, 1):.1%} of the rooms\n"
+        f"{tokens / options.rounds:.0f} tokens per round, {tokens / max(held, 1):.1%} of rooms\n"
         f"{sum(passes) / max(sum(steps), 1):.2f} passes per step, novel {novel:.3f}\n"
         f"rooms and sizes: {dict(sorted(rooms.items()))}"
     )

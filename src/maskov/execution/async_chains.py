@@ -124,7 +124,9 @@ class AsyncChains:
     def reload(self, buffers: ChainBuffers) -> bool:
         """Load other chains, if there are as many of them and as long."""
         mine, others = self.buffers.tensors(), buffers.tensors()
-        if mine.keys() != others.keys() or any(mine[name].shape != others[name].shape for name in mine):
+        if mine.keys() != others.keys() or any(
+            mine[name].shape != others[name].shape for name in mine
+        ):
             return False
         for name, value in others.items():
             mine[name].copy_(value)

@@ -1,9 +1,10 @@
 """Rounds for a GPU: no shape depends on contents, so that nothing waits for the device.
 
 A round has room for so many tokens; the passes that fill it are chosen on the device, those of the
-chains that are furthest behind first. Single sites are here, windows in `recorded_spans.py`. Whole rounds are recorded as CUDA graphs, one for each size
+chains that are furthest behind first. Whole rounds are recorded as CUDA graphs, one for each size
 of room, and replayed. The host learns what is waiting two rounds late, which is early enough to
-choose the size of the next room and to see that everything is done.
+choose the size of the next room and to see that everything is done. Single sites are here, windows
+in `recorded_spans.py`.
 """
 
 from __future__ import annotations

@@ -163,9 +163,8 @@ def log_q_of(
 ) -> Float[Tensor, " masked"]:
     """Return log q of given tokens at masked positions."""
     columns = []
-    for vectors, part in zip(
-        hidden.split(scorer.head_rows), tokens.split(scorer.head_rows), strict=True
-    ):
+    parts = (torch.split(values, scorer.head_rows) for values in (hidden, tokens))
+    for vectors, part in zip(*parts, strict=True):
         logits = scorer.model.logits(vectors)
         scorer.watch(logits)
         log_q = conditional.log_probabilities(logits, scorer.model.forbidden)

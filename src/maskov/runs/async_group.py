@@ -91,17 +91,14 @@ class AsyncGroup:
         runner = self.runner
         plan = self.kernel.plan
         low = runner.scorer.low(plan.delayed.first_stage)
-        if runner.group.buffers:
-            kind = SpanBuffers if self.kernel.fills_windows else Buffers
-            buffers = kind(**runner.group.buffers)
-        else:
-            buffers = self._buffers(plan, low)
+        kept = runner.group.buffers
+        kind = SpanBuffers if self.kernel.fills_windows else Buffers
+        buffers = kind(**kept) if kept else self._buffers(plan, low)
         sampler = runner.sampler
         same = sampler is not None and _alike(sampler.kernel, self.kernel) and sampler.plan == plan
         if sampler is None or not same or not sampler.reload(buffers):
             # A run of a GPU may go on elsewhere, where its windows are not recorded.
-            kind = sampler_for(runner.scorer.model, self.kernel) or SpanSampler
-            sampler = kind(
+            sampler = (sampler_for(runner.scorer.model, self.kernel) or SpanSampler)(
                 self.kernel, plan, runner.scorer, low, runner.rng, buffers, self._temperatures(),
                 shortest=runner.manifest.shortest,
             )  # fmt: skip
