@@ -21,12 +21,17 @@ from maskov import (
 )
 from maskov.errors import Interrupted
 from maskov.execution.async_spans import SpanSampler
+from maskov.execution.buffers import Buffers
 from maskov.execution.recorded_spans import RecordedSpanSampler
 from maskov.execution.span_buffers import SpanBuffers
 from maskov.kernels.base import counted
 from maskov.models.scorer import Scorer
 from maskov.moves import Span
 from maskov.random import CounterRng
+from maskov.runs.async_group import AHEAD
+from maskov.runs.checkpoint import Saved, load, save
+from maskov.runs.group import GroupState
+from maskov.runs.validation import GroupShape
 from maskov.testing import check_kernel, step_matrix
 from maskov.types import Sequences
 from small import random_state, random_table, tiny_bert
@@ -245,6 +250,30 @@ def test_what_is_kept_is_what_the_model_says_of_the_tokens(kind):
     assert buffers.ring_counts[..., COUNTS.index("novel")].sum() > 20
     for name in ("hidden", "logit", "log_normaliser"):
         assert (getattr(buffers, name) - getattr(fresh, name)).abs().max() < 1e-10
+
+
+def test_a_checkpoint_has_the_buffers_of_its_move(tmp_path):
+    kernel, scorer = Metropolis(Raw(), Span()), Scorer(MODEL)
+    fresh = GroupState.fresh(random_state(MODEL, 4, 5), 64)
+    known = kernel.init(fresh.chains, scorer)
+    buffers = SpanBuffers.of(known, kernel.plan, 0, kernel.steps(known), ring=AHEAD)
+    sites = Buffers.of(known, kernel.plan, 0, 1, ring=AHEAD)
+    shapes = [
+        GroupShape(fresh, 5, 1, lambda: known.sites.hidden[0], windows=windows)
+        for windows in (True, False)
+    ]
+    narrow = buffers.tensors() | {"new_logit": buffers.new_logit[:, 1:]}
+    for number, (kept, taken) in enumerate(
+        [
+            (buffers.tensors(), [True, False]),
+            (sites.tensors(), [False, True]),
+            (narrow, [False, False]),
+        ]
+    ):
+        state = replace(fresh, begun=True, buffers=kept)
+        save(tmp_path, number, Saved(state), {})
+        loaded = [load(tmp_path, number, shape)[0] for shape in shapes]
+        assert [one is not None for one in loaded] == taken
 
 
 def test_only_plain_windows_declare_themselves():

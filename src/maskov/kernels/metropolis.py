@@ -11,7 +11,8 @@ What makes it affordable:
 - tests come cheapest first, and a rejection ends them (`maskov.energies.stages`).
 
 `step` is the plain algorithm, all chains in lock-step. Where move and energy allow it, runs go
-through `maskov.execution.asynchronous`, which makes the same decisions chain by chain.
+through `maskov.execution.asynchronous` or `async_spans`, which make the same decisions chain by
+chain.
 """
 
 from __future__ import annotations
