@@ -150,9 +150,26 @@ def draw(
         new = choose(log_q.exp(), part)
         forward = log_q.gather(1, new[:, None]).squeeze(1)
         score = logits.gather(1, new[:, None]).squeeze(1).double()
-        reverse = _log_q_of(log_q, current[part])
+        reverse = _gathered(log_q, current[part])
         columns.append((new, forward, reverse, score, logits.logsumexp(1).double()))
     return Drawn(*(torch.cat(column) for column in zip(*columns, strict=True)))
+
+
+def log_q_of(
+    hidden: Float[Tensor, "masked hidden"],
+    tokens: Int[Tensor, " masked"],
+    conditional: MaskedConditional,
+    scorer: Scorer,
+) -> Float[Tensor, " masked"]:
+    """Return log q of given tokens at masked positions."""
+    columns = []
+    parts = (torch.split(values, scorer.head_rows) for values in (hidden, tokens))
+    for vectors, part in zip(*parts, strict=True):
+        logits = scorer.model.logits(vectors)
+        scorer.watch(logits)
+        log_q = conditional.log_probabilities(logits, scorer.model.forbidden)
+        columns.append(_gathered(log_q, part))
+    return torch.cat(columns)
 
 
 def _conditionals(
@@ -180,7 +197,7 @@ def _conditionals(
     return hidden, passes
 
 
-def _log_q_of(log_q: Tensor, tokens: Tensor) -> Tensor:
+def _gathered(log_q: Tensor, tokens: Tensor) -> Tensor:
     """Return log q of each token; a token outside the vocabulary (the mask) has none."""
     inside = tokens < log_q.shape[1]
     found = log_q.gather(1, tokens.clamp(max=log_q.shape[1] - 1)[:, None]).squeeze(1)
