@@ -198,6 +198,7 @@ def sample(
     data = _kernel_data(kernel, alone=path is None and workers.here)
     inputs = inputs_of(model, length, texts, templates, lengths, chains, seed, resizes)
     layout = layout_of(model, inputs, chains, seed)
+    layout.check(model, kernel.conditional.constraints)
     _check_prior(kernel, layout)
     if inputs.sources is None:  # translations may be short; a block is then all of one
         _check_blocks(kernel, schedule, layout)
@@ -274,6 +275,7 @@ def schedule_for_passes(
     resizes = any(isinstance(move, Resize) for move in moves_of(kernel))
     inputs = inputs_of(model, length, texts, templates, lengths, chains, seed, resizes)
     layout = layout_of(model, inputs, chains, seed)
+    layout.check(model, kernel.conditional.constraints)
     scorer = Scorer(model, token_budget)
     with _threads(1, model):
         found = epochs_for(passes, kernel, schedule, layout, scorer, CounterRng(seed))

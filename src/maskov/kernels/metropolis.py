@@ -25,7 +25,7 @@ from maskov.energies.base import Energy, total
 from maskov.energies.stages import DelayedAcceptance, Stage, TestPlan, near_all, near_window
 from maskov.errors import InputError
 from maskov.grouping import groups_with, positions_of, unseen
-from maskov.kernels.base import Kernel, counted, with_tokens
+from maskov.kernels.base import Kernel, check_keeps_constraints, counted, with_tokens
 from maskov.kernels.gibbs import Gibbs
 from maskov.kernels.ratio import log_ratio
 from maskov.models.scorer import Scorer
@@ -55,6 +55,7 @@ class Metropolis(Kernel):
     delayed: DelayedAcceptance = DelayedAcceptance()
 
     def __post_init__(self) -> None:
+        check_keeps_constraints(self.move)
         if self.move.conditional.temperature == 0:
             raise InputError(
                 "a proposal temperature of 0 cannot be reversed, so 'mh' cannot use it; "

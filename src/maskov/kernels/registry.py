@@ -10,6 +10,13 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from maskov.constraints import (
+    AllowedTokens,
+    AvoidWords,
+    ContainsWords,
+    MaxChanges,
+    MaxEdits,
+)
 from maskov.energies import Autoregressive, Energy, as_energy, parse_energy
 from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError
@@ -33,6 +40,11 @@ from maskov.parts import (
 KERNELS = ("mh", "gibbs", "mask-predict")
 
 _PARTS: dict[str, type[Any]] = {
+    "avoid": AvoidWords,
+    "contains": ContainsWords,
+    "allowed": AllowedTokens,
+    "max-changes": MaxChanges,
+    "max-edits": MaxEdits,
     "mh": Metropolis,
     "gibbs": Gibbs,
     "mixture": Mixture,

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import torch
 
+from maskov.constraints import PartlyFilled
 from maskov.errors import InputError
 from maskov.grouping import masked_with
 from maskov.models.base import Queries
@@ -31,7 +32,7 @@ from maskov.moves.base import Move
 from maskov.moves.conditional import MaskedConditional
 from maskov.moves.site import draw
 from maskov.random import Purpose, Rng
-from maskov.types import Bool, Chains, Float, Int, PassedSites, Proposal, Tensor, inside
+from maskov.types import Bool, Chains, Float, Int, PassedSites, Proposal, Sequences, Tensor, inside
 
 # What the numbers of a step are drawn for, beside the keys of its order.
 _SIZE, _PLACE, _KEYS = 0, 1, 2
@@ -44,6 +45,8 @@ class Span(Move):
     A window has one of `sizes` positions, drawn by their `weights` (default: evenly). Neighbours
     are counted among the free positions, so that blanks of a template are moved together, too.
     """
+
+    keeps_constraints = True
 
     conditional: MaskedConditional = MaskedConditional()
     sizes: tuple[int, ...] = (2, 3)
@@ -157,17 +160,36 @@ class _Filling:
             )
 
         old = self._old[row, place]
-        drawn = draw(hidden, old, choose, self._conditional, self._scorer)
+        drawn = draw(
+            hidden, old, choose, self._conditional, self._scorer,
+            self._partly(row, place, number, self._new),
+        )  # fmt: skip
         reverse = drawn.log_reverse
         if apart.numel():
             back = self._ask(row[apart], place[apart], masked[apart], self._old, cached=last[apart])
-            only = draw(back, old[apart], lambda p, _: p.argmax(1), self._conditional, self._scorer)
+            only = draw(
+                back, old[apart], lambda p, _: p.argmax(1), self._conditional, self._scorer,
+                self._partly(row[apart], place[apart], number, self._old),
+            )  # fmt: skip
             reverse = reverse.index_copy(0, apart, only.log_reverse)
+            reverse = reverse.masked_fill(drawn.stuck, -torch.inf)
         self._forward = self._forward.index_add(0, row, drawn.log_forward)
         self._reverse = self._reverse.index_add(0, row, reverse)
         sure = (drawn.logit - drawn.log_normaliser).exp()
         self._confidence = self._confidence.index_put((row, place), sure)
         self._new = self._new.index_put((row, place), drawn.token)
+
+    def _partly(
+        self,
+        row: Int[Tensor, " n"],
+        place: Int[Tensor, " n"],
+        number: int,
+        tokens: Int[Tensor, "chains length"],
+    ) -> PartlyFilled | None:
+        """Describe windows that are filled up to `number` to the constraints."""
+        sequences = Sequences(tokens, self._lengths, reference=self._chains.reference[self._rows])
+        unfilled = self._rank[row] >= number
+        return self._conditional.filling(sequences.rows(row), unfilled, place, self._scorer.model)
 
     def _ask(
         self,
