@@ -25,7 +25,7 @@ class ContainsWords(Constraint):
     """Each word occurs as a whole word; a word that is listed twice occurs twice.
 
     Words do not overlap. Spans of more positions than a word has tokens move it at once; shorter
-    ones only by way of a sequence that holds it twice.
+    ones have to go by way of sequences that hold it, or its first tokens, twice.
     """
 
     words: tuple[str, ...]
