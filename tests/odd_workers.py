@@ -8,10 +8,10 @@ from pathlib import Path
 import torch
 
 import maskov
-from maskov import sampling as api
 from maskov.models.serialization import PackedModel
 from maskov.runs.task import Task, TaskResult
 from maskov.runs.worker_pool import WorkerPool
+from maskov.workers import carry_out as api
 from maskov.workers.job import Job
 from maskov.workers.serialization import result_from, task_from, to_bytes
 

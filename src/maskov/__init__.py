@@ -7,6 +7,7 @@ Metropolis-Hastings test accepts or rejects (Goyal, Dyer & Berg-Kirkpatrick, ICL
 from maskov import startup  # noqa: F401 - first: it answers Ctrl-C while the rest is imported
 
 # isort: split
+from maskov.defaults import default_kernel, default_schedule
 from maskov.diagnostics import Summary
 from maskov.energies import Autoregressive, Energy, Norm, Raw, parse_energy
 from maskov.errors import InputError, MaskovError, ModelError, RunError
@@ -26,7 +27,7 @@ from maskov.models.scorer import Scorer
 from maskov.moves import LowestConfidence, MaskedConditional, Move, Site, Span, Sweep
 from maskov.random import Rng
 from maskov.runs import Run, Sample
-from maskov.sampling import default_kernel, default_schedule, resume, sample
+from maskov.sampling import resume, sample
 from maskov.schedules import LinearSchedule, Schedule
 from maskov.scoring import Score, score, score_autoregressive
 from maskov.translation.api import Translation, translate

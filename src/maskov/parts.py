@@ -67,7 +67,27 @@ def split_outside(text: str, sign: str) -> list[str]:
     return pieces
 
 
+def quoted(value: Any) -> str:
+    """Write an argument as `parse_call` reads it: plain words without quotes."""
+    plain = isinstance(value, str) and re.fullmatch(r"[\w./-]+", value) is not None
+    return str(value) if plain and _literal(value) == value else _written(value)
+
+
+def _written(value: Any) -> str:
+    """Write an argument as `parse_call` reads it, strings in quotes."""
+    if not isinstance(value, str):
+        return repr(value)
+    if "'" in value and '"' in value:
+        return repr(value)
+    quote = '"' if "'" in value else "'"
+    return f"{quote}{value}{quote}"
+
+
 def _literal(text: str) -> Any:
+    # What is in quotes is taken as it stands, so that regular expressions keep their backslashes.
+    string = re.fullmatch(r"""\s*(['"])((?:(?!\1).)*)\1\s*""", text, re.S)
+    if string is not None:
+        return string[2]
     try:
         return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -150,7 +170,8 @@ def part_text(part: Any) -> str:
         kind = part if inspect.isfunction(part) else type(part)
         return str(kind.__qualname__.rpartition(".")[2])
     name, arguments, options = made
-    inner = [repr(value) for value in arguments] + [f"{k}={v!r}" for k, v in options.items()]
+    inner = [_written(value) for value in arguments]
+    inner += [f"{key}={_written(value)}" for key, value in options.items()]
     return f"{name}({', '.join(inner)})" if inner else name
 
 

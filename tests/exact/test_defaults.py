@@ -7,9 +7,9 @@ import torch
 
 import maskov
 from maskov.cli.options import SamplingOptions
+from maskov.defaults import default_kernel
 from maskov.execution.loop import kernel_at
 from maskov.runs.rebuild import with_burn_in
-from maskov.sampling import default_kernel
 from maskov.testing import check_energy, check_kernel
 from small import random_table, tiny_bert
 from tiny_models import build_gpt2

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from maskov import InputError, Metropolis, Mixture, Norm, Raw, Schedule, sample
+from maskov import InputError, Metropolis, Mixture, Norm, Raw, Run, Schedule, sample
+from maskov.cli import main
 from maskov.moves import Resize, Site, Span
-from maskov.sampling import schedule_for_passes
+from maskov.runs.preparation import schedule_for_passes
 from small import tiny_bert
 
 # Of a kind whose chains move: the cost of an epoch does not drift.
@@ -30,12 +31,46 @@ def test_passes_are_about_what_was_asked_for(name):
     assert 120 < spent < 180
 
 
+def test_samples_are_kept_by_the_epochs_that_the_passes_pay_for():
+    """Not by those of the schedule, of which there would be too few."""
+    run = sample(MODEL, Metropolis(Raw()), passes=300, thin=25, chains=1, length=3)
+    assert len(run.samples) == run.manifest.schedule.epochs // 25 > 0
+
+
 def test_the_epochs_do_not_depend_on_the_start():
     found = {
         schedule_for_passes(MODEL, Metropolis(Raw()), Schedule(), 900, chains=1, texts=[text])
         for text in ("red red red red", "blue green white black", "white white black black")
     }
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("passes", [1, 40])
+def test_few_passes_shorten_the_automatic_burn_in(passes):
+    schedule = sample(MODEL, chains=2, passes=passes, length=6).manifest.schedule
+    assert schedule.epochs < 16
+    assert schedule.burn_in == schedule.epochs // 2
+    assert (schedule.burn_in_energy is None) == (schedule.burn_in == 0)
+
+
+def test_few_passes_of_the_command(tmp_path, capsys):
+    """A burn-in that was not asked for refuses no run."""
+    words = ("sample", "--model", "untrained", "--passes", "40", "--length", "5", "--chains", "1")
+    assert called(*words, "--out", str(tmp_path / "run")) == 0
+    schedule = Run.open(tmp_path / "run").manifest.schedule
+    assert schedule.burn_in == schedule.epochs // 2 < 8
+    assert called(*words, "--burn-in", "99") == 2
+    assert "all of them burn-in" in capsys.readouterr().err
+    words = ("sample", "--model", "untrained", "--passes", "1", "--length", "5")
+    assert called(*words, "--burn-in-energy", "norm") == 2
+    assert "drop --burn-in-energy" in capsys.readouterr().err
+
+
+def called(*words):
+    """Run a command; return its exit code."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    return ended.value.code or 0
 
 
 def test_refusals():

@@ -19,7 +19,7 @@ LAYERS = [
     ["moves"],
     ["kernels"],
     ["config"],
-    ["diagnostics", "execution"],
+    ["defaults", "diagnostics", "execution"],
     ["exact", "starts"],
     ["scoring", "testing", "tuning", "verify"],
     ["runs"],

@@ -12,7 +12,7 @@ from maskov.errors import InputError
 from maskov.execution.loop import kernel_at
 from maskov.kernels.registry import kernel_from_data, to_data
 from maskov.moves import Site
-from maskov.sampling import leaves_invariant
+from maskov.runs.manifest import leaves_invariant
 from small import random_table, tiny_bert
 
 

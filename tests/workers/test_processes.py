@@ -100,7 +100,7 @@ def test_workers_that_die_again_and_again_are_one_sentence(tmp_path, monkeypatch
 
 
 def test_more_workers_than_groups_is_said(monkeypatch):
-    from maskov import sampling as api
+    from maskov.workers import carry_out as api
 
     class EnoughError(Exception):
         """As far as this test goes."""

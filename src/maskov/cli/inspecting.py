@@ -12,6 +12,7 @@ from rich.table import Table
 from maskov.cli.diagnosis import print_diagnosis
 from maskov.cli.escaping import PrintableConsole
 from maskov.cli.output import as_lines, print_json, read_lines
+from maskov.energies.loading import Loading
 from maskov.energies import Autoregressive, parse_energy
 from maskov.errors import InputError
 from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, choose_device, load
@@ -51,16 +52,17 @@ def score(
     lines = read_lines(file)
     where = choose_device(device)
 
-    def causal(name: str) -> Autoregressive:
-        return Autoregressive(name, where, trust_remote_code=trust_remote_code, budget=token_budget)
-
+    loading = Loading(where, trust_remote_code, budget=token_budget)
     if energy == "autoregressive":
         name = causal_model or (DEFAULT_JUDGE if model == DEFAULT_MODEL else model)
         if name is None:
             raise InputError("the energy 'autoregressive' needs --causal-model, a causal LM.")
-        _print_scores(score_autoregressive(causal(name), lines), json)
+        causal = Autoregressive(
+            name, where, trust_remote_code=trust_remote_code, budget=token_budget
+        )
+        _print_scores(score_autoregressive(causal, lines), json)
         return
-    chosen = parse_energy(energy, causal_model or DEFAULT_JUDGE, causal)
+    chosen = parse_energy(energy, causal_model or DEFAULT_JUDGE, loading)
     masked = load(model, where, tokenizer=tokenizer, trust_remote_code=trust_remote_code)
     _print_scores(score_texts(masked, lines, chosen, token_budget), json)
 

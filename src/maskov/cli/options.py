@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from maskov.cli.dataclass_options import option
 from maskov.cli.workers import WorkerOptions
 from maskov.config import DEFAULT_EPOCHS, MOST_UNTIL_CONVERGED, ModelSource, stopping_rule
+from maskov.defaults import BURN_IN, GROUPS
 from maskov.energies import Autoregressive, Energy, grouped, parse_energy
 from maskov.errors import InputError
 from maskov.kernels import DelayedAcceptance, Exchange, Kernel
@@ -17,16 +18,15 @@ from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, MaskedModel, load
 from maskov.models.registry import listed
 from maskov.moves import INSERT_DELETE, WINDOWS, MaskedConditional, Resize, Site, Span, Sweep
 from maskov.parts import is_import_path, load_part, parse_call
-from maskov.sampling import BURN_IN, GROUPS
 from maskov.schedules import LinearSchedule, Schedule
 
 _MODEL = "Model"
 _KERNEL = "Kernel"
 _SCHEDULE = "Schedule"
 _RUN = "Run"
-# Options of the site move, which a kernel or move of the user's own does not have.
 # The moves of templates with blanks of unknown length.
 RESIZING = "span:2,insert-delete:1,resize:1"
+# Options of the site move, which a kernel or move of the user's own does not have.
 _SITE_OPTIONS = ("order", "block", "temperature", "top_p", "top_k", "epsilon", "block_anneal")
 
 
@@ -68,18 +68,21 @@ class SamplingOptions(WorkerOptions):
         str | None,
         option(
             "--moves",
-            "of site, span, insert-delete, resize, module:Class: site:1,span:2; span unless given",
+            "site, span, insert-delete, resize or module:Class; several with weights: "
+            "site:1,span:2 (default: span)",
             _KERNEL,
         ),
     ] = None
     span: Annotated[
         str | None,
-        option("--span", "positions of a span: 2, or a range; 1:3 unless given", _KERNEL),
+        option("--span", "positions of a span: 2, or a range such as 1:3 (default: 1:3)", _KERNEL),
     ] = None
     length_prior: Annotated[
         str | None,
         option(
-            "--length-prior", "weights of sampled lengths: flat, none, or 8:1,12:4,16:1", _KERNEL
+            "--length-prior",
+            "weights of sampled lengths: flat, none, or 8:1,12:4,16:1 (default: flat)",
+            _KERNEL,
         ),
     ] = None
     order: Annotated[
@@ -101,7 +104,8 @@ class SamplingOptions(WorkerOptions):
         str | None,
         option(
             "--delayed",
-            "nearest positions tested first: 1,2,4 by turns, off, auto; 2 unless given",
+            "positions next to the change that an early test scores: 2, or 1,2,4 for three tests, "
+            "off, or auto (default: 2; for grouped energies auto)",
             _KERNEL,
         ),
     ] = None
@@ -114,12 +118,16 @@ class SamplingOptions(WorkerOptions):
 
     replicas: Annotated[
         int,
-        option("--replicas", "copies of each chain at other temperatures, which swap", _KERNEL),
+        option(
+            "--replicas", "copies of each chain at several temperatures, which swap states", _KERNEL
+        ),
     ] = 1
     ladder: Annotated[
         str | None,
         option(
-            "--ladder", "inverse temperatures of replicas: 1,0.87,0.75 (default: found)", _KERNEL
+            "--ladder",
+            "inverse temperatures of replicas: 1,0.87,0.75 (default: automatic)",
+            _KERNEL,
         ),
     ] = None
 
@@ -135,7 +143,11 @@ class SamplingOptions(WorkerOptions):
     ] = None
     until: Annotated[
         str | None,
-        option("--until", "converged: end when R-hat and effective draws allow", _SCHEDULE),
+        option(
+            "--until",
+            "converged: stop when R-hat and the effective draws are good enough",
+            _SCHEDULE,
+        ),
     ] = None
     effective: Annotated[
         int | None,
@@ -149,7 +161,8 @@ class SamplingOptions(WorkerOptions):
         int | None,
         option(
             "--burn-in",
-            "epochs kept out of averages; 8, or half of fewer (with --until: the first half)",
+            "first epochs, left out of samples and averages (default: 8, but at most half of the "
+            "epochs; with --until: half of them)",
             _SCHEDULE,
         ),
     ] = None
@@ -157,24 +170,25 @@ class SamplingOptions(WorkerOptions):
         str | None,
         option(
             "--burn-in-energy",
-            "target of burn-in, such as raw(groups=4), which is the default of raw; or same",
+            "energy of burn-in, such as raw(groups=4), or same for that of --energy (default: "
+            "--energy with groups=4; same if --burn-in is given)",
             _SCHEDULE,
         ),
     ] = None
     target_temperature: Annotated[
         float, option("--target-temperature", "T in p ∝ exp(-E/T)", _SCHEDULE)
     ] = 1.0
-    anneal: Annotated[float, option("--anneal", "fall of T an epoch", _SCHEDULE)] = 0.0
+    anneal: Annotated[float, option("--anneal", "decrease of T per epoch", _SCHEDULE)] = 0.0
     target_floor: Annotated[
         float | None,
-        option("--target-floor", "T stops falling here; 0.01 unless given", _SCHEDULE),
+        option("--target-floor", "lowest T of --anneal (default: 0.01)", _SCHEDULE),
     ] = None
     block_anneal: Annotated[
-        float, option("--block-anneal", "fall of the block size an epoch", _SCHEDULE)
+        float, option("--block-anneal", "decrease of the block size per epoch", _SCHEDULE)
     ] = 0.0
     block_floor: Annotated[
         int | None,
-        option("--block-floor", "the block size stops falling here; 1 unless given", _SCHEDULE),
+        option("--block-floor", "smallest block of --block-anneal (default: 1)", _SCHEDULE),
     ] = None
     force_accept: Annotated[
         int, option("--force-accept", "first epochs that accept everything", _SCHEDULE)
@@ -185,24 +199,24 @@ class SamplingOptions(WorkerOptions):
         str, option("--start", "masked (filled at random) or greedy (one pass)", _RUN)
     ] = "masked"
     thin: Annotated[
-        int, option("--thin", "keep a sample every so many epochs; 0: only the last", _RUN)
+        int, option("--thin", "epochs between samples of a chain; 0: only the last is kept", _RUN)
     ] = 0
-    seed: Annotated[int, option("--seed", "of all random numbers", _RUN, "-s")] = 0
+    seed: Annotated[int, option("--seed", "seed of all random numbers", _RUN, "-s")] = 0
     out: Annotated[Path | None, option("--out", "run folder to write", _RUN, "-o")] = None
     token_budget: Annotated[
         int | None,
-        option("--token-budget", "tokens a model call; found by itself unless given", _RUN),
+        option("--token-budget", "maximum tokens per model call (default: automatic)", _RUN),
     ] = None
     resident: Annotated[
         int | None,
-        option("--resident", "chains of a group, at once on a device; found by itself", _RUN),
+        option("--resident", "maximum chains per device batch (default: automatic)", _RUN),
     ] = None
     prefetch: Annotated[
-        int, option("--prefetch", "proposals of a chain under test at once; 0: by itself", _RUN)
+        int, option("--prefetch", "proposals of a chain tested at once; 0: automatic", _RUN)
     ] = 0
     threads: Annotated[
         int | None,
-        option("--threads", "of each process on a CPU (default: 1)", _RUN),
+        option("--threads", "threads of each process on a CPU (default: 1)", _RUN),
     ] = None
     asynchronous: Annotated[
         bool,

@@ -19,10 +19,10 @@ from maskov.errors import InputError, Interrupted
 from maskov.models import MaskedModel
 from maskov.runs import Run
 from maskov.runs.folder import RunFolder
+from maskov.runs.preparation import schedule_for_passes
 from maskov.runs.rebuild import load_model, own_parts
 from maskov.sampling import resume as resume_run
 from maskov.sampling import sample as sample_run
-from maskov.sampling import schedule_for_passes
 from maskov.starts import ONE, find_blanks
 
 DEFAULT_LENGTH = 20
@@ -34,7 +34,7 @@ def sample(
     length: Annotated[
         str | None,
         typer.Option(
-            "--length", "-l", help="tokens of a sample: 20, or a range 15:45; 20 unless given"
+            "--length", "-l", help="tokens of a sample: 20, or a range 15:45 (default: 20)"
         ),
     ] = None,
     start_text: Annotated[
@@ -82,7 +82,7 @@ def resume(
     options: WorkerOptions,
     run: Annotated[Path, typer.Argument(help="run folder")],
     device: Annotated[
-        str | None, typer.Option(help="cpu, cuda, cuda:1 ...; where it began unless given")
+        str | None, typer.Option(help="cpu, cuda, cuda:1 ... (default: where the run began)")
     ] = None,
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="run code that comes with the model")
@@ -146,8 +146,13 @@ def _run(options: SamplingOptions, origin: Callable[[MaskedModel], dict[str, Any
     if options.passes is not None:
         schedule = schedule_for_passes(
             model, kernel, schedule, options.passes, chains=options.chains, seed=options.seed,
-            token_budget=options.token_budget, **given,
+            token_budget=options.token_budget, automatic_burn_in=options.burn_in is None, **given,
         )  # fmt: skip
+        if options.burn_in_energy not in (None, "same") and schedule.burn_in_energy is None:
+            raise InputError(
+                f"{options.passes} passes of a chain are one epoch, which leaves no burn-in: ask "
+                "for more --passes or drop --burn-in-energy."
+            )
         if not options.quiet:
             say(f"note: {options.passes:,} passes of a chain are about {schedule.epochs:,} epochs")
     if not options.quiet and options.until is not None:

@@ -25,14 +25,19 @@ class WorkerOptions:
         ),
     ] = None
     engine: Annotated[
-        str, option("--engine", "where they are: local, or ray (a cluster)", _WORKERS)
+        str, option("--engine", "place of the workers: local, or ray (a cluster)", _WORKERS)
     ] = "local"
     address: Annotated[
         str | None,
-        option("--address", "of a Ray cluster; begun here unless given", _WORKERS),
+        option("--address", "address of a Ray cluster (default: one started here)", _WORKERS),
     ] = None
     gpus_per_worker: Annotated[
-        float, option("--gpus-per-worker", "of a Ray cluster; 1 if the model is on one", _WORKERS)
+        float,
+        option(
+            "--gpus-per-worker",
+            "GPUs of each worker of a Ray cluster; 0: automatic",
+            _WORKERS,
+        ),
     ] = 0.0
 
     def build_workers(self, threads: int | None = None) -> Workers:

@@ -29,6 +29,8 @@ class Energy(ABC):
     """
 
     cost: float = 1.0
+    # Whether it reads the text that a chain started from.
+    compares: bool = False
 
     @abstractmethod
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
@@ -134,6 +136,7 @@ class Sum(Energy):
         if not all(math.isfinite(weight) for weight, _ in self.weighted):
             raise InputError("the weights of a sum of energies must be finite numbers.")
         masked = {part.groups: part for _, part in self.parts if isinstance(part, MaskedEnergy)}
+        object.__setattr__(self, "compares", any(part.compares for _, part in self.parts))
         if len(masked) > 1:
             one, other = list(masked.values())[:2]
             raise InputError(

@@ -9,16 +9,13 @@ from typing import Any
 import torch
 
 from maskov.energies.base import Energy
+from maskov.energies.loading import Loading, SideNetwork, contents
 from maskov.errors import InputError, ModelError
 from maskov.models.base import MaskedModel
 from maskov.models.batches import Batcher, token_budget
-from maskov.models.checkpoint import load_checkpoint
-from maskov.models.fingerprints import fingerprint, weights_hash
+from maskov.models.fingerprints import weights_hash
 from maskov.models.hf_logging import silence_transformers
-from maskov.models.huggingface import HuggingFaceModel
-from maskov.models.loading import LOADING
-from maskov.models.registry import source_of
-from maskov.models.tokenizing import check_tokens, embedding_rows, token_ids
+from maskov.models.tokenizing import token_ids
 from maskov.types import Float, Sequences, Tensor
 
 
@@ -42,30 +39,17 @@ class Autoregressive(Energy):
         if budget is not None and budget < 1:
             raise InputError(f"a token budget must be at least 1, not {budget}.")
         self.name = name
-        # A shipped model keeps its name in signatures, wherever it is installed.
-        self._source = source_of(name, "causal")
+        loading = Loading(device, trust_remote_code, allow_download)
+        self._side = SideNetwork(
+            "AutoModelForCausalLM", "causal language model", "causal", name, loading, dtype
+        )
         self._device = torch.device(device)
-        self._dtype = dtype
-        self._trust_remote_code = trust_remote_code
         self._budget = budget
-        self._allow_download = allow_download
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any, int]:
         """Load the network, its tokenizer and its start token when first asked."""
-        with LOADING:
-            from transformers import AutoModelForCausalLM
-
-            network, tokenizer = load_checkpoint(
-                AutoModelForCausalLM,
-                "causal language model",
-                self._source,
-                self._dtype,
-                trust_remote_code=self._trust_remote_code,
-                allow_download=self._allow_download,
-            )
-        check_tokens(tokenizer, embedding_rows(network), self.name)
-        network = network.to(self._device).eval().requires_grad_(False)
+        network, tokenizer = self._side.loaded
         if not _looks_left_only(network):
             raise ModelError(
                 f"'{self.name}' is no causal language model; give one that was trained left to "
@@ -136,45 +120,33 @@ class Autoregressive(Energy):
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Return −log p of each sequence, read in this model's vocabulary."""
-        content = _content(sequences)
-        if not self._shares_vocabulary(model):
+        content = contents(sequences)
+        if not self._side.shares_vocabulary(model):
             content = [self.tokenise(model.decode(sequence)) for sequence in content]
         energies = torch.stack([terms.sum() for terms in self.token_terms(content)])
         return energies.to(sequences.tokens.device)
 
     def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
         """Return the term of each position, where both models share their tokens."""
-        if not self._shares_vocabulary(model):
+        if not self._side.shares_vocabulary(model):
             raise InputError(
                 f"'{self.name}' has another vocabulary than '{model.name}', so its terms belong "
                 "to other tokens; ask for `token_terms` instead."
             )
         terms = torch.zeros(sequences.tokens.shape, dtype=torch.float64)
-        for row, part in enumerate(self.token_terms(_content(sequences))):
+        for row, part in enumerate(self.token_terms(contents(sequences))):
             terms[row, : len(part)] = part
         return terms.to(sequences.tokens.device)
 
     def models(self) -> dict[str, str]:
         """Name the causal model and its fingerprint."""
-        network, tokenizer, start = self._loaded
-        return {self.name: fingerprint(network, tokenizer, start=start)}
+        _, _, start = self._loaded
+        return {self.name: self._side.fingerprint(start=start)}
 
     def weights_hash(self) -> str:
         """Return the hash of the causal model's weights alone."""
         network, tokenizer, _ = self._loaded
         return weights_hash(network, tokenizer)
-
-    def _shares_vocabulary(self, model: MaskedModel) -> bool:
-        _, tokenizer, _ = self._loaded
-        if self._shared is None or self._shared[0] is not model:
-            same = (
-                isinstance(model, HuggingFaceModel)
-                and model.tokenizer.get_vocab() == tokenizer.get_vocab()
-            )
-            self._shared = (model, same)
-        return self._shared[1]
-
-    _shared: tuple[MaskedModel, bool] | None = None
 
     def __str__(self) -> str:
         return f"autoregressive({self.name})"
@@ -187,9 +159,3 @@ def _looks_left_only(network: Any) -> bool:
     with silence_transformers():
         scores = network(input_ids=probe).logits[:, :2]
     return bool(torch.allclose(scores[0], scores[1], rtol=1e-3, atol=1e-4, equal_nan=True))
-
-
-def _content(sequences: Sequences) -> list[list[int]]:
-    """Return each sequence without its padding."""
-    rows, sizes = sequences.tokens.tolist(), sequences.lengths.tolist()
-    return [row[:size] for row, size in zip(rows, sizes, strict=True)]

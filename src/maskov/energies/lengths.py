@@ -45,6 +45,28 @@ class LengthPrior(Energy):
         return f"length_prior({self.first},[{weights}])"
 
 
+@dataclass(frozen=True)
+class Length(Energy):
+    """(n − mean)² / 2 sd², for texts of about `mean` tokens."""
+
+    mean: float
+    sd: float = 2.0
+
+    cost = 0.0
+
+    def __post_init__(self) -> None:
+        numbers = (self.mean, self.sd)
+        if not all(type(one) in (int, float) and 0 < one < math.inf for one in numbers):
+            raise InputError("length takes numbers above 0, as in length(12, sd=2).")
+
+    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
+        """Compare the lengths."""
+        return (sequences.lengths.double() - self.mean) ** 2 / (2 * self.sd**2)
+
+    def __str__(self) -> str:
+        return f"length({self.mean!r}, sd={self.sd!r})"
+
+
 def parse_table(text: str) -> LengthPrior:
     """Read weights of lengths such as `8:1,9:2,10:1`; those in between are interpolated."""
     weights: dict[int, float] = {}

@@ -1,7 +1,8 @@
-"""Read an energy from text: `raw`, `norm`, `autoregressive`, parts of one's own, and sums of these.
+"""Read an energy from text: `raw`, `norm`, experts, parts of one's own, and sums of these.
 
 raw+0.5*norm
 raw(groups=4)
+norm + 20*classifier(MODEL, label=positive) + 4*edit
 raw + 12*my_module:Contains('river')
 """
 
@@ -9,30 +10,50 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from maskov.energies.base import Energy
 from maskov.energies.causal import Autoregressive
-from maskov.energies.lengths import LengthPrior
+from maskov.energies.classifier import Classifier
+from maskov.energies.distances import Edit, Hamming
+from maskov.energies.lengths import Length, LengthPrior
+from maskov.energies.loading import Loading
 from maskov.energies.masked import Norm, Raw
+from maskov.energies.product import OtherModel
+from maskov.energies.similarity import Similar
 from maskov.energies.text import TextEnergy
+from maskov.energies.words import Avoids, Contains, Matches, Repeats
 from maskov.errors import InputError
 from maskov.parts import is_import_path, load_part, parse_call, split_outside
 
 # Far more than anybody adds up by hand; each is a part of every test of every proposal.
 MOST_TERMS = 64
-_BUILT_IN: dict[str, type[Raw | Norm]] = {"raw": Raw, "norm": Norm}
+_MASKED: dict[str, type[Raw | Norm]] = {"raw": Raw, "norm": Norm}
+# Experts that need no model, and those that load one.
+_PLAIN: dict[str, Callable[..., Energy]] = {
+    "avoids": Avoids,
+    "contains": Contains,
+    "edit": Edit,
+    "hamming": Hamming,
+    "length": Length,
+    "length_prior": LengthPrior,
+    "matches": Matches,
+    "repeats": Repeats,
+}
+_WITH_MODEL: dict[str, Callable[..., Energy]] = {"classifier": Classifier, "similar": Similar}
+NAMES = ("raw", "norm", "autoregressive", *_WITH_MODEL, *_PLAIN)
 
 
 def parse_energy(
     text: str,
     causal: str | None = None,
-    load: Callable[[str], Autoregressive] = Autoregressive,
+    loading: Loading | None = None,
     trust_parts: bool = True,
 ) -> Energy:
     """Build the energy that `text` names.
 
-    `causal` is the model meant by a bare `autoregressive`; `load` makes that energy. Parts named by
-    an import path are imported only if they are trusted.
+    `causal` is the model meant by a bare `autoregressive`; `loading` says how models are loaded.
+    Parts named by an import path are imported only if they are trusted.
     """
     total: Energy | None = None
     terms = _terms(text)
@@ -40,7 +61,7 @@ def parse_energy(
         raise InputError(f"an energy has at most {MOST_TERMS} terms, not {len(terms):,}.")
     for term in terms:
         weight, name = _weighted(term, text)
-        energy = _named(name, causal, text, load, trust_parts)
+        energy = _named(name, causal, text, loading or Loading(), trust_parts)
         if weight is not None:
             energy = weight * energy
         total = energy if total is None else total + energy
@@ -70,11 +91,7 @@ def _weighted(term: str, text: str) -> tuple[float | None, str]:
 
 
 def _named(
-    term: str,
-    causal: str | None,
-    text: str,
-    load: Callable[[str], Autoregressive],
-    trust_parts: bool,
+    term: str, causal: str | None, text: str, loading: Loading, trust_parts: bool
 ) -> Energy:
     # A model's folder may hold any letters, so it is taken as it stands.
     model = re.fullmatch(r"\s*autoregressive\s*(?:\((.*)\))?\s*", term, re.S)
@@ -82,23 +99,61 @@ def _named(
         name = model[1] or causal
         if name is None:
             raise InputError("the energy 'autoregressive' needs --causal-model, a causal LM.")
-        return load(name)
+        return _causal(loading.find(name), loading)
     try:
         name, arguments, options = parse_call(term)
     except InputError:
         raise _unknown(text) from None
     if is_import_path(name):
         return as_energy(load_part(name, arguments, options, trust_parts))
-    if name == "length_prior":
-        try:
-            return LengthPrior(*arguments, **options)
-        except (TypeError, ValueError):
-            raise _unknown(text) from None
-    if name not in _BUILT_IN or arguments or ("(" in term) != (options.keys() == {"groups"}):
+    if name in _MASKED:
+        return _masked(term, name, arguments, options, loading)
+    if name not in NAMES:
         raise _unknown(text)
+    try:
+        if name in _WITH_MODEL:
+            arguments = [*map(_as_name, arguments[:1]), *arguments[1:]]
+            return _WITH_MODEL[name](*arguments, **options, loading=loading)
+        return _PLAIN[name](*arguments, **options)
+    except (TypeError, ValueError, AttributeError):
+        raise InputError(
+            f"'{term.strip()}' has arguments that '{name}' does not take; `maskov sample --help` "
+            "and docs/energies.md show how it is written."
+        ) from None
+
+
+def _causal(name: str, loading: Loading) -> Autoregressive:
+    return Autoregressive(
+        name,
+        loading.device,
+        trust_remote_code=loading.trust_remote_code,
+        budget=loading.budget,
+        allow_download=loading.allow_download,
+    )
+
+
+def _masked(
+    term: str, name: str, arguments: list[Any], options: dict[str, Any], loading: Loading
+) -> Energy:
+    """Return E_raw or E_norm, of the model that proposes or of another one."""
+    if len(arguments) > 1 or options.keys() - {"groups"} or ("(" in term and not _given(term)):
+        raise InputError(
+            f"'{term.strip()}' is no energy: write {name}, {name}(groups=4) or {name}(MODEL)."
+        )
     if options and type(options["groups"]) is not int:
         raise InputError(f"the groups of '{term.strip()}' must be a whole number.")
-    return _BUILT_IN[name](**options)
+    energy = _MASKED[name](**options)
+    return OtherModel(energy, _as_name(arguments[0]), loading) if arguments else energy
+
+
+def _given(term: str) -> bool:
+    """Whether something is in the parentheses."""
+    return bool(term.partition("(")[2].rpartition(")")[0].strip())
+
+
+def _as_name(value: Any) -> str:
+    """Return the name of a model; one that looks like a number is a name, too."""
+    return value if isinstance(value, str) else str(value)
 
 
 def as_energy(part: object) -> Energy:
@@ -117,6 +172,7 @@ def as_energy(part: object) -> Energy:
 
 def _unknown(text: str) -> InputError:
     return InputError(
-        f"unknown energy '{text}'; use raw, norm or autoregressive, 'raw(groups=4)', a part of "
-        "your own such as my_module:Contains('river'), or a sum of these such as 'raw+0.5*norm'."
+        f"unknown energy '{text}'; use {', '.join(name for name in NAMES if name != 'length_prior')}"
+        ", 'raw(groups=4)', a part of your own such as my_module:Contains('river'), or a sum of "
+        "these such as 'raw+0.5*norm'."
     )

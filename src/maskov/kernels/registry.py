@@ -6,7 +6,6 @@ and the arguments it was made with (`maskov.parts`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -17,7 +16,8 @@ from maskov.constraints import (
     MaxChanges,
     MaxEdits,
 )
-from maskov.energies import Autoregressive, Energy, as_energy, parse_energy
+from maskov.energies import Energy, as_energy, parse_energy
+from maskov.energies.loading import Loading
 from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError
 from maskov.kernels.base import Kernel
@@ -117,28 +117,28 @@ def imported_parts(data: Any) -> list[str]:
 
 def from_data(
     data: Any,
-    load: Callable[[str], Autoregressive] = Autoregressive,
+    loading: Loading | None = None,
     trust_parts: bool = False,
 ) -> Any:
     """Build the part that `to_data` described; own parts are imported only if they are trusted."""
     if isinstance(data, list):
-        return tuple(from_data(value, load, trust_parts) for value in data)
+        return tuple(from_data(value, loading, trust_parts) for value in data)
     if not isinstance(data, dict) or "part" not in data:
         return data
     name, rest = data["part"], {key: value for key, value in data.items() if key != "part"}
     if is_import_path(name):
         options = {
-            key: from_data(value, load, trust_parts) for key, value in rest["options"].items()
+            key: from_data(value, loading, trust_parts) for key, value in rest["options"].items()
         }
         return load_part(name, rest["arguments"], options, trust_parts)
     if name == "energy":
-        return parse_energy(rest["text"], load=load, trust_parts=trust_parts)
+        return parse_energy(rest["text"], loading=loading, trust_parts=trust_parts)
     if name not in _PARTS:
         raise InputError(f"unknown part '{name}'.")
     values = {
-        key: parse_energy(value, load=load, trust_parts=trust_parts)
+        key: parse_energy(value, loading=loading, trust_parts=trust_parts)
         if key == "energy"
-        else from_data(value, load, trust_parts)
+        else from_data(value, loading, trust_parts)
         for key, value in rest.items()
     }
     return _PARTS[name](**values)
@@ -146,11 +146,11 @@ def from_data(
 
 def kernel_from_data(
     data: dict[str, Any],
-    load: Callable[[str], Autoregressive] = Autoregressive,
+    loading: Loading | None = None,
     trust_parts: bool = False,
 ) -> Kernel:
     """Build a kernel again."""
-    return as_kernel(from_data(data, load, trust_parts))
+    return as_kernel(from_data(data, loading, trust_parts))
 
 
 def as_kernel(part: object) -> Kernel:

@@ -18,7 +18,7 @@ from maskov.models.hf_logging import silence_transformers
 from maskov.models.packing import Frame, PackedPasses, pack, pack_masked
 from maskov.models.precision import coarse
 from maskov.models.tokenized import TokenizedModel
-from maskov.models.tokenizing import check_tokens, embedding_rows, token_ids
+from maskov.models.tokenizing import check_tokens, embedding_rows, frame_of
 from maskov.types import Float, Int, Tensor
 
 # Families whose positions start after the padding index, which lowers their maximum length.
@@ -46,7 +46,7 @@ class HuggingFaceModel(TokenizedModel):
         self.device = network.device
         self.dtype = network.dtype
         self.precision = str(network.dtype).removeprefix("torch.")
-        self._before, self._after = _frame(tokenizer, name)
+        self._before, self._after = frame_of(tokenizer, name)
         pad = tokenizer.pad_token_id
         self._pad_id = int(pad) if pad is not None else self.mask_id
         probe = torch.tensor(
@@ -251,13 +251,6 @@ class HuggingFaceModel(TokenizedModel):
             pad=self._pad_id,
             forbidden=forbidden_ids(self.forbidden),
         )
-
-
-def _frame(tokenizer: Any, name: str) -> tuple[list[int], list[int]]:
-    """Return the special tokens the tokenizer puts before and after a text."""
-    coded = token_ids(tokenizer, tokenizer.mask_token, name)
-    place = coded.index(tokenizer.mask_token_id)
-    return list(coded[:place]), list(coded[place + 1 :])
 
 
 def _capacity(config: Any, tokenizer: Any) -> int:

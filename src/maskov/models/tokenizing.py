@@ -31,6 +31,13 @@ def token_ids(tokenizer: Any, text: str | Sequence[str], name: str, **options: A
         raise ModelError(f"the tokenizer of '{name}' cannot read a text: {first}") from error
 
 
+def frame_of(tokenizer: Any, name: str) -> tuple[list[int], list[int]]:
+    """Return the special tokens that a tokenizer puts before and after a text."""
+    coded = token_ids(tokenizer, tokenizer.mask_token, name)
+    place = coded.index(tokenizer.mask_token_id)
+    return list(coded[:place]), list(coded[place + 1 :])
+
+
 def check_tokens(tokenizer: Any, rows: int, name: str) -> None:
     """Refuse a tokenizer with tokens that a network of so many rows does not have."""
     largest = max(tokenizer.get_vocab().values(), default=0)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from maskov.config import Manifest, RunConfig, to_json
-from maskov.energies import Autoregressive, Energy, parse_energy
+from maskov.energies import Energy, parse_energy
+from maskov.energies.loading import Loading
 from maskov.errors import InputError, RunError
 from maskov.kernels import Exchange, Kernel
 from maskov.kernels.burn_in import BurnIn
@@ -97,20 +97,11 @@ def with_burn_in(
         return kernel
     first = parse_energy(
         schedule.burn_in_energy,
-        load=_causal(model, trust_remote_code, allow_download),
+        loading=Loading(model.device, trust_remote_code, allow_download),
         trust_parts=trust_parts,
     )
     kernel.with_energy(first)  # which refuses what it cannot do
     return BurnIn(kernel, first, schedule.burn_in)
-
-
-def _causal(
-    model: MaskedModel, trust_remote_code: bool, allow_download: bool
-) -> Callable[[str], Autoregressive]:
-    """Return what loads causal models where the masked one is."""
-    return lambda name: Autoregressive(
-        name, model.device, trust_remote_code=trust_remote_code, allow_download=allow_download
-    )
 
 
 def _layout(manifest: Manifest, model: MaskedModel) -> Layout:
@@ -130,9 +121,9 @@ def kernel_of(
 ) -> Kernel:
     """Build the kernel of a run again, with the energy of its burn-in."""
     config, trust = manifest.config, manifest.config.model.source.trust_remote_code
-    load = _causal(model, trust, allow_download)
+    loading = Loading(model.device, trust, allow_download)
     try:
-        kernel: Kernel = kernel_from_data(config.kernel, load, trust_parts)
+        kernel: Kernel = kernel_from_data(config.kernel, loading, trust_parts)
         if isinstance(kernel, Exchange) and manifest.ladder is not None:
             kernel = replace(kernel, ladder=manifest.ladder)
         if kernel.replicas != manifest.replicas:

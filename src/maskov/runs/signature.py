@@ -91,6 +91,17 @@ def moves_of(kernel: Kernel) -> list[Any]:
     return [part.move for part in parts if hasattr(part, "move")]
 
 
+def sweeps_of(kernel: Kernel) -> list[Sweep]:
+    """Return how the moves of a kernel sweep over sites, where they do."""
+    positions = [move.positions for move in moves_of(kernel) if isinstance(move, Site)]
+    return [sweep for sweep in positions if isinstance(sweep, Sweep)]
+
+
+def resizes(kernel: Kernel) -> bool:
+    """Whether some move of a kernel changes the length."""
+    return any(isinstance(move, Resize) for move in moves_of(kernel))
+
+
 def _named(model: str) -> str:
     """Name a model; of a whole path its end, since the rest is of one machine."""
     return Path(model).name if Path(model).is_absolute() else model

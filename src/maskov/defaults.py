@@ -1,0 +1,29 @@
+"""The kernel and the schedule of a run that names neither."""
+
+from __future__ import annotations
+
+from maskov.config import DEFAULT_EPOCHS
+from maskov.energies import Energy, as_energy, grouped
+from maskov.energies.stages import DelayedAcceptance
+from maskov.kernels import Metropolis
+from maskov.moves import Span
+from maskov.schedules import Schedule
+
+# Sizes of the windows that chains resample by default: single sites, two and three neighbours.
+DEFAULT_SPAN = (1, 2, 3)
+# Epochs of burn-in, and the groups of positions in which it scores them, unless given: the fewest
+# passes to the energy of long runs (results/mixing).
+BURN_IN, GROUPS = 8, 4
+
+
+def default_kernel(energy: Energy | str = "raw") -> Metropolis:
+    """Return the kernel that needed the fewest passes in results/mixing, for an energy."""
+    return Metropolis(as_energy(energy), Span(sizes=DEFAULT_SPAN), delayed=DelayedAcceptance(2))
+
+
+def default_schedule(energy: Energy | str = "raw") -> Schedule:
+    """Return the schedule of `default_kernel`: a burn-in with the energy's positions in groups."""
+    first = grouped(as_energy(energy), GROUPS)
+    return Schedule(
+        epochs=DEFAULT_EPOCHS, burn_in=BURN_IN, burn_in_energy=None if first is None else str(first)
+    )

@@ -1,0 +1,172 @@
+"""Load the networks that energies have beside the masked model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from maskov.errors import InputError, ModelError
+from maskov.models.base import MaskedModel
+from maskov.models.batches import Batcher, token_budget
+from maskov.models.checkpoint import load_checkpoint
+from maskov.models.fingerprints import fingerprint
+from maskov.models.huggingface import HuggingFaceModel
+from maskov.models.loading import LOADING
+from maskov.models.registry import source_of
+from maskov.models.tokenizing import check_tokens, embedding_rows, frame_of, token_ids
+from maskov.types import Sequences, Tensor
+
+
+def as_given(name: str) -> str:
+    """Return the name of a model as it is."""
+    return name
+
+
+@dataclass(frozen=True)
+class Loading:
+    """Where and how the models that energies name are loaded; `find` completes their names."""
+
+    device: torch.device | str = "cpu"
+    trust_remote_code: bool = False
+    allow_download: bool = True
+    budget: int | None = None
+    find: Callable[[str], str] = as_given
+
+
+class SideNetwork:
+    """A Hugging Face network of an energy, loaded when it is first asked.
+
+    With the masked model's vocabulary its tokens are read as they are. With another one a sequence
+    is decoded and tokenised again: still one energy for each sequence, as Metropolis needs.
+    """
+
+    def __init__(
+        self,
+        auto_class: str,
+        what: str,
+        kind: str,
+        name: str,
+        loading: Loading,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.name = loading.find(name)
+        self._auto_class, self._what, self._loading = auto_class, what, loading
+        self._dtype = dtype
+        # A shipped model keeps its name in signatures, wherever it is installed.
+        self._source = source_of(self.name, kind)
+        self._shared: tuple[MaskedModel, bool] | None = None
+
+    @cached_property
+    def loaded(self) -> tuple[Any, Any]:
+        """The network and its tokenizer."""
+        with LOADING:
+            import transformers
+
+            network, tokenizer = load_checkpoint(
+                getattr(transformers, self._auto_class),
+                self._what,
+                self._source,
+                self._dtype,
+                trust_remote_code=self._loading.trust_remote_code,
+                allow_download=self._loading.allow_download,
+            )
+        check_tokens(tokenizer, embedding_rows(network), self.name)
+        network = network.to(torch.device(self._loading.device)).eval().requires_grad_(False)
+        return network, tokenizer
+
+    @property
+    def network(self) -> Any:
+        """The network."""
+        return self.loaded[0]
+
+    @cached_property
+    def _frame(self) -> tuple[list[int], list[int]] | None:
+        _, tokenizer = self.loaded
+        return None if tokenizer.mask_token is None else frame_of(tokenizer, self.name)
+
+    @cached_property
+    def _batcher(self) -> Batcher:
+        width = int(getattr(self.network.config, "hidden_size", 512))
+        device = torch.device(self._loading.device)
+        return Batcher(self._loading.budget or token_budget(64 * width, device))
+
+    def encode(self, model: MaskedModel, sequences: Sequences) -> list[tuple[int, ...]]:
+        """Return each sequence in this network's own tokens, special ones included."""
+        content, frame = contents(sequences), self._frame
+        if frame is not None and self.shares_vocabulary(model):
+            return [(*frame[0], *ids, *frame[1]) for ids in content]
+        texts = [model.decode(ids) for ids in content]
+        return [tuple(ids) for ids in token_ids(self.loaded[1], texts, self.name)]
+
+    def run(
+        self, ids: Sequence[tuple[int, ...]], read: Callable[[Any, Tensor], Tensor]
+    ) -> Tensor:
+        """Run sequences through the network; equal ones once. `read` takes its answer and mask."""
+        distinct = {one: place for place, one in enumerate(dict.fromkeys(ids))}
+        unique = list(distinct)
+        limit = int(getattr(self.network.config, "max_position_embeddings", None) or 10**9)
+        longest = max(map(len, unique), default=0)
+        if longest > limit:
+            raise InputError(f"a text has {longest} tokens; '{self.name}' takes at most {limit}.")
+        found: list[Tensor] = [torch.zeros(0)] * len(unique)
+        device = torch.device(self._loading.device)
+        padding = self.loaded[1].pad_token_id or 0
+
+        def work(rows: Tensor, width: int) -> None:
+            chosen = rows.tolist()
+            batch = torch.full((len(chosen), width), padding)
+            attention = torch.zeros((len(chosen), width), dtype=torch.long)
+            for line, index in enumerate(chosen):
+                batch[line, : len(unique[index])] = torch.tensor(unique[index])
+                attention[line, : len(unique[index])] = 1
+            attention = attention.to(device)
+            with torch.inference_mode():
+                answer = self.network(input_ids=batch.to(device), attention_mask=attention)
+                values = read(answer, attention).double().cpu()
+            for line, index in enumerate(chosen):
+                found[index] = values[line]
+
+        self._batcher.each(torch.tensor([len(one) for one in unique]), work)
+        values = torch.stack(found)
+        if bool(values.isnan().any()):
+            raise ModelError(
+                f"the model '{self.name}' gave not-a-number scores (NaN); its weights are damaged."
+            )
+        return values[[distinct[one] for one in ids]].clone()
+
+    def fingerprint(self, **inputs: Any) -> str:
+        """Return the network's fingerprint."""
+        network, tokenizer = self.loaded
+        return fingerprint(network, tokenizer, **inputs)
+
+    def shares_vocabulary(self, model: MaskedModel) -> bool:
+        """Whether a masked model has the same tokens."""
+        if self._shared is None or self._shared[0] is not model:
+            same = (
+                isinstance(model, HuggingFaceModel)
+                and model.tokenizer.get_vocab() == self.loaded[1].get_vocab()
+            )
+            self._shared = (model, same)
+        return self._shared[1]
+
+
+def contents(sequences: Sequences) -> list[list[int]]:
+    """Return each sequence without its padding."""
+    rows, sizes = sequences.tokens.tolist(), sequences.lengths.tolist()
+    return [row[:size] for row, size in zip(rows, sizes, strict=True)]
+
+
+def references(sequences: Sequences, energy: object) -> Sequences:
+    """Return the texts that sequences are compared with."""
+    table = sequences.reference
+    if table is None or not table.shape[1]:
+        raise InputError(
+            f"the energy '{energy}' compares with the text that a chain started from: give texts "
+            "to start from (--start-text)."
+        )
+    known = table >= 0
+    return Sequences(table.clamp(min=0), known.sum(1))

@@ -1,0 +1,168 @@
+"""Refuse runs that cannot be carried out, or whose options would be ignored."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Literal
+
+from maskov.config import MOST_TRACED, Inputs
+from maskov.energies.lengths import LengthPrior, parse_table
+from maskov.errors import InputError
+from maskov.execution.loop import kernel_at
+from maskov.kernels import Exchange, Kernel, Metropolis
+from maskov.models import MaskedModel
+from maskov.random import CounterRng
+from maskov.runs.manifest import leaves_invariant
+from maskov.runs.signature import resizes, sweeps_of
+from maskov.schedules import Schedule
+from maskov.starts import STARTS, Layout
+from maskov.tuning.lengths import weighed
+
+
+def check_arguments(
+    chains: int,
+    start: str,
+    seed: int,
+    thin: int,
+    resident: int | None,
+    prefetch: int,
+    trace: str,
+) -> None:
+    """Refuse values that no run can have."""
+    if chains < 1:
+        raise InputError(f"a run has at least one chain, not {chains}.")
+    if start not in STARTS:
+        raise InputError(f"unknown start '{start}'; use one of {', '.join(STARTS)}.")
+    CounterRng(seed)  # which refuses what is no seed
+    if thin < 0:
+        raise InputError(f"--thin counts epochs: 0 (only the last) or more, not {thin}.")
+    if resident is not None and resident < 1:
+        raise InputError(f"at least one chain must be resident, not {resident}.")
+    if prefetch < 0:
+        raise InputError(f"--prefetch must be 0 (automatic) or more, not {prefetch}.")
+    if trace not in ("every", "kept"):
+        raise InputError(f"energies are traced in 'every' epoch or where 'kept', not '{trace}'.")
+
+
+def check_checkpoints(seconds: float) -> None:
+    """Refuse a time between checkpoints that is none."""
+    if not seconds >= 0:
+        raise InputError("the time between checkpoints must be 0 seconds or more.")
+
+
+def check_epochs(schedule: Schedule, chains: int, thin: int) -> None:
+    """Refuse more epochs than can be traced, and too few to keep a sample."""
+    if chains * schedule.epochs > MOST_TRACED:
+        raise InputError(
+            f"{chains} chains of {schedule.epochs} epochs are more than one run can trace; "
+            "ask for fewer, or for several runs."
+        )
+    if thin and schedule.burn_in + thin > schedule.epochs:
+        raise InputError(
+            f"no sample would be kept: {schedule.epochs} epochs with {schedule.burn_in} of "
+            f"burn-in never reach --thin {thin}."
+        )
+
+
+def check_execution(
+    kernel: Kernel,
+    running: Kernel,
+    schedule: Schedule,
+    model: MaskedModel,
+    prefetch: int,
+    asynchronous: bool,
+) -> None:
+    """Refuse what a run would ignore; `running` is the kernel with the energy of burn-in."""
+    each = [kernel_at(running, schedule, epoch) for epoch in range(schedule.epochs)]
+    runs_asynchronously = asynchronous and any(one.asynchronous for one in each)
+    if prefetch and not runs_asynchronously:
+        raise InputError(
+            "only asynchronous chains are prefetched: drop --prefetch, or what keeps them in "
+            "lock-step (--lock-step, --block and the like)."
+        )
+    if isinstance(kernel, Exchange):
+        check_execution(kernel.kernel, kernel.kernel, schedule, model, 0, False)
+    if not isinstance(kernel, Metropolis):
+        return
+    precision = kernel.delayed.first_stage
+    if precision is not None and precision == model.precision:
+        raise InputError(
+            f"the first stage would be in {model.precision} like the last: drop --first-stage."
+        )
+    if precision is not None and not runs_asynchronously:
+        raise InputError(
+            "early tests in low precision need asynchronous chains: drop --first-stage, or what "
+            "keeps chains in lock-step (--lock-step, --block and the like)."
+        )
+
+
+def check_converges(kernel: Kernel, schedule: Schedule, thin: int, trace: str) -> None:
+    """Refuse a run that could never be found to have converged."""
+    if not leaves_invariant(kernel, schedule)[0]:
+        raise InputError(
+            "--until converged needs a fixed target: a kernel that has one, and --burn-in that "
+            "covers --anneal and --force-accept."
+        )
+    if thin and not schedule.burn_in:
+        raise InputError(
+            "--thin with --until converged needs --burn-in: samples are written as they are drawn, "
+            "so it must be known which epochs count."
+        )
+    if trace != "every":
+        raise InputError("--until converged needs the energies of every epoch: trace='every'.")
+
+
+def check_comparable(inputs: Inputs, layout: Layout) -> None:
+    """Refuse a run until convergence in which no two chains have the same target."""
+    if max(Counter(_targets(inputs, layout)).values()) == 1:
+        raise InputError(
+            "--until converged compares chains of the same length and template: ask for more "
+            "--chains, or for one --length."
+        )
+
+
+def _targets(inputs: Inputs, layout: Layout) -> list[tuple[int, int]]:
+    """Return the line of the input and the length of each chain; texts are only starts."""
+    lengths = [0 if inputs.sampled else len(tokens) for tokens in layout.tokens]
+    lines = layout.template if inputs.texts is None else [0] * len(lengths)
+    return list(zip(lines, lengths, strict=True))
+
+
+def with_prior(kernel: Kernel, prior: str | None) -> tuple[Kernel, Literal["none", "flat"]]:
+    """Return the kernel with a given table of lengths in its energy, and what is left to find."""
+    if not resizes(kernel):
+        if prior is not None:
+            raise InputError(
+                "no move changes the length: drop --length-prior, or add insert-delete to --moves."
+            )
+        return kernel, "none"
+    if prior in (None, "flat"):
+        return kernel, "flat"
+    if prior != "none":
+        kernel = weighed(kernel, parse_table(str(prior)))
+    return kernel, "none"
+
+
+def check_prior(kernel: Kernel, layout: Layout) -> None:
+    """Refuse weights that leave out a length which chains may have."""
+    for _, part in kernel.energy.parts if kernel.energy is not None else ():
+        if isinstance(part, LengthPrior):
+            last = part.first + len(part.log_weights) - 1
+            if layout.shortest < part.first or layout.width > last:
+                raise InputError(
+                    f"the length prior has weights for {part.first} to {last} tokens; chains may "
+                    f"have {layout.shortest} to {layout.width}."
+                )
+
+
+def check_blocks(kernel: Kernel, schedule: Schedule, layout: Layout) -> None:
+    """Refuse blocks that would not fit into the shortest sequence."""
+    first = kernel_at(kernel, replace(schedule, force_accept=0), 0)
+    shortest = min(sum(free) for free in layout.free)
+    block = max((sweep.block for sweep in sweeps_of(first)), default=1)
+    if block > shortest:
+        raise InputError(
+            f"a block of {block} positions does not fit into the shortest sequence, which "
+            f"has {shortest} free; use a smaller --block."
+        )

@@ -1,0 +1,109 @@
+"""What discarded chains find out before a run begins: its epochs, early tests and ladder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+
+from maskov.errors import InputError
+from maskov.execution.loop import kernel_at
+from maskov.kernels import Exchange, Kernel
+from maskov.models import MaskedModel
+from maskov.models.scorer import Scorer
+from maskov.random import CounterRng
+from maskov.runs.inputs import inputs_of, layout_of
+from maskov.runs.signature import resizes
+from maskov.runs.store import Store
+from maskov.runs.task_runner import Listener
+from maskov.schedules import Schedule
+from maskov.starts import Layout
+from maskov.tuning.budget import epochs_for
+from maskov.tuning.ladder import find_ladder
+from maskov.tuning.tune import tune, tuned
+
+
+def schedule_for_passes(
+    model: MaskedModel,
+    kernel: Kernel,
+    schedule: Schedule,
+    passes: int,
+    *,
+    chains: int = 8,
+    length: int | tuple[int, int] = 20,
+    texts: Sequence[str] | None = None,
+    templates: Sequence[str] | None = None,
+    lengths: str = "best",
+    seed: int = 0,
+    token_budget: int | None = None,
+    automatic_burn_in: bool = False,
+) -> Schedule:
+    """Return the schedule with as many epochs as so many masked passes of a chain pay for.
+
+    An `automatic_burn_in` has half of them, or what the schedule says if that is less.
+    """
+    if passes < 1:
+        raise InputError(f"--passes counts masked passes of a chain: 1 or more, not {passes}.")
+    inputs = inputs_of(model, length, texts, templates, lengths, chains, seed, resizes(kernel))
+    layout = layout_of(model, inputs, chains, seed)
+    layout.check(model, kernel.conditional.constraints)
+    scorer = Scorer(model, token_budget)
+    with threads(1, model):
+        found = epochs_for(passes, kernel, schedule, layout, scorer, CounterRng(seed))
+    scorer.check()
+    if automatic_burn_in:
+        burn_in = min(schedule.burn_in, found // 2)
+        first = schedule.burn_in_energy if burn_in else None
+        schedule = replace(schedule, burn_in=burn_in, burn_in_energy=first)
+    if found <= schedule.burn_in:
+        raise InputError(
+            f"{passes} passes of a chain are about {found} epochs, all of them burn-in: ask for "
+            "more --passes or less --burn-in."
+        )
+    return replace(schedule, epochs=found, force_accept=min(schedule.force_accept, found))
+
+
+def tuned_kernel(
+    store: Store, layout: Layout, kernel: Kernel, scorer: Scorer, listener: Listener | None
+) -> Kernel:
+    """Return the kernel as the run will use it; what it leaves open is chosen now, once."""
+    manifest = store.manifest
+    if manifest.tuning is None:
+        rng = CounterRng(manifest.config.seed)
+        with threads(manifest.config.execution.threads, scorer.model):
+            store.note(tuning=tune(kernel, manifest.config, layout, scorer, rng))
+    kernel = tuned(kernel, store.manifest.tuning)
+    return _with_ladder(kernel, store, layout, scorer, listener)
+
+
+def _with_ladder(
+    kernel: Kernel, store: Store, layout: Layout, scorer: Scorer, listener: Listener | None
+) -> Kernel:
+    """Find the ladder of replicas, if it was not given and not found before; keep it."""
+    manifest = store.manifest
+    if not isinstance(kernel, Exchange) or kernel.ladder:
+        return kernel
+    config, schedule = manifest.config, manifest.schedule
+    # As the kernel is in the last epoch, when nothing moves any more.
+    settled = kernel_at(kernel, replace(schedule, force_accept=0), schedule.epochs - 1)
+    assert isinstance(settled, Exchange)
+    with threads(config.execution.threads, scorer.model):
+        ladder = find_ladder(settled, layout, scorer, CounterRng(config.seed))
+    store.note(ladder=ladder)
+    if listener is not None:
+        listener.noted(f"ladder of inverse temperatures: {', '.join(f'{b:g}' for b in ladder)}")
+    return replace(kernel, ladder=ladder)
+
+
+@contextmanager
+def threads(count: int, model: MaskedModel) -> Iterator[None]:
+    """Compute with so many threads on a CPU, and then with as many as before."""
+    before = torch.get_num_threads()
+    if model.device.type == "cpu":
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,76 @@
+"""Take a run to its end: in this process, in threads that share a GPU, or by workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from maskov.config import Manifest
+from maskov.execution.loop import kernel_at
+from maskov.kernels import Kernel
+from maskov.models import MaskedModel
+from maskov.models.scorer import Scorer
+from maskov.runs.coordinator import Coordinator
+from maskov.runs.preparation import threads
+from maskov.runs.task_runner import TaskRunner
+from maskov.schedules import Schedule
+from maskov.starts import Layout
+from maskov.workers.local import Local
+from maskov.workers.options import Workers
+from maskov.workers.pool import automatic_count, pool_for
+from maskov.workers.streams import THREADS, Streams
+
+# Fewer chains than these are not worth a group of their own.
+_FEWEST_TAKING_TURNS = 64
+
+
+def carry_out(coordinator: Coordinator, workers: Workers, stop: Callable[[], bool] | None) -> None:
+    """Take a run to its end, in this process or by workers."""
+    manifest, model, listener = coordinator.manifest, coordinator.model, coordinator.listener
+    execution, groups = manifest.config.execution, len(coordinator.groups)
+    several = workers.count is None and automatic_count(manifest, model, groups)
+    if not workers.here or several:
+        if groups < (workers.count or 0) and listener is not None:
+            listener.noted(
+                f"{manifest.chains} chains are {groups} groups of at most {execution.resident}, "
+                "which keep as many workers busy; a smaller --resident makes more of them"
+            )
+        with pool_for(workers, manifest, model, groups, stop) as pool:
+            coordinator.run(pool)
+        return
+    if groups > 1 and _shares_gpu(coordinator.kernel, manifest, model):
+        runners = [TaskRunner.of(manifest, coordinator.kernel, model, stop) for _ in range(THREADS)]
+        with Streams(runners) as streams:
+            coordinator.run(streams)
+        return
+    runner = TaskRunner.of(manifest, coordinator.kernel, model, stop)
+    runner.deliver = coordinator.deliver
+    if listener is not None:
+        runner.watch = listener.moved
+    with threads(execution.threads, model):
+        coordinator.run(Local(runner))
+
+
+def group_size(
+    scorer: Scorer,
+    kernel: Kernel,
+    schedule: Schedule,
+    layout: Layout,
+    prefetch: int,
+    asynchronous: bool,
+) -> int:
+    """Return how many chains make a group; on a GPU two groups in lock-step take turns."""
+    most = scorer.resident(layout.width, prefetch or 1)
+    moving = kernel_at(kernel, schedule, schedule.epochs - 1)
+    chains = len(layout.tokens)
+    if scorer.model.device.type != "cuda" or (asynchronous and moving.asynchronous):
+        return most
+    return min(most, max(_FEWEST_TAKING_TURNS, -(-chains // THREADS)))
+
+
+def _shares_gpu(kernel: Kernel, manifest: Manifest, model: MaskedModel) -> bool:
+    """Whether groups should take turns on one GPU: those in lock-step leave it idle."""
+    if model.device.type != "cuda":
+        return False
+    each = (kernel_at(kernel, manifest.schedule, e) for e in range(manifest.schedule.epochs))
+    # Rounds that are recorded fill the device, and must be recorded alone.
+    return not (manifest.config.execution.asynchronous and any(one.asynchronous for one in each))
