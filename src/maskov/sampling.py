@@ -147,8 +147,9 @@ def sample(
         check_converges(kernel, schedule, thin, trace)
     data = kernel_data(kernel, alone=path is None and workers.here)
     inputs = inputs_of(model, length, texts, templates, lengths, chains, seed, resizes(kernel))
-    layout = layout_of(model, inputs, chains, seed)
-    layout.check(model, kernel.conditional.constraints)
+    constraints = kernel.conditional.constraints
+    layout = layout_of(model, inputs, chains, seed, constraints)
+    layout.check(model, constraints)
     check_prior(kernel, layout)
     if inputs.sources is None:  # translations may be short; a block is then all of one
         check_blocks(kernel, schedule, layout)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from maskov.constraints import Constraint, check_constraints
+from maskov.constraints import Constraint, PartlyFilled, check_constraints
 from maskov.errors import InputError
 from maskov.execution.loop import whole_epoch
 from maskov.kernels import Gibbs
@@ -194,14 +194,6 @@ class Layout:
         # Many chains may begin alike.
         first = {(self.template[row], tuple(tokens)): row for row, tokens in enumerate(self.tokens)}
         rows = list(first.values())
-        chains = self.chosen(rows).chains(model, range(len(rows)), self.width).to(model.device)
-        sequences = MaskedConditional(constraints=tuple(constraints)).filling(
-            chains.sequences,
-            torch.zeros_like(chains.free),
-            torch.zeros_like(chains.lengths),
-            model,
-        )
-        assert sequences is not None
 
         def name(index: int) -> str:
             line = self.template[rows[index]] + 1
@@ -211,7 +203,53 @@ class Layout:
                 return f"template {line}"
             return f"a sequence of {len(self.tokens[rows[index]])} tokens"
 
+        sequences = self.chosen(rows)._partly(model, constraints)
         check_constraints(constraints, model, sequences, self.resizable, name)
+
+    def fitted(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
+        """Return a layout in which blanks of unknown length have room for what must stand there."""
+        if not constraints or not self.resizable or self.reference:
+            return self
+        grown: dict[tuple[int, tuple[int, ...]], Layout] = {}
+        for row, tokens in enumerate(self.tokens):
+            key = (self.template[row], tuple(tokens))
+            if key not in grown:
+                grown[key] = self.chosen([row])._grown(model, constraints)
+        every = [
+            grown[line, tuple(tokens)]
+            for line, tokens in zip(self.template, self.tokens, strict=True)
+        ]
+        return replace(
+            self,
+            tokens=[one.tokens[0] for one in every],
+            free=[one.free[0] for one in every],
+            region=[one.region[0] for one in every],
+        )
+
+    def _grown(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
+        """Return a layout of one chain with its smallest blanks enlarged as far as is needed."""
+        layout = self
+        while True:
+            sequences = layout._partly(model, constraints)
+            sizes = [layout.region[0].count(number) for number in range(len(self.bounds[0]))]
+            room = [n for n, (_, most) in enumerate(self.bounds[0]) if sizes[n] < most]
+            if all(bool(one.possible(sequences, model)) for one in constraints) or not room:
+                return layout
+            number = min(room, key=lambda n: sizes[n])
+            at = layout.region[0].index(number)
+            parts = (layout.tokens[0], layout.free[0], layout.region[0])
+            tokens, free, region = ([*one[:at], one[at], *one[at:]] for one in parts)
+            layout = replace(layout, tokens=[tokens], free=[free], region=[region])
+
+    def _partly(self, model: MaskedModel, constraints: Sequence[Constraint]) -> PartlyFilled:
+        """Return these sequences as constraints are asked about them."""
+        width = max(map(len, self.tokens))
+        chains = self.chains(model, range(len(self.tokens)), width).to(model.device)
+        nowhere, first = torch.zeros_like(chains.free), torch.zeros_like(chains.lengths)
+        conditional = MaskedConditional(constraints=tuple(constraints))
+        sequences = conditional.filling(chains.sequences, nowhere, first, model)
+        assert sequences is not None
+        return sequences
 
     def chains(self, model: MaskedModel, rows: range, width: int) -> Chains:
         """Return some chains at their layout, before any step, padded to a width."""

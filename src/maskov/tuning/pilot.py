@@ -30,6 +30,7 @@ def pilot_chains(
     # Texts meet the constraints; other sequences near them might be hard to find.
     at_texts = layout.reference and kernel.conditional.constraints
     blank = layout.chosen(rows) if at_texts else layout.blanked(model, rows)
+    blank = blank.fitted(model, kernel.conditional.constraints)
     chains = blank.chains(model, range(count), layout.width)
     chains = replace(chains, chain=chains.chain + FIRST_CHAIN).to(model.device)
     if not at_texts:
