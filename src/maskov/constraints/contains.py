@@ -74,7 +74,7 @@ class ContainsWords(Constraint):
 
     def longest(self, model: MaskedModel) -> int:
         """Return the number of tokens of the longest word."""
-        return max(len(one) for word in self.words for one in spellings(model, word))
+        return max(min(map(len, spellings(model, word))) for word in self.words)
 
     def _words(self, model: MaskedModel) -> _Words:
         return remembered(model, self, lambda: _Words(self.words, model))
@@ -100,6 +100,7 @@ class _Words:
         kind_of = torch.full((size,), len(pieces), device=device) + continuing.long()
         kind_of[pieces] = torch.arange(len(pieces), device=device)
         self.kind_of = kind_of
+        self.inner = {piece for piece in pieces if continuing[piece]}
         self.continues = torch.cat([continuing, torch.tensor([False, True], device=device)])
         every = torch.arange(2 ** len(words), device=device)
         self.without = [every[(every >> n) & 1 == 0] for n in range(len(words))]
@@ -142,6 +143,6 @@ class _Words:
         stands &= ~((after >= 0) & self.continues[after.clamp(min=0)])
         if certain:
             stands &= after != UNFILLED
-        if self.continues[spelling[0]]:  # it would continue the word before it
+        if spelling[0] in self.inner:  # it would continue the word before it
             stands[:, 1:] = False
         return stands

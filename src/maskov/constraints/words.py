@@ -32,8 +32,10 @@ class AvoidWords(Constraint):
         place = sequences.place
         shape = (len(place), model.vocabulary_size)
         allowed = torch.ones(shape, dtype=torch.bool, device=place.device)
-        for spelling in self._spellings(model):
-            for number, token in enumerate(spelling):
+        spelled = self._spellings(model)
+        allowed[:, [spelling[0] for spelling in spelled if len(spelling) == 1]] = False
+        for spelling in spelled:
+            for number, token in enumerate(spelling if len(spelling) > 1 else ()):
                 completes = torch.ones_like(place, dtype=torch.bool)
                 for other, wanted in enumerate(spelling):
                     if other != number:
