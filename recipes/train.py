@@ -135,7 +135,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     generator = torch.Generator().manual_seed(recipe.seed + trainer.step)
     batches = corpus.batches(recipe.batch_tokens, generator)
-    trainer.run(batches, given.minutes * 60, given.steps, save)
+    trainer.run(batches, None if given.steps else given.minutes * 60, given.steps, save)
     save()
     trainer.use_average()
     trainer.network.save_pretrained(given.out / "model")

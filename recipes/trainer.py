@@ -75,19 +75,32 @@ class Trainer:
     def run(
         self,
         batches: Iterator[Any],
-        seconds: float,
+        seconds: float | None,
         steps: int | None = None,
         save: Callable[[], None] | None = None,
+        check: Callable[[], None] | None = None,
+        checks: int = 10,
     ) -> None:
-        """Train for `seconds` in total, earlier calls included, or for `steps` in total."""
+        """Train for `seconds` or `steps` in total, earlier calls included, whichever ends first.
+
+        `save` is called every minute, `check` so many times at equal distances and at the end.
+        """
         recipe, before = self.recipe, self.seconds
+        if seconds is None and steps is None:
+            raise ValueError("give seconds or steps")
         masks = torch.Generator(self.device).manual_seed(recipe.seed + self.step)
         begun = saved = time.monotonic()
         total = torch.zeros((), device=self.device)
-        counted = 0
+        counted = checked = 0
         while True:
             elapsed = before + time.monotonic() - begun
-            share = elapsed / seconds if steps is None else self.step / steps
+            share = max(
+                0.0 if seconds is None else elapsed / seconds,
+                0.0 if steps is None else self.step / steps,
+            )
+            if check is not None and int(share * checks) > checked:
+                checked = int(share * checks)
+                check()
             if share >= 1:
                 break
             rate = recipe.rate * min(1.0, (share + 1e-4) / recipe.warm_up) * (1 - share)
@@ -194,3 +207,44 @@ class Trainer:
     def _named_masters(self) -> dict[str, Tensor]:
         names = [name for name, _ in self.network.named_parameters()]
         return {name: master.detach() for name, master in zip(names, self._masters, strict=True)}
+
+
+class BestAverage:
+    """Keeps the averaged weights that measure best; a `check` for `Trainer.run`.
+
+    `measure` returns a number that is better if lower, such as the held-out loss.
+    """
+
+    def __init__(self, trainer: Trainer, measure: Callable[[], float]) -> None:
+        self.trainer = trainer
+        self.measure = measure
+        self.value = math.inf
+        self.step = 0
+        self.history: list[dict[str, float]] = []
+        self._weights: list[Tensor] = []
+
+    def __call__(self) -> None:
+        """Measure the averaged weights; training continues from the current ones."""
+        trainer = self.trainer
+        network, step = trainer.network, trainer.step
+        current = [weight.detach().clone() for weight in network.parameters()]
+        self._set(trainer.average)
+        network.eval()
+        with torch.no_grad():
+            value = self.measure()
+        network.train()
+        self._set(current)
+        self.history.append({"step": step, "held_out": value})
+        print(f"step {step:6d}  held out {value:.4f}", flush=True)
+        if value < self.value:
+            self.value, self.step = value, step
+            self._weights = [mean.clone() for mean in trainer.average]
+
+    def use(self) -> None:
+        """Replace the network's weights by the best average; it is not for training afterwards."""
+        self._set(self._weights)
+        self.trainer.network.eval()
+
+    def _set(self, weights: list[Tensor]) -> None:
+        with torch.no_grad():
+            torch._foreach_copy_(list(self.trainer.network.parameters()), weights)

@@ -226,7 +226,7 @@ def main(arguments: list[str] | None = None) -> None:
             uncompile(network)
             of_words = word_loss
     counted, before = Counted(batches), trainer.seconds
-    trainer.run(counted, given.minutes * 60, given.steps, save_state)
+    trainer.run(counted, None if given.steps else given.minutes * 60, given.steps, save_state)
     rates = counted.rates(trainer.seconds - before)
     save_state()
     trainer.use_average()

@@ -29,6 +29,7 @@ from maskov.runs.checks import (
     check_epochs,
     check_execution,
     check_prior,
+    check_references,
     with_prior,
 )
 from maskov.runs.coordinator import Coordinator
@@ -135,8 +136,9 @@ def sample(
     if passes is not None:
         if rule is not None:
             raise InputError("a run ends after --passes or --until converged, not both.")
+        running = with_burn_in(kernel, schedule, model, trust, trust_parts=True)
         schedule = schedule_for_passes(
-            model, kernel, schedule, passes, chains=chains, length=length, texts=texts,
+            model, running, schedule, passes, chains=chains, length=length, texts=texts,
             templates=templates, lengths=lengths, seed=seed, token_budget=token_budget,
             automatic_burn_in=automatic_burn_in,
         )  # fmt: skip
@@ -147,6 +149,7 @@ def sample(
         check_converges(kernel, schedule, thin, trace)
     data = kernel_data(kernel, alone=path is None and workers.here)
     inputs = inputs_of(model, length, texts, templates, lengths, chains, seed, resizes(kernel))
+    check_references(kernel, inputs)
     constraints = kernel.conditional.constraints
     layout = layout_of(model, inputs, chains, seed, constraints)
     layout.check(model, constraints)
@@ -154,7 +157,7 @@ def sample(
     if inputs.sources is None:  # translations may be short; a block is then all of one
         check_blocks(kernel, schedule, layout)
     if rule is not None:
-        check_comparable(inputs, layout)
+        check_comparable(kernel, inputs, layout)
     scorer = Scorer(model, token_budget, stop)
     config = RunConfig(
         model=ModelConfig(

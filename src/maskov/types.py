@@ -331,7 +331,8 @@ class StepInfo:
     the kernel's target, not-a-number for kernels that have none and for proposals that an early
     test rejected. A test passes if the log of its `uniform` is below its `log_ratio` less that of
     the test before it; both are not-a-number where a test was not taken. `log_acceptance` is the
-    log of the probability of passing all tests that were taken.
+    log of the probability of passing all tests that were taken. `calls` counts the evaluations of
+    each part of the energy that is no masked passes.
     """
 
     proposal: Proposal
@@ -342,6 +343,7 @@ class StepInfo:
     log_acceptance: Float[Tensor, " n"]
     accepted: Bool[Tensor, " n"]
     passes: Int[Tensor, " n"]
+    calls: Int[Tensor, "n experts"]
 
     @property
     def proposed_novel(self) -> Bool[Tensor, " n"]:

@@ -226,9 +226,7 @@ def test_chains_of_different_lines_are_not_pooled(inputs):
     assert [one.template for one in found.energies["E_raw"].groups] == [0, 1]
     assert found.verdict.state == "converged"
     # Texts are only where chains set out; that they do not meet is what R-hat is for.
-    texts = diagnose(
-        manifest(400, 4, inputs=Inputs(texts=("a", "b")), chains_each=2), traces(raw)
-    )
+    texts = diagnose(manifest(400, 4, inputs=Inputs(texts=("a", "b")), chains_each=2), traces(raw))
     assert texts.groups == 1
     assert texts.verdict.state == "not converged"
 

@@ -37,6 +37,16 @@ def test_samples_are_kept_by_the_epochs_that_the_passes_pay_for():
     assert len(run.samples) == run.manifest.schedule.epochs // 25 > 0
 
 
+def test_a_cheaper_burn_in_leaves_more_epochs():
+    """Within a fifth, as without."""
+    schedule = Schedule(burn_in=10, burn_in_energy="raw(groups=2)")
+    kernel = Metropolis(Raw(), Span())
+    run = sample(MODEL, kernel, schedule, chains=16, passes=800, length=12, seed=1)
+    assert 640 < run.traces["passes"].sum(0).mean() < 960
+    cheap, dear = run.traces["passes"][1:10].mean(), run.traces["passes"][11:].mean()
+    assert cheap < dear / 2
+
+
 def test_the_epochs_do_not_depend_on_the_start():
     found = {
         schedule_for_passes(MODEL, Metropolis(Raw()), Schedule(), 900, chains=1, texts=[text])
@@ -49,7 +59,7 @@ def test_the_epochs_do_not_depend_on_the_start():
 def test_few_passes_shorten_the_automatic_burn_in(passes):
     schedule = sample(MODEL, chains=2, passes=passes, length=6).manifest.schedule
     assert schedule.epochs < 16
-    assert schedule.burn_in == schedule.epochs // 2
+    assert schedule.burn_in <= schedule.epochs // 2
     assert (schedule.burn_in_energy is None) == (schedule.burn_in == 0)
 
 
@@ -58,7 +68,7 @@ def test_few_passes_of_the_command(tmp_path, capsys):
     words = ("sample", "--model", "untrained", "--passes", "40", "--length", "5", "--chains", "1")
     assert called(*words, "--out", str(tmp_path / "run")) == 0
     schedule = Run.open(tmp_path / "run").manifest.schedule
-    assert schedule.burn_in == schedule.epochs // 2 < 8
+    assert 0 < schedule.burn_in <= schedule.epochs // 2 < 8
     assert called(*words, "--burn-in", "99") == 2
     assert "all of them burn-in" in capsys.readouterr().err
     words = ("sample", "--model", "untrained", "--passes", "1", "--length", "5")

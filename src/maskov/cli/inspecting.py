@@ -12,8 +12,8 @@ from rich.table import Table
 from maskov.cli.diagnosis import print_diagnosis
 from maskov.cli.escaping import PrintableConsole
 from maskov.cli.output import as_lines, print_json, read_lines
-from maskov.energies.loading import Loading
 from maskov.energies import Autoregressive, parse_energy
+from maskov.energies.loading import Loading
 from maskov.errors import InputError
 from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, choose_device, load
 from maskov.runs import Run

@@ -18,7 +18,8 @@ from maskov.constraints import (
     MaxEdits,
 )
 from maskov.defaults import BURN_IN, DEFAULT_SPAN, GROUPS
-from maskov.energies import Autoregressive, Energy, grouped, parse_energy
+from maskov.energies import Energy, grouped, parse_energy
+from maskov.energies.loading import Loading
 from maskov.errors import InputError
 from maskov.kernels import DelayedAcceptance, Exchange, Kernel
 from maskov.kernels.registry import KERNELS, as_kernel, named_kernel, parse_moves
@@ -339,12 +340,10 @@ class SamplingOptions(WorkerOptions):
         if self.burn_in_energy is None:
             if self.burn_in is not None or self.chosen_burn_in == 0:
                 return None
-            energy = parse_energy(self.energy, causal, lambda name: Autoregressive(findable(name)))
+            energy = parse_energy(self.energy, causal, Loading(find=findable))
             found = grouped(energy, GROUPS)
             return None if found is None else str(found)
-        energy = parse_energy(
-            self.burn_in_energy, causal, lambda name: Autoregressive(findable(name))
-        )
+        energy = parse_energy(self.burn_in_energy, causal, Loading(find=findable))
         return str(energy)
 
     def build_kernel(self, device: Any) -> Kernel:
@@ -415,11 +414,8 @@ class SamplingOptions(WorkerOptions):
         if self.kernel == "gibbs":
             return named_kernel("gibbs", moves=(Site(proposal, positions),))
 
-        def causal(name: str) -> Autoregressive:
-            found = findable(name)
-            return Autoregressive(found, device, trust_remote_code=self.trust_remote_code)
-
-        energy = parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE, causal)
+        loading = Loading(device, self.trust_remote_code, find=findable)
+        energy = parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE, loading)
         moves, weights = parse_moves(
             self.chosen_moves,
             {

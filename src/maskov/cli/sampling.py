@@ -20,7 +20,7 @@ from maskov.models import MaskedModel
 from maskov.runs import Run
 from maskov.runs.folder import RunFolder
 from maskov.runs.preparation import schedule_for_passes
-from maskov.runs.rebuild import load_model, own_parts
+from maskov.runs.rebuild import load_model, own_parts, with_burn_in
 from maskov.sampling import resume as resume_run
 from maskov.sampling import sample as sample_run
 from maskov.starts import ONE, find_blanks
@@ -39,7 +39,10 @@ def sample(
     ] = None,
     start_text: Annotated[
         str | None,
-        typer.Option("--start-text", help="file of texts to start --chains chains from each, one a line (- for stdin)"),
+        typer.Option(
+            "--start-text",
+            help="file of texts to start --chains chains from each, one a line (- for stdin)",
+        ),
     ] = None,
 ) -> None:
     """Draw samples from a masked language model."""
@@ -148,8 +151,10 @@ def _run(options: SamplingOptions, origin: Callable[[MaskedModel], dict[str, Any
     kernel = options.with_room(model).build_kernel(model.device)
     given = origin(model)
     if options.passes is not None:
+        trust = options.trust_remote_code
+        running = with_burn_in(kernel, schedule, model, trust, trust_parts=True)
         schedule = schedule_for_passes(
-            model, kernel, schedule, options.passes, chains=options.chains, seed=options.seed,
+            model, running, schedule, options.passes, chains=options.chains, seed=options.seed,
             token_budget=options.token_budget, automatic_burn_in=options.burn_in is None, **given,
         )  # fmt: skip
         if options.burn_in_energy not in (None, "same") and schedule.burn_in_energy is None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
-from maskov.errors import InputError
+from maskov.errors import InputError, MaskovError
 from maskov.models.base import MaskedModel
 from maskov.parts import part_text
 from maskov.types import Float, Sequences, Tensor
@@ -171,6 +171,28 @@ class Sum(Energy):
         return "+".join(
             str(part) if weight == 1 else f"{_exact(weight)}*{part}" for weight, part in self.parts
         )
+
+
+def evaluated(energy: Energy, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
+    """Return an energy's values; one that fails, or gives no number, is refused in a sentence."""
+    try:
+        values = energy(model, sequences)
+    except (MaskovError, MemoryError, RuntimeError):
+        raise  # maskov's own, or of a device
+    except Exception as error:
+        raise InputError(
+            f"the energy '{energy}' failed: {type(error).__name__}: {error}"
+        ) from error
+    count = len(sequences.lengths)
+    if not isinstance(values, Tensor) or values.shape != (count,):
+        shape = tuple(getattr(values, "shape", ()))
+        raise InputError(
+            f"the energy '{energy}' must return one number for each of {count} sequences, not "
+            f"{type(values).__name__} of shape {shape}."
+        )
+    if bool(values.isnan().any()):
+        raise InputError(f"the energy '{energy}' is not a number (NaN) for some sequence.")
+    return values.double()
 
 
 def total(energy: Energy, values: dict[str, Tensor]) -> Float[Tensor, " n"]:

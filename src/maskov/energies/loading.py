@@ -16,7 +16,7 @@ from maskov.models.checkpoint import load_checkpoint
 from maskov.models.fingerprints import fingerprint
 from maskov.models.huggingface import HuggingFaceModel
 from maskov.models.loading import LOADING
-from maskov.models.registry import source_of
+from maskov.models.registry import folder_of, source_of
 from maskov.models.tokenizing import check_tokens, embedding_rows, frame_of, token_ids
 from maskov.types import Sequences, Tensor
 
@@ -48,7 +48,7 @@ class SideNetwork:
         self,
         auto_class: str,
         what: str,
-        kind: str,
+        kind: str | None,
         name: str,
         loading: Loading,
         dtype: torch.dtype = torch.float32,
@@ -57,7 +57,9 @@ class SideNetwork:
         self._auto_class, self._what, self._loading = auto_class, what, loading
         self._dtype = dtype
         # A shipped model keeps its name in signatures, wherever it is installed.
-        self._source = source_of(self.name, kind)
+        self._source = (
+            str(folder_of(self.name) or self.name) if kind is None else source_of(self.name, kind)
+        )
         self._shared: tuple[MaskedModel, bool] | None = None
 
     @cached_property
@@ -73,6 +75,7 @@ class SideNetwork:
                 self._dtype,
                 trust_remote_code=self._loading.trust_remote_code,
                 allow_download=self._loading.allow_download,
+                unused="pooler." if self._auto_class == "AutoModel" else "",
             )
         check_tokens(tokenizer, embedding_rows(network), self.name)
         network = network.to(torch.device(self._loading.device)).eval().requires_grad_(False)
@@ -102,9 +105,7 @@ class SideNetwork:
         texts = [model.decode(ids) for ids in content]
         return [tuple(ids) for ids in token_ids(self.loaded[1], texts, self.name)]
 
-    def run(
-        self, ids: Sequence[tuple[int, ...]], read: Callable[[Any, Tensor], Tensor]
-    ) -> Tensor:
+    def run(self, ids: Sequence[tuple[int, ...]], read: Callable[[Any, Tensor], Tensor]) -> Tensor:
         """Run sequences through the network; equal ones once. `read` takes its answer and mask."""
         distinct = {one: place for place, one in enumerate(dict.fromkeys(ids))}
         unique = list(distinct)

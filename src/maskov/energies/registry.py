@@ -90,9 +90,7 @@ def _weighted(term: str, text: str) -> tuple[float | None, str]:
         raise _unknown(text) from None
 
 
-def _named(
-    term: str, causal: str | None, text: str, loading: Loading, trust_parts: bool
-) -> Energy:
+def _named(term: str, causal: str | None, text: str, loading: Loading, trust_parts: bool) -> Energy:
     # A model's folder may hold any letters, so it is taken as it stands.
     model = re.fullmatch(r"\s*autoregressive\s*(?:\((.*)\))?\s*", term, re.S)
     if model is not None:
@@ -171,8 +169,8 @@ def as_energy(part: object) -> Energy:
 
 
 def _unknown(text: str) -> InputError:
+    names = ", ".join(name for name in NAMES if name != "length_prior")
     return InputError(
-        f"unknown energy '{text}'; use {', '.join(name for name in NAMES if name != 'length_prior')}"
-        ", 'raw(groups=4)', a part of your own such as my_module:Contains('river'), or a sum of "
-        "these such as 'raw+0.5*norm'."
+        f"unknown energy '{text}'; use {names}, 'raw(groups=4)', a part of your own such as "
+        "my_module:Contains('river'), or a sum of these such as 'raw+0.5*norm'."
     )

@@ -20,7 +20,7 @@ class Similar(Energy):
     compares = True
 
     def __init__(self, name: str, loading: Loading | None = None) -> None:
-        self._network = SideNetwork("AutoModel", "encoder", "encoder", name, loading or Loading())
+        self._network = SideNetwork("AutoModel", "encoder", None, name, loading or Loading())
         self.name = self._network.name
         self._known: dict[tuple[int, ...], Tensor] = {}
 

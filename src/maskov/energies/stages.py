@@ -117,6 +117,11 @@ class TestPlan:
         """Their names."""
         return tuple(map(str, self.evaluated))
 
+    def part_of(self, name: str) -> int:
+        """Return the number of the part that an evaluated energy belongs to."""
+        stages = (tuple(map(str, stages)) for _, stages in self.others)
+        return next(number for number, names in enumerate(stages) if name in names)
+
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """The tests."""

@@ -1,13 +1,15 @@
 """A kernel moves chains: `init` once, then `step` after `step`, both called by the one epoch loop.
 
 Kernels hold no state: chains in, `(chains, info)` out. To write one, subclass `Kernel`; to combine
-some, see `maskov.kernels.compose`; `maskov.testing.check_kernel` proves either.
+some, see `maskov.kernels.compose`; `maskov.testing.check_kernel` proves either. Some are made of
+other `kernels`; `leaves` returns those at the bottom.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -33,6 +35,8 @@ class Kernel(ABC):
     replicas: int = 1
     # The distribution from which blanks are filled before the first epoch.
     conditional: MaskedConditional = MaskedConditional()
+    # The kernels that this one is made of, if it is.
+    kernels: tuple[Kernel, ...] = ()
 
     @property
     @abstractmethod
@@ -82,6 +86,91 @@ class Kernel(ABC):
     def reaches_everything(self) -> bool:
         """Whether every allowed sequence can be reached."""
         return True
+
+    def with_kernels(self, kernels: tuple[Kernel, ...]) -> Kernel:
+        """Return this kernel made of other ones, as many as it has."""
+        return self
+
+
+@dataclass(frozen=True)
+class Wrapper(Kernel):
+    """A kernel that does what another does, but for what its subclass changes."""
+
+    kernel: Kernel
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:  # type: ignore[override]
+        """The wrapped kernel."""
+        return (self.kernel,)
+
+    def with_kernels(self, kernels: tuple[Kernel, ...]) -> Kernel:
+        """Wrap another kernel."""
+        return replace(self, kernel=kernels[0])
+
+    @property
+    def energy(self) -> Energy | None:  # type: ignore[override]
+        """The wrapped kernel's."""
+        return self.kernel.energy
+
+    @property
+    def leaves_invariant(self) -> bool:
+        """Whether the wrapped kernel does."""
+        return self.kernel.leaves_invariant
+
+    @property
+    def fills_blanks(self) -> bool:  # type: ignore[override]
+        """Whether the wrapped kernel does."""
+        return self.kernel.fills_blanks
+
+    @property
+    def conditional(self) -> MaskedConditional:  # type: ignore[override]
+        """The wrapped kernel's."""
+        return self.kernel.conditional
+
+    @property
+    def reaches_everything(self) -> bool:
+        """Whether the wrapped kernel does."""
+        return self.kernel.reaches_everything
+
+    def init(self, chains: Chains, scorer: Scorer) -> Chains:
+        """Prepare the wrapped kernel."""
+        return self.kernel.init(chains, scorer)
+
+    def begin(self, chains: Chains, rng: Rng) -> Chains:
+        """Begin an epoch of the wrapped kernel."""
+        return self.kernel.begin(chains, rng)
+
+    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
+        """Return the wrapped kernel's steps."""
+        return self.kernel.steps(chains)
+
+    def step(
+        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
+    ) -> tuple[Chains, StepInfo]:
+        """Make a step of the wrapped kernel."""
+        return self.kernel.step(chains, rows, scorer, rng)
+
+    def end(self, chains: Chains, rng: Rng) -> Chains:
+        """End an epoch of the wrapped kernel."""
+        return self.kernel.end(chains, rng)
+
+    def forced(self) -> Kernel | None:
+        """Accept everything, as the wrapped kernel would."""
+        return self.kernel.forced()
+
+
+def leaves(kernel: Kernel) -> list[Kernel]:
+    """Return the kernels that a kernel is made of at last, in order; itself if of none."""
+    if not kernel.kernels:
+        return [kernel]
+    return [leaf for one in kernel.kernels for leaf in leaves(one)]
+
+
+def with_leaves(kernel: Kernel, change: Callable[[Kernel], Kernel]) -> Kernel:
+    """Return a kernel with each of its leaves changed, called in their order."""
+    if not kernel.kernels:
+        return change(kernel)
+    return kernel.with_kernels(tuple(with_leaves(one, change) for one in kernel.kernels))
 
 
 def check_keeps_constraints(move: Move) -> None:

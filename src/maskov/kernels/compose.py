@@ -35,6 +35,10 @@ class Composed(Kernel):
                 "their `conditional` has them."
             )
 
+    def with_kernels(self, kernels: tuple[Kernel, ...]) -> Kernel:
+        """Return the composition of other parts."""
+        return replace(self, kernels=kernels)
+
     @property
     def leaves_invariant(self) -> bool:
         """True if every part does, all with one target."""
@@ -62,13 +66,11 @@ class Composed(Kernel):
 
     def at(self, epoch: int, temperature: float | None, block: int | None) -> Kernel:
         """Let every part follow the schedule."""
-        return replace(
-            self, kernels=tuple(kernel.at(epoch, temperature, block) for kernel in self.kernels)
-        )
+        return self.with_kernels(tuple(k.at(epoch, temperature, block) for k in self.kernels))
 
     def with_energy(self, energy: Energy) -> Kernel:
         """Give every part the energy."""
-        return replace(self, kernels=tuple(kernel.with_energy(energy) for kernel in self.kernels))
+        return self.with_kernels(tuple(kernel.with_energy(energy) for kernel in self.kernels))
 
     def forced(self) -> Kernel | None:
         """Accept everything, as the first part would."""
@@ -195,14 +197,12 @@ def _joined(infos: list[StepInfo], rows: Int[Tensor, " n"]) -> StepInfo:
     order = order[rows.argsort().argsort()]
 
     def column(values: list[Tensor]) -> Tensor:
-        widest = max(value.shape[1] for value in values) if values[0].dim() == 2 else 0
-        padded = [
-            torch.nn.functional.pad(value, (0, widest - value.shape[1]), value=torch.nan)
-            if value.is_floating_point() and value.dim() == 2
-            else value
-            for value in values
-        ]
-        return torch.cat(padded)[order]
+        if values[0].dim() == 2:  # parts may have different numbers of tests
+            empty = torch.nan if values[0].is_floating_point() else 0
+            widest = max(value.shape[1] for value in values)
+            pad = torch.nn.functional.pad
+            values = [pad(one, (0, widest - one.shape[1]), value=empty) for one in values]
+        return torch.cat(values)[order]
 
     proposals = [info.proposal for info in infos]
     columns = [f.name for f in fields(Proposal) if f.name not in ("passed", "resized")]

@@ -23,16 +23,12 @@ from itertools import pairwise
 
 import torch
 
-from maskov.energies.base import Energy
 from maskov.errors import InputError
-from maskov.kernels.base import Kernel
-from maskov.kernels.compose import Cycle, Mixture
+from maskov.kernels.base import Kernel, Wrapper, leaves
 from maskov.kernels.metropolis import Metropolis
 from maskov.kernels.ratio import log_ratio
-from maskov.models.scorer import Scorer
-from maskov.moves import MaskedConditional
 from maskov.random import Purpose, Rng
-from maskov.types import Bool, Chains, Float, Int, StepInfo, Tensor
+from maskov.types import Bool, Chains, Float, Int, Tensor
 
 MOST_REPLICAS = 16
 # More chains than a run can have: what the numbers of neighbouring rows of a set differ by.
@@ -42,21 +38,21 @@ _STATE = ("tokens", "lengths", "free", "region", "confidence", "replica")
 
 
 @dataclass(frozen=True)
-class Exchange(Kernel):
+class Exchange(Wrapper):
     """Move `replicas` copies of each chain by a kernel, and let neighbours of the ladder swap.
 
     `ladder` are the inverse temperatures from 1 downwards. Without one the run finds it before its
-    first epoch (`maskov.tuning.ladder`). `epoch` decides which pairs are tested.
+    first epoch (`maskov.tuning.ladder`). `epoch` decides which pairs are tested. Nothing is swapped
+    while acceptance is forced.
     """
 
-    kernel: Kernel
     ladder: tuple[float, ...] = ()
     replicas: int = 0
     epoch: int = 0
 
     def __post_init__(self) -> None:
-        parts = _parts(self.kernel)
-        if not all(isinstance(part, Metropolis) for part in parts) or self.kernel.energy is None:
+        exchangeable = all(isinstance(leaf, Metropolis) for leaf in leaves(self.kernel))
+        if not exchangeable or _wraps(self.kernel) or self.kernel.energy is None:
             raise InputError(
                 f"'{self.kernel}' cannot exchange replicas: that needs Metropolis-Hastings, or a "
                 "mixture or cycle of it, with one energy."
@@ -75,29 +71,9 @@ class Exchange(Kernel):
             )
 
     @property
-    def energy(self) -> Energy | None:  # type: ignore[override]
-        """The inner kernel's."""
-        return self.kernel.energy
-
-    @property
     def target_temperature(self) -> float:
         """The inner kernel's T, that of the first row of each set."""
-        return _parts(self.kernel)[0].target_temperature  # type: ignore[attr-defined, no-any-return]
-
-    @property
-    def leaves_invariant(self) -> bool:
-        """Whether the inner kernel does: swaps do."""
-        return self.kernel.leaves_invariant
-
-    @property
-    def conditional(self) -> MaskedConditional:  # type: ignore[override]
-        """The inner kernel's."""
-        return self.kernel.conditional
-
-    @property
-    def reaches_everything(self) -> bool:
-        """Whether the inner kernel does."""
-        return self.kernel.reaches_everything
+        return leaves(self.kernel)[0].target_temperature  # type: ignore[attr-defined, no-any-return]
 
     def replicated(self, chains: Chains) -> Chains:
         """Return the rows of chains that have not begun: a set for each, by the ladder.
@@ -113,31 +89,9 @@ class Exchange(Kernel):
         ladder = torch.tensor(self.ladder, dtype=torch.float64, device=rung.device)
         return replace(rows, chain=rows.chain + rung * _STRIDE, beta=ladder[rung], replica=rung)
 
-    def init(self, chains: Chains, scorer: Scorer) -> Chains:
-        """Prepare the inner kernel."""
-        return self.kernel.init(chains, scorer)
-
-    def begin(self, chains: Chains, rng: Rng) -> Chains:
-        """Begin an epoch of the inner kernel."""
-        return self.kernel.begin(chains, rng)
-
-    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
-        """Return the inner kernel's steps."""
-        return self.kernel.steps(chains)
-
-    def step(
-        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
-    ) -> tuple[Chains, StepInfo]:
-        """Make a step of the inner kernel."""
-        return self.kernel.step(chains, rows, scorer, rng)
-
     def at(self, epoch: int, temperature: float | None, block: int | None) -> Exchange:
         """Let the inner kernel follow the schedule, and count the epochs."""
         return replace(self, kernel=self.kernel.at(epoch, temperature, block), epoch=epoch)
-
-    def forced(self) -> Kernel | None:
-        """Accept everything, as the inner kernel would; nothing is swapped then."""
-        return self.kernel.forced()
 
     def tested(self) -> Bool[Tensor, " pairs"]:
         """Return which pairs of neighbours are tested after this epoch."""
@@ -190,11 +144,9 @@ def swapped(before: Chains, after: Chains, replicas: int) -> Bool[Tensor, "sets 
     return (one[:, :-1] == other[:, 1:]) & (one[:, 1:] == other[:, :-1])
 
 
-def _parts(kernel: Kernel) -> list[Kernel]:
-    """Return the kernels that a kernel is made of, at last."""
-    if isinstance(kernel, Mixture | Cycle):
-        return [part for one in kernel.kernels for part in _parts(one)]
-    return [kernel]
+def _wraps(kernel: Kernel) -> bool:
+    """Whether a kernel is or holds a wrapper: replicas of replicas are none."""
+    return isinstance(kernel, Wrapper) or any(map(_wraps, kernel.kernels))
 
 
 def _taken(chains: Chains, index: Int[Tensor, " chains"]) -> Chains:

@@ -86,6 +86,7 @@ class Gibbs(Kernel):
             log_acceptance=torch.zeros_like(unknown),
             accepted=accepted,
             passes=proposal.passes,
+            calls=proposal.passes.new_zeros((len(rows), 0)),
         )
         return counted(with_tokens(chains, proposal, accepted).forget(), rows), info
 

@@ -21,7 +21,7 @@ from functools import cached_property
 
 import torch
 
-from maskov.energies.base import Energy, total
+from maskov.energies.base import Energy, evaluated, total
 from maskov.energies.stages import DelayedAcceptance, Stage, TestPlan, near_all, near_window
 from maskov.errors import InputError
 from maskov.grouping import groups_with, positions_of, unseen
@@ -87,8 +87,8 @@ class Metropolis(Kernel):
 
     @property
     def asynchronous(self) -> bool:  # type: ignore[override]
-        """Whether the move may be made asynchronously and chains cache passes of single places."""
-        alone = self.energy.needs_sites and self.energy.groups is None
+        """Whether the move may be made asynchronously and the energy is one of single places."""
+        alone = self.energy.sums_over_sites and self.energy.groups is None
         return self.move.asynchronous and alone
 
     @property
@@ -149,7 +149,9 @@ class Metropolis(Kernel):
         elif energy.needs_normaliser and sites is not None:
             sites = scorer.with_normaliser(sites, chains.inside)
         sequences = replace(chains.sequences, sites=sites)
-        values = {str(part): part(scorer.model, sequences) for part in self.plan.evaluated}
+        values = {
+            str(part): evaluated(part, scorer.model, sequences) for part in self.plan.evaluated
+        }
         values |= {
             str(p): p(scorer.model, sequences) for _, p in self.energy.parts if str(p) not in values
         }
@@ -226,6 +228,7 @@ class Metropolis(Kernel):
             log_acceptance=log_acceptance,
             accepted=accepted,
             passes=proposal.passes + comparison.passes,
+            calls=comparison.calls,
         )
 
     def _moved(
@@ -263,6 +266,8 @@ class Comparison:
         # Those of proposals that nothing tests are the chains' own.
         self.energy_new = torch.where(proposal.novel, torch.nan, self.energy_old)
         self.passes = torch.zeros_like(rows)
+        # Evaluations of each other part of the energy, its stages together.
+        self.calls = rows.new_zeros((len(rows), len(self._plan.others)))
         self.sites: Sites | None = None
         self._values = {name: chains.energies[name][rows].clone() for name in self._plan.names}
         self._old = {name: value.clone() for name, value in self._values.items()}
@@ -313,9 +318,10 @@ class Comparison:
         stage = self._plan.stages[number]
         for column in self._plan.new_evaluations(number):
             name, energy = self._plan.names[column], self._plan.evaluated[column]
-            value = energy(self._scorer.model, self._sequences(index))
-            self._scorer.watch(value)
-            self._values[name][index] = value
+            self._values[name][index] = evaluated(
+                energy, self._scorer.model, self._sequences(index)
+            )
+            self.calls[index, self._plan.part_of(name)] += 1
         if self._energy.needs_sites and stage.nearest != 0:
             self._run_passes(stage, index)
         if number == len(self._plan.stages) - 1:

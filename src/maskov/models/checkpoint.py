@@ -25,8 +25,11 @@ def load_checkpoint(
     tokenizer: str | None = None,
     trust_remote_code: bool = False,
     allow_download: bool = True,
+    unused: str = "",
 ) -> tuple[Any, Any]:
     """Return a network and its tokenizer; `what` names the kind of model in errors.
+
+    Weights whose names begin with `unused` may be missing: nobody asks for what they compute.
 
     Without `allow_download` the hub is not asked: what is not on this machine is refused.
 
@@ -57,6 +60,7 @@ def load_checkpoint(
     except Exception as error:
         raise ModelError(_why(name, what, error)) from error
     missing = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
+    missing = [name for name in missing if not (unused and name.startswith(unused))]
     if missing:
         raise ModelError(
             f"'{name}' is no {what}: its weights lack {missing[0]} ({len(missing)} missing); "

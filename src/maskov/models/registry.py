@@ -17,7 +17,7 @@ from maskov.errors import ModelError
 
 ROOT = Path(__file__).parent / "pretrained"
 REPOSITORY = Path(__file__).parents[3] / "models"
-KINDS = ("masked", "causal", "translation", "twin")
+KINDS = ("masked", "causal", "classifier", "translation", "twin")
 
 
 @dataclass(frozen=True)

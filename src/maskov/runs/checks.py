@@ -10,7 +10,8 @@ from maskov.config import MOST_TRACED, Inputs
 from maskov.energies.lengths import LengthPrior, parse_table
 from maskov.errors import InputError
 from maskov.execution.loop import kernel_at
-from maskov.kernels import Exchange, Kernel, Metropolis
+from maskov.kernels import Kernel, Metropolis
+from maskov.kernels.base import leaves
 from maskov.models import MaskedModel
 from maskov.random import CounterRng
 from maskov.runs.manifest import leaves_invariant
@@ -81,16 +82,12 @@ def check_execution(
             "only asynchronous chains are prefetched: drop --prefetch, or what keeps them in "
             "lock-step (--lock-step, --block and the like)."
         )
-    if isinstance(kernel, Exchange):
-        check_execution(kernel.kernel, kernel.kernel, schedule, model, 0, False)
-    if not isinstance(kernel, Metropolis):
-        return
-    precision = kernel.delayed.first_stage
-    if precision is not None and precision == model.precision:
+    stages = {leaf.delayed.first_stage for leaf in leaves(kernel) if isinstance(leaf, Metropolis)}
+    if model.precision in stages:
         raise InputError(
             f"the first stage would be in {model.precision} like the last: drop --first-stage."
         )
-    if precision is not None and not runs_asynchronously:
+    if stages - {None} and not runs_asynchronously:
         raise InputError(
             "early tests in low precision need asynchronous chains: drop --first-stage, or what "
             "keeps chains in lock-step (--lock-step, --block and the like)."
@@ -113,19 +110,31 @@ def check_converges(kernel: Kernel, schedule: Schedule, thin: int, trace: str) -
         raise InputError("--until converged needs the energies of every epoch: trace='every'.")
 
 
-def check_comparable(inputs: Inputs, layout: Layout) -> None:
+def check_references(kernel: Kernel, inputs: Inputs) -> None:
+    """Refuse an energy that compares with the text that a chain started from, if there is none."""
+    energy = kernel.energy
+    if energy is not None and energy.compares and inputs.texts is None:
+        name = next(str(part) for _, part in energy.parts if part.compares)
+        raise InputError(
+            f"the energy '{name}' compares with the text that a chain started from: give texts to "
+            "start from (--start-text)."
+        )
+
+
+def check_comparable(kernel: Kernel, inputs: Inputs, layout: Layout) -> None:
     """Refuse a run until convergence in which no two chains have the same target."""
-    if max(Counter(_targets(inputs, layout)).values()) == 1:
+    alike = inputs.texts is not None and not (kernel.energy is not None and kernel.energy.compares)
+    if max(Counter(_targets(inputs, layout, alike)).values()) == 1:
         raise InputError(
             "--until converged compares chains of the same length and template: ask for more "
             "--chains, or for one --length."
         )
 
 
-def _targets(inputs: Inputs, layout: Layout) -> list[tuple[int, int]]:
-    """Return the line of the input and the length of each chain; texts are only starts."""
+def _targets(inputs: Inputs, layout: Layout, alike: bool) -> list[tuple[int, int]]:
+    """Return the line of the input and the length of each chain; lines may be `alike`."""
     lengths = [0 if inputs.sampled else len(tokens) for tokens in layout.tokens]
-    lines = layout.template if inputs.texts is None else [0] * len(lengths)
+    lines = [0] * len(lengths) if alike else layout.template
     return list(zip(lines, lengths, strict=True))
 
 

@@ -95,7 +95,8 @@ class Coordinator:
         chains = self.layout.chains(self.model, self.groups[group], self.manifest.width)
         if isinstance(self.kernel, Exchange):
             chains = self.kernel.replicated(chains)
-        return GroupState.fresh(chains, self.manifest.config.execution.token_budget)
+        budget = self.manifest.config.execution.token_budget
+        return GroupState.fresh(chains, budget, len(self.manifest.experts))
 
     def _shape(self, group: int) -> GroupShape:
         slots = self.manifest.config.execution.prefetch or MOST_SLOTS
@@ -221,6 +222,9 @@ class Coordinator:
         standing = self._standing[group]
         if epoch >= self.cursor.closed and self._keeps(epoch):
             energies = np.stack([values["energy_raw"], values["energy_norm"]], axis=1)
+            if self.manifest.experts:
+                target = values["energy_target"][:, None]
+                energies = np.concatenate([energies, target, values["expert_energy"]], axis=1)
             standing.held[epoch] = {
                 "tokens": torch.from_numpy(values["tokens"].astype(np.int32)),
                 "energies": torch.from_numpy(energies),
@@ -271,13 +275,14 @@ class Coordinator:
         return dict(zip(kinds, self.model.token_strings(kinds), strict=True))
 
     def _samples(self, epoch: int) -> Iterator[Sample]:
-        model, chain = self.model, 0
+        model, chain, names = self.model, 0, ("target", *self.manifest.experts)
         for one in self._standing:
             row = one.held[epoch]
             columns = (row[name].tolist() for name in ("tokens", "lengths", "energies"))
-            for tokens, length, (raw, norm) in zip(*columns, strict=True):
+            for tokens, length, (raw, norm, *rest) in zip(*columns, strict=True):
                 ids = tokens[:length]
                 text, words = model.decode(ids), model.token_strings(ids)
                 template = self.layout.template[chain]
-                yield Sample(chain, epoch, text, words, ids, raw, norm, template)
+                energies = dict(zip(names, rest, strict=True)) if rest else {}
+                yield Sample(chain, epoch, text, words, ids, raw, norm, template, energies)
                 chain += 1

@@ -20,6 +20,8 @@ PLACES = ("tokens", "rejected")
 # The parts that have an entry for each replica or pair of neighbouring replicas of a chain: the
 # energy and the number of the state at each temperature, and which pairs were tested and swapped.
 REPLICAS = ("rung_energy", "rung_replica", "swap_tested", "swap_accepted")
+# The parts that have an entry for each expert of the energy: its value, and how often it was asked.
+EXPERTS = ("expert_energy", "expert_calls")
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,9 @@ class GroupState:
 
     Chains are cut into groups that fit on a device; each goes through the run by itself, so that
     its results depend on nothing but its own state. The group is in `epoch`; `counts` are those of
-    the epoch so far and `rejected` says where a proposal was rejected. `buffers` are those of
-    asynchronous chains, which go on to the epoch `end`. `begun` says that its blanks are filled.
+    the epoch so far, those of experts' calls last; `rejected` says where a proposal was rejected.
+    `buffers` are those of asynchronous chains, which go on to the epoch `end`. `begun` says that
+    its blanks are filled.
     `other_passes` are those outside steps (starts, first energies, traces);
     `budget` is the tokens of a model call.
     """
@@ -45,9 +48,9 @@ class GroupState:
     buffers: dict[str, Tensor] = field(default_factory=dict)
 
     @classmethod
-    def fresh(cls, chains: Chains, budget: int) -> GroupState:
+    def fresh(cls, chains: Chains, budget: int, experts: int = 0) -> GroupState:
         """Return the state of a group whose blanks are still to be filled."""
-        return cls(chains, *nothing_yet(chains), budget=budget)
+        return cls(chains, *nothing_yet(chains, experts), budget=budget)
 
     def with_chains(self, chains: Chains, **changes: Any) -> GroupState:
         """Return this state with other chains."""
@@ -72,9 +75,9 @@ class GroupState:
         return sum(value.numel() * value.element_size() for value in held)
 
 
-def nothing_yet(chains: Chains) -> tuple[Tensor, Tensor]:
+def nothing_yet(chains: Chains, experts: int) -> tuple[Tensor, Tensor]:
     """Return the counts and rejections of an epoch that has not begun."""
-    counts = torch.zeros((len(chains.chain), len(COUNTS)), dtype=torch.long)
+    counts = torch.zeros((len(chains.chain), len(COUNTS) + experts), dtype=torch.long)
     return counts.to(chains.chain.device), torch.zeros_like(chains.free)
 
 
@@ -90,8 +93,10 @@ def first_replicas(chains: Chains, replicas: int) -> Chains:
 def traces_of(row: Row) -> Traces:
     """Name the columns of a row."""
     energies = zip(ENERGIES, row["energy"].unbind(1), strict=True)
-    counts = zip(COUNTS, row["counts"].unbind(1), strict=True)
-    named = (*PLACES, *REPLICAS, "lengths", "sizes")
+    counts = zip(COUNTS, row["counts"][:, : len(COUNTS)].unbind(1), strict=True)
+    named = (*PLACES, *REPLICAS, *EXPERTS, "lengths", "sizes")
+    if "expert_energy" in row:
+        row = row | {"expert_calls": row["counts"][:, len(COUNTS) :]}
     others = ((name, row[name]) for name in named if name in row)
     return {name: column.cpu().numpy() for name, column in (*energies, *counts, *others)}
 

@@ -57,10 +57,17 @@ def manifest_of(
         energy_models=energy_models,
         width=layout.width,
         shortest=layout.shortest,
+        experts=experts_of(kernel),
+        compares=kernel.energy is not None and kernel.energy.compares,
         regions=max(map(len, layout.bounds), default=0),
         replicas=kernel.replicas,
         ladder=(kernel.ladder or None) if isinstance(kernel, Exchange) else None,
     )
+
+
+def experts_of(kernel: Kernel) -> tuple[str, ...]:
+    """Return the names of the energy's parts that are no masked passes."""
+    return () if kernel.energy is None else tuple(str(part) for _, part in kernel.energy.others)
 
 
 def leaves_invariant(kernel: Kernel, schedule: Schedule) -> tuple[bool, list[str]]:

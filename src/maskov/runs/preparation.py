@@ -42,7 +42,8 @@ def schedule_for_passes(
 ) -> Schedule:
     """Return the schedule with as many epochs as so many masked passes of a chain pay for.
 
-    An `automatic_burn_in` has half of them, or what the schedule says if that is less.
+    `kernel` has the energy of burn-in, if there is one (`with_burn_in`). An `automatic_burn_in` has
+    half of the epochs, or what the schedule says if that is less.
     """
     if passes < 1:
         raise InputError(f"--passes counts masked passes of a chain: 1 or more, not {passes}.")
@@ -52,12 +53,13 @@ def schedule_for_passes(
     layout.check(model, constraints)
     scorer = Scorer(model, token_budget)
     with threads(1, model):
-        found = epochs_for(passes, kernel, schedule, layout, scorer, CounterRng(seed))
+        paid, gained = epochs_for(passes, kernel, schedule, layout, scorer, CounterRng(seed))
     scorer.check()
     if automatic_burn_in:
-        burn_in = min(schedule.burn_in, found // 2)
+        burn_in = min(schedule.burn_in, int(paid) // 2)
         first = schedule.burn_in_energy if burn_in else None
         schedule = replace(schedule, burn_in=burn_in, burn_in_energy=first)
+    found = max(1, int(paid + schedule.burn_in * gained))
     if found <= schedule.burn_in:
         raise InputError(
             f"{passes} passes of a chain are about {found} epochs, all of them burn-in: ask for "

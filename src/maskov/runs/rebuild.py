@@ -10,6 +10,7 @@ from maskov.energies import Energy, parse_energy
 from maskov.energies.loading import Loading
 from maskov.errors import InputError, RunError
 from maskov.kernels import Exchange, Kernel
+from maskov.kernels.base import leaves
 from maskov.kernels.burn_in import BurnIn
 from maskov.kernels.registry import imported_parts, kernel_from_data
 from maskov.models import MaskedModel, load
@@ -68,7 +69,7 @@ def rebuild(
 
 def models_of(kernel: Kernel) -> dict[str, str]:
     """Return the fingerprint of each model that the energies have beside the masked one."""
-    energies: list[Energy | None] = [kernel.energy]
+    energies: list[Energy | None] = [leaf.energy for leaf in leaves(kernel)]
     if isinstance(kernel, BurnIn):
         energies.append(kernel.first)
     return {

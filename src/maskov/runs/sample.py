@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 
 def _are(kind: type, found: object) -> bool:
@@ -16,7 +16,8 @@ class Sample:
 
     `ids` are the content tokens and are what the energies belong to: decoding them and
     tokenising the text again may give others. `template` is the line of the user's input the
-    chain belongs to, 0 where there was none.
+    chain belongs to, 0 where there was none. `energies` are, where the energy has experts, those
+    of the `target` and of each expert by name.
     """
 
     chain: int
@@ -27,11 +28,14 @@ class Sample:
     energy_raw: float
     energy_norm: float
     template: int = 0
+    energies: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse what a damaged file may say."""
         numbers = (self.chain, self.epoch, self.template)
-        energies = (self.energy_raw, self.energy_norm)
+        if not isinstance(self.energies, dict):
+            raise TypeError("no sample")
+        energies = (self.energy_raw, self.energy_norm, *self.energies.values())
         if not (
             isinstance(self.text, str)
             and all(type(one) is int for one in numbers)
@@ -43,4 +47,7 @@ class Sample:
 
     def to_json(self) -> str:
         """Return the sample as one line of JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False)
+        data = asdict(self)
+        if not self.energies:
+            del data["energies"]
+        return json.dumps(data, ensure_ascii=False)

@@ -12,6 +12,7 @@ from typing import Any
 from maskov.config import Inputs, RunConfig
 from maskov.energies.stages import DelayedAcceptance
 from maskov.kernels import Exchange, Kernel
+from maskov.kernels.base import leaves
 from maskov.kernels.registry import kernel_name
 from maskov.moves import Resize, Site, Span, Sweep
 from maskov.parts import part_text
@@ -38,7 +39,7 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
     ]
     if kernel.energy is not None:
         parts.append(f"energy:{kernel.energy}")
-    parts += [f"causal:#{hash_[:_SHORT]}" for hash_ in energy_models.values()]
+    parts += [f"model:#{hash_[:_SHORT]}" for hash_ in energy_models.values()]
     block = 1
     for move in moves_of(kernel):
         if isinstance(move, Site):
@@ -58,8 +59,7 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
     if isinstance(kernel, Exchange):
         ladder = ",".join(f"{beta:g}" for beta in kernel.ladder)
         parts.append(f"ladder:{ladder}" if ladder else f"replicas:{kernel.replicas}")
-    inner = getattr(kernel, "kernel", kernel)
-    early = [getattr(part, "delayed", None) for part in getattr(inner, "kernels", (inner,))]
+    early = [getattr(leaf, "delayed", None) for leaf in leaves(kernel)]
     names = dict.fromkeys(str(one) for one in early if isinstance(one, DelayedAcceptance))
     if names:
         parts.append(f"delayed:{'/'.join(names)}")
@@ -85,10 +85,7 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
 
 def moves_of(kernel: Kernel) -> list[Any]:
     """Return the moves of a kernel or of those it is made of."""
-    if isinstance(kernel, Exchange):
-        return moves_of(kernel.kernel)
-    parts = getattr(kernel, "kernels", (kernel,))
-    return [part.move for part in parts if hasattr(part, "move")]
+    return [leaf.move for leaf in leaves(kernel) if hasattr(leaf, "move")]
 
 
 def sweeps_of(kernel: Kernel) -> list[Sweep]:

@@ -15,13 +15,13 @@ import numpy.typing as npt
 from maskov.config import Manifest
 from maskov.execution.buffers import COUNTS, ENERGIES
 from maskov.runs.checkpoint import Cursor, Saved
-from maskov.runs.group import PLACES, REPLICAS
+from maskov.runs.group import EXPERTS, PLACES, REPLICAS
 from maskov.runs.sample import Sample
 from maskov.runs.validation import GroupShape
 from maskov.types import Traces
 
-# Energies at the end of each epoch, what was counted within it, and what belongs to positions and
-# to replicas.
+# Energies at the end of each epoch, what was counted within it, and what belongs to positions, to
+# replicas and to experts.
 TRACES: dict[str, type[np.generic]] = {
     **dict.fromkeys(ENERGIES, np.float64),
     **dict.fromkeys(COUNTS, np.int64),
@@ -33,9 +33,11 @@ TRACES: dict[str, type[np.generic]] = {
     "swap_tested": np.bool_,
     "swap_accepted": np.bool_,
     "sizes": np.int32,
+    "expert_energy": np.float64,
+    "expert_calls": np.int64,
 }
 # Traces with more than one entry for each chain.
-WIDE = (*PLACES, *REPLICAS, "sizes")
+WIDE = (*PLACES, *REPLICAS, *EXPERTS, "sizes")
 # Epochs × chains × positions up to which what happens at each position is traced.
 _MOST_PLACES = 2**24
 
@@ -95,6 +97,8 @@ def trace_shape(manifest: Manifest, name: str) -> tuple[int, ...] | None:
         return (*shape, manifest.width)
     if name == "sizes":
         return (*shape, manifest.regions) if manifest.regions else None
+    if name in EXPERTS:
+        return (*shape, len(manifest.experts)) if manifest.experts else None
     if name in REPLICAS:
         entries = replicas - 1 if name.startswith("swap") else replicas
         return (*shape, entries) if replicas > 1 else None

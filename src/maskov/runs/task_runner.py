@@ -155,7 +155,7 @@ class TaskRunner:
         group, before = self.group, self.scorer.passes
         chains = kernel.init(group.chains, self.scorer)
         if not bool(chains.number.any()):
-            counts, rejected = nothing_yet(chains)
+            counts, rejected = nothing_yet(chains, len(self.manifest.experts))
             group = replace(group, counts=counts, rejected=rejected)
         spent = self.scorer.passes - before
         self.group = group.with_chains(chains, other_passes=group.other_passes + spent)
@@ -168,7 +168,7 @@ class TaskRunner:
 
     def _count(self, chains: Chains, info: StepInfo) -> None:
         group, rows = self.group, info.proposal.rows
-        counts = group.counts.index_add(0, rows, _happened(info))
+        counts = group.counts.index_add(0, rows, _happened(info, group.counts.shape[1]))
         rejected = group.rejected[rows] | (info.proposal.masked & ~info.accepted[:, None])
         rejected = group.rejected.index_copy(0, rows, rejected)
         self.group = group.with_chains(chains, counts=counts, rejected=rejected)
@@ -196,6 +196,10 @@ class TaskRunner:
             "rejected": group.rejected[first],
             "lengths": chains.lengths[first],
         }
+        if self.manifest.experts:
+            unknown = torch.full_like(target, torch.nan)
+            values = [chains.energies.get(name, unknown) for name in self.manifest.experts]
+            row["expert_energy"] = torch.stack(values, dim=1)[first]
         if chains.resizable:
             row["sizes"] = sizes_of(chains)[first]
         if replicas > 1:
@@ -241,10 +245,11 @@ def _exchanged(kernel: Kernel, before: Chains, after: Chains, energy: Tensor) ->
 
 
 def _counts(rows: Tensor, replicas: int) -> Tensor:
-    """Return the counts of the chains: their own, but the passes of all their replicas."""
-    each = rows.view(-1, replicas, len(COUNTS))
-    counts, column = each[:, 0].clone(), COUNTS.index("passes")
-    counts[:, column] = each[:, :, column].sum(1)
+    """Return the counts of the chains: their own, but the costs of all their replicas."""
+    each = rows.view(-1, replicas, rows.shape[1])
+    counts = each[:, 0].clone()
+    for column in (COUNTS.index("passes"), slice(len(COUNTS), None)):
+        counts[:, column] = each[:, :, column].sum(1)
     return counts
 
 
@@ -265,11 +270,13 @@ def keeps_samples(epoch: int, thin: int, schedule: Schedule) -> bool:
     return kept > 0 and kept % thin == 0
 
 
-def _happened(info: StepInfo) -> Tensor:
-    """Return what a step counts, in the order of `COUNTS`."""
+def _happened(info: StepInfo, width: int) -> Tensor:
+    """Return what a step counts, in the order of `COUNTS`, then the calls of each expert."""
     one, stuck = torch.ones_like(info.passes), info.proposal.log_q_reverse == -torch.inf
     columns = (info.accepted, info.novel, info.proposed_novel, one, info.passes, stuck)
-    return torch.stack([column.long() for column in columns], dim=1)
+    counts = torch.cat([torch.stack([one.long() for one in columns], dim=1), info.calls], dim=1)
+    # A step without an energy calls no expert; a prior of lengths that the run found comes last.
+    return torch.nn.functional.pad(counts, (0, width - counts.shape[1]))
 
 
 def both_energies(

@@ -100,8 +100,8 @@ class GroupShape:
     def _lengths(self) -> dict[str, int]:
         chains, length = self.fresh.chains.tokens.shape
         return {
-            "chains": chains, "length": length, "counts": len(COUNTS), "energies": len(ENERGIES),
-            "ring": AHEAD, "rounds": WAITING, "2": 2, "4": 4,
+            "chains": chains, "length": length, "energies": len(ENERGIES),
+            "counts": self.fresh.counts.shape[1], "ring": AHEAD, "rounds": WAITING, "2": 2, "4": 4,
             "regions": self.fresh.chains.bounds.shape[1],
             "reference": self.fresh.chains.reference.shape[1],
         }  # fmt: skip
@@ -110,7 +110,7 @@ class GroupShape:
         chains, length = len(self.chains), self.fresh.chains.tokens.shape[1]
         kinds = {
             "tokens": (torch.int32, (chains, length)),
-            "energies": (torch.float64, (chains, len(ENERGIES) - 1)),
+            "energies": (torch.float64, (chains, self._kept_energies)),
             "lengths": (torch.int32, (chains,)),
         }
         epochs = {name.split(".")[1] for name in held}
@@ -120,6 +120,12 @@ class GroupShape:
             and all(sizes[name] == kinds[name.split(".")[2]] for name in held)
             and all(epoch.isdecimal() and len(epoch) < 10 for epoch in epochs)
         )
+
+    @property
+    def _kept_energies(self) -> int:
+        """The energies kept of a sample: E_raw and E_norm, and with experts the target and each."""
+        experts = self.fresh.counts.shape[1] - len(COUNTS)
+        return len(ENERGIES) + experts if experts else len(ENERGIES) - 1
 
     def _takes_slots(self, lengths: dict[str, int]) -> bool:
         slots, rest = divmod(lengths["slots"] - 1, lengths["chains"])

@@ -20,6 +20,7 @@ import torch
 from maskov.energies.lengths import LengthPrior
 from maskov.execution.loop import ended, epoch
 from maskov.kernels import Kernel, Metropolis
+from maskov.kernels.burn_in import BurnIn
 from maskov.kernels.metropolis import Comparison
 from maskov.models.scorer import Scorer
 from maskov.moves import Resize
@@ -57,7 +58,7 @@ class _Watched(Metropolis):
         return StepInfo(
             proposal, comparison.energy_old, comparison.energy_new, ratios[:, None],
             torch.full_like(ratios, torch.nan)[:, None], torch.zeros_like(ratios),
-            never, proposal.passes + comparison.passes,
+            never, proposal.passes + comparison.passes, comparison.calls,
         )  # fmt: skip
 
 
@@ -86,7 +87,8 @@ def flat_weights(
 
 def weighed(kernel: Kernel, prior: LengthPrior) -> Kernel:
     """Return a kernel whose target weighs lengths by a prior."""
-    return with_parts(kernel, lambda part: replace(part, energy=part.energy + prior))
+    kernel = with_parts(kernel, lambda part: replace(part, energy=part.energy + prior))
+    return replace(kernel, first=kernel.first + prior) if isinstance(kernel, BurnIn) else kernel
 
 
 def _watched(part: Metropolis, ratios: list[tuple[int, int, float]]) -> Metropolis:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from maskov.kernels import Exchange, Kernel, Metropolis
-from maskov.kernels.compose import Composed
+from maskov.kernels.base import leaves, with_leaves
 from maskov.models.scorer import Scorer
 from maskov.random import Rng
 from maskov.starts import Layout, fill
@@ -45,18 +45,9 @@ def alone(kernel: Kernel) -> Kernel:
 
 def metropolis_parts(kernel: Kernel) -> list[Metropolis]:
     """Return the Metropolis kernels that a kernel is or is made of, in order."""
-    if isinstance(kernel, Composed):
-        return [part for one in kernel.kernels for part in metropolis_parts(one)]
-    if isinstance(kernel, Exchange):
-        return metropolis_parts(kernel.kernel)
-    return [kernel] if isinstance(kernel, Metropolis) else []
+    return [leaf for leaf in leaves(kernel) if isinstance(leaf, Metropolis)]
 
 
 def with_parts(kernel: Kernel, change: Callable[[Metropolis], Metropolis]) -> Kernel:
     """Return a kernel with each of its Metropolis kernels changed, called in their order."""
-    if isinstance(kernel, Composed):
-        parts = tuple(with_parts(one, change) for one in kernel.kernels)
-        return replace(kernel, kernels=parts)
-    if isinstance(kernel, Exchange):
-        return replace(kernel, kernel=with_parts(kernel.kernel, change))
-    return change(kernel) if isinstance(kernel, Metropolis) else kernel
+    return with_leaves(kernel, lambda leaf: change(leaf) if isinstance(leaf, Metropolis) else leaf)

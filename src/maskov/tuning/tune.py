@@ -8,7 +8,6 @@ from maskov.config import RunConfig, Tuning
 from maskov.energies.lengths import LengthPrior
 from maskov.execution.loop import kernel_at
 from maskov.kernels import Kernel
-from maskov.kernels.burn_in import BurnIn
 from maskov.models.scorer import Scorer
 from maskov.random import Rng
 from maskov.schedules import Schedule
@@ -70,11 +69,6 @@ def tuned(kernel: Kernel, tuning: Tuning | None) -> Kernel:
     """Return the kernel with everything that was left open as it was chosen."""
     if tuning is None:
         return kernel
-    if isinstance(kernel, BurnIn):
-        first = kernel.first
-        if tuning.lengths:
-            first = first + LengthPrior(tuning.first_length, tuning.lengths)
-        return replace(kernel, kernel=tuned(kernel.kernel, tuning), first=first)
     if tuning.stages:
         kernel = with_stages(kernel, list(tuning.stages))
     if tuning.lengths:

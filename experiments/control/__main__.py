@@ -1,0 +1,60 @@
+"""Sentiment rewriting on Yelp against the published systems.
+
+    python -m experiments.control prepare DATA WORK     # split the lines
+    python -m experiments.control train WORK            # on a GPU, about 8 minutes
+    python -m experiments.control pack WORK OUT         # the models in parts of 15 MiB
+    python -m experiments.control unpack OUT WORK
+
+DATA and everything in WORK stay out of the repository: the text has no licence.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one step."""
+    parser = argparse.ArgumentParser(
+        prog="experiments.control", description=__doc__.splitlines()[0]
+    )
+    steps = parser.add_subparsers(dest="step", required=True)
+    prepare = steps.add_parser("prepare", help="split the lines")
+    prepare.add_argument("data", type=Path)
+    prepare.add_argument("work", type=Path)
+    train = steps.add_parser("train", help="train all models, on a GPU")
+    train.add_argument("work", type=Path)
+    train.add_argument("--quick", action="store_true", help="toy sizes, to try it on a CPU")
+    train.add_argument("--base", default="wiki-small", help="masked LM to adapt")
+    pack = steps.add_parser("pack", help="write the models in parts of 15 MiB")
+    pack.add_argument("work", type=Path)
+    pack.add_argument("out", type=Path)
+    unpack = steps.add_parser("unpack", help="extract these parts")
+    unpack.add_argument("folder", type=Path)
+    unpack.add_argument("work", type=Path)
+    given = parser.parse_args(arguments)
+    # What a step needs is imported for it alone: the GPU machine has no matplotlib.
+    if given.step == "prepare":
+        from experiments.control.data import prepare as split
+
+        split(given.data, given.work)
+    elif given.step == "train":
+        from dataclasses import replace
+
+        from experiments.control.train import QUICK, Plan
+        from experiments.control.train import train as run
+
+        run(given.work, replace(QUICK if given.quick else Plan(), base=given.base))
+    elif given.step == "pack":
+        from experiments.control.packing import pack as write
+
+        write(given.work, given.out)
+    else:
+        from experiments.control.packing import unpack as extract
+
+        extract(given.folder, given.work)
+
+
+if __name__ == "__main__":
+    main()

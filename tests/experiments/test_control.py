@@ -1,0 +1,86 @@
+"""The Yelp comparison at toy size: lines in, models out, carried in parts."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from dataclasses import replace
+
+import pytest
+import torch
+from experiments.control import data, packing, train
+from experiments.control.bag import Bag, train_bag
+
+import maskov
+from recipes import networks, vocabulary
+
+WORDS = {0: ["awful", "rude", "bland"], 1: ["great", "lovely", "fresh"]}
+NOUNS = ["food", "soup", "room", "staff", "place"]
+
+
+@pytest.fixture
+def yelp(tmp_path, monkeypatch):
+    """A folder like that of the comparison."""
+    monkeypatch.setattr(data, "HELD_OUT", 10)
+    for index, adjectives in WORDS.items():
+        lines = [f"the {noun} is {word} , it 's {index} !" for noun in NOUNS for word in adjectives]
+        with lzma.open(tmp_path / f"train.{index}.txt.xz", "wt") as file:
+            file.write("\n".join(f"{line} {n}" for n in range(6) for line in lines) + "\n")
+    return tmp_path
+
+
+@pytest.fixture
+def base(tmp_path):
+    """An untrained masked LM."""
+    letters = [f"{a}{b}" for a in "abcdefghijklmnopqrstuvwxyz,!'0123456789" for b in "aeiou"]
+    tokenizer = vocabulary.learn(iter(letters), 200)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        networks.build(networks.SHAPES["modern-64x2"], tokenizer).save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    return tmp_path / "base"
+
+
+def test_halves_and_held_out_lines_share_nothing(yelp, tmp_path):
+    data.prepare(yelp, tmp_path / "work")
+    parts = [data.lines_of(tmp_path / "work", name) for name in ("half-a", "half-b", "held")]
+    for label in data.LABELS:
+        sizes = [len(part[label]) for part in parts]
+        assert sizes == [40, 40, 10]
+        assert len({line for part in parts for line in part[label]}) == 90
+    both = data.lines_of(tmp_path / "work", "half-a", "half-b")
+    assert both["positive"] == parts[0]["positive"] + parts[1]["positive"]
+
+
+def test_bag_of_words_learns_and_is_read_back(yelp, tmp_path):
+    data.prepare(yelp, tmp_path / "work")
+    lines = data.lines_of(tmp_path / "work", "half-b")
+    bag, record = train_bag(lines, torch.device("cpu"), rate=0.1)
+    assert record["accuracy"] == 1.0
+    bag.save(tmp_path / "bag")
+    again = Bag.load(tmp_path / "bag")
+    held = data.lines_of(tmp_path / "work", "held")
+    assert again.accuracy(held) == 1.0
+    assert again.log_odds(held["positive"]) == pytest.approx(
+        bag.log_odds(held["positive"]), rel=1e-2
+    )
+
+
+def test_all_models_are_trained_and_carried_in_parts(yelp, base, tmp_path, monkeypatch):
+    work, home = tmp_path / "work", tmp_path / "home"
+    data.prepare(yelp, work)
+    plan = replace(train.QUICK, base=str(base))
+    with torch.random.fork_rng():
+        train.train(work, plan)
+        train.train(work, plan)  # skips what is there
+    log = json.loads((work / "models" / "log.json").read_text())
+    assert set(log) == {"domain", "deep", "shallow", "bag", "judge"}
+    monkeypatch.setattr(packing, "PART", 200_000)
+    files = packing.pack(work, tmp_path / "parts")
+    assert len(files) > 1
+    packing.unpack(tmp_path / "parts", home)
+    model = maskov.load(home / "models" / "domain", "cpu")
+    text = "the soup is lovely , it 's 1 !"
+    assert model.decode(model.encode(text)) == text
+    judge = maskov.Autoregressive(str(home / "models" / "judge"))
+    assert len(judge.token_terms([judge.tokenise(text)])[0]) == 9

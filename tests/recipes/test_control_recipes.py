@@ -1,0 +1,167 @@
+"""Classifiers and adapted masked LMs at toy size: from labelled lines to models that load."""
+
+from __future__ import annotations
+
+import json
+import lzma
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+import maskov
+from recipes import adapt, classifier, labelled, networks, vocabulary, words
+
+GOOD, BAD = ["great", "delicious", "lovely"], ["awful", "bland", "rude"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Sentences whose adjective tells the label; spaces around punctuation."""
+    path = tmp_path_factory.mktemp("labelled")
+    for label, adjectives in (("fun", GOOD), ("sad", BAD)):
+        lines = [f"{adjective} {noun} 's !" for noun in ["room"] for adjective in adjectives] * 20
+        if label == "fun":
+            (path / "fun.txt").write_text("\n".join(lines) + "\n")
+        else:
+            with lzma.open(path / "sad.txt.xz", "wt") as file:
+                file.write("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """An untrained masked LM whose tokenizer knows letters and a few words."""
+    path = tmp_path_factory.mktemp("base")
+    text = ["the was and it s room !"] * 90 + ["abcdefghijklmnopqrstuvwxyz'"] * 9
+    text += [f"{a}{b}" for a in "abcdefghijklmnopqrstuvwxyz'" for b in "abcdefghijklmnopqrstuvwxyz"]
+    tokenizer = vocabulary.learn(iter(text), 75)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = networks.build(networks.Shape("bert", 64, 2, 128), tokenizer)
+        # Attention in a network this narrow learns faster from larger weights.
+        for weight in network.parameters():
+            weight.data.mul_(5 if weight.dim() > 1 else 1)
+    network.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+def _run(main, *arguments: object) -> None:
+    with torch.random.fork_rng():
+        main([str(argument) for argument in arguments])
+
+
+def _classify(model, texts):
+    network = AutoModelForSequenceClassification.from_pretrained(model, dtype=torch.float32)
+    batch = AutoTokenizer.from_pretrained(model)(texts, return_tensors="pt", padding=True)
+    with torch.no_grad():
+        chances = network.eval()(**batch).logits.softmax(1)
+    return [{network.config.id2label[i]: float(p) for i, p in enumerate(row)} for row in chances]
+
+
+@pytest.mark.parametrize("start", ["scratch", "base"])
+def test_a_classifier_learns_what_can_be_learned(folder, base, tmp_path, start):
+    out = tmp_path / "judge"
+    source = ["--base", base] if start == "base" else ["--tokenizer", base, "--layers", 1]
+    _run(classifier.main, folder, "--out", out, *source, "--width", 64, "--rate", 3e-3,
+         "--epochs", 6, "--batch-tokens", 128, "--held-out", 20)  # fmt: skip
+    good, bad = _classify(out, ["lovely room 's !", "awful room 's !"])
+    assert good["fun"] > 0.9
+    assert bad["sad"] > 0.9
+    record = json.loads((out / "training.json").read_text())
+    assert record["accuracy"] == 1.0
+    assert record["calibration_error"] < 0.1
+    about = json.loads((out / "about.json").read_text())
+    assert about["kind"] == "classifier"
+    assert about["bytes"] == (out / "model.safetensors").stat().st_size
+    assert (out / "README.md").read_text().startswith("# judge\nA classifier of sentences: fun")
+
+
+def test_temperature_and_calibration_of_known_logits():
+    rng = torch.Generator().manual_seed(0)
+    true = 2 * torch.randn((20_000, 1), generator=rng, dtype=torch.float64)
+    logits = torch.cat([-true / 2, true / 2], dim=1)
+    labels = torch.bernoulli(logits.softmax(1)[:, 1], generator=rng).long()
+    assert classifier.fit_temperature(3 * logits, labels) == pytest.approx(3.0, rel=0.06)
+    assert classifier.quality(logits, labels)["calibration_error"] < 0.02
+    assert classifier.quality(3 * logits, labels)["calibration_error"] > 0.05
+
+
+def test_added_words_are_tokens_and_the_text_comes_back(base):
+    before = AutoTokenizer.from_pretrained(base)
+    assert len(before.tokenize("service")) > 1
+    after = words.extended(before, ["service", "room"])
+    assert after.tokenize("service room") == ["service", "room"]
+    # Not a match inside a word, as with added tokens.
+    assert after.tokenize("disservice") == before.tokenize("disservice")
+    assert after.decode(after.encode("service room", add_special_tokens=False)) == "service room"
+    assert len(after) == len(before) + 1
+    spaced = words.extended(before, ["'s"], spaces=True)
+    text = "it 's n't a _num_ room , ( ... ) !"
+    assert spaced.decode(spaced.encode(text, add_special_tokens=False)) == text
+    assert spaced.unk_token_id not in spaced.encode(text)
+
+
+def test_new_words_start_as_the_mean_of_their_pieces(base):
+    from transformers import AutoModelForMaskedLM
+
+    before = AutoTokenizer.from_pretrained(base)
+    network = AutoModelForMaskedLM.from_pretrained(base)
+    old = network.get_input_embeddings().weight.detach().clone()
+    after = words.extended(before, ["service"])
+    with torch.random.fork_rng():
+        words.extend_network(network, before, after)
+    pieces = before.encode("service", add_special_tokens=False)
+    rows = network.get_input_embeddings().weight
+    torch.testing.assert_close(rows[:-1], old)
+    torch.testing.assert_close(rows[-1], old[pieces].mean(0))
+    assert network.get_output_embeddings().weight is rows
+    assert network.config.vocab_size == len(after) == len(network.get_output_embeddings().bias)
+
+
+def test_adapting_learns_words_and_labels(folder, base, tmp_path):
+    out = tmp_path / "domain"
+    _run(adapt.main, folder, "--model", base, "--out", out, "--add-words", 50, "--spaces",
+         "--label-prefix", "--epochs", 70, "--rate", 3e-3, "--batch-tokens", 256, "--dropout", 0,
+         "--mask-share", 1, "--held-out", 20)  # fmt: skip
+    record = json.loads((out / "training.json").read_text())
+    assert record["history"][-1]["held_out"] < 0.5 * record["history"][0]["held_out"]
+    assert record["with_labels"]["log_loss"] < record["log_loss"] - 0.05
+    model = maskov.load(out, "cpu")
+    text = "lovely room 's !"
+    assert model.decode(model.encode(text)) == text
+    assert len(model.encode(text)) == len(text.split())
+    chance = {}
+    for label in ("fun", "sad"):
+        ids = torch.tensor([model.encode(f"{label} {text}")])
+        hidden = model.hidden_at(ids, torch.tensor([ids.shape[1]]), torch.tensor([1]))
+        odds = model.logits(hidden)[0].softmax(0)
+        chance[label] = sum(float(odds[model.encode(word)[0]]) for word in GOOD)
+    assert chance["fun"] > 0.7
+    assert chance["sad"] < 0.3
+    run = maskov.sample(model, schedule=maskov.Schedule(epochs=1), chains=2, length=10)
+    assert len(run.samples) == 2
+
+
+def test_folders_are_refused_in_one_sentence(folder, base, tmp_path):
+    with pytest.raises(SystemExit, match="is not a folder"):
+        labelled.read_folder(tmp_path / "none")
+    with pytest.raises(SystemExit, match="one per label"):
+        labelled.read_folder(tmp_path)
+    (tmp_path / "only.txt").write_text("a line\n")
+    with pytest.raises(SystemExit):
+        classifier.main([str(tmp_path), "--out", str(tmp_path / "out")])
+    (tmp_path / "empty.txt").write_text("\n\n")
+    with pytest.raises(SystemExit, match="no usable line"):
+        labelled.read_folder(tmp_path)
+
+
+def test_held_out_lines_are_not_trained_on(folder):
+    assert list(labelled.read_folder(folder, (1, 40))) == ["fun", "sad"]
+    lines = {label: [f"{label} {n}" for n in range(100)] for label in ("one", "other")}
+    kept, held = labelled.hold_out(lines, 9, 0)
+    for label, texts in lines.items():
+        assert len(held[label]) == 9
+        assert not set(held[label]) & set(kept[label])
+        assert {*held[label], *kept[label]} == set(texts)
