@@ -9,6 +9,7 @@ from maskov.constraints.contains import ContainsWords
 from maskov.constraints.words import AvoidWords, Spelling, spellings
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
+from maskov.models.conditional.model import ConditionalModel
 
 
 def check_constraints(
@@ -19,6 +20,8 @@ def check_constraints(
     name: Callable[[int], str],
 ) -> None:
     """Refuse what the first sequences of a run cannot meet; `name` says what a sequence is."""
+    if constraints and isinstance(model, ConditionalModel):
+        raise InputError("translations take no constraints: drop them.")
     for constraint in constraints:
         constraint.check(model, sequences, resizable)
     _check_words(constraints, model)
