@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from maskov.errors import Interrupted
 from maskov.kernels.registry import kernel_from_data, to_data
 from maskov.moves import LowestConfidence, Resize
 from maskov.replay import Replayer
+from maskov.runs.rebuild import kernel_of
 from odd_workers import files, oddly
 from small import tiny_bert
 
@@ -144,7 +146,9 @@ def test_accepting_everything_keeps_them_too():
     run = maskov.sample(MODEL, Gibbs(move), **COMMON, length=4)
     for sample in run.samples:
         text = " ".join(_words(sample))
-        assert "red" in text.split() and "red blue" not in text and "blue red" not in text
+        assert "red" in text.split()
+        assert "red blue" not in text
+        assert "blue red" not in text
 
 
 @dataclass(frozen=True)
@@ -161,18 +165,18 @@ RED = (ContainsWords(("red",)),)
     [
         ((ContainsWords(("purple",)),), {}, r"'purple' holds a token .*\[UNK\]"),
         ((AvoidWords(("purple",)),), {}, r"'purple' holds a token"),
-        ((ContainsWords(("blues",)), AvoidWords(("blue",))), {}, "contains 'blues' and avoids 'blu"),
+        ((ContainsWords(("blues",)), AvoidWords(("blue",))), {}, "contains 'blues' and avoids"),
         ((ContainsWords(("red", "blues")),), {"length": 2}, "take 3 tokens, more than"),
         ((ContainsWords(("blues",)),), {"templates": ["[MASK] red [MASK]"]}, "template 1 neither"),
         (RED, {"texts": ["red blue", "green blue"]}, "text 2 neither holds 'red'"),
         ((AvoidWords(("red",)),), {"texts": ["red blue"]}, "text 1 holds what is to be avoided"),
         ((AllowedTokens(((1, 1, "red"),)),), {"texts": ["blue"]}, "text 1 holds a token that is"),
-        ((AllowedTokens(((1, 1, "red"), (1, 2, "blue"))),), {}, "no token is allowed at position 1"),
+        ((AllowedTokens(((1, 1, "red"), (1, 2, "blue"))),), {}, "no token is allowed at"),
         ((AllowedTokens(((9, 9, "red"),)),), {}, "allowed at position 9, but a sequence has 4"),
         ((AllowedTokens(((1, 1, "blues"),)),), {}, "'blues' is no single token"),
         ((MaxChanges(2),), {}, "give one with --start-text"),
         ((MaxEdits(2),), {}, "give one with --start-text"),
-        ((ContainsWords(("red",)), AllowedTokens(((1, 4, "blue"),))), {}, "was found in 50 attempts"),
+        ((ContainsWords(("red",)), AllowedTokens(((1, 4, "blue"),))), {}, "found in 50 attempts"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_met_is_refused(constraints, inputs, reason):
@@ -215,3 +219,31 @@ def test_fixed_positions_and_changing_lengths_are_refused_together():
         kernel = _moves((constraint,), Span(), Resize())
         with pytest.raises(InputError, match="change the length"):
             maskov.sample(MODEL, kernel, texts=["red blue"], **SMALL)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"part": "contains", "words": [1]},
+        {"part": "contains", "words": "red"},
+        {"part": "avoid", "words": []},
+        {"part": "avoid"},
+        {"part": "allowed", "rules": [[1]]},
+        {"part": "allowed", "rules": [[1, 2, 3]]},
+        {"part": "allowed", "rules": [[1, 1.5, "red"]]},
+        {"part": "max-changes", "count": "2"},
+        {"part": "max-edits", "count": -2},
+        {"part": "site"},
+        "red",
+    ],
+    ids=str,
+)
+def test_damaged_constraints_are_refused(damaged):
+    run = maskov.sample(
+        MODEL, default_kernel(constraints=RED), maskov.Schedule(epochs=1), length=4, chains=1
+    )
+    kernel = json.loads(json.dumps(run.manifest.config.kernel))
+    kernel["move"]["conditional"]["constraints"] = [damaged]
+    config = replace(run.manifest.config, kernel=kernel)
+    with pytest.raises(maskov.RunError, match="invalid 'kernel'"):
+        kernel_of(replace(run.manifest, config=config), MODEL)

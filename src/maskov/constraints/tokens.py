@@ -30,7 +30,8 @@ class AllowedTokens(Constraint):
         if not isinstance(self.rules, tuple) or not self.rules:
             raise InputError("there is no rule of allowed tokens: write 30-35:AGST.")
         for first, last, text in self.rules:
-            if not (1 <= first <= last and text.strip()):
+            whole = isinstance(first, int) and isinstance(last, int)
+            if not (whole and 1 <= first <= last and text.strip()):
                 raise InputError(
                     f"'{first}-{last}:{text}' allows no token anywhere: write 30-35:AGST, with "
                     "positions counted from 1."
@@ -91,6 +92,11 @@ class AllowedTokens(Constraint):
         return remembered(model, self, lambda: self._made(model))
 
     def _made(self, model: MaskedModel) -> Bool[Tensor, "positions vocabulary"]:
+        if self._last > model.max_length:
+            raise InputError(
+                f"tokens are allowed at position {self._last}, but '{model.name}' takes at most "
+                f"{model.max_length} tokens."
+            )
         table = torch.ones((self._last + 1, model.vocabulary_size), dtype=torch.bool)
         for first, last, text in self.rules:
             chosen = torch.zeros(model.vocabulary_size, dtype=torch.bool)
