@@ -13,7 +13,7 @@ import torch
 from maskov.energies.base import Energy
 from maskov.energies.stages import DelayedAcceptance, TestPlan
 from maskov.errors import InputError
-from maskov.execution.async_state import low_terms
+from maskov.execution.async_chains import low_terms
 from maskov.execution.async_tests import StepRecord
 from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import Buffers

@@ -72,11 +72,12 @@ class Rng(ABC):
         log_ratio: Float[Tensor, " n"],
         chain: Int[Tensor, " n"],
         step: Int[Tensor, " n"],
-        stage: int = 0,
+        stage: int | Int[Tensor, " n"] = 0,
         purpose: Purpose = Purpose.ACCEPT,
     ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"]]:
         """Decide each row's test number `stage`; return the decisions and the numbers used."""
-        uniform = self.uniform(chain, step, purpose, torch.full_like(chain, stage))
+        index = stage if isinstance(stage, Tensor) else torch.full_like(chain, stage)
+        uniform = self.uniform(chain, step, purpose, index)
         return accept(log_ratio, uniform), uniform
 
 

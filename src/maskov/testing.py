@@ -316,7 +316,7 @@ class _Outcomes(Rng):
         log_ratio: Float[Tensor, " n"],
         chain: Int[Tensor, " n"],
         step: Int[Tensor, " n"],
-        stage: int = 0,
+        stage: int | Int[Tensor, " n"] = 0,
         purpose: Purpose = Purpose.ACCEPT,
     ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"]]:
         """Return the decisions that the rows were told."""

@@ -7,7 +7,7 @@ import torch
 
 from maskov import DelayedAcceptance, MaskedConditional, Metropolis, Norm, Raw, Sweep
 from maskov.energies.stages import TestPlan
-from maskov.execution.async_state import low_terms
+from maskov.execution.async_chains import low_terms
 from maskov.execution.async_tests import UNTESTED
 from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import Buffers

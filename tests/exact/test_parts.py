@@ -97,7 +97,7 @@ def test_metropolis_in_both_ways_of_running(energy, delayed):
     if delayed.nearest and not target.needs_sites:
         pytest.skip("there are no masked passes to test early")
     kernel = Metropolis(target, target_temperature=0.7, delayed=delayed)
-    assert kernel.asynchronous == target.needs_sites
+    assert kernel.asynchronous == target.sums_over_sites
     check_kernel(kernel, TABLE)
 
 
@@ -134,7 +134,7 @@ class ReversesTheOrder(Span):
     def propose(self, chains, rows, scorer, rng):
         right = super().propose(chains, rows, scorer, rng)
         old = replace(chains, tokens=right.tokens, sites=None)
-        ranks = self._ranks(chains, rows, rng)
+        ranks = self.window(chains.chain[rows], chains.step[rows], chains.free[rows], rng)
         size = (ranks >= 0).sum(1, keepdim=True)
         back = torch.where(ranks >= 0, size - 1 - ranks, ranks)
         filling = _Filling(self.conditional, old, rows, back, scorer, Told(chains.tokens))

@@ -6,7 +6,6 @@ import json
 import os
 import pickle
 import shutil
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +52,8 @@ def _read_all(path: Path) -> None:
     assert json.loads(json.dumps(to_json(run.manifest))) == written
     assert run.summary().chains == run.manifest.chains
     with open(path / "samples.jsonl", encoding="utf-8") as lines:
-        assert [asdict(kept) for kept in run.samples] == [json.loads(line) for line in lines]
+        kept = [json.loads(sample.to_json()) for sample in run.samples]
+        assert kept == [json.loads(line) for line in lines]
     assert run.finished is False
 
 

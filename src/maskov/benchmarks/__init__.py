@@ -11,7 +11,7 @@ The other benchmarks are scripts, run as `python -m maskov.benchmarks.NAME`:
 - `scaling`: speed against the number of chains, their length, or the model size
 - `encoder`: the encoder alone, against Hugging Face's and bare matrix products
 - `paper`: the paper's unconditional run
-- `rounds`: the GPU kernels of one asynchronous round
+- `rounds`: asynchronous rounds on a GPU: share of the ceiling, host and device time
 - `translate`: sentences per second of every translation method
 - `overhead`: workers, Ray, checkpoints, resuming, and 100,000 chains
 - `overhead_table`: write the results of `overhead` into docs/scaling.md

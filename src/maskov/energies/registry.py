@@ -134,14 +134,15 @@ def _masked(
     term: str, name: str, arguments: list[Any], options: dict[str, Any], loading: Loading
 ) -> Energy:
     """Return E_raw or E_norm, of the model that proposes or of another one."""
-    if len(arguments) > 1 or options.keys() - {"groups"} or ("(" in term and not _given(term)):
+    named = all(isinstance(one, str) for one in arguments) and len(arguments) < 2
+    if not named or options.keys() - {"groups"} or ("(" in term and not _given(term)):
         raise InputError(
             f"'{term.strip()}' is no energy: write {name}, {name}(groups=4) or {name}(MODEL)."
         )
     if options and type(options["groups"]) is not int:
         raise InputError(f"the groups of '{term.strip()}' must be a whole number.")
     energy = _MASKED[name](**options)
-    return OtherModel(energy, _as_name(arguments[0]), loading) if arguments else energy
+    return OtherModel(energy, arguments[0], loading) if arguments else energy
 
 
 def _given(term: str) -> bool:

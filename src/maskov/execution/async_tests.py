@@ -77,8 +77,7 @@ class AsyncTests(AsyncState):
         place = b.slot_place[:-1].clamp(min=0)
         at = (owner, place)
         lengths = b.lengths[owner]
-        temperature = self._temperatures[b.epoch.clamp(max=len(self._temperatures) - 1)]
-        beta = (b.beta / temperature)[owner]
+        beta = self._beta()[owner]
         exact, low, site = self._differences(at)
         ratios, other = [], torch.zeros_like(site)
         for stage in self.stages:

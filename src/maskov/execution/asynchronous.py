@@ -20,7 +20,7 @@ from maskov.execution.async_tests import AsyncTests
 from maskov.execution.buffers import ACCEPTED, FREE, REJECTED, TESTING
 from maskov.moves.site import draw
 from maskov.random import Purpose, accept, categorical
-from maskov.types import Bool, Float, Int, Sequences, Tensor
+from maskov.types import Float, Int, Sequences, Tensor
 
 
 class AsyncSampler(AsyncTests):
@@ -37,9 +37,7 @@ class AsyncSampler(AsyncTests):
             self._prepare()
             self._offer()
             offered.fill_(True)
-        self._pass()
-        self._decide()
-        self._settle()
+        self._test()
         offered.fill_(False)
 
     def _prepare(self) -> None:
@@ -47,6 +45,12 @@ class AsyncSampler(AsyncTests):
         self._close()
         self._open()
         self._draw()
+
+    def _test(self) -> None:
+        """Run passes and settle what they decide."""
+        self._pass()
+        self._decide()
+        self._settle()
 
     # The parts of a round.
 
@@ -59,21 +63,7 @@ class AsyncSampler(AsyncTests):
         self._tell_repeated(ended, self._steps)
         rest = torch.where(ended, self._steps - b.number, 0)
         self._count(steps=rest, accepted=rest)
-        ring_row = b.epoch % len(b.ring_tokens)
-        for ring, value in (
-            (b.ring_energy, self.energies()),
-            (b.ring_counts, b.counts),
-            (b.ring_tokens, b.tokens),
-            (b.ring_rejected, b.rejected),
-        ):
-            kept = torch.where(ended[:, None], value, ring[ring_row, self._rows])
-            ring.index_put_((ring_row, self._rows), kept)
-        b.step += torch.where(ended, self._steps, 0)
-        b.number.masked_fill_(ended, 0)
-        b.counts.masked_fill_(ended[:, None], 0)
-        b.rejected &= ~ended[:, None]
-        b.epoch += ended
-        b.opening |= ended
+        self._end_epoch(ended, self._steps)
 
     def _open(self) -> None:
         """Begin an epoch: its order and all its random numbers."""
@@ -277,16 +267,9 @@ class AsyncSampler(AsyncTests):
 
     # Where rows are gathered; a GPU does these without asking which rows there are.
 
-    def _rows_of(self, chosen: Bool[Tensor, " chains"]) -> Tensor | None:
-        rows = chosen.nonzero().flatten()
-        return rows if len(rows) else None
-
     def _stale(self) -> tuple[Tensor, Tensor] | None:
         row, place = self._undrawn().nonzero(as_tuple=True)
         return (row, place) if len(row) else None
-
-    def _put_rows(self, chosen: Tensor, rows: Tensor, buffer: Tensor, value: Tensor) -> None:
-        buffer[rows] = value
 
     def _put_places(self, where: tuple[Tensor, Tensor], buffer: Tensor, value: Tensor) -> None:
         buffer[where] = value

@@ -1,9 +1,7 @@
 """The tensors of asynchronous chains: all that a round reads and writes, in place.
 
-There is a row for each chain and, in the fields that begin with `slot_`, one for each proposal
-under test. A chain has one or more slots: further ones hold the proposals that come next if those
-before them are rejected. One slot more than needed is kept at the end, where batches of fixed size
-put what nobody asked for.
+`ChainBuffers` are those of any move; `Buffers` add what single sites need, and `SpanBuffers`
+(`span_buffers.py`) what windows need.
 """
 
 from __future__ import annotations
@@ -26,17 +24,15 @@ WAITING = 2
 
 
 @dataclass
-class Buffers:
-    """Everything about asynchronous chains; saved and loaded as it is.
+class ChainBuffers:
+    """What is known of asynchronous chains, whatever their move; saved and loaded as it is.
 
     `step` is the chain's step at the start of its epoch and `number` how many steps of the epoch
     are done. `opening` chains have yet to begin their epoch; `offered` says that a round is under
-    way. `others` are the values of the energy's parts that are no masked passes. `drawn` and the
-    fields after it belong to the proposal of each position in this epoch, right while `fresh`. A
-    slot waits for its `slot_pending` passes and, if `slot_asks`, for other parts of the energy.
-    `counts` and `rejected`, where a proposal was rejected, are those of this epoch. `waiting`
-    holds, for the latest rounds, the tokens of passes in full and in low precision that were
-    waiting after it, the positions that were to be drawn, and the epoch of the slowest chain.
+    way. `others` are the values of the energy's parts that are no masked passes. `counts` and
+    `rejected`, where a proposal was rejected, are those of this epoch. `waiting` holds, for the
+    latest rounds, the tokens of passes in full and in low precision that were waiting, the
+    positions that were waiting for the head, and the epoch of the slowest chain.
     """
 
     chain: Int[Tensor, " chains"]
@@ -54,9 +50,34 @@ class Buffers:
     hidden: Float[Tensor, "chains length hidden"]
     logit: Float[Tensor, "chains length"]
     log_normaliser: Float[Tensor, "chains length"]
-    low_term: Float[Tensor, "chains length"]
     others: Float[Tensor, "chains others"]
 
+    counts: Int[Tensor, "chains counts"]
+    rejected: Bool[Tensor, "chains length"]
+    ring_energy: Float[Tensor, "ring chains energies"]
+    ring_counts: Int[Tensor, "ring chains counts"]
+    ring_tokens: Int[Tensor, "ring chains length"]
+    ring_rejected: Bool[Tensor, "ring chains length"]
+    waiting: Int[Tensor, "rounds 4"]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return every buffer by its name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass
+class Buffers(ChainBuffers):
+    """The buffers of single sites.
+
+    `drawn` and the fields after it belong to the proposal of each position in this epoch, right
+    while `fresh`. The fields that begin with `slot_` have a row for each proposal under test. A
+    chain has one or more slots: further ones hold the proposals that come next if those before them
+    are rejected. One slot more than needed is kept at the end, where batches of fixed size put what
+    nobody asked for. A slot waits for its `slot_pending` passes and, if `slot_asks`, for other
+    parts of the energy.
+    """
+
+    low_term: Float[Tensor, "chains length"]
     fresh: Bool[Tensor, "chains length"]
     drawn: Int[Tensor, "chains length"]
     drawn_logit: Float[Tensor, "chains length"]
@@ -78,84 +99,85 @@ class Buffers:
     slot_others: Float[Tensor, "slots others"]
     slot_asks: Bool[Tensor, " slots"]
 
-    counts: Int[Tensor, "chains counts"]
-    rejected: Bool[Tensor, "chains length"]
-    ring_energy: Float[Tensor, "ring chains energies"]
-    ring_counts: Int[Tensor, "ring chains counts"]
-    ring_tokens: Int[Tensor, "ring chains length"]
-    ring_rejected: Bool[Tensor, "ring chains length"]
-    waiting: Int[Tensor, "rounds 4"]
-
     @classmethod
     def of(cls, state: Chains, plan: TestPlan, epoch: int, slots: int, ring: int) -> Buffers:
         """Return the buffers of chains that are about to begin an epoch, their energies known."""
         assert state.sites is not None
-        stages, others = len(plan.stages), [state.energies[name] for name in plan.names]
-        device = state.tokens.device
+        zeros = Zeros(state.tokens.device)
         count, length = state.tokens.shape
-        rows = count * slots + 1
-
-        def real(*shape: int) -> Tensor:
-            return torch.zeros(shape, dtype=torch.float64, device=device)
-
-        def whole(*shape: int) -> Tensor:
-            return torch.zeros(shape, dtype=torch.long, device=device)
-
-        def flags(*shape: int) -> Tensor:
-            return torch.zeros(shape, dtype=torch.bool, device=device)
-
-        sites = state.sites
+        rows, hidden = count * slots + 1, state.sites.hidden
         return cls(
-            chain=state.chain.clone(),
-            source=state.source.clone(),
-            tokens=state.tokens.clone(),
-            lengths=state.lengths.clone(),
-            free=state.free.clone(),
-            beta=state.beta.clone(),
-            step=state.step.clone(),
-            rank=state.rank.clone(),
-            epoch=torch.full((count,), epoch, device=device),
-            number=whole(count),
-            opening=~flags(count),
-            offered=flags(),
-            hidden=sites.hidden.clone(),
-            logit=sites.logit.clone(),
-            log_normaliser=sites.log_normaliser.clone(),
-            low_term=real(count, length),
-            others=torch.stack(others, dim=1) if others else real(count, 0),
-            fresh=flags(count, length),
+            **chain_buffers(state, plan, epoch, ring),
+            low_term=zeros.real(count, length),
+            fresh=zeros.flags(count, length),
             drawn=state.tokens.clone(),
-            drawn_logit=real(count, length),
-            log_forward=real(count, length),
-            log_reverse=real(count, length),
-            draw_token=real(count, length),
-            draw_accept=real(count, length, stages),
-            slot_place=torch.full((rows,), FREE, device=device),
-            slot_stage=whole(rows),
-            slot_verdict=whole(rows),
-            slot_ratio=real(rows),
-            slot_acceptance=real(rows),
-            slot_pending=flags(rows, length),
-            slot_hidden=sites.hidden.new_zeros((rows, *sites.hidden.shape[1:])),
-            slot_logit=real(rows, length),
-            slot_normaliser=real(rows, length),
-            slot_low=real(rows, length),
-            slot_others=real(rows, len(others)),
-            slot_asks=flags(rows),
-            counts=whole(count, len(COUNTS)),
-            rejected=flags(count, length),
-            ring_energy=real(ring, count, len(ENERGIES)),
-            ring_counts=whole(ring, count, len(COUNTS)),
-            ring_tokens=whole(ring, count, length),
-            ring_rejected=flags(ring, count, length),
-            waiting=torch.tensor([[0, 0, 0, epoch]] * WAITING, device=device),
+            drawn_logit=zeros.real(count, length),
+            log_forward=zeros.real(count, length),
+            log_reverse=zeros.real(count, length),
+            draw_token=zeros.real(count, length),
+            draw_accept=zeros.real(count, length, len(plan.stages)),
+            slot_place=zeros.whole(rows) + FREE,
+            slot_stage=zeros.whole(rows),
+            slot_verdict=zeros.whole(rows),
+            slot_ratio=zeros.real(rows),
+            slot_acceptance=zeros.real(rows),
+            slot_pending=zeros.flags(rows, length),
+            slot_hidden=hidden.new_zeros((rows, *hidden.shape[1:])),
+            slot_logit=zeros.real(rows, length),
+            slot_normaliser=zeros.real(rows, length),
+            slot_low=zeros.real(rows, length),
+            slot_others=zeros.real(rows, len(plan.names)),
+            slot_asks=zeros.flags(rows),
         )
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return every buffer by its name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    @classmethod
-    def load(cls, tensors: dict[str, Tensor]) -> Buffers:
-        """Return the buffers that `tensors` named."""
-        return cls(**tensors)
+@dataclass(frozen=True)
+class Zeros:
+    """Makes empty buffers on a device."""
+
+    device: torch.device
+
+    def real(self, *shape: int) -> Tensor:
+        """Return numbers."""
+        return torch.zeros(shape, dtype=torch.float64, device=self.device)
+
+    def whole(self, *shape: int) -> Tensor:
+        """Return whole numbers."""
+        return torch.zeros(shape, dtype=torch.long, device=self.device)
+
+    def flags(self, *shape: int) -> Tensor:
+        """Return flags that are false."""
+        return torch.zeros(shape, dtype=torch.bool, device=self.device)
+
+
+def chain_buffers(state: Chains, plan: TestPlan, epoch: int, ring: int) -> dict[str, Tensor]:
+    """Return the fields of `ChainBuffers` for chains that are about to begin an epoch."""
+    assert state.sites is not None
+    zeros = Zeros(state.tokens.device)
+    count, length = state.tokens.shape
+    others = [state.energies[name] for name in plan.names]
+    return {
+        "chain": state.chain.clone(),
+        "source": state.source.clone(),
+        "tokens": state.tokens.clone(),
+        "lengths": state.lengths.clone(),
+        "free": state.free.clone(),
+        "beta": state.beta.clone(),
+        "step": state.step.clone(),
+        "rank": state.rank.clone(),
+        "epoch": zeros.whole(count) + epoch,
+        "number": zeros.whole(count),
+        "opening": ~zeros.flags(count),
+        "offered": zeros.flags(),
+        "hidden": state.sites.hidden.clone(),
+        "logit": state.sites.logit.clone(),
+        "log_normaliser": state.sites.log_normaliser.clone(),
+        "others": torch.stack(others, dim=1) if others else zeros.real(count, 0),
+        "counts": zeros.whole(count, len(COUNTS)),
+        "rejected": zeros.flags(count, length),
+        "ring_energy": zeros.real(ring, count, len(ENERGIES)),
+        "ring_counts": zeros.whole(ring, count, len(COUNTS)),
+        "ring_tokens": zeros.whole(ring, count, length),
+        "ring_rejected": zeros.flags(ring, count, length),
+        "waiting": torch.tensor([[0, 0, 0, epoch]] * WAITING, device=state.tokens.device),
+    }

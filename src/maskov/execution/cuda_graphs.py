@@ -3,50 +3,56 @@
 A round has room for so many tokens; the passes that fill it are chosen on the device, those of the
 chains that are furthest behind first. Whole rounds are recorded as CUDA graphs, one for each size
 of room, and replayed. The host learns what is waiting two rounds late, which is early enough to
-choose the size of the next room and to see that everything is done.
+choose the size of the next room and to see that everything is done. Single sites are here, windows
+in `recorded_spans.py`.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
 
 import torch
 
+from maskov.execution.async_chains import AsyncChains
 from maskov.execution.asynchronous import AsyncSampler
-from maskov.execution.buffers import COUNTS, Buffers
+from maskov.execution.buffers import COUNTS, ChainBuffers
 from maskov.execution.selection import Chosen, choose_first
 from maskov.models.huggingface import HuggingFaceModel
 from maskov.models.packing import pack
 from maskov.types import Bool, Int, Tensor
 
-# Rooms are these shares of the largest; the smallest is for a single chain.
-_SHARES = (1, 2, 4, 16, 64)
 _SMALLEST = 1024
 # Proposals drawn at once, as multiples of a chain's length.
 _CHAINS_DRAWN = (2, 8, 32, 128)
 
 
-class RecordedSampler(AsyncSampler):
-    """A group of chains on a GPU, in rounds that are recorded once and replayed."""
+class Recording(AsyncChains):
+    """Rounds in two parts that are recorded once and replayed: `_prepare` and `_test`.
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
+    `_prepare` runs the head for at most `_size` positions, and `_test` runs passes of at most
+    `_room` tokens, in low precision if it is a `_low_round`.
+    """
+
+    # Rooms are these shares of the largest; the smallest is for a single chain.
+    shares: ClassVar[Sequence[float]] = (1, 2, 4, 16, 64)
+
+    def _record(self, entries: int, sizes: Iterable[int]) -> None:
+        """Lay out rounds for so many passes at once and for these numbers of positions."""
         model = self.scorer.model
         assert isinstance(model, HuggingFaceModel)
-        assert self.observer is None, "a recorded round cannot be observed"
         assert not self.plan.others, "a recorded round runs masked passes only"
         self._frame = model.frame.size
         # Nothing here may depend on which chains are loaded: a run that goes on after a stop
         # must cut its batches as it would have done.
-        most = self.buffers.slot_pending[:-1].numel() * (self._width + self._frame)
-        largest = max(_SMALLEST, min(self.scorer.batcher.budget, 1 << (most - 1).bit_length()))
         single = self._width + self._frame
-        rooms = {max(largest // share, _SMALLEST, single) for share in _SHARES}
+        most = entries * single
+        largest = max(_SMALLEST, min(self.scorer.batcher.budget, 1 << (most - 1).bit_length()))
+        rooms = {max(int(largest / share), _SMALLEST, single) for share in self.shares}
         self._rooms = sorted(rooms)
         everything = self.buffers.tokens.numel()
-        self._sizes = sorted({min(chains * self._width, everything) for chains in _CHAINS_DRAWN})
+        self._sizes = sorted({min(size, everything) for size in sizes})
         self._room, self._low_round, self._size = self._rooms[0], False, self._sizes[0]
         self._recorded: dict[Any, Any] = {}
         self._pool: Any = None
@@ -59,7 +65,7 @@ class RecordedSampler(AsyncSampler):
         self._posted = deque((row, None) for row in self.buffers.waiting.cpu())
         self._slowest = int(self.buffers.waiting[0, -1])
 
-    def reload(self, buffers: Buffers) -> bool:
+    def reload(self, buffers: ChainBuffers) -> bool:
         """Load other chains, if what was recorded holds for them."""
         if not super().reload(buffers):
             return False
@@ -83,11 +89,16 @@ class RecordedSampler(AsyncSampler):
             event.synchronize()
         tokens, low_tokens, stale, self._slowest = posted.tolist()
         self._low_round = low_tokens > tokens
-        self._room = _fitting(self._rooms, max(tokens, low_tokens))
-        self._size = _fitting(self._sizes, stale)
+        self._room = self._room_for(max(tokens, low_tokens))
+        self._size = fitting(self._sizes, stale)
         self._play(("prepare", self._size), self._prepare)
         self._play(("test", self._room, self._low_round), self._test)
         self._posted.append(self._post())
+
+    @property
+    def last_size(self) -> tuple[int, int]:
+        """The tokens of the last round's room, and the positions it had for the head."""
+        return self._room, self._size
 
     def _post(self) -> tuple[Tensor, Any]:
         """Send the host a note of what is waiting, to be read when it has arrived."""
@@ -116,12 +127,61 @@ class RecordedSampler(AsyncSampler):
         self._pool = graph.pool()
         self._recorded[key] = graph
 
+    def _room_for(self, tokens: int) -> int:
+        """Return the room for so many tokens that wait."""
+        return fitting(self._rooms, tokens)
+
+    def _fill_room(
+        self, waits: Bool[Tensor, "chains entries"]
+    ) -> tuple[Int[Tensor, " passes"], Int[Tensor, " passes"], Bool[Tensor, " passes"]]:
+        """Choose this room's passes, those of the slowest chains first: chains and entries."""
+        b = self.buffers
+        order = (b.epoch * 2**32 + b.number).argsort(stable=True)
+        cost = (b.lengths + self._frame)[order, None].expand(waits.shape)
+        places = min(self._room // (self.shortest + self._frame), waits.numel())
+        chosen = choose_first(waits[order].flatten(), cost.flatten(), self._room, places)
+        chain = order[chosen.index // waits.shape[1]]
+        return chain, chosen.index % waits.shape[1], chosen.valid
+
+    def _note(self, *waiting: Tensor) -> None:
+        """Remember for the host how much is waiting now."""
+        b = self.buffers
+        b.waiting[:-1] = b.waiting[1:].clone()
+        b.waiting[-1] = torch.stack([*waiting, b.epoch.min()])
+
+    def _rows_of(self, chosen: Bool[Tensor, " chains"]) -> Int[Tensor, " chains"] | None:
+        return self._rows
+
+    def _put_rows(self, chosen: Tensor, rows: Tensor, buffer: Tensor, value: Tensor) -> None:
+        here = chosen.view(-1, *(1,) * (buffer.dim() - 1))
+        buffer.copy_(torch.where(here, value, buffer))
+
+    def _choose_places(self, stale: Bool[Tensor, "chains length"]) -> tuple[Tensor, Tensor]:
+        """Choose positions for the head."""
+        flat = stale.flatten()
+        one = torch.ones_like(flat, dtype=torch.long)
+        self._drawn = choose_first(flat, one, self._size, self._size)
+        return self._drawn.index // self._width, self._drawn.index % self._width
+
+    def _put_places(self, where: tuple[Tensor, Tensor], buffer: Tensor, value: Tensor) -> None:
+        drawn: Chosen = self._drawn
+        flat = torch.where(drawn.taken, value[drawn.place], buffer.flatten())
+        buffer.copy_(flat.view(buffer.shape))
+
+
+class RecordedSampler(Recording, AsyncSampler):
+    """A group of chains on a GPU, in rounds that are recorded once and replayed."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        assert self.observer is None, "a recorded round cannot be observed"
+        entries = self.buffers.slot_pending[:-1].numel()
+        self._record(entries, [chains * self._width for chains in _CHAINS_DRAWN])
+
     def _test(self) -> None:
-        """Run passes and settle what they decide."""
+        """Fill slots, run passes and settle what they decide."""
         self._offer()
-        self._pass()
-        self._decide()
-        self._settle()
+        super()._test()
 
     # The parts of a round that gather rows.
 
@@ -148,16 +208,9 @@ class RecordedSampler(AsyncSampler):
 
     def _choose_passes(self, low: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Return slots and places of this room's passes, those of the slowest chains first."""
-        b, slots = self.buffers, self._slots
-        waits = self._waits(low).view(len(b.chain), -1)
-        order = (b.epoch * 2**32 + b.number).argsort(stable=True)
-        cost = (b.lengths + self._frame)[order, None].expand(waits.shape)
-        places = min(self._room // (self.shortest + self._frame), waits.numel())
-        chosen = choose_first(waits[order].flatten(), cost.flatten(), self._room, places)
-        chain = order[chosen.index // waits.shape[1]]
-        entry = chosen.index % waits.shape[1]
-        slot = chain * slots + entry // self._width
-        return slot, entry % self._width, chosen.valid
+        waits = self._waits(low).view(len(self._rows), -1)
+        chain, entry, valid = self._fill_room(waits)
+        return chain * self._slots + entry // self._width, entry % self._width, valid
 
     def _settle(self) -> None:
         """Move chains along, and post how much is waiting now."""
@@ -165,28 +218,12 @@ class RecordedSampler(AsyncSampler):
         b = self.buffers
         cost = (b.lengths + self._frame)[self._owner]
         tokens = [(self._waits(low).sum(1) * cost).sum() for low in (False, True)]
-        b.waiting[:-1] = b.waiting[1:].clone()
-        b.waiting[-1] = torch.stack([*tokens, self._undrawn().sum(), b.epoch.min()])
-
-    def _rows_of(self, chosen: Bool[Tensor, " chains"]) -> Int[Tensor, " chains"] | None:
-        return self._rows
-
-    def _put_rows(self, chosen: Tensor, rows: Tensor, buffer: Tensor, value: Tensor) -> None:
-        here = chosen.view(-1, *(1,) * (buffer.dim() - 1))
-        buffer.copy_(torch.where(here, value, buffer))
+        self._note(*tokens, self._undrawn().sum())
 
     def _stale(self) -> tuple[Tensor, Tensor] | None:
-        stale = self._undrawn().flatten()
-        one = torch.ones_like(stale, dtype=torch.long)
-        self._drawn = choose_first(stale, one, self._size, self._size)
-        return self._drawn.index // self._width, self._drawn.index % self._width
-
-    def _put_places(self, where: tuple[Tensor, Tensor], buffer: Tensor, value: Tensor) -> None:
-        drawn: Chosen = self._drawn
-        flat = torch.where(drawn.taken, value[drawn.place], buffer.flatten())
-        buffer.copy_(flat.view(buffer.shape))
+        return self._choose_places(self._undrawn())
 
 
-def _fitting(sizes: Sequence[int], wanted: int) -> int:
+def fitting(sizes: Sequence[int], wanted: int) -> int:
     """Return the smallest size that holds what is wanted, or the largest there is."""
     return next((size for size in sizes if size >= wanted), sizes[-1])

@@ -29,6 +29,8 @@ class Kernel(ABC):
     energy: Energy | None = None
     # Whether chains may go through this kernel asynchronously (`maskov.execution.asynchronous`).
     asynchronous: bool = False
+    # Whether a GPU may fill and test its windows asynchronously (`maskov.execution.async_spans`).
+    fills_windows: bool = False
     # Whether the kernel's first step fills every blank by itself.
     fills_blanks: bool = False
     # Rows of a batch that belong to one chain, neighbours in it; the first of them is the chain.

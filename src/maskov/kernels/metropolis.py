@@ -11,7 +11,8 @@ What makes it affordable:
 - tests come cheapest first, and a rejection ends them (`maskov.energies.stages`).
 
 `step` is the plain algorithm, all chains in lock-step. Where move and energy allow it, runs go
-through `maskov.execution.asynchronous`, which makes the same decisions chain by chain.
+through `maskov.execution.asynchronous` or `async_spans`, which make the same decisions chain by
+chain.
 """
 
 from __future__ import annotations
@@ -84,12 +85,23 @@ class Metropolis(Kernel):
         # otherwise.
         if "asynchronous" not in vars(cls):
             cls.asynchronous = False  # type: ignore[method-assign, assignment]
+        if "fills_windows" not in vars(cls):
+            cls.fills_windows = False  # type: ignore[method-assign, assignment]
 
     @property
     def asynchronous(self) -> bool:  # type: ignore[override]
-        """Whether the move may be made asynchronously and the energy is one of single places."""
-        alone = self.energy.sums_over_sites and self.energy.groups is None
-        return self.move.asynchronous and alone
+        """Whether chains may make the move asynchronously, tested by passes of single places."""
+        return self.move.asynchronous and self._masks_alone
+
+    @property
+    def fills_windows(self) -> bool:  # type: ignore[override]
+        """Whether the move fills windows freely, and all tests are by passes of single places."""
+        simple = self.delayed.first_stage is None and not self.conditional.constraints
+        return self.move.fills_windows and self._masks_alone and simple
+
+    @property
+    def _masks_alone(self) -> bool:
+        return self.energy.sums_over_sites and self.energy.groups is None
 
     @property
     def leaves_invariant(self) -> bool:

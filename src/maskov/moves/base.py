@@ -7,6 +7,7 @@ move is state-free: what an epoch needs to remember (the order of its positions)
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from maskov.models.scorer import Scorer
 from maskov.moves.conditional import MaskedConditional
@@ -22,6 +23,9 @@ class Move(ABC):
     irreversible: bool = False
     # Whether chains may make this move asynchronously (`maskov.execution.asynchronous`).
     asynchronous: bool = False
+    # Whether each step fills a `window`, position by position, which a GPU may do asynchronously
+    # (`maskov.execution.async_spans`).
+    fills_windows: ClassVar[bool] = False
     # Whether its first step fills every blank by itself.
     fills_blanks: bool = False
     # Whether it proposes only what the constraints of its `conditional` allow.
@@ -31,7 +35,7 @@ class Move(ABC):
 
     def __init_subclass__(cls) -> None:
         # A subclass may propose by rules of its own, so it says itself what it can do.
-        for name in ("asynchronous", "keeps_constraints"):
+        for name in ("asynchronous", "fills_windows", "keeps_constraints"):
             if name not in vars(cls):
                 setattr(cls, name, False)
 
@@ -60,6 +64,19 @@ class Move(ABC):
 
         Only asynchronous moves have one: step r of the epoch resamples the position of rank r from
         the move's `conditional`.
+        """
+        raise NotImplementedError
+
+    def window(
+        self,
+        chain: Int[Tensor, " n"],
+        step: Int[Tensor, " n"],
+        free: Bool[Tensor, "n length"],
+        rng: Rng,
+    ) -> Int[Tensor, "n length"]:
+        """Return the order in which a step fills its window, −1 outside of it.
+
+        Only moves that fill windows have one. Nothing may synchronise with the device.
         """
         raise NotImplementedError
 

@@ -175,11 +175,11 @@ class Site(Move):
                 self.conditional.filling(at, left, place, scorer.model),
             )  # fmt: skip
             # The reverse fills by the old tokens, which may allow others.
-            back = draw(
-                hidden[index], current, lambda p, _: p.argmax(1), self.conditional, scorer,
-                self.conditional.filling(old.rows(row), left, place, scorer.model),
-            ) if number else drawn  # fmt: skip
-            reverse = back.log_reverse.masked_fill(drawn.stuck, -torch.inf)
+            reverse = drawn.log_reverse
+            if number:
+                back = self.conditional.filling(old.rows(row), left, place, scorer.model)
+                reverse = log_q_of(hidden[index], current, self.conditional, scorer, back)
+            reverse = reverse.masked_fill(drawn.stuck, -torch.inf)
             new = new.index_put((row, place), drawn.token)
             parts.append(replace(drawn, log_reverse=reverse))
             order.append(index)
@@ -209,19 +209,48 @@ def draw(
         part = slice(begin, begin + scorer.head_rows)
         logits = scorer.model.logits(hidden[part])
         scorer.watch(logits)
-        allowed, stuck = None, torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
-        if filling is not None:
-            allowed = conditional.allowed(filling.rows(part), scorer.model)
-            stuck = ~allowed.any(1)
-            # Drawn all the same, so that all numbers are numbers.
-            allowed = allowed | stuck[:, None]
-        log_q = conditional.log_probabilities(logits, scorer.model.forbidden, allowed)
+        log_q, stuck = _restricted(logits, conditional, scorer, filling, part)
         new = choose(log_q.exp(), part)
         forward = log_q.gather(1, new[:, None]).squeeze(1)
         score = logits.gather(1, new[:, None]).squeeze(1).double()
-        reverse = _log_q_of(log_q, current[part]).masked_fill(stuck, -torch.inf)
+        reverse = _gathered(log_q, current[part]).masked_fill(stuck, -torch.inf)
         columns.append((new, forward, reverse, score, logits.logsumexp(1).double(), stuck))
     return Drawn(*(torch.cat(column) for column in zip(*columns, strict=True)))
+
+
+def log_q_of(
+    hidden: Float[Tensor, "masked hidden"],
+    tokens: Int[Tensor, " masked"],
+    conditional: MaskedConditional,
+    scorer: Scorer,
+    filling: PartlyFilled | None = None,
+) -> Float[Tensor, " masked"]:
+    """Return log q of given tokens at masked positions; `filling` is that of `draw`."""
+    columns = []
+    for begin in range(0, len(hidden), scorer.head_rows):
+        part = slice(begin, begin + scorer.head_rows)
+        logits = scorer.model.logits(hidden[part])
+        scorer.watch(logits)
+        log_q, stuck = _restricted(logits, conditional, scorer, filling, part)
+        columns.append(_gathered(log_q, tokens[part]).masked_fill(stuck, -torch.inf))
+    return torch.cat(columns)
+
+
+def _restricted(
+    logits: Float[Tensor, "n vocabulary"],
+    conditional: MaskedConditional,
+    scorer: Scorer,
+    filling: PartlyFilled | None,
+    part: slice,
+) -> tuple[Float[Tensor, "n vocabulary"], Bool[Tensor, " n"]]:
+    """Return log q of all tokens under the constraints, and where these allow none."""
+    allowed, stuck = None, torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
+    if filling is not None:
+        allowed = conditional.allowed(filling.rows(part), scorer.model)
+        stuck = ~allowed.any(1)
+        # Drawn all the same, so that all numbers are numbers.
+        allowed = allowed | stuck[:, None]
+    return conditional.log_probabilities(logits, scorer.model.forbidden, allowed), stuck
 
 
 def _conditionals(
@@ -249,7 +278,7 @@ def _conditionals(
     return hidden, passes
 
 
-def _log_q_of(log_q: Tensor, tokens: Tensor) -> Tensor:
+def _gathered(log_q: Tensor, tokens: Tensor) -> Tensor:
     """Return log q of each token; a token outside the vocabulary (the mask) has none."""
     inside = tokens < log_q.shape[1]
     found = log_q.gather(1, tokens.clamp(max=log_q.shape[1] - 1)[:, None]).squeeze(1)

@@ -20,6 +20,7 @@ its reverse is in the cache.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -30,7 +31,7 @@ from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
 from maskov.moves.base import Move
 from maskov.moves.conditional import MaskedConditional
-from maskov.moves.site import draw
+from maskov.moves.site import draw, log_q_of
 from maskov.random import Purpose, Rng
 from maskov.types import Bool, Chains, Float, Int, PassedSites, Proposal, Sequences, Tensor, inside
 
@@ -47,6 +48,7 @@ class Span(Move):
     """
 
     keeps_constraints = True
+    fills_windows: ClassVar[bool] = True
 
     conditional: MaskedConditional = MaskedConditional()
     sizes: tuple[int, ...] = (2, 3)
@@ -62,32 +64,34 @@ class Span(Move):
 
     def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
         """Return so many steps that an epoch resamples about every free position once."""
-        chances = self._chances(chains.tokens.device)
-        mean = float((chances * torch.tensor(self.sizes, device=chances.device)).sum())
+        mean = float((self._chances * torch.tensor(self.sizes)).sum())
         return (chains.visits / mean).ceil().long().clamp(min=1)
 
     def propose(
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
     ) -> Proposal:
         """Draw a window for each chain and fill it."""
-        filling = _Filling(
-            self.conditional, chains, rows, self._ranks(chains, rows, rng), scorer, rng
-        )
+        window = self.window(chains.chain[rows], chains.step[rows], chains.free[rows], rng)
+        filling = _Filling(self.conditional, chains, rows, window, scorer, rng)
         for number in range(int(filling.size.max())):
             filling.fill(number)
         return filling.proposal()
 
-    def _ranks(self, chains: Chains, rows: Int[Tensor, " n"], rng: Rng) -> Int[Tensor, "n length"]:
-        """Return the order in which the window's positions are filled, −1 outside of it."""
-        chain, step, free = chains.chain[rows], chains.step[rows], chains.free[rows]
+    def window(
+        self,
+        chain: Int[Tensor, " n"],
+        step: Int[Tensor, " n"],
+        free: Bool[Tensor, "n length"],
+        rng: Rng,
+    ) -> Int[Tensor, "n length"]:
+        """Return the order in which a step fills its window, −1 outside of it."""
 
         def uniform(index: int) -> Float[Tensor, " n"]:
             return rng.uniform(chain, step, Purpose.POSITION, torch.full_like(chain, index))
 
-        bounds = self._chances(free.device).cumsum(0)[:-1]
-        size = torch.tensor(self.sizes, device=free.device)[
-            torch.searchsorted(bounds, uniform(_SIZE), right=True)
-        ]
+        number, size = uniform(_SIZE), torch.full_like(chain, self.sizes[0])
+        for bound, larger in zip(self._bounds, self.sizes[1:], strict=True):
+            size = torch.where(number >= bound, larger, size)
         count = free.sum(1)
         size = torch.minimum(size, count)
         first = (uniform(_PLACE) * (count - size + 1)).long()
@@ -104,10 +108,17 @@ class Span(Move):
         rank = torch.empty_like(order).scatter(1, order, place)
         return rank.masked_fill(~inside, -1)
 
-    def _chances(self, device: torch.device) -> Float[Tensor, " sizes"]:
+    @property
+    def _chances(self) -> Float[Tensor, " sizes"]:
         weights = self.weights or (1.0,) * len(self.sizes)
-        chances = torch.tensor(weights, dtype=torch.float64, device=device)
+        chances = torch.tensor(weights, dtype=torch.float64)
         return chances / chances.sum()
+
+    @property
+    def _bounds(self) -> list[float]:
+        """Where the unit interval is cut into the sizes."""
+        bounds: list[float] = self._chances.cumsum(0)[:-1].tolist()
+        return bounds
 
     def __str__(self) -> str:
         sizes = ",".join(map(str, self.sizes))
@@ -167,11 +178,9 @@ class _Filling:
         reverse = drawn.log_reverse
         if apart.numel():
             back = self._ask(row[apart], place[apart], masked[apart], self._old, cached=last[apart])
-            only = draw(
-                back, old[apart], lambda p, _: p.argmax(1), self._conditional, self._scorer,
-                self._partly(row[apart], place[apart], number, self._old),
-            )  # fmt: skip
-            reverse = reverse.index_copy(0, apart, only.log_reverse)
+            partly = self._partly(row[apart], place[apart], number, self._old)
+            only = log_q_of(back, old[apart], self._conditional, self._scorer, partly)
+            reverse = reverse.index_copy(0, apart, only)
             reverse = reverse.masked_fill(drawn.stuck, -torch.inf)
         self._forward = self._forward.index_add(0, row, drawn.log_forward)
         self._reverse = self._reverse.index_add(0, row, reverse)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from maskov.errors import InputError, RunError
-from maskov.execution.async_state import low_terms
+from maskov.execution.async_chains import low_terms
 from maskov.execution.async_tests import StepRecord
 from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import Buffers

@@ -15,14 +15,18 @@ import torch
 
 from maskov.energies.stages import TestPlan
 from maskov.errors import Interrupted, ModelError
-from maskov.execution.async_state import low_terms
+from maskov.execution.async_chains import AsyncChains, low_terms
+from maskov.execution.async_spans import SpanSampler
 from maskov.execution.asynchronous import AsyncSampler
-from maskov.execution.buffers import Buffers
+from maskov.execution.buffers import Buffers, ChainBuffers
 from maskov.execution.cuda_graphs import RecordedSampler
 from maskov.execution.loop import kernel_at
+from maskov.execution.recorded_spans import RecordedSpanSampler
+from maskov.execution.span_buffers import SpanBuffers
 from maskov.kernels import Kernel, Metropolis
+from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
-from maskov.types import Tensor
+from maskov.types import Chains, Tensor
 
 if TYPE_CHECKING:
     from maskov.runs.task_runner import TaskRunner
@@ -79,22 +83,22 @@ class AsyncGroup:
         runner.group = group.with_chains(sampler.state(group.chains), buffers={})
         runner.end_if_due()
 
-    def _keep(self, sampler: AsyncSampler) -> None:
+    def _keep(self, sampler: AsyncChains) -> None:
         self.runner.group = replace(self.runner.group, buffers=sampler.buffers.tensors())
 
-    def _sampler(self) -> AsyncSampler:
+    def _sampler(self) -> AsyncChains:
         """Return the group as it was left, or from its start."""
         runner = self.runner
         plan = self.kernel.plan
         low = runner.scorer.low(plan.delayed.first_stage)
-        if runner.group.buffers:
-            buffers = Buffers.load(runner.group.buffers)
-        else:
-            buffers = self._buffers(plan, low)
+        kept = runner.group.buffers
+        kind = SpanBuffers if self.kernel.fills_windows else Buffers
+        buffers = kind(**kept) if kept else self._buffers(plan, low)
         sampler = runner.sampler
         same = sampler is not None and _alike(sampler.kernel, self.kernel) and sampler.plan == plan
         if sampler is None or not same or not sampler.reload(buffers):
-            sampler = sampler_for(runner.scorer, plan)(
+            # A run of a GPU may go on elsewhere, where its windows are not recorded.
+            sampler = (sampler_for(runner.scorer.model, self.kernel) or SpanSampler)(
                 self.kernel, plan, runner.scorer, low, runner.rng, buffers, self._temperatures(),
                 shortest=runner.manifest.shortest,
             )  # fmt: skip
@@ -103,27 +107,36 @@ class AsyncGroup:
         self._limit(sampler)
         return sampler
 
-    def _limit(self, sampler: AsyncSampler) -> None:
+    def _limit(self, sampler: AsyncChains) -> None:
         """Let no chain run further ahead than its epochs can be kept."""
         group = self.runner.group
         sampler.limit.fill_(min(group.end, group.epoch + len(sampler.buffers.ring_tokens)))
 
-    def _buffers(self, plan: TestPlan, low: Scorer | None) -> Buffers:
+    def _buffers(self, plan: TestPlan, low: Scorer | None) -> ChainBuffers:
         """Return the buffers of a group between epochs, with the passes of its sequences."""
         runner, scorer = self.runner, self.runner.scorer
         chains, before = runner.group.chains, scorer.passes
         chains = self.kernel.init(chains, scorer)
-        prefetch = runner.manifest.config.execution.prefetch
-        slots = prefetch or scorer.slots_for(chains)
-        slots = min(slots, chains.tokens.shape[1])
-        buffers = Buffers.of(chains, plan, runner.group.epoch, slots, AHEAD)
-        if low is not None:
-            buffers.low_term.copy_(low_terms(low, self.kernel.energy, chains))
+        buffers: ChainBuffers
+        if self.kernel.fills_windows:
+            steps = self.kernel.steps(chains)
+            buffers = SpanBuffers.of(chains, plan, runner.group.epoch, steps, AHEAD)
+        else:
+            buffers = self._site_buffers(chains, plan, low)
         spent = scorer.passes - before
         # What the buffers hold need not be kept twice.
         runner.group = runner.group.with_chains(
             chains.forget(), other_passes=runner.group.other_passes + spent
         )
+        return buffers
+
+    def _site_buffers(self, chains: Chains, plan: TestPlan, low: Scorer | None) -> Buffers:
+        runner = self.runner
+        slots = runner.manifest.config.execution.prefetch or runner.scorer.slots_for(chains)
+        slots = min(slots, chains.tokens.shape[1])
+        buffers = Buffers.of(chains, plan, runner.group.epoch, slots, AHEAD)
+        if low is not None:
+            buffers.low_term.copy_(low_terms(low, self.kernel.energy, chains))
         return buffers
 
     def _temperatures(self) -> Tensor:
@@ -134,7 +147,7 @@ class AsyncGroup:
         values = [k.target_temperature if isinstance(k, Metropolis) else 1.0 for k in kernels]
         return torch.tensor(values, dtype=torch.float64)
 
-    def _show(self, sampler: AsyncSampler) -> None:
+    def _show(self, sampler: AsyncChains) -> None:
         """Let whoever watches see the chains, a few times a second."""
         if self.runner.watch is None or time.monotonic() - self._shown < _FRAME_SECONDS:
             return
@@ -142,12 +155,17 @@ class AsyncGroup:
         self.runner.show(sampler.snapshot(self.runner.group.chains))
 
 
-def sampler_for(scorer: Scorer, plan: TestPlan) -> type[AsyncSampler]:
-    """Return the implementation that suits the device: recorded rounds where they are possible."""
-    model = scorer.model
-    if model.device.type != "cuda" or not model.packs or plan.others:
-        return AsyncSampler
-    return RecordedSampler
+def sampler_for(model: MaskedModel, kernel: Kernel) -> type[AsyncChains] | None:
+    """Return how chains advance asynchronously on this device; None: they go in lock-step.
+
+    Rounds are recorded where that is possible. Windows are worth it on a GPU only.
+    """
+    records = model.device.type == "cuda" and model.packs
+    if isinstance(kernel, Metropolis) and kernel.asynchronous:
+        return RecordedSampler if records and not kernel.plan.others else AsyncSampler
+    if records and kernel.fills_windows:
+        return RecordedSpanSampler
+    return None
 
 
 def _alike(one: Metropolis, other: Kernel) -> bool:

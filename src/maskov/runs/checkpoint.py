@@ -17,6 +17,7 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 
 from maskov.execution.buffers import Buffers
+from maskov.execution.span_buffers import SpanBuffers
 from maskov.runs.checkpoint_header import read_body, read_header, seal
 from maskov.runs.files import write_atomically
 from maskov.runs.group import GroupState
@@ -25,7 +26,7 @@ from maskov.types import Chains, Sites, Tensor
 
 _KEPT = 2  # the newest and the one before it
 _HASH_LETTERS = 64
-_BUFFERS = {field.name for field in fields(Buffers)}
+_BUFFERS = [{field.name for field in fields(kind)} for kind in (Buffers, SpanBuffers)]
 _SCALARS = (
     "epoch", "end", "begun", "other_passes", "budget",
 )  # fmt: skip
@@ -105,7 +106,7 @@ def _unpacked(body: bytes) -> Saved:
         epoch, _, name = key.partition(".")
         held.setdefault(int(epoch), {})[name] = value
     buffers, sites = _under("buffers.", tensors), _under("sites.", tensors)
-    if buffers and buffers.keys() != _BUFFERS:
+    if buffers and buffers.keys() not in _BUFFERS:
         raise ValueError("no checkpoint: its buffers are not whole")
     chains = Chains(
         **_under("chains.", tensors),

@@ -19,6 +19,7 @@ import torch
 from maskov.config import Manifest
 from maskov.diagnostics import diagnose
 from maskov.errors import Interrupted
+from maskov.execution.loop import kernel_at
 from maskov.kernels import Exchange, Kernel
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.scorer import MOST_SLOTS, Scorer
@@ -100,9 +101,11 @@ class Coordinator:
 
     def _shape(self, group: int) -> GroupShape:
         slots = self.manifest.config.execution.prefetch or MOST_SLOTS
+        epochs = range(self.schedule.epochs)
+        each = (kernel_at(self.kernel, self.schedule, epoch) for epoch in epochs)
         return GroupShape(
             self._fresh(group), self.schedule.epochs, slots, lambda: self._vector,
-            self.kernel.replicas,
+            self.kernel.replicas, any(kernel.fills_windows for kernel in each),
         )  # fmt: skip
 
     @cached_property

@@ -12,7 +12,7 @@ import torch
 from maskov.config import Manifest, PrecisionCheck
 from maskov.energies import Norm, Raw
 from maskov.errors import Interrupted, MaskovError
-from maskov.execution.asynchronous import AsyncSampler
+from maskov.execution.async_chains import AsyncChains
 from maskov.execution.buffers import COUNTS
 from maskov.execution.loop import ended, epoch, kernel_at
 from maskov.kernels import Exchange, Kernel, Metropolis
@@ -20,7 +20,7 @@ from maskov.kernels.exchange import swapped
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
-from maskov.runs.async_group import AsyncGroup
+from maskov.runs.async_group import AsyncGroup, sampler_for
 from maskov.runs.group import (
     GroupState,
     Row,
@@ -69,7 +69,7 @@ class TaskRunner:
     # returned at the end of the task.
     deliver: Callable[[int, int, Traces], None] | None = None
     # What the last asynchronous group left on the device, for the next to use.
-    sampler: AsyncSampler | None = None
+    sampler: AsyncChains | None = None
     group: GroupState = field(init=False)
     _task: Task = field(init=False)
     _deadline: float = field(init=False, default=0.0)
@@ -144,11 +144,19 @@ class TaskRunner:
     def _go_on(self) -> None:
         while self.group.epoch < self.schedule.epochs:
             kernel = kernel_at(self.kernel, self.schedule, self.group.epoch)
-            if kernel.asynchronous and self.manifest.config.execution.asynchronous:
+            if self._advances_asynchronously(kernel):
                 assert isinstance(kernel, Metropolis)
                 AsyncGroup(self, kernel).run()
             else:
                 self._epoch(kernel)
+
+    def _advances_asynchronously(self, kernel: Kernel) -> bool:
+        """Whether chains go on asynchronously; they end what they have begun as they began it."""
+        if self.group.buffers:
+            return kernel.asynchronous or kernel.fills_windows
+        asked = self.manifest.config.execution.asynchronous
+        here = asked and sampler_for(self.scorer.model, kernel) is not None
+        return here and not bool(self.group.chains.number.any())
 
     def _epoch(self, kernel: Kernel) -> None:
         """Run one epoch in lock-step, or the rest of it."""

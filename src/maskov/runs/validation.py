@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from maskov.execution.buffers import COUNTS, ENERGIES, WAITING, Buffers
+from maskov.execution.span_buffers import FILLS, SpanBuffers
 from maskov.runs.async_group import AHEAD
 from maskov.runs.checkpoint_header import Sizes
 from maskov.runs.group import GroupState, sizes_of
@@ -40,6 +41,7 @@ def _shapes(of: type[Any], prefix: str) -> dict[str, tuple[str, list[str]]]:
 _CHAINS = _shapes(Chains, "chains.")
 _SITES = _shapes(Sites, "sites.")
 _BUFFERS = _shapes(Buffers, "buffers.")
+_SPAN_BUFFERS = _shapes(SpanBuffers, "buffers.")
 _ALONE = {
     "counts": ("Int", ["chains", "counts"]),
     "rejected": ("Bool", ["chains", "length"]),
@@ -52,7 +54,7 @@ class GroupShape:
 
     `slots` are the most that a chain may have; `vector` returns one that the model keeps of a
     masked position, of which only the width and the kind matter. `replicas` are the rows of each
-    chain.
+    chain. Asynchronous chains fill `windows` or have single sites.
     """
 
     fresh: GroupState
@@ -60,6 +62,7 @@ class GroupShape:
     slots: int
     vector: Callable[[], Tensor]
     replicas: int = 1
+    windows: bool = False
 
     @property
     def chains(self) -> list[int]:
@@ -71,7 +74,8 @@ class GroupShape:
         """Whether tensors of these kinds and shapes can be of this group; nothing is read yet."""
         wanted = dict(_ALONE | _CHAINS)
         wanted |= _SITES if "sites.hidden" in sizes else {}
-        wanted |= _BUFFERS if "buffers.tokens" in sizes else {}
+        if "buffers.tokens" in sizes:
+            wanted |= _SPAN_BUFFERS if self.windows else _BUFFERS
         energies = [name for name in sizes if name.startswith("energies.")]
         wanted |= {name: ("Float", ["chains"]) for name in energies}
         held = {name for name in sizes if name.startswith("held.")}
@@ -94,7 +98,9 @@ class GroupShape:
                 for dim, length in zip(names, shape, strict=True)
             ):
                 return False
-        return "buffers.tokens" not in sizes or self._takes_slots(lengths)
+        if "buffers.tokens" not in sizes:
+            return True
+        return lengths["others"] == 0 if self.windows else self._takes_slots(lengths)
 
     @cached_property
     def _lengths(self) -> dict[str, int]:
@@ -104,6 +110,7 @@ class GroupShape:
             "counts": self.fresh.counts.shape[1], "ring": AHEAD, "rounds": WAITING, "2": 2, "4": 4,
             "regions": self.fresh.chains.bounds.shape[1],
             "reference": self.fresh.chains.reference.shape[1],
+            "proposals": chains + 1, "columns": length + FILLS,
         }  # fmt: skip
 
     def _takes_held(self, sizes: Sizes, held: set[str]) -> bool:

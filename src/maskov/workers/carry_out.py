@@ -9,6 +9,7 @@ from maskov.execution.loop import kernel_at
 from maskov.kernels import Kernel
 from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
+from maskov.runs.async_group import sampler_for
 from maskov.runs.coordinator import Coordinator
 from maskov.runs.preparation import threads
 from maskov.runs.task_runner import TaskRunner
@@ -62,7 +63,8 @@ def group_size(
     most = scorer.resident(layout.width, prefetch or 1)
     moving = kernel_at(kernel, schedule, schedule.epochs - 1)
     chains = len(layout.tokens)
-    if scorer.model.device.type != "cuda" or (asynchronous and moving.asynchronous):
+    alone = asynchronous and sampler_for(scorer.model, moving) is not None
+    if scorer.model.device.type != "cuda" or alone:
         return most
     return min(most, max(_FEWEST_TAKING_TURNS, -(-chains // THREADS)))
 
@@ -73,4 +75,5 @@ def _shares_gpu(kernel: Kernel, manifest: Manifest, model: MaskedModel) -> bool:
         return False
     each = (kernel_at(kernel, manifest.schedule, e) for e in range(manifest.schedule.epochs))
     # Rounds that are recorded fill the device, and must be recorded alone.
-    return not (manifest.config.execution.asynchronous and any(one.asynchronous for one in each))
+    alone = manifest.config.execution.asynchronous
+    return not (alone and any(sampler_for(model, one) is not None for one in each))

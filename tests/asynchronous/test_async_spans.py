@@ -1,0 +1,292 @@
+"""Windows that are filled and tested asynchronously make the decisions of lock-step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+
+from maskov import (
+    DelayedAcceptance,
+    LinearSchedule,
+    MaskedConditional,
+    Metropolis,
+    Norm,
+    Raw,
+    Schedule,
+    resume,
+    sample,
+)
+from maskov.errors import Interrupted
+from maskov.execution.async_spans import SpanSampler
+from maskov.execution.buffers import Buffers
+from maskov.execution.recorded_spans import RecordedSpanSampler
+from maskov.execution.span_buffers import SpanBuffers
+from maskov.kernels.base import counted
+from maskov.models.scorer import Scorer
+from maskov.moves import Span
+from maskov.random import CounterRng
+from maskov.runs.async_group import AHEAD
+from maskov.runs.checkpoint import Saved, load, save
+from maskov.runs.group import GroupState
+from maskov.runs.validation import GroupShape
+from maskov.testing import check_kernel, step_matrix
+from maskov.types import Sequences
+from small import random_state, random_table, tiny_bert
+
+MODEL = tiny_bert("red green blue white black")
+COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes", "irreversible")
+SIZES = {"2, 3": (2, 3), "1 to 4": (1, 2, 3, 4), "all": (20,)}
+WAYS = {"one group": {}, "in groups": {"resident": 5}, "small batches": {"token_budget": 64}}
+
+
+def _everywhere(monkeypatch, kind):
+    """Let windows go asynchronously on a CPU, too."""
+    for module in ("runs.async_group", "runs.task_runner", "sampling"):
+        monkeypatch.setattr(
+            f"maskov.{module}.sampler_for",
+            lambda _, kernel: kind if kernel.fills_windows else None,
+        )
+    monkeypatch.setattr("maskov.execution.cuda_graphs._SMALLEST", 64)
+    monkeypatch.setattr("maskov.execution.recorded_spans._SIZES", (2, 4, 64))
+
+
+@pytest.fixture(params=[SpanSampler, RecordedSpanSampler], ids=["plain", "fixed shapes"])
+def asynchronous(request, monkeypatch):
+    _everywhere(monkeypatch, request.param)
+    return request.param
+
+
+def _both(kernel, **settings):
+    plain = sample(MODEL, kernel, asynchronous=False, **settings)
+    return plain, sample(MODEL, kernel, **settings)
+
+
+@pytest.mark.parametrize(
+    ("way", "energy", "nearest"),
+    [
+        ("one group", Raw(), 2),
+        ("one group", Norm(), (1, 3)),
+        ("in groups", Raw() + 0.5 * Norm(), 2),
+        ("in groups", Raw(), 0),
+        ("small batches", Norm(), 0),
+    ],
+    ids=str,
+)
+def test_the_same_chains_as_in_lock_step(asynchronous, way, energy, nearest):
+    kernel = Metropolis(
+        energy, Span(MaskedConditional(temperature=1.3)), delayed=DelayedAcceptance(nearest)
+    )
+    schedule = Schedule(epochs=4, target_temperature=LinearSchedule(1.5, rate=0.2, floor=0.8))
+    plain, flown = _both(
+        kernel, schedule=schedule, chains=11, length=(2, 9), seed=2, thin=1, **WAYS[way]
+    )
+    assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
+    assert 0 < plain.traces["novel"].sum() < plain.traces["proposed_novel"].sum()
+    for name in (*COUNTS, "tokens", "rejected"):
+        assert (plain.traces[name] == flown.traces[name]).all(), name
+    for name in ("energy_raw", "energy_norm", "energy_target"):
+        assert np.abs(plain.traces[name] - flown.traces[name]).max() < 1e-10
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+def test_windows_of_any_size(asynchronous, sizes):
+    kernel = Metropolis(Norm(), Span(sizes=sizes), delayed=DelayedAcceptance(2))
+    plain, flown = _both(kernel, schedule=Schedule(epochs=5), chains=9, length=(1, 8), seed=4)
+    for name in (*COUNTS, "tokens", "rejected"):
+        assert (plain.traces[name] == flown.traces[name]).all(), name
+
+
+def test_templates_change_only_their_blanks(asynchronous):
+    kernel = Metropolis(Norm(), Span(sizes=(1, 2, 3)), delayed=DelayedAcceptance(1))
+    templates = ["red [MASK] blue [MASK] [MASK] red", "[MASK] green", "red blue [MASK] white"]
+    plain, flown = _both(kernel, schedule=Schedule(epochs=6), chains=4, seed=1, templates=templates)
+    assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
+    assert (plain.traces["tokens"] == flown.traces["tokens"]).all()
+    assert all(one.tokens[0] == "red" and one.tokens[2] == "blue" for one in flown.samples[:4])
+
+
+def test_a_way_back_that_is_impossible_costs_no_test(asynchronous):
+    kernel = Metropolis(Raw(), Span(MaskedConditional(top_k=2)), delayed=DelayedAcceptance(0))
+    texts = ["red green blue white black", "black black white green red", "blue red blue red"]
+    plain, flown = _both(kernel, schedule=Schedule(epochs=6), chains=4, texts=texts, seed=5)
+    for name in (*COUNTS, "tokens", "rejected"):
+        assert name == "passes" or (plain.traces[name] == flown.traces[name]).all(), name
+    assert flown.traces["irreversible"].sum() > 0
+    assert flown.traces["passes"].sum() < plain.traces["passes"].sum()
+
+
+@pytest.mark.parametrize("kind", [SpanSampler, RecordedSpanSampler], ids=str)
+def test_a_run_goes_on_after_any_round(tmp_path, monkeypatch, kind):
+    """In float32, where another batch would round differently: the same bytes."""
+    model = tiny_bert("red green blue white black", dtype=torch.float32)
+    kernel = Metropolis(Raw(), Span(), delayed=DelayedAcceptance(2))
+    settings = {"schedule": Schedule(epochs=4), "chains": 7, "length": (3, 8), "seed": 4}
+    _everywhere(monkeypatch, kind)
+    whole = sample(model, kernel, out=tmp_path / "whole", **settings)
+    rounds = []
+
+    class Stopping(kind):
+        def advance(self):
+            rounds.append(1)
+            if len(rounds) % 6 == 0:
+                raise Interrupted("asked to stop")
+            super().advance()
+
+    _everywhere(monkeypatch, Stopping)
+    with pytest.raises(Interrupted):
+        sample(model, kernel, out=tmp_path / "cut", **settings)
+    stops = 1
+    while True:
+        try:
+            run = resume(tmp_path / "cut", model)
+            break
+        except Interrupted:
+            stops += 1
+    assert stops >= 3
+    assert [one.to_json() for one in run.samples] == [one.to_json() for one in whole.samples]
+    for name, trace in whole.traces.items():
+        assert trace.tobytes() == run.traces[name].tobytes()
+
+
+@pytest.mark.parametrize("first", ["lock-step", "asynchronous"])
+def test_a_run_goes_on_where_windows_are_not_recorded(tmp_path, monkeypatch, first):
+    """From a CPU to a GPU and back: what was begun one way is ended that way."""
+    kernel = Metropolis(Norm(), Span(), delayed=DelayedAcceptance(2))
+    settings = {"schedule": Schedule(epochs=4), "chains": 6, "length": (4, 8), "seed": 4}
+    whole = sample(MODEL, kernel, **settings)
+    calls = []
+
+    def stop():
+        calls.append(1)
+        return len(calls) > 45
+
+    with monkeypatch.context() as patch:
+        if first == "asynchronous":
+            _everywhere(patch, RecordedSpanSampler)
+        with pytest.raises(Interrupted):
+            sample(MODEL, kernel, out=tmp_path / "run", stop=stop, **settings)
+    with monkeypatch.context() as patch:
+        if first == "lock-step":
+            _everywhere(patch, RecordedSpanSampler)
+        run = resume(tmp_path / "run", MODEL)
+    assert [one.ids for one in run.samples] == [one.ids for one in whole.samples]
+    for name in (*COUNTS, "tokens", "rejected"):
+        assert (run.traces[name] == whole.traces[name]).all(), name
+
+
+@dataclass(frozen=True)
+class Rounds(Metropolis):
+    """Metropolis-Hastings whose steps are those of asynchronous windows."""
+
+    fills_windows = True
+
+    def step(self, chains, rows, scorer, rng):
+        assert len(rows) == len(chains.chain)
+        buffers = SpanBuffers.of(chains, self.plan, 0, torch.ones_like(rows), ring=1)
+        heat = torch.tensor([self.target_temperature], dtype=torch.float64)
+        sampler = SpanSampler(self, self.plan, scorer, None, rng, buffers, heat)
+        sampler.limit.fill_(1)
+        while sampler.slowest() < 1:
+            sampler.advance()
+        info = _Done(_Rows(rows), rows)
+        return counted(replace(chains, tokens=buffers.tokens), rows), info
+
+
+@dataclass(frozen=True)
+class _Rows:
+    rows: torch.Tensor
+
+
+@dataclass(frozen=True)
+class _Done:
+    """All that a check asks of what happened."""
+
+    proposal: _Rows
+    accepted: torch.Tensor
+
+
+@pytest.mark.parametrize("energy", [Raw(), Norm()], ids=str)
+@pytest.mark.parametrize("nearest", [0, 1])
+@pytest.mark.parametrize(
+    "move",
+    [
+        Span(sizes=(2,)),
+        Span(sizes=(1, 2, 3)),
+        Span(MaskedConditional(0.8, top_k=2, epsilon=0.1), (2, 3)),
+        Span(MaskedConditional(top_p=0.8), (3,)),
+    ],
+    ids=str,
+)
+def test_every_step_is_in_detailed_balance(energy, nearest, move):
+    kernel = Rounds(energy, move, 0.7, DelayedAcceptance(nearest))
+    check_kernel(kernel, random_table(3), seeds=3)
+
+
+def test_the_transition_matrix_is_that_of_lock_step():
+    scorer = Scorer(random_table(3))
+    for seed in range(4):
+        arguments = (Norm(), Span(sizes=(1, 2, 3)), 1.3, DelayedAcceptance(1))
+        matrices = [
+            step_matrix(kind(*arguments), scorer, scorer.model.states(), 0, seed)
+            for kind in (Metropolis, Rounds)
+        ]
+        assert (matrices[0] - matrices[1]).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("kind", [SpanSampler, RecordedSpanSampler])
+def test_what_is_kept_is_what_the_model_says_of_the_tokens(kind):
+    kernel, scorer = Metropolis(Raw(), Span(), delayed=DelayedAcceptance(2)), Scorer(MODEL)
+    state = kernel.init(random_state(MODEL, 12, 9), scorer)
+    buffers = SpanBuffers.of(state, kernel.plan, 0, kernel.steps(state), ring=4)
+    heat = torch.ones(4, dtype=torch.float64)
+    sampler = kind(kernel, kernel.plan, scorer, None, CounterRng(7), buffers, heat)
+    sampler.limit.fill_(4)
+    while sampler.slowest() < 4:
+        sampler.advance()
+    fresh = Scorer(MODEL).sites(Sequences(buffers.tokens, buffers.lengths))
+    assert buffers.ring_counts[..., COUNTS.index("novel")].sum() > 20
+    for name in ("hidden", "logit", "log_normaliser"):
+        assert (getattr(buffers, name) - getattr(fresh, name)).abs().max() < 1e-10
+
+
+def test_a_checkpoint_has_the_buffers_of_its_move(tmp_path):
+    kernel, scorer = Metropolis(Raw(), Span()), Scorer(MODEL)
+    fresh = GroupState.fresh(random_state(MODEL, 4, 5), 64)
+    known = kernel.init(fresh.chains, scorer)
+    buffers = SpanBuffers.of(known, kernel.plan, 0, kernel.steps(known), ring=AHEAD)
+    sites = Buffers.of(known, kernel.plan, 0, 1, ring=AHEAD)
+    shapes = [
+        GroupShape(fresh, 5, 1, lambda: known.sites.hidden[0], windows=windows)
+        for windows in (True, False)
+    ]
+    narrow = buffers.tensors() | {"new_logit": buffers.new_logit[:, 1:]}
+    for number, (kept, taken) in enumerate(
+        [
+            (buffers.tensors(), [True, False]),
+            (sites.tensors(), [False, True]),
+            (narrow, [False, False]),
+        ]
+    ):
+        state = replace(fresh, begun=True, buffers=kept)
+        save(tmp_path, number, Saved(state), {})
+        loaded = [load(tmp_path, number, shape)[0] for shape in shapes]
+        assert [one is not None for one in loaded] == taken
+
+
+def test_only_plain_windows_declare_themselves():
+    @dataclass(frozen=True)
+    class OwnSpan(Span):
+        pass
+
+    @dataclass(frozen=True)
+    class OwnKernel(Metropolis):
+        pass
+
+    assert Metropolis(Raw(), Span()).fills_windows
+    assert not Metropolis(Raw(), OwnSpan()).fills_windows
+    assert not OwnKernel(Raw(), Span()).fills_windows
+    assert not Metropolis(Raw()).fills_windows
+    assert not Metropolis(Raw(groups=2), Span()).fills_windows
