@@ -7,6 +7,14 @@ Metropolis-Hastings test accepts or rejects (Goyal, Dyer & Berg-Kirkpatrick, ICL
 from maskov import startup  # noqa: F401 - first: it answers Ctrl-C while the rest is imported
 
 # isort: split
+from maskov.constraints import (
+    AllowedTokens,
+    AvoidWords,
+    Constraint,
+    ContainsWords,
+    MaxChanges,
+    MaxEdits,
+)
 from maskov.defaults import default_kernel, default_schedule
 from maskov.diagnostics import Summary
 from maskov.energies import Autoregressive, Energy, Norm, Raw, parse_energy
@@ -38,10 +46,14 @@ from maskov.version import __version__
 from maskov.workers import Workers
 
 __all__ = [
+    "AllowedTokens",
     "Autoregressive",
     "AutoregressiveTranslator",
+    "AvoidWords",
     "Chains",
     "ConditionalModel",
+    "Constraint",
+    "ContainsWords",
     "Cycle",
     "DelayedAcceptance",
     "Energy",
@@ -55,6 +67,8 @@ __all__ = [
     "MaskedConditional",
     "MaskedModel",
     "MaskovError",
+    "MaxChanges",
+    "MaxEdits",
     "Metropolis",
     "Mixture",
     "ModelError",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from maskov.config import DEFAULT_EPOCHS
+from maskov.constraints import Constraint
 from maskov.energies import Energy, as_energy, grouped
 from maskov.energies.stages import DelayedAcceptance
 from maskov.kernels import Metropolis
-from maskov.moves import Span
+from maskov.moves import MaskedConditional, Span
 from maskov.schedules import Schedule
 
 # Sizes of the windows that chains resample by default: single sites, two and three neighbours.
@@ -16,9 +19,12 @@ DEFAULT_SPAN = (1, 2, 3)
 BURN_IN, GROUPS = 8, 4
 
 
-def default_kernel(energy: Energy | str = "raw") -> Metropolis:
+def default_kernel(
+    energy: Energy | str = "raw", constraints: Sequence[Constraint] = ()
+) -> Metropolis:
     """Return the kernel that needed the fewest passes in results/mixing, for an energy."""
-    return Metropolis(as_energy(energy), Span(sizes=DEFAULT_SPAN), delayed=DelayedAcceptance(2))
+    move = Span(MaskedConditional(constraints=tuple(constraints)), DEFAULT_SPAN)
+    return Metropolis(as_energy(energy), move, delayed=DelayedAcceptance(2))
 
 
 def default_schedule(energy: Energy | str = "raw") -> Schedule:

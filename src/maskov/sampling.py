@@ -150,7 +150,9 @@ def sample(
     data = kernel_data(kernel, alone=path is None and workers.here)
     inputs = inputs_of(model, length, texts, templates, lengths, chains, seed, resizes(kernel))
     check_references(kernel, inputs)
-    layout = layout_of(model, inputs, chains, seed)
+    constraints = kernel.conditional.constraints
+    layout = layout_of(model, inputs, chains, seed, constraints)
+    layout.check(model, constraints)
     check_prior(kernel, layout)
     if inputs.sources is None:  # translations may be short; a block is then all of one
         check_blocks(kernel, schedule, layout)

@@ -9,9 +9,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 
+from maskov.constraints import Constraint, PartlyFilled, check_constraints
 from maskov.errors import InputError
 from maskov.execution.loop import whole_epoch
 from maskov.kernels import Gibbs
@@ -22,6 +24,8 @@ from maskov.random import CounterRng, Purpose, Rng
 from maskov.types import Chains, Int, Tensor
 
 STARTS = ("masked", "greedy")
+# How often a chain is filled before its constraints are said to contradict each other.
+_ATTEMPTS = 50
 
 
 @dataclass(frozen=True)
@@ -167,6 +171,85 @@ class Layout:
             return Layout(tokens, frees, lines, reference=reference)
         bounds = [self.bounds[row] for row in rows]
         return Layout(tokens, frees, lines, regions, bounds, reference)
+
+    def chosen(self, rows: Sequence[int]) -> Layout:
+        """Return some chains as they are."""
+
+        def pick(values: list[Any]) -> list[Any]:
+            return [values[row] for row in rows] if values else []
+
+        return Layout(
+            pick(self.tokens),
+            pick(self.free),
+            pick(self.template),
+            pick(self.region),
+            pick(self.bounds),
+            pick(self.reference),
+        )
+
+    def check(self, model: MaskedModel, constraints: Sequence[Constraint]) -> None:
+        """Refuse constraints that these sequences cannot meet, with the reason."""
+        if not constraints:
+            return
+        # Many chains may begin alike.
+        first = {(self.template[row], tuple(tokens)): row for row, tokens in enumerate(self.tokens)}
+        rows = list(first.values())
+
+        def name(index: int) -> str:
+            line = self.template[rows[index]] + 1
+            if self.reference:
+                return f"text {line}"
+            if not all(self.free[rows[index]]):
+                return f"template {line}"
+            return f"a sequence of {len(self.tokens[rows[index]])} tokens"
+
+        sequences = self.chosen(rows)._partly(model, constraints)
+        check_constraints(constraints, model, sequences, self.resizable, name)
+
+    def fitted(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
+        """Return a layout in which blanks of unknown length have room for what must stand there."""
+        if not constraints or not self.resizable or self.reference:
+            return self
+        grown: dict[tuple[int, tuple[int, ...]], Layout] = {}
+        for row, tokens in enumerate(self.tokens):
+            key = (self.template[row], tuple(tokens))
+            if key not in grown:
+                grown[key] = self.chosen([row])._grown(model, constraints)
+        every = [
+            grown[line, tuple(tokens)]
+            for line, tokens in zip(self.template, self.tokens, strict=True)
+        ]
+        return replace(
+            self,
+            tokens=[one.tokens[0] for one in every],
+            free=[one.free[0] for one in every],
+            region=[one.region[0] for one in every],
+        )
+
+    def _grown(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
+        """Return a layout of one chain with its smallest blanks enlarged as far as is needed."""
+        layout = self
+        while True:
+            sequences = layout._partly(model, constraints)
+            sizes = [layout.region[0].count(number) for number in range(len(self.bounds[0]))]
+            room = [n for n, (_, most) in enumerate(self.bounds[0]) if sizes[n] < most]
+            if all(bool(one.possible(sequences, model)) for one in constraints) or not room:
+                return layout
+            number = min(room, key=lambda n: sizes[n])
+            at = layout.region[0].index(number)
+            parts = (layout.tokens[0], layout.free[0], layout.region[0])
+            tokens, free, region = ([*one[:at], one[at], *one[at:]] for one in parts)
+            layout = replace(layout, tokens=[tokens], free=[free], region=[region])
+
+    def _partly(self, model: MaskedModel, constraints: Sequence[Constraint]) -> PartlyFilled:
+        """Return these sequences as constraints are asked about them."""
+        width = max(map(len, self.tokens))
+        chains = self.chains(model, range(len(self.tokens)), width).to(model.device)
+        nowhere, first = torch.zeros_like(chains.free), torch.zeros_like(chains.lengths)
+        conditional = MaskedConditional(constraints=tuple(constraints))
+        sequences = conditional.filling(chains.sequences, nowhere, first, model)
+        assert sequences is not None
+        return sequences
 
     def chains(self, model: MaskedModel, rows: range, width: int) -> Chains:
         """Return some chains at their layout, before any step, padded to a width."""
@@ -325,11 +408,37 @@ def fill(
     # Lengths stay while every blank is visited once.
     chains = replace(chains, bounds=bounds[:, :0])
     if start == "greedy":
-        everywhere = Sweep("left-to-right", block=chains.tokens.shape[1])
-        kernel = Gibbs(Site(MaskedConditional(temperature=0), everywhere))
+        # Under constraints, one place after the other.
+        block = 1 if conditional.constraints else chains.tokens.shape[1]
+        best = MaskedConditional(temperature=0, constraints=conditional.constraints)
+        kernel = Gibbs(Site(best, Sweep("left-to-right", block)))
     else:
         kernel = Gibbs(Site(conditional, Sweep("random")))
-    return replace(whole_epoch(kernel, chains, scorer, rng), bounds=bounds)
+    filled = whole_epoch(kernel, chains, scorer, rng)
+    if conditional.constraints:
+        filled = _refilled(kernel, chains, filled, scorer, rng)
+    return replace(filled, bounds=bounds)
+
+
+def _refilled(kernel: Gibbs, blank: Chains, filled: Chains, scorer: Scorer, rng: Rng) -> Chains:
+    """Fill chains anew that constraints have left with a blank, by other random numbers."""
+    for _ in range(_ATTEMPTS):
+        left = ((filled.tokens == scorer.model.mask_id) & filled.inside).any(1)
+        rows = left.nonzero().flatten()
+        if not rows.numel():
+            return filled
+        again = replace(filled.rows(rows), tokens=blank.tokens[rows])
+        again = whole_epoch(kernel, again, scorer, rng)
+        moved = again.tensors()
+        changed: dict[str, Any] = {
+            name: value.index_copy(0, rows, moved[name]) for name, value in filled.tensors().items()
+        }
+        filled = replace(filled, **changed)
+    constraints = ", ".join(map(str, kernel.conditional.constraints))
+    raise InputError(
+        f"no sequence that meets {constraints} was found in {_ATTEMPTS} attempts to fill a chain "
+        "at random: loosen them, or start from texts that meet them."
+    )
 
 
 def _between(model: MaskedModel) -> str:

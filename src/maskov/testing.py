@@ -112,13 +112,16 @@ def check_kernel(
     temperature: float | None = None,
     seeds: int = 1,
     lengths: tuple[int, int] | None = None,
+    reference: Sequence[int] = (),
 ) -> None:
     """Prove that every step of a kernel leaves its target invariant: πP = π to 1e-10.
 
     With `reversible` each step must be in detailed balance, too, as those of Metropolis are. Where
     chains may go through the kernel asynchronously, both ways must have one transition matrix. The
     target is that of the kernel's energy, at `temperature` or the kernel's own. With `lengths` the
-    states are all sequences of these lengths, from the shortest to the longest.
+    states are all sequences of these lengths, from the shortest to the longest. If the kernel has
+    constraints, the states are those that meet them; `reference` are the tokens of the text from
+    which they count changes.
     """
     if kernel.energy is None or not kernel.leaves_invariant:
         raise AssertionError(f"'{kernel}' does not claim to leave a target invariant.")
@@ -129,6 +132,7 @@ def check_kernel(
         if lengths is None
         else all_sequences(model, *lengths)
     )
+    start = constrained(start, kernel, model, reference)
     states = start.tokens
     heat = getattr(kernel, "target_temperature", 1.0) if temperature is None else temperature
     target = distribution(model, kernel.energy, states, heat, start.lengths)
@@ -145,6 +149,15 @@ def check_kernel(
         _expect(error < TOLERANCE, f"{where} does not leave its target invariant: {error:.2g}.")
         if kernel.asynchronous:
             _check_asynchronous(kernel, scorer, states, number, seed, matrix)
+
+
+def constrained(
+    chains: Chains, kernel: Kernel, model: MaskedModel, reference: Sequence[int] = ()
+) -> Chains:
+    """Return those chains that meet the constraints of a kernel."""
+    chains = replace(chains, reference=torch.tensor([reference] * len(chains.chain)).long())
+    possible = kernel.conditional.possible(chains.sequences, model)
+    return chains.rows(possible.nonzero().flatten())
 
 
 def check_exchange(

@@ -15,7 +15,7 @@ LAYERS = [
     ["random"],
     ["encoders"],
     ["models"],
-    ["energies"],
+    ["constraints", "energies"],
     ["moves"],
     ["kernels"],
     ["config"],

@@ -9,7 +9,15 @@ from typing import Annotated, Any
 from maskov.cli.dataclass_options import option
 from maskov.cli.workers import WorkerOptions
 from maskov.config import DEFAULT_EPOCHS, MOST_UNTIL_CONVERGED, ModelSource, stopping_rule
-from maskov.defaults import BURN_IN, GROUPS
+from maskov.constraints import (
+    AllowedTokens,
+    AvoidWords,
+    Constraint,
+    ContainsWords,
+    MaxChanges,
+    MaxEdits,
+)
+from maskov.defaults import BURN_IN, DEFAULT_SPAN, GROUPS
 from maskov.energies import Energy, grouped, parse_energy
 from maskov.energies.loading import Loading
 from maskov.errors import InputError
@@ -23,6 +31,7 @@ from maskov.schedules import LinearSchedule, Schedule
 
 _MODEL = "Model"
 _KERNEL = "Kernel"
+_CONSTRAINTS = "Constraints"
 _SCHEDULE = "Schedule"
 _RUN = "Run"
 # The moves of templates with blanks of unknown length.
@@ -100,6 +109,22 @@ class SamplingOptions(WorkerOptions):
     epsilon: Annotated[
         float, option("--epsilon", "share of the full conditional in the proposal", _KERNEL)
     ] = 0.0
+
+    contains: Annotated[
+        str | None,
+        option("--contains", "words that every sample holds: 'river, bridge'", _CONSTRAINTS),
+    ] = None
+    avoid: Annotated[
+        str | None, option("--avoid", "words that no sample holds: 'very, C'", _CONSTRAINTS)
+    ] = None
+    allow: Annotated[
+        str | None,
+        option("--allow", "tokens of positions, counted from 1: '30-35:AGST, 40:C'", _CONSTRAINTS),
+    ] = None
+    max_changes: Annotated[
+        int | None,
+        option("--max-changes", "most tokens changed in a text of --start-text", _CONSTRAINTS),
+    ] = None
 
     delayed: Annotated[
         str | None,
@@ -324,6 +349,12 @@ class SamplingOptions(WorkerOptions):
     def build_kernel(self, device: Any) -> Kernel:
         """Return the kernel, or refuse options that contradict it."""
         kernel = self._chain_kernel(device)
+        if kernel.conditional.constraints != self.build_constraints():
+            raise InputError(
+                f"'{self.kernel}' with these moves does not keep constraints: use mh with site, "
+                "span, insert-delete or resize, or drop --contains, --avoid, --allow and "
+                "--max-changes."
+            )
         if self.replicas == 1 and self.ladder is None:
             return kernel
         return Exchange(kernel, self._betas(), 0 if self.replicas == 1 else self.replicas)
@@ -347,7 +378,9 @@ class SamplingOptions(WorkerOptions):
             )
         if self.token_budget is not None and self.token_budget < 1:
             raise InputError(f"--token-budget must be at least 1, not {self.token_budget}.")
-        proposal = MaskedConditional(self.temperature, self.top_k, self.top_p, self.epsilon)
+        proposal = MaskedConditional(
+            self.temperature, self.top_k, self.top_p, self.epsilon, self.build_constraints()
+        )
         self.build_delayed()  # refused even if unused
         parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE)  # refused even if unused
         if self.moves is not None and self.kernel != "mh":
@@ -413,6 +446,27 @@ class SamplingOptions(WorkerOptions):
         """Return these options with moves that change the length, unless moves were chosen."""
         return replace(self, moves=RESIZING) if self.moves is None else self
 
+    def build_constraints(self) -> tuple[Constraint, ...]:
+        """Return what all samples must meet."""
+        found = list[Constraint]()
+        if self.contains is not None:
+            found.append(ContainsWords(_words(self.contains)))
+        if self.avoid is not None:
+            found.append(AvoidWords(_words(self.avoid)))
+        if self.allow is not None:
+            found.append(AllowedTokens.parse(self.allow))
+        if self.max_changes is not None:
+            limit = MaxEdits if self.resizes else MaxChanges
+            found.append(limit(self.max_changes))
+        return tuple(found)
+
+    def with_room(self, model: MaskedModel) -> SamplingOptions:
+        """Return these options with spans that move every word of --contains at once."""
+        if self.contains is None or self.span is not None or "span" not in self.chosen_moves:
+            return self
+        room = ContainsWords(_words(self.contains)).longest(model) + 1
+        return self if room <= DEFAULT_SPAN[-1] else replace(self, span=f"1:{room}")
+
     def _sizes(self) -> tuple[int, ...]:
         """Return the sizes of spans: a number or a range."""
         first, colon, last = (self.span or "1:3").partition(":")
@@ -447,6 +501,11 @@ class SamplingOptions(WorkerOptions):
                 f"'{self.delayed}'."
             ) from None
         return DelayedAcceptance(() if counts == (0,) else counts, self.first_stage)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Read words that are separated by commas."""
+    return tuple(word.strip() for word in text.split(","))
 
 
 def findable(name: str) -> str:

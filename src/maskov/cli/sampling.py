@@ -52,6 +52,8 @@ def sample(
         raise InputError("chains start from --start-text or from --start, not both.")
     if start_text is not None and options.kernel == "mask-predict":
         raise InputError("mask-predict starts from all masked: drop --start-text.")
+    if options.max_changes is not None and start_text is None:
+        raise InputError("--max-changes counts changes to a text: give one with --start-text.")
     texts = None if start_text is None else read_lines(start_text)
     span = None if length is None else parse_length(length)
     usual = DEFAULT_LENGTH if texts is not None else None
@@ -69,6 +71,8 @@ def infill(
     ],
 ) -> None:
     """Fill blanks: sample them given the rest, from the same energy."""
+    if options.max_changes is not None:
+        raise InputError("a template changes only in its blanks: drop --max-changes.")
     literal = bool(find_blanks(template))
     if not literal and template != "-" and not Path(template).is_file():
         raise InputError(
@@ -144,7 +148,7 @@ def _run(options: SamplingOptions, origin: Callable[[MaskedModel], dict[str, Any
     if options.out is not None:
         RunFolder.check_free(options.out)
     model = options.load_model()
-    kernel = options.build_kernel(model.device)
+    kernel = options.with_room(model).build_kernel(model.device)
     given = origin(model)
     if options.passes is not None:
         trust = options.trust_remote_code

@@ -16,6 +16,7 @@ import torch
 from maskov.energies.base import Energy
 from maskov.errors import InputError
 from maskov.models.scorer import Scorer
+from maskov.moves.base import Move
 from maskov.moves.conditional import MaskedConditional
 from maskov.random import Rng
 from maskov.types import Chains, Int, Proposal, StepInfo, Tensor
@@ -172,6 +173,15 @@ def with_leaves(kernel: Kernel, change: Callable[[Kernel], Kernel]) -> Kernel:
     if not kernel.kernels:
         return change(kernel)
     return kernel.with_kernels(tuple(with_leaves(one, change) for one in kernel.kernels))
+
+
+def check_keeps_constraints(move: Move) -> None:
+    """Refuse constraints that a move does not know of."""
+    if move.conditional.constraints and not move.keeps_constraints:
+        raise InputError(
+            f"the move '{type(move).__qualname__}' does not keep constraints: use site, span, "
+            "insert-delete or resize, or set its `keeps_constraints` if it does."
+        )
 
 
 def counted(chains: Chains, rows: Int[Tensor, " n"]) -> Chains:

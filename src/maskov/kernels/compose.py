@@ -28,6 +28,12 @@ class Composed(Kernel):
     def __post_init__(self) -> None:
         if not self.kernels:
             raise InputError("a cycle or mixture needs at least one kernel.")
+        kept = [kernel.conditional.constraints for kernel in self.kernels]
+        if any(one != kept[0] for one in kept):
+            raise InputError(
+                "all moves must keep the same constraints; moves of your own keep none, unless "
+                "their `conditional` has them."
+            )
 
     def with_kernels(self, kernels: tuple[Kernel, ...]) -> Kernel:
         """Return the composition of other parts."""

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from maskov.kernels.base import Kernel, counted, with_tokens
+from maskov.kernels.base import Kernel, check_keeps_constraints, counted, with_tokens
 from maskov.models.scorer import Scorer
 from maskov.moves import LowestConfidence, MaskedConditional, Move, Site
 from maskov.random import Rng
-from maskov.types import Chains, Int, StepInfo, Tensor
+from maskov.types import Chains, Int, Sequences, StepInfo, Tensor
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,9 @@ class Gibbs(Kernel):
     """Propose by a move and keep whatever was proposed."""
 
     move: Move = Site()
+
+    def __post_init__(self) -> None:
+        check_keeps_constraints(self.move)
 
     @property
     def leaves_invariant(self) -> bool:
@@ -70,7 +73,9 @@ class Gibbs(Kernel):
     ) -> tuple[Chains, StepInfo]:
         """Propose and accept."""
         proposal = self.move.propose(chains, rows, scorer, rng)
-        accepted = torch.ones_like(rows, dtype=torch.bool)
+        # Where constraints left nothing to propose, chains stay.
+        sequences = Sequences(proposal.tokens, proposal.lengths, reference=chains.reference[rows])
+        accepted = self.conditional.possible(sequences, scorer.model)
         unknown = torch.full_like(proposal.log_q_forward, torch.nan)
         info = StepInfo(
             proposal=proposal,

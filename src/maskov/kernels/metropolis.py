@@ -26,7 +26,7 @@ from maskov.energies.base import Energy, evaluated, total
 from maskov.energies.stages import DelayedAcceptance, Stage, TestPlan, near_all, near_window
 from maskov.errors import InputError
 from maskov.grouping import groups_with, positions_of, unseen
-from maskov.kernels.base import Kernel, counted, with_tokens
+from maskov.kernels.base import Kernel, check_keeps_constraints, counted, with_tokens
 from maskov.kernels.gibbs import Gibbs
 from maskov.kernels.ratio import log_ratio
 from maskov.models.scorer import Scorer
@@ -56,6 +56,7 @@ class Metropolis(Kernel):
     delayed: DelayedAcceptance = DelayedAcceptance()
 
     def __post_init__(self) -> None:
+        check_keeps_constraints(self.move)
         if self.move.conditional.temperature == 0:
             raise InputError(
                 "a proposal temperature of 0 cannot be reversed, so 'mh' cannot use it; "
@@ -94,8 +95,8 @@ class Metropolis(Kernel):
 
     @property
     def fills_windows(self) -> bool:  # type: ignore[override]
-        """Whether the move fills windows and all tests are by passes of single places."""
-        simple = self.delayed.first_stage is None
+        """Whether the move fills windows freely, and all tests are by passes of single places."""
+        simple = self.delayed.first_stage is None and not self.conditional.constraints
         return self.move.fills_windows and self._masks_alone and simple
 
     @property

@@ -9,6 +9,13 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from maskov.constraints import (
+    AllowedTokens,
+    AvoidWords,
+    ContainsWords,
+    MaxChanges,
+    MaxEdits,
+)
 from maskov.energies import Energy, as_energy, parse_energy
 from maskov.energies.loading import Loading
 from maskov.energies.stages import DelayedAcceptance
@@ -33,6 +40,11 @@ from maskov.parts import (
 KERNELS = ("mh", "gibbs", "mask-predict")
 
 _PARTS: dict[str, type[Any]] = {
+    "avoid": AvoidWords,
+    "contains": ContainsWords,
+    "allowed": AllowedTokens,
+    "max-changes": MaxChanges,
+    "max-edits": MaxEdits,
     "mh": Metropolis,
     "gibbs": Gibbs,
     "mixture": Mixture,

@@ -28,8 +28,16 @@ class Move(ABC):
     fills_windows: ClassVar[bool] = False
     # Whether its first step fills every blank by itself.
     fills_blanks: bool = False
+    # Whether it proposes only what the constraints of its `conditional` allow.
+    keeps_constraints: bool = False
     # The distribution from which blanks are filled before the first epoch.
     conditional: MaskedConditional = MaskedConditional()
+
+    def __init_subclass__(cls) -> None:
+        # A subclass may propose by rules of its own, so it says itself what it can do.
+        for name in ("asynchronous", "fills_windows", "keeps_constraints"):
+            if name not in vars(cls):
+                setattr(cls, name, False)
 
     @abstractmethod
     def propose(

@@ -1,6 +1,7 @@
 """The masked conditional as a proposal: what the model would put at the masked positions.
 
-Order of what is applied, always: forbidden tokens out, temperature, top-k, top-p, then the
+Order of what is applied, always: forbidden tokens out, and those that constraints do not allow
+(`maskov.constraints`), temperature, top-k, top-p, then the
 defensive mixture q = (1 − ε)·q_truncated + ε·q_full. Temperature acts on the model's logits, the
 cuts on the tempered distribution; q_full is the conditional at temperature 1 over the allowed
 tokens.
@@ -13,9 +14,11 @@ from dataclasses import dataclass
 
 import torch
 
+from maskov.constraints import Constraint, PartlyFilled
 from maskov.errors import InputError
+from maskov.models.base import MaskedModel
 from maskov.moves.truncation import tempered, top_k, top_p
-from maskov.types import Bool, Float, Tensor
+from maskov.types import Bool, Float, Int, Sequences, Tensor
 
 
 @dataclass(frozen=True)
@@ -23,13 +26,15 @@ class MaskedConditional:
     """The model's masked conditional, sharpened and cut as asked.
 
     A truncated proposal without `epsilon` cannot propose every sequence: the chain still leaves
-    its target invariant, but may never reach parts of it.
+    its target invariant, but may never reach parts of it. Tokens that break one of the
+    `constraints` are never proposed.
     """
 
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float = 1.0
     epsilon: float = 0.0
+    constraints: tuple[Constraint, ...] = ()
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
@@ -40,6 +45,8 @@ class MaskedConditional:
             raise InputError(f"top-p must lie above 0 and at most at 1, not {self.top_p}.")
         if not 0 <= self.epsilon <= 1:
             raise InputError(f"epsilon must lie between 0 and 1, not {self.epsilon}.")
+        if not all(isinstance(one, Constraint) for one in self.constraints):
+            raise InputError("a constraint must be a subclass of Constraint.")
 
     @property
     def reaches_everything(self) -> bool:
@@ -48,10 +55,15 @@ class MaskedConditional:
         return whole or self.epsilon > 0
 
     def log_probabilities(
-        self, logits: Float[Tensor, "n vocabulary"], forbidden: Bool[Tensor, " vocabulary"]
+        self,
+        logits: Float[Tensor, "n vocabulary"],
+        forbidden: Bool[Tensor, " vocabulary"],
+        allowed: Bool[Tensor, "n vocabulary"] | None = None,
     ) -> Float[Tensor, "n vocabulary"]:
         """Return the log-probability of proposing each token, in float64."""
         full = logits.double().masked_fill(forbidden, -torch.inf)
+        if allowed is not None:
+            full = full.masked_fill(~allowed, -torch.inf)
         scores = tempered(full, self.temperature)
         if self.top_k is not None:
             scores = top_k(scores, self.top_k)
@@ -61,6 +73,49 @@ class MaskedConditional:
         rest = math.log1p(-self.epsilon) if self.epsilon < 1 else -math.inf
         return torch.logaddexp(log_q + rest, full.log_softmax(1) + math.log(self.epsilon))
 
+    def filling(
+        self,
+        sequences: Sequences,
+        unfilled: Bool[Tensor, "n length"],
+        place: Int[Tensor, " n"],
+        model: MaskedModel,
+    ) -> PartlyFilled | None:
+        """Describe what is filled so far to the constraints, if there are some.
+
+        Blanks outside the window, as there are before chains begin, are still to be filled, too.
+        """
+        if not self.constraints:
+            return None
+        tokens, reference = sequences.tokens, sequences.reference
+        return PartlyFilled(
+            tokens,
+            sequences.lengths,
+            unfilled | (tokens == model.mask_id),
+            place,
+            tokens[:, :0] if reference is None else reference,
+        )
+
+    def allowed(self, sequences: PartlyFilled, model: MaskedModel) -> Bool[Tensor, "n vocabulary"]:
+        """Return the tokens that no constraint forbids at the next place."""
+        allowed = ~model.forbidden.expand(len(sequences.place), -1)
+        for constraint in self.constraints:
+            allowed = allowed & constraint.allowed(sequences, model)
+        return allowed
+
+    def possible(self, sequences: Sequences, model: MaskedModel) -> Bool[Tensor, " n"]:
+        """Return which sequences meet every constraint, or may do so once their blanks are filled.
+
+        Each constraint is asked for itself.
+        """
+        tokens, lengths = sequences.tokens, sequences.lengths
+        possible = torch.ones_like(lengths, dtype=torch.bool)
+        none = torch.zeros_like(tokens, dtype=torch.bool)
+        partly = self.filling(sequences, none, torch.zeros_like(lengths), model)
+        for constraint in self.constraints:
+            assert partly is not None
+            possible = possible & constraint.possible(partly, model)
+        return possible
+
     def __str__(self) -> str:
         parts = [f"temperature={self.temperature:g}"]
         if self.top_k is not None:
@@ -69,4 +124,5 @@ class MaskedConditional:
             parts.append(f"top_p={self.top_p:g}")
         if self.epsilon > 0:
             parts.append(f"epsilon={self.epsilon:g}")
+        parts += map(str, self.constraints)
         return f"masked({', '.join(parts)})"

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import torch
 
+from maskov.constraints import PartlyFilled
 from maskov.errors import InputError
 from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
@@ -26,7 +27,7 @@ from maskov.moves.base import Move
 from maskov.moves.conditional import MaskedConditional
 from maskov.moves.site import draw
 from maskov.random import Purpose, Rng
-from maskov.types import Chains, Float, Int, PassedSites, Proposal, Resized, Tensor
+from maskov.types import Bool, Chains, Float, Int, PassedSites, Proposal, Resized, Sequences, Tensor
 
 # What the numbers of a step are drawn for, beside the keys of the orders.
 _PAIR, _REGION, _PLACE, _KEYS = 0, 1, 2, 3
@@ -37,6 +38,8 @@ WINDOWS = ((1, 2), (2, 3), (1, 3))
 @dataclass(frozen=True)
 class Resize(Move):
     """Replace a window by one of another size; `pairs` of sizes are taken both ways, evenly."""
+
+    keeps_constraints = True
 
     conditional: MaskedConditional = MaskedConditional()
     pairs: tuple[tuple[int, int], ...] = INSERT_DELETE
@@ -164,6 +167,10 @@ class _Resizing:
         self._plan, self._scorer, self._rng = plan, scorer, rng
         self._passes = torch.zeros_like(rows)
         self._passed: list[tuple[Tensor, Tensor, Tensor]] = []
+        # Proposals for which constraints have left no token somewhere.
+        self._stuck = torch.zeros_like(rows, dtype=torch.bool)
+        if conditional.constraints:
+            self._stuck = self._closes_badly()
 
     def proposal(self) -> Proposal:
         """Return the proposed sequences."""
@@ -186,7 +193,7 @@ class _Resizing:
             known=torch.zeros_like(window),
             confidence=torch.where(window, sure, confidence),
             log_q_forward=forward,
-            log_q_reverse=reverse,
+            log_q_reverse=reverse.masked_fill(self._stuck, -torch.inf),
             passes=self._passes,
             passed=passed,
             resized=plan.resized,
@@ -213,7 +220,11 @@ class _Resizing:
                 )
 
             # What stands there is the mask, whose own probability does not matter.
-            drawn = draw(hidden, tokens[row, place], choose, self._conditional, self._scorer)
+            drawn = draw(
+                hidden, tokens[row, place], choose, self._conditional, self._scorer,
+                self._partly(row, place, masked, tokens, plan.lengths),
+            )  # fmt: skip
+            self._stuck = self._stuck.index_put((row,), self._stuck[row] | drawn.stuck)
             tokens = tokens.index_put((row, place), drawn.token)
             log_q = log_q.index_add(0, row, drawn.log_forward)
             sure = sure.index_put((row, place), (drawn.logit - drawn.log_normaliser).exp())
@@ -238,10 +249,24 @@ class _Resizing:
             hidden = self._ask(row, place, masked, tokens, lengths, own=True)
             drawn = draw(
                 hidden, tokens[row, place], lambda p, _: p.argmax(1), self._conditional,
-                self._scorer,
+                self._scorer, self._partly(row, place, masked, tokens, lengths),
             )  # fmt: skip
             log_q = log_q.index_add(0, row, drawn.log_reverse)
         return log_q
+
+    def _closes_badly(self) -> Bool[Tensor, " n"]:
+        """Return where a deletion, which fills nothing, leaves what breaks a constraint."""
+        plan, reference = self._plan, self._chains.reference[self._rows]
+        sequences = Sequences(plan.tokens, plan.lengths, reference=reference)
+        possible = self._conditional.possible(sequences, self._scorer.model)
+        return ~possible & (plan.resized.size == 0)
+
+    def _partly(
+        self, row: Tensor, place: Tensor, unfilled: Tensor, tokens: Tensor, lengths: Tensor
+    ) -> PartlyFilled | None:
+        """Describe windows that are filled so far to the constraints."""
+        sequences = Sequences(tokens, lengths, reference=self._chains.reference[self._rows])
+        return self._conditional.filling(sequences.rows(row), unfilled, place, self._scorer.model)
 
     def _zeros(self) -> Float[Tensor, " n"]:
         return torch.zeros(len(self._rows), dtype=torch.float64, device=self._rows.device)

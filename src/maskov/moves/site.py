@@ -8,6 +8,9 @@ in both directions, so that
 and both come from the same conditionals. Positions that keep their token appear in both. A chain
 that caches the masked passes of its tokens proposes single sites for free: from the pass that masks
 the position alone, or its whole group (`maskov.grouping`), which does not see it either.
+
+Under constraints the positions of a block are drawn one after the other, from the same
+conditionals: which tokens are allowed depends on those drawn so far.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from maskov.constraints import PartlyFilled
+from maskov.errors import InputError
 from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
 from maskov.moves.base import Move
@@ -31,7 +36,8 @@ class Drawn:
     """New tokens for some masked positions, and what the model says of them.
 
     `log_forward` and `log_reverse` are log q of the new token and of the one that stands there;
-    `logit` is the raw score of the new token and `log_normaliser` the log-sum-exp of all.
+    `logit` is the raw score of the new token and `log_normaliser` the log-sum-exp of all. `stuck`
+    marks where constraints allow no token; a proposal that was stuck anywhere must be rejected.
     """
 
     token: Int[Tensor, " masked"]
@@ -39,6 +45,7 @@ class Drawn:
     log_reverse: Float[Tensor, " masked"]
     logit: Float[Tensor, " masked"]
     log_normaliser: Float[Tensor, " masked"]
+    stuck: Bool[Tensor, " masked"]
 
 
 @dataclass(frozen=True)
@@ -48,8 +55,17 @@ class Site(Move):
     One position at a time is the paper's Algorithm 1; several are its block variant.
     """
 
+    keeps_constraints = True
+
     conditional: MaskedConditional = MaskedConditional()
     positions: Positions = Sweep()
+
+    def __post_init__(self) -> None:
+        if self.conditional.constraints and self.positions.looks_at_tokens:
+            raise InputError(
+                "mask-predict fills all positions at once, whatever the constraints: use another "
+                "kernel, or drop them."
+            )
 
     @property
     def irreversible(self) -> bool:  # type: ignore[override]
@@ -58,19 +74,13 @@ class Site(Move):
 
     @property
     def asynchronous(self) -> bool:  # type: ignore[override]
-        """True for single sites whose order is known when the epoch begins."""
-        return self.positions.single_sites
+        """True for single sites in an order known when the epoch begins, without constraints."""
+        return self.positions.single_sites and not self.conditional.constraints
 
     @property
     def fills_blanks(self) -> bool:  # type: ignore[override]
         """True if the first step masks everything."""
         return self.positions.looks_at_tokens
-
-    def __init_subclass__(cls) -> None:
-        # A subclass may propose by rules of its own, so it takes the lock-step path unless it says
-        # otherwise.
-        if "asynchronous" not in vars(cls):
-            cls.asynchronous = False  # type: ignore[method-assign, assignment]
 
     def begin(self, chains: Chains, rng: Rng) -> Chains:
         """Rank the positions."""
@@ -109,7 +119,10 @@ class Site(Move):
                 probabilities, chain[part], step[part], Purpose.TOKEN, place[part]
             )
 
-        drawn = draw(hidden, tokens[row, place], choose, self.conditional, scorer)
+        if self.conditional.constraints:
+            drawn = self._in_turn(chains, rows, masked, hidden, scorer, rng)
+        else:
+            drawn = draw(hidden, tokens[row, place], choose, self.conditional, scorer)
         proposed = tokens.index_put((row, place), drawn.token)
         changed = proposed != tokens
         # The model's own probability: a proposal that takes the best token is sure of every one.
@@ -128,6 +141,52 @@ class Site(Move):
             passes=passes,
         )
 
+    def _in_turn(
+        self,
+        chains: Chains,
+        rows: Int[Tensor, " n"],
+        masked: Bool[Tensor, "n length"],
+        hidden: Float[Tensor, "masked hidden"],
+        scorer: Scorer,
+        rng: Rng,
+    ) -> Drawn:
+        """Draw the masked positions of each chain from left to right, under the constraints."""
+        old, new = chains.sequences.rows(rows), chains.tokens[rows]
+        every_row, every_place = masked.nonzero(as_tuple=True)
+        turn = masked.long().cumsum(1) - 1
+        parts, order = list[Drawn](), list[Tensor]()
+        for number in range(int(masked.sum(1).max())):
+            index = (turn[every_row, every_place] == number).nonzero().flatten()
+            row, place = every_row[index], every_place[index]
+            left = (masked & (turn >= number))[row]
+            chain, step = chains.chain[rows][row], chains.step[rows][row]
+
+            def choose(
+                probabilities: Tensor, part: slice, chain: Tensor = chain,
+                step: Tensor = step, place: Tensor = place,
+            ) -> Tensor:  # fmt: skip
+                return rng.categorical(
+                    probabilities, chain[part], step[part], Purpose.TOKEN, place[part]
+                )
+
+            current, at = old.tokens[row, place], replace(old, tokens=new).rows(row)
+            drawn = draw(
+                hidden[index], current, choose, self.conditional, scorer,
+                self.conditional.filling(at, left, place, scorer.model),
+            )  # fmt: skip
+            # The reverse fills by the old tokens, which may allow others.
+            reverse = drawn.log_reverse
+            if number:
+                back = self.conditional.filling(old.rows(row), left, place, scorer.model)
+                reverse = log_q_of(hidden[index], current, self.conditional, scorer, back)
+            reverse = reverse.masked_fill(drawn.stuck, -torch.inf)
+            new = new.index_put((row, place), drawn.token)
+            parts.append(replace(drawn, log_reverse=reverse))
+            order.append(index)
+        back_to = torch.cat(order).argsort()
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
+        return Drawn(*(torch.cat(column)[back_to] for column in columns))
+
     def __str__(self) -> str:
         return f"{self.conditional}, {self.positions}"
 
@@ -138,20 +197,24 @@ def draw(
     choose: Callable[[Tensor, slice], Tensor],
     conditional: MaskedConditional,
     scorer: Scorer,
+    filling: PartlyFilled | None = None,
 ) -> Drawn:
-    """Draw a token for each masked position; `choose` turns probabilities into tokens."""
+    """Draw a token for each masked position; `choose` turns probabilities into tokens.
+
+    `filling` is what constraints are asked about, if there are some.
+    """
     columns: list[tuple[Tensor, ...]] = []
     # In portions, so that scores of the whole vocabulary fit in memory.
     for begin in range(0, len(hidden), scorer.head_rows):
         part = slice(begin, begin + scorer.head_rows)
         logits = scorer.model.logits(hidden[part])
         scorer.watch(logits)
-        log_q = conditional.log_probabilities(logits, scorer.model.forbidden)
+        log_q, stuck = _restricted(logits, conditional, scorer, filling, part)
         new = choose(log_q.exp(), part)
         forward = log_q.gather(1, new[:, None]).squeeze(1)
         score = logits.gather(1, new[:, None]).squeeze(1).double()
-        reverse = _gathered(log_q, current[part])
-        columns.append((new, forward, reverse, score, logits.logsumexp(1).double()))
+        reverse = _gathered(log_q, current[part]).masked_fill(stuck, -torch.inf)
+        columns.append((new, forward, reverse, score, logits.logsumexp(1).double(), stuck))
     return Drawn(*(torch.cat(column) for column in zip(*columns, strict=True)))
 
 
@@ -160,16 +223,34 @@ def log_q_of(
     tokens: Int[Tensor, " masked"],
     conditional: MaskedConditional,
     scorer: Scorer,
+    filling: PartlyFilled | None = None,
 ) -> Float[Tensor, " masked"]:
-    """Return log q of given tokens at masked positions."""
+    """Return log q of given tokens at masked positions; `filling` is that of `draw`."""
     columns = []
-    parts = (torch.split(values, scorer.head_rows) for values in (hidden, tokens))
-    for vectors, part in zip(*parts, strict=True):
-        logits = scorer.model.logits(vectors)
+    for begin in range(0, len(hidden), scorer.head_rows):
+        part = slice(begin, begin + scorer.head_rows)
+        logits = scorer.model.logits(hidden[part])
         scorer.watch(logits)
-        log_q = conditional.log_probabilities(logits, scorer.model.forbidden)
-        columns.append(_gathered(log_q, part))
+        log_q, stuck = _restricted(logits, conditional, scorer, filling, part)
+        columns.append(_gathered(log_q, tokens[part]).masked_fill(stuck, -torch.inf))
     return torch.cat(columns)
+
+
+def _restricted(
+    logits: Float[Tensor, "n vocabulary"],
+    conditional: MaskedConditional,
+    scorer: Scorer,
+    filling: PartlyFilled | None,
+    part: slice,
+) -> tuple[Float[Tensor, "n vocabulary"], Bool[Tensor, " n"]]:
+    """Return log q of all tokens under the constraints, and where these allow none."""
+    allowed, stuck = None, torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
+    if filling is not None:
+        allowed = conditional.allowed(filling.rows(part), scorer.model)
+        stuck = ~allowed.any(1)
+        # Drawn all the same, so that all numbers are numbers.
+        allowed = allowed | stuck[:, None]
+    return conditional.log_probabilities(logits, scorer.model.forbidden, allowed), stuck
 
 
 def _conditionals(

@@ -24,6 +24,7 @@ from typing import ClassVar
 
 import torch
 
+from maskov.constraints import PartlyFilled
 from maskov.errors import InputError
 from maskov.grouping import masked_with
 from maskov.models.base import Queries
@@ -32,7 +33,7 @@ from maskov.moves.base import Move
 from maskov.moves.conditional import MaskedConditional
 from maskov.moves.site import draw, log_q_of
 from maskov.random import Purpose, Rng
-from maskov.types import Bool, Chains, Float, Int, PassedSites, Proposal, Tensor, inside
+from maskov.types import Bool, Chains, Float, Int, PassedSites, Proposal, Sequences, Tensor, inside
 
 # What the numbers of a step are drawn for, beside the keys of its order.
 _SIZE, _PLACE, _KEYS = 0, 1, 2
@@ -46,6 +47,7 @@ class Span(Move):
     are counted among the free positions, so that blanks of a template are moved together, too.
     """
 
+    keeps_constraints = True
     fills_windows: ClassVar[bool] = True
 
     conditional: MaskedConditional = MaskedConditional()
@@ -59,12 +61,6 @@ class Span(Move):
             raise InputError("a span has one weight for each of its sizes.")
         if not all(weight > 0 for weight in self.weights):
             raise InputError("the weights of span sizes must be above 0.")
-
-    def __init_subclass__(cls) -> None:
-        # A subclass may propose by rules of its own, so it takes the lock-step path unless it says
-        # otherwise.
-        if "fills_windows" not in vars(cls):
-            cls.fills_windows = False
 
     def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
         """Return so many steps that an epoch resamples about every free position once."""
@@ -175,17 +171,34 @@ class _Filling:
             )
 
         old = self._old[row, place]
-        drawn = draw(hidden, old, choose, self._conditional, self._scorer)
+        drawn = draw(
+            hidden, old, choose, self._conditional, self._scorer,
+            self._partly(row, place, number, self._new),
+        )  # fmt: skip
         reverse = drawn.log_reverse
         if apart.numel():
             back = self._ask(row[apart], place[apart], masked[apart], self._old, cached=last[apart])
-            only = log_q_of(back, old[apart], self._conditional, self._scorer)
+            partly = self._partly(row[apart], place[apart], number, self._old)
+            only = log_q_of(back, old[apart], self._conditional, self._scorer, partly)
             reverse = reverse.index_copy(0, apart, only)
+            reverse = reverse.masked_fill(drawn.stuck, -torch.inf)
         self._forward = self._forward.index_add(0, row, drawn.log_forward)
         self._reverse = self._reverse.index_add(0, row, reverse)
         sure = (drawn.logit - drawn.log_normaliser).exp()
         self._confidence = self._confidence.index_put((row, place), sure)
         self._new = self._new.index_put((row, place), drawn.token)
+
+    def _partly(
+        self,
+        row: Int[Tensor, " n"],
+        place: Int[Tensor, " n"],
+        number: int,
+        tokens: Int[Tensor, "chains length"],
+    ) -> PartlyFilled | None:
+        """Describe windows that are filled up to `number` to the constraints."""
+        sequences = Sequences(tokens, self._lengths, reference=self._chains.reference[self._rows])
+        unfilled = self._rank[row] >= number
+        return self._conditional.filling(sequences.rows(row), unfilled, place, self._scorer.model)
 
     def _ask(
         self,

@@ -136,7 +136,7 @@ class Replayer:
             layout = self._parts.layout
             row = range(chain, chain + 1)
             chains = layout.chains(self._model, row, layout.widths[chain][1]).to(device)
-            blank = bool((chains.tokens == self._model.mask_id).any())
+            blank = bool((chains.tokens == self._model.mask_id)[chains.inside].any())
             if blank and not kernel.fills_blanks:
                 start, scorer = self._manifest.config.start, Scorer(self._model)
                 chains = fill(chains, start, kernel.conditional, scorer, self._rng).forget()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from maskov.config import Inputs
+from maskov.constraints import Constraint
 from maskov.errors import InputError
 from maskov.models import MaskedModel
 from maskov.models.conditional.lengths import choose_lengths
@@ -61,7 +62,18 @@ def inputs_of(
     return Inputs(length=(shortest, longest), sampled=sampled)
 
 
-def layout_of(model: MaskedModel, inputs: Inputs, chains: int, seed: int) -> Layout:
+def layout_of(
+    model: MaskedModel,
+    inputs: Inputs,
+    chains: int,
+    seed: int,
+    constraints: Sequence[Constraint] = (),
+) -> Layout:
+    """Lay out the sequences, with room for what constraints ask for."""
+    return _layout(model, inputs, chains, seed).fitted(model, constraints)
+
+
+def _layout(model: MaskedModel, inputs: Inputs, chains: int, seed: int) -> Layout:
     """Lay out the sequences."""
     if inputs.texts is not None:
         layout = Layout.of_texts(model, inputs.texts, chains)

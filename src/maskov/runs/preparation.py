@@ -48,7 +48,9 @@ def schedule_for_passes(
     if passes < 1:
         raise InputError(f"--passes counts masked passes of a chain: 1 or more, not {passes}.")
     inputs = inputs_of(model, length, texts, templates, lengths, chains, seed, resizes(kernel))
-    layout = layout_of(model, inputs, chains, seed)
+    constraints = kernel.conditional.constraints
+    layout = layout_of(model, inputs, chains, seed, constraints)
+    layout.check(model, constraints)
     scorer = Scorer(model, token_budget)
     with threads(1, model):
         paid, gained = epochs_for(passes, kernel, schedule, layout, scorer, CounterRng(seed))

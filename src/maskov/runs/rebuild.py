@@ -65,7 +65,7 @@ def rebuild(
     kernel = kernel_of(manifest, model, trust_parts, allow_download)
     for name, found in models_of(kernel).items():
         check_same(name, manifest.energy_models.get(name), found)
-    return Parts(kernel, _layout(manifest, model))
+    return Parts(kernel, _layout(manifest, model, kernel))
 
 
 def models_of(kernel: Kernel) -> dict[str, str]:
@@ -106,9 +106,10 @@ def with_burn_in(
     return BurnIn(kernel, first, schedule.burn_in)
 
 
-def _layout(manifest: Manifest, model: MaskedModel) -> Layout:
+def _layout(manifest: Manifest, model: MaskedModel, kernel: Kernel) -> Layout:
     config = manifest.config
-    layout = layout_of(model, config.inputs, config.chains, config.seed)
+    constraints = kernel.conditional.constraints
+    layout = layout_of(model, config.inputs, config.chains, config.seed, constraints)
     found = (len(layout.tokens), layout.width, layout.shortest)
     if found != (manifest.chains, manifest.width, manifest.shortest):
         raise RunError("the manifest of this run is damaged: 'inputs' give other sequences.")

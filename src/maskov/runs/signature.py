@@ -43,13 +43,19 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
     block = 1
     for move in moves_of(kernel):
         if isinstance(move, Site):
-            given = {k: v for k, v in vars(move.conditional).items() if v is not None}
+            given = {
+                k: v
+                for k, v in vars(move.conditional).items()
+                if v is not None and k != "constraints"
+            }
             parts.append("proposal:" + ",".join(f"{key}={value}" for key, value in given.items()))
             if isinstance(move.positions, Sweep):
                 parts.append(f"order:{move.positions.order}")
                 block = move.positions.block
         else:
             parts.append(f"move:{move if isinstance(move, Span | Resize) else part_text(move)}")
+    constraints = map(str, kernel.conditional.constraints)
+    parts += [f"constraints:{';'.join(constraints)}"] if kernel.conditional.constraints else []
     if isinstance(kernel, Exchange):
         ladder = ",".join(f"{beta:g}" for beta in kernel.ladder)
         parts.append(f"ladder:{ladder}" if ladder else f"replicas:{kernel.replicas}")

@@ -26,10 +26,15 @@ def pilot_chains(
     """
     model, every = scorer.model, len(layout.tokens)
     count = count if repeat else min(count, every)
-    blank = layout.blanked(model, [place * every // count for place in range(count)])
+    rows = [place * every // count for place in range(count)]
+    # Texts meet the constraints; other sequences near them might be hard to find.
+    at_texts = layout.reference and kernel.conditional.constraints
+    blank = layout.chosen(rows) if at_texts else layout.blanked(model, rows)
+    blank = blank.fitted(model, kernel.conditional.constraints)
     chains = blank.chains(model, range(count), layout.width)
     chains = replace(chains, chain=chains.chain + FIRST_CHAIN).to(model.device)
-    chains = fill(chains, "masked", kernel.conditional, scorer, rng)
+    if not at_texts:
+        chains = fill(chains, "masked", kernel.conditional, scorer, rng)
     return chains.forget()
 
 

@@ -18,7 +18,7 @@ def metadata(manifest: Manifest) -> dict[str, str]:
         "proposal": ", ".join(
             f"{name.replace('_', '-')} {value:g}" if isinstance(value, float) else f"{name} {value}"
             for name, value in _inside(manifest, "move", "conditional").items()
-            if value is not None and name != "part"
+            if value is not None and name not in ("part", "constraints")
         ),
         "positions": _positions(manifest),
         "target temperature": _temperature(manifest),

@@ -1,0 +1,103 @@
+"""A constraint restricts proposals to sequences that meet it, so that it costs no rejections.
+
+The target is then p(x) ∝ exp(−E(x)/T) over the sequences that meet every constraint. A move fills
+its window one place after the other. At each place a constraint says with which tokens it can still
+be met, given what stands outside the window, what is filled so far, and the place. The reverse asks
+the same function about the old tokens, so that both probabilities stay exact:
+
+    q(x'|x) = Π_j q(x'_{o_j} | x outside the window, x'_{o_1}, …, x'_{o_{j−1}}, allowed tokens)
+
+Two constraints may leave no token between them. The proposal is then rejected: staying is allowed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import torch
+
+from maskov.models.base import MaskedModel
+from maskov.types import Bool, Int, Tensor, inside
+
+# What `PartlyFilled.known` holds where no token is known.
+UNFILLED, OUTSIDE = -1, -2
+
+_Made = TypeVar("_Made")
+_TABLES: WeakKeyDictionary[MaskedModel, dict[Any, Any]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class PartlyFilled:
+    """Sequences some of whose places are still `unfilled`; `place` is the one that is filled next.
+
+    `reference` are the tokens of the text that a chain started from, padded with −1.
+    """
+
+    tokens: Int[Tensor, "n length"]
+    lengths: Int[Tensor, " n"]
+    unfilled: Bool[Tensor, "n length"]
+    place: Int[Tensor, " n"]
+    reference: Int[Tensor, "n reference"]
+
+    @cached_property
+    def known(self) -> Int[Tensor, "n length"]:
+        """The tokens, with `UNFILLED` and `OUTSIDE` where there is none yet or none at all."""
+        known = self.tokens.masked_fill(self.unfilled, UNFILLED)
+        return known.masked_fill(~inside(self.lengths, known.shape[1]), OUTSIDE)
+
+    def known_at(self, place: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
+        """Return what is known of one place of each sequence, which may lie outside of it."""
+        width = self.tokens.shape[1]
+        held = self.known.gather(1, place.clamp(0, width - 1)[:, None]).squeeze(1)
+        return torch.where((place >= 0) & (place < width), held, OUTSIDE)
+
+    def rows(self, index: Tensor | slice) -> PartlyFilled:
+        """Return the chosen sequences."""
+        return PartlyFilled(
+            self.tokens[index],
+            self.lengths[index],
+            self.unfilled[index],
+            self.place[index],
+            self.reference[index],
+        )
+
+
+class Constraint(ABC):
+    """What every sequence of a run must meet. Frozen dataclasses of plain data can be resumed."""
+
+    @abstractmethod
+    def allowed(self, sequences: PartlyFilled, model: MaskedModel) -> Bool[Tensor, "n vocabulary"]:
+        """Return the tokens that may be put at the next place, so that it can still be met."""
+
+    @abstractmethod
+    def possible(self, sequences: PartlyFilled, model: MaskedModel) -> Bool[Tensor, " n"]:
+        """Return whether it can still be met; where no place is unfilled, whether it is met."""
+
+    @property
+    @abstractmethod
+    def violation(self) -> str:
+        """What is wrong with a sequence that cannot meet it, as the end of a sentence."""
+
+    def check(  # noqa: B027 - most have something to refuse, not all
+        self, model: MaskedModel, sequences: PartlyFilled, resizable: bool
+    ) -> None:
+        """Refuse what no run of a model from these first sequences can meet."""
+
+
+def remembered(model: MaskedModel, key: Any, make: Callable[[], _Made]) -> _Made:
+    """Return what was made for a model before, or make it now."""
+    tables = _TABLES.setdefault(model, {})
+    if key not in tables:
+        tables[key] = make()
+    made: _Made = tables[key]
+    return made
+
+
+def quoted(words: tuple[str, ...]) -> str:
+    """Write words as a list in quotes."""
+    return ", ".join(f"'{word}'" for word in words)

@@ -1,0 +1,316 @@
+"""Hard constraints: transition matrices over the sequences that meet them, and wrong versions."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+
+from maskov import DelayedAcceptance, Metropolis, Mixture, Norm, Raw
+from maskov.constraints import (
+    AllowedTokens,
+    AvoidWords,
+    Constraint,
+    ContainsWords,
+    MaxChanges,
+    MaxEdits,
+    PartlyFilled,
+)
+from maskov.exact import all_sequences, all_states, fresh_state
+from maskov.models.scorer import Scorer
+from maskov.moves import MaskedConditional, Resize, Site, Span, Sweep
+from maskov.moves import site as site_module
+from maskov.moves import span as span_module
+from maskov.testing import check_kernel, check_move, constrained, random_table, step_matrix
+from small import tiny_bert
+from variable_table import VariableTable
+
+TABLE = random_table(length=4, size=3)
+LENGTHS = VariableTable(1, 3)
+# Whole words and pieces: "red" is followed by "##s" or not.
+PIECES = tiny_bert("red ##s blue")
+TEXT = (0, 1, 2, 0)
+
+CONSTRAINTS: dict[str, tuple[Constraint, ...]] = {
+    "avoid a token": (AvoidWords(("b",)),),
+    "avoid words": (AvoidWords(("a b", "b c a", "c c")),),
+    "allowed": (AllowedTokens(((2, 3, "a c"), (3, 3, "b c"))),),
+    "contains": (ContainsWords(("a",)),),
+    "contains words": (ContainsWords(("a b", "c")),),
+    "contains twice": (ContainsWords(("b", "b")),),
+    "changes": (MaxChanges(2),),
+    "edits": (MaxEdits(2),),
+    "contains and avoids": (ContainsWords(("a", "b")), AvoidWords(("a b", "c"))),
+    "contains and allowed": (ContainsWords(("a b",)), AllowedTokens(((2, 2, "b c"),))),
+    "changes and contains": (MaxChanges(2), ContainsWords(("c b",))),
+}
+MOVES = {
+    "site": Site(),
+    "truncated site": Site(MaskedConditional(0.8, top_k=1, epsilon=0.2)),
+    "no way back": Site(MaskedConditional(top_p=0.6)),
+    "block": Site(positions=Sweep("left-to-right", 3)),
+    "replacement": Site(positions=Sweep("replacement", 2)),
+    "span": Span(sizes=(2, 3)),
+    "truncated span": Span(MaskedConditional(0.7, top_k=2), sizes=(2,)),
+    "everything": Span(sizes=(4,)),
+}
+
+
+def _with(move, constraints):
+    conditional = replace(move.conditional, constraints=constraints)
+    return replace(move, conditional=conditional)
+
+
+def _kernel(move, name, energy=None, delayed=0):
+    energy = Norm() if energy is None else energy
+    constraints = CONSTRAINTS[name] if isinstance(name, str) else name
+    return Metropolis(energy, _with(move, constraints), delayed=DelayedAcceptance(delayed))
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+@pytest.mark.parametrize("move", MOVES)
+def test_every_move_under_every_constraint(move, name):
+    """Invariant, in detailed balance, and never outside: other states would raise."""
+    kernel = _kernel(MOVES[move], name)
+    assert not kernel.asynchronous
+    check_kernel(kernel, TABLE, length=4, reference=TEXT, seeds=1 + ("pan" in move))
+
+
+@pytest.mark.parametrize(
+    ("energy", "delayed"),
+    [(Raw(), 1), (Norm(), (1, 2)), (Raw(groups=2), 0), (Norm(groups=2), 1)],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["avoid words", "contains words", "changes and contains"])
+def test_energies_and_stages(energy, delayed, name):
+    moves = (Site(), Span(MaskedConditional(0.8), (2, 3)))
+    kernels = tuple(_kernel(move, name, energy, delayed) for move in moves)
+    check_kernel(Mixture(kernels, (1.0, 2.0)), TABLE, length=4, reference=TEXT)
+
+
+RESIZED = {
+    "avoid": (AvoidWords(("a a", "b b b")),),
+    "contains": (ContainsWords(("a",)),),
+    "contains words": (ContainsWords(("b a",)),),
+    "edits": (MaxEdits(1),),
+    "contains, avoids": (ContainsWords(("b",)), AvoidWords(("a b",))),
+    "contains, edits": (ContainsWords(("b",)), MaxEdits(2)),
+}
+
+
+@pytest.mark.parametrize("name", RESIZED)
+@pytest.mark.parametrize("pairs", [((0, 1),), ((1, 2), (1, 3))], ids=str)
+def test_changing_lengths(pairs, name):
+    moves = (Site(), Span(sizes=(2,)), Resize(MaskedConditional(0.7), pairs))
+    kernels = tuple(_kernel(move, RESIZED[name], delayed=1) for move in moves)
+    kernel = Mixture(kernels, (1.0, 1.0, 2.0))
+    check_kernel(kernel, LENGTHS, lengths=(1, 3), reference=(0, 1), seeds=2)
+    check_kernel(kernels[2], LENGTHS, lengths=(1, 3), reference=(0, 1), seeds=2)
+
+
+WORDS = {
+    "red alone": (ContainsWords(("red",)),),
+    "reds": (ContainsWords(("reds",)),),
+    "no reds": (AvoidWords(("reds",)),),
+    "both": (ContainsWords(("red", "reds")),),
+    "blue but not first": (ContainsWords(("blue",)), AllowedTokens(((1, 1, "red"),))),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_tiny_transformers(name):
+    conditional = MaskedConditional(0.8, top_k=2, epsilon=0.1)
+    for move in (Site(conditional), Span(conditional, (2, 3))):
+        check_kernel(_kernel(move, WORDS[name], delayed=1), PIECES, length=3)
+    if not any(isinstance(one, AllowedTokens) for one in WORDS[name]):
+        move = Resize(conditional, ((0, 1), (1, 2)))
+        check_kernel(_kernel(move, WORDS[name]), PIECES, lengths=(1, 3))
+
+
+def test_any_target():
+    """Targets that are random numbers leave nothing to cancel."""
+    for name in ("contains words", "changes and contains"):
+        move = _with(Span(sizes=(2, 3)), CONSTRAINTS[name])
+        check_kernel(check_move_target(move), TABLE, length=4, reference=TEXT, seeds=2)
+
+
+def check_move_target(move):
+    from maskov.testing import _RandomTarget
+
+    return Metropolis(_RandomTarget(TABLE, 4), move)
+
+
+# What constraints mean, by looking at whole sequences.
+
+
+def _holds(state, word):
+    return any(state[i : i + len(word)] == word for i in range(len(state)))
+
+
+def _distance(state, text):
+    row = list(range(len(text) + 1))
+    for i, token in enumerate(state, 1):
+        above, row = row, [i]
+        for j, other in enumerate(text, 1):
+            row.append(min(row[-1] + 1, above[j] + 1, above[j - 1] + (token != other)))
+    return row[-1]
+
+
+MEANT = {
+    "avoid words": lambda s: not any(_holds(s, w) for w in ((0, 1), (1, 2, 0), (2, 2))),
+    "allowed": lambda s: s[1] in (0, 2) and s[2] == 2,
+    "contains words": lambda s: _holds(s, (0, 1)) and 2 in s,
+    "contains twice": lambda s: s.count(1) >= 2,
+    "changes": lambda s: sum(a != b for a, b in zip(s, TEXT, strict=True)) <= 2,
+    "edits": lambda s: _distance(s, TEXT) <= 2,
+}
+
+
+@pytest.mark.parametrize("name", MEANT)
+def test_the_sequences_that_meet_them(name):
+    states = fresh_state(all_states(TABLE, 4))
+    kept = constrained(states, _kernel(Site(), name), TABLE, TEXT).tokens.tolist()
+    assert kept == [state for state in states.tokens.tolist() if MEANT[name](tuple(state))]
+
+
+@pytest.mark.parametrize("name", [*CONSTRAINTS][:8])
+def test_a_token_is_allowed_just_if_a_completion_is(name):
+    """Each constraint alone never leads into a dead end, except that avoided words may."""
+    (constraint,) = CONSTRAINTS[name]
+    states = all_states(TABLE, 4)
+    met = constrained(fresh_state(states), _kernel(Site(), name), TABLE, TEXT).tokens
+    for window in itertools.product([False, True], repeat=4):
+        for place in [i for i in range(4) if window[i]]:
+            hidden = torch.tensor(window).expand(len(met), -1)
+            at = torch.full((len(met),), place)
+            reference = torch.tensor([TEXT]).expand(len(met), -1)
+            lengths = torch.full((len(met),), 4)
+            allowed = constraint.allowed(PartlyFilled(met, lengths, hidden, at, reference), TABLE)
+            others = [i for i in range(4) if not window[i]]
+            for row, state in enumerate(met):
+                fits = met[(met[:, others] == state[others]).all(1)]
+                possible = {int(token) for token in fits[:, place]}
+                found = {int(token) for token in allowed[row].nonzero().flatten()}
+                assert possible <= found
+                if not isinstance(constraint, AvoidWords):
+                    assert possible == found
+
+
+def test_whole_words_only():
+    red, pieces, blue = 6, 7, 8
+    model = tiny_bert("red ##s blue")
+    rows = {
+        (red, blue, blue): (True, False),
+        (red, pieces, blue): (False, True),
+        (red, pieces, red): (True, True),
+        (blue, pieces, blue): (False, False),
+    }
+    chains = fresh_state(torch.tensor([*rows]))
+    for number, word in enumerate(("red", "reds")):
+        conditional = MaskedConditional(constraints=(ContainsWords((word,)),))
+        found = conditional.possible(chains.sequences, model).tolist()
+        assert found == [met[number] for met in rows.values()]
+
+
+# Chains reach every sequence that meets a constraint.
+
+
+def _irreducible(kernel, start, model, seeds=6):
+    matrix = sum(step_matrix(kernel, Scorer(model), start, 0, seed) for seed in range(seeds))
+    reach = (matrix > 0).double()
+    for _ in range(8):
+        reach = ((reach @ reach) > 0).double()
+    return bool((reach > 0).all())
+
+
+@pytest.mark.parametrize(
+    "name", ["contains", "contains words", "contains twice", "changes", "edits"]
+)
+def test_spans_reach_everything(name):
+    kernel = _kernel(Span(sizes=(2,)), name)
+    start = constrained(fresh_state(all_states(TABLE, 4)), kernel, TABLE, TEXT)
+    assert _irreducible(kernel, start, TABLE)
+
+
+def test_single_sites_do_not_move_a_word_at_once():
+    kernel = _kernel(Site(positions=Sweep("replacement")), "contains")
+    start = constrained(fresh_state(all_states(TABLE, 4)), kernel, TABLE)
+    matrix = sum(step_matrix(kernel, Scorer(TABLE), start, 0, seed) for seed in range(8))
+    only = [i for i, state in enumerate(start.tokens.tolist()) if state.count(0) == 1]
+    there = [i for i in only if start.tokens[i, 0] == 0]
+    elsewhere = [i for i in only if start.tokens[i, 0] != 0]
+    assert matrix[there][:, elsewhere].sum() == 0
+
+
+def test_words_move_where_lengths_change():
+    constraints = (ContainsWords(("b",)),)
+    moves = (Span(sizes=(2,)), Resize())
+    kernel = Mixture(tuple(_kernel(move, constraints) for move in moves))
+    start = constrained(all_sequences(LENGTHS, 1, 3), kernel, LENGTHS)
+    assert _irreducible(kernel, start, LENGTHS, seeds=12)
+
+
+# Wrong versions are found out.
+
+
+def test_a_way_back_under_the_new_tokens_is_found_out(monkeypatch):
+    """The reverse must ask what the old tokens allow."""
+    right = span_module._Filling._partly
+
+    def wrong(self, row, place, number, tokens):
+        return right(self, row, place, number, self._new)
+
+    monkeypatch.setattr(span_module._Filling, "_partly", wrong)
+    kernel = _kernel(Span(sizes=(2, 3)), "contains words")
+    with pytest.raises(AssertionError, match="detailed balance"):
+        check_kernel(kernel, TABLE, length=4, seeds=4)
+
+
+@dataclass(frozen=True)
+class RestrictsLate(MaskedConditional):
+    """Cuts to the best tokens first and then leaves out some, which loses their share."""
+
+    def log_probabilities(self, logits, forbidden, allowed=None):
+        log_q = super().log_probabilities(logits, forbidden)
+        return log_q if allowed is None else log_q.masked_fill(~allowed, -torch.inf)
+
+
+def test_a_restriction_after_the_cut_is_found_out():
+    conditional = RestrictsLate(top_k=2, constraints=CONSTRAINTS["avoid words"])
+    kernel = Metropolis(Norm(), Span(conditional, sizes=(2,)), delayed=DelayedAcceptance(0))
+    with pytest.raises(AssertionError):
+        check_kernel(kernel, TABLE, length=4)
+
+
+def test_a_dead_end_that_is_not_rejected_is_found_out(monkeypatch):
+    right = site_module.draw
+
+    def wrong(*arguments):
+        drawn = right(*arguments)
+        return replace(drawn, stuck=torch.zeros_like(drawn.stuck))
+
+    monkeypatch.setattr(span_module, "draw", wrong)
+    kernel = _kernel(Span(sizes=(3,)), "contains and avoids")
+    with pytest.raises(AssertionError, match="not allowed"):
+        check_kernel(kernel, TABLE, length=4, seeds=3)
+
+
+@dataclass(frozen=True)
+class LooksBehindTheWindow(ContainsWords):
+    """Looks at tokens of the window that the move does not see."""
+
+    def allowed(self, sequences, model):
+        peeked = replace(sequences, unfilled=torch.zeros_like(sequences.unfilled))
+        return super().allowed(peeked, model) & super().allowed(sequences, model)
+
+
+def test_a_constraint_that_looks_into_the_window_is_found_out():
+    kernel = _kernel(Span(sizes=(2, 3)), (LooksBehindTheWindow(("a b", "c")),))
+    with pytest.raises(AssertionError, match="detailed balance"):
+        check_kernel(kernel, TABLE, length=4, seeds=4)
+
+
+def test_moves_are_proved_without_constraints_as_before():
+    check_move(_with(Span(), ()), random_table())

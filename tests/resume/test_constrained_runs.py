@@ -1,0 +1,249 @@
+"""Runs under constraints: what they hold, the same bytes after a stop and by workers, refusals."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+import maskov
+from maskov import (
+    AllowedTokens,
+    AvoidWords,
+    ContainsWords,
+    Gibbs,
+    InputError,
+    MaskedConditional,
+    MaxChanges,
+    MaxEdits,
+    Metropolis,
+    Mixture,
+    Norm,
+    Raw,
+    Site,
+    Span,
+    Sweep,
+    Workers,
+    default_kernel,
+    mask_predict,
+)
+from maskov.errors import Interrupted
+from maskov.kernels.registry import kernel_from_data, to_data
+from maskov.moves import LowestConfidence, Resize
+from maskov.replay import Replayer
+from maskov.runs.rebuild import kernel_of
+from odd_workers import files, oddly
+from small import tiny_bert
+
+MODEL = tiny_bert("red green blue black white ##s")
+COMMON = {"schedule": maskov.Schedule(epochs=3), "chains": 4, "resident": 2, "thin": 1}
+TEXTS = ["red green blue black", "white white red blue"]
+
+
+def _moves(constraints, *moves):
+    moves = [
+        replace(move, conditional=MaskedConditional(0.9, constraints=constraints))
+        for move in moves or (Site(), Span(sizes=(2, 3)))
+    ]
+    kernels = tuple(Metropolis(Norm(), move) for move in moves)
+    return kernels[0] if len(kernels) == 1 else Mixture(kernels)
+
+
+def _words(sample):
+    return maskov.HuggingFaceModel.decode(MODEL, sample.ids).split()
+
+
+RUNS = {
+    "contains": (
+        _moves((ContainsWords(("red", "blues", "red")),)),
+        {"length": (5, 7)},
+        lambda words, _: words.count("red") >= 2 and "blues" in words,
+    ),
+    "avoids": (
+        _moves((AvoidWords(("red", "green blue")), ContainsWords(("green",)))),
+        {"length": 5, "start": "greedy"},
+        lambda words, _: "red" not in words and "green blue" not in " ".join(words),
+    ),
+    "allowed": (
+        _moves((AllowedTokens(((1, 2, "red green"), (4, 4, "blue"))),), Span(sizes=(1, 2))),
+        {"length": 4},
+        lambda words, _: set(words[:2]) <= {"red", "green"} and words[3].startswith("blue"),
+    ),
+    "changes": (
+        _moves((MaxChanges(2),)),
+        {"texts": TEXTS},
+        lambda words, text: len(text) == 4,
+    ),
+    "edits": (
+        _moves((MaxEdits(2), ContainsWords(("red",))), Span(), Resize()),
+        {"texts": TEXTS, "length_prior": "none"},
+        lambda words, _: "red" in words,
+    ),
+    "blanks": (
+        _moves((ContainsWords(("red", "green")),), Span(), Resize()),
+        {"templates": ["blue [MASK*] black"], "length_prior": "flat"},
+        lambda words, _: words[0].startswith("blue") and "red" in words and "green" in words,
+    ),
+    "replicas": (
+        _moves((ContainsWords(("red",)),)),
+        {"length": 4, "replicas": 2},
+        lambda words, _: "red" in words,
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def _few_discarded_chains(monkeypatch):
+    monkeypatch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 3)
+    monkeypatch.setattr("maskov.tuning.tune._LENGTH_EPOCHS", 1)
+
+
+def _sample(name: str, folder: Path, **settings) -> maskov.Run:
+    kernel, inputs, _ = RUNS[name]
+    return maskov.sample(MODEL, kernel, out=folder, **COMMON, **inputs, **settings)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_runs_meet_their_constraints_to_the_same_bytes(name, tmp_path, monkeypatch):
+    run = _sample(name, tmp_path / "whole")
+    assert run.samples
+    kernel, _, met = RUNS[name]
+    for sample in run.samples:
+        assert met(_words(sample), sample.ids), sample.text
+    for constraint in kernel.conditional.constraints:
+        assert str(constraint) in run.manifest.signature
+    stopped, samples = tmp_path / "stopped", tmp_path / "stopped" / "samples.jsonl"
+    with pytest.raises(Interrupted):
+        _sample(name, stopped, stop=lambda: samples.stat().st_size > 0, checkpoint_every=0)
+    maskov.resume(stopped, MODEL)
+    assert files(stopped) == files(tmp_path / "whole")
+    oddly(monkeypatch, count=2, seed=1)
+    _sample(name, tmp_path / "there", workers=Workers(2))
+    assert files(tmp_path / "there") == files(tmp_path / "whole")
+    assert Replayer(run, MODEL).epoch(1, 1).agrees
+
+
+def test_changes_are_counted_from_each_text(tmp_path):
+    run = _sample("changes", tmp_path / "run")
+    texts = [MODEL.encode(text) for text in TEXTS]
+    for sample in run.samples:
+        text = texts[sample.chain // COMMON["chains"]]
+        assert sum(a != b for a, b in zip(sample.ids, text, strict=True)) <= 2
+    assert any(sample.ids != texts[sample.chain // COMMON["chains"]] for sample in run.samples)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_kernels_come_back_as_they_were(name):
+    kernel = RUNS[name][0]
+    assert kernel_from_data(to_data(kernel)) == kernel
+
+
+def test_accepting_everything_keeps_them_too():
+    constraints = (ContainsWords(("red",)), AvoidWords(("red blue", "blue red")))
+    move = Site(MaskedConditional(constraints=constraints), Sweep(block=2))
+    run = maskov.sample(MODEL, Gibbs(move), **COMMON, length=4)
+    for sample in run.samples:
+        text = " ".join(_words(sample))
+        assert "red" in text.split()
+        assert "red blue" not in text
+        assert "blue red" not in text
+
+
+@dataclass(frozen=True)
+class Own(Span):
+    """A move of one's own."""
+
+
+SMALL = {"schedule": maskov.Schedule(epochs=1), "chains": 2}
+RED = (ContainsWords(("red",)),)
+
+
+@pytest.mark.parametrize(
+    ("constraints", "inputs", "reason"),
+    [
+        ((ContainsWords(("purple",)),), {}, r"'purple' holds a token .*\[UNK\]"),
+        ((AvoidWords(("purple",)),), {}, r"'purple' holds a token"),
+        ((ContainsWords(("blues",)), AvoidWords(("blue",))), {}, "contains 'blues' and avoids"),
+        ((ContainsWords(("red", "blues")),), {"length": 2}, "take 3 tokens, more than"),
+        ((ContainsWords(("blues",)),), {"templates": ["[MASK] red [MASK]"]}, "template 1 neither"),
+        (RED, {"texts": ["red blue", "green blue"]}, "text 2 neither holds 'red'"),
+        ((AvoidWords(("red",)),), {"texts": ["red blue"]}, "text 1 holds what is to be avoided"),
+        ((AllowedTokens(((1, 1, "red"),)),), {"texts": ["blue"]}, "text 1 holds a token that is"),
+        ((AllowedTokens(((1, 1, "red"), (1, 2, "blue"))),), {}, "no token is allowed at"),
+        ((AllowedTokens(((9, 9, "red"),)),), {}, "allowed at position 9, but a sequence has 4"),
+        ((AllowedTokens(((1, 1, "blues"),)),), {}, "'blues' is no single token"),
+        ((MaxChanges(2),), {}, "give one with --start-text"),
+        ((MaxEdits(2),), {}, "give one with --start-text"),
+        ((ContainsWords(("red",)), AllowedTokens(((1, 4, "blue"),))), {}, "found in 50 attempts"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_met_is_refused(constraints, inputs, reason):
+    inputs = {"length": 4} | inputs if not {"texts", "templates"} & set(inputs) else inputs
+    with pytest.raises(InputError, match=reason):
+        maskov.sample(MODEL, default_kernel(constraints=constraints), **SMALL, **inputs)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: ContainsWords(()), "no word to contain"),
+        (lambda: AvoidWords(("",)), "a word to avoid is empty"),
+        (lambda: ContainsWords(tuple("abcdefghi")), "at most 8 words"),
+        (lambda: AllowedTokens.parse("3-2:red"), "allows no token anywhere"),
+        (lambda: AllowedTokens.parse("red"), "is no rule of allowed tokens"),
+        (lambda: MaxChanges(-1), "0 or more"),
+        (lambda: Metropolis(Raw(), Own(MaskedConditional(constraints=RED))), "'Own' does not keep"),
+        (lambda: Mixture((default_kernel(constraints=RED), default_kernel())), "same constraints"),
+        (
+            lambda: Site(MaskedConditional(constraints=RED), LowestConfidence(3)),
+            "mask-predict fills all positions at once",
+        ),
+    ],
+)
+def test_what_is_no_constraint_is_refused(make, reason):
+    assert mask_predict(3).conditional.constraints == ()
+    with pytest.raises(InputError, match=reason):
+        make()
+
+
+def test_to_avoid_everything_is_refused():
+    kernel = default_kernel(constraints=(AvoidWords(("red", "green")),))
+    with pytest.raises(InputError, match="no token is left"):
+        maskov.sample(tiny_bert("red green"), kernel, **SMALL, length=4)
+
+
+def test_fixed_positions_and_changing_lengths_are_refused_together():
+    for constraint in (AllowedTokens(((1, 1, "red"),)), MaxChanges(1)):
+        kernel = _moves((constraint,), Span(), Resize())
+        with pytest.raises(InputError, match="change the length"):
+            maskov.sample(MODEL, kernel, texts=["red blue"], **SMALL)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"part": "contains", "words": [1]},
+        {"part": "contains", "words": "red"},
+        {"part": "avoid", "words": []},
+        {"part": "avoid"},
+        {"part": "allowed", "rules": [[1]]},
+        {"part": "allowed", "rules": [[1, 2, 3]]},
+        {"part": "allowed", "rules": [[1, 1.5, "red"]]},
+        {"part": "max-changes", "count": "2"},
+        {"part": "max-edits", "count": -2},
+        {"part": "site"},
+        "red",
+    ],
+    ids=str,
+)
+def test_damaged_constraints_are_refused(damaged):
+    run = maskov.sample(
+        MODEL, default_kernel(constraints=RED), maskov.Schedule(epochs=1), length=4, chains=1
+    )
+    kernel = json.loads(json.dumps(run.manifest.config.kernel))
+    kernel["move"]["conditional"]["constraints"] = [damaged]
+    config = replace(run.manifest.config, kernel=kernel)
+    with pytest.raises(maskov.RunError, match="invalid 'kernel'"):
+        kernel_of(replace(run.manifest, config=config), MODEL)

@@ -1,0 +1,146 @@
+"""Words as tokens: with every kind of tokenizer, and on the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import maskov
+import tiny_models
+from maskov import AllowedTokens, AvoidWords, ContainsWords, MaskedConditional, default_kernel
+from maskov.cli import app
+from maskov.constraints.words import continues, spellings
+from maskov.exact import fresh_state
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    names = ("bert", "roberta", "xlm-roberta", "esm")
+    return {name: maskov.load(str(tiny_models.build(name, folder / name))) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("family", "word", "tokens", "inner"),
+    [
+        ("bert", "cats", [["cat", "##s"]], ["##s", "##ed"]),
+        ("roberta", "cat", [["c", "a", "t"], ["Ġcat"]], ["a", "b"]),
+        ("xlm-roberta", "cat", [["▁cat"]], ["a", "b"]),
+        ("esm", "MKT", [["M", "K", "T"]], []),
+    ],
+)
+def test_spellings(models, family, word, tokens, inner):
+    model = models[family]
+    assert [model.token_strings(ids) for ids in spellings(model, word)] == tokens
+    names = model.token_strings(range(model.vocabulary_size))
+    continuing = [name for name, one in zip(names, continues(model), strict=True) if one]
+    assert set(inner) <= set(continuing)
+    assert (not inner) == (not continuing)
+
+
+TEXTS = {
+    "cat sat": {"cat": True, "at": False},
+    "the cat": {"cat": True, "sat": False},
+    "the cats sat": {"cat": False, "sat": True},
+    "a dog": {"dog": True, "cat": False},
+}
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
+@pytest.mark.parametrize("text", TEXTS)
+def test_whole_words_are_found_in_texts(models, family, text):
+    import torch
+
+    model = models[family]
+    chains = fresh_state(torch.tensor([model.encode(text)]))
+    for word, stands in TEXTS[text].items():
+        if word == "at" and family == "bert":
+            continue  # not in its vocabulary
+        conditional = MaskedConditional(constraints=(ContainsWords((word,)),))
+        assert conditional.possible(chains.sequences, model).tolist() == [stands]
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
+def test_samples_of_every_tokenizer_hold_the_words(models, family):
+    constraints = (ContainsWords(("cat", "dog")), AvoidWords(("the",)))
+    run = maskov.sample(
+        models[family], default_kernel(constraints=constraints), maskov.Schedule(epochs=2),
+        chains=3, length=7, start="masked",
+    )  # fmt: skip
+    for sample in run.samples:
+        assert {"cat", "dog"} <= set(
+            "".join(s if s.isalnum() else " " for s in sample.text).split()
+        )
+        assert "the" not in sample.text.split()
+
+
+def test_residues(models):
+    constraints = (
+        ContainsWords(("MK",)),
+        AvoidWords(("C", "AA")),
+        AllowedTokens.parse("1:AG, 4-6:STV"),
+    )
+    run = maskov.sample(
+        models["esm"], default_kernel(constraints=constraints), maskov.Schedule(epochs=2),
+        chains=4, length=9,
+    )  # fmt: skip
+    for sample in run.samples:
+        letters = "".join(sample.tokens)
+        assert "MK" in letters
+        assert "C" not in letters
+        assert "AA" not in letters
+        assert letters[0] in "AG"
+        assert set(letters[3:6]) <= set("STV")
+
+
+def _run(*words: str):
+    return CliRunner().invoke(
+        app, [*words, "--model", "untrained", "--epochs", "2", "--chains", "3", "--quiet"]
+    )
+
+
+def test_the_command_line():
+    done = _run(
+        "sample", "--contains", "river, girl", "--avoid", "the", "--length", "4:6", "--json"
+    )
+    assert done.exit_code == 0, done.output
+    lines = [json.loads(line) for line in done.output.splitlines() if line.startswith("{")]
+    texts = [line["text"].split() for line in lines if "text" in line]
+    assert len(texts) == 3
+    assert all({"river", "girl"} <= set(words) and "the" not in words for words in texts)
+
+
+def test_changes_on_the_command_line(tmp_path):
+    text = ["war", "rain", "girl", "river"]
+    (tmp_path / "texts").write_text(" ".join(text))
+    words = ("sample", "--start-text", str(tmp_path / "texts"), "--max-changes", "1", "--json")
+    for moves in ((), ("--moves", "span,insert-delete", "--length-prior", "none")):
+        done = _run(*words, *moves)
+        assert done.exit_code == 0, done.output
+        lines = [json.loads(line) for line in done.output.splitlines() if line.startswith("{")]
+        for line in lines:
+            assert len(set(text) - set(line["text"].split())) <= 1
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["sample", "--max-changes", "2"], "give one with --start-text"),
+        (["infill", "a [MASK]", "--max-changes", "2"], "only in its blanks"),
+        (
+            ["sample", "--kernel", "mask-predict", "--contains", "river"],
+            "does not keep constraints",
+        ),
+        (["sample", "--moves", "test_parts:Biased", "--contains", "river"], "not keep constraints"),
+        (["sample", "--contains", "river,"], "a word to contain is empty"),
+        (["sample", "--allow", "river"], "is no rule of allowed tokens"),
+        (["sample", "--contains", "river", "--avoid", "river"], "contains 'river' and avoids"),
+    ],
+)
+def test_refusals_on_the_command_line(words, reason, monkeypatch):
+    monkeypatch.syspath_prepend("tests/exact")
+    done = _run(*words)
+    assert done.exit_code != 0
+    assert reason in " ".join((done.output + str(done.exception)).split())
