@@ -18,6 +18,7 @@ from maskov.cli.listing import models
 from maskov.cli.output import reason_of, say
 from maskov.cli.rating import rate
 from maskov.cli.reporting import report
+from maskov.cli.rewriting import rewrite
 from maskov.cli.sampling import infill, resume, sample
 from maskov.cli.serving import serve
 from maskov.cli.signals import interruptible
@@ -37,7 +38,8 @@ app = typer.Typer(
     help="Sample correctly and fast from any masked language model.",
 )
 for command in (
-    sample, infill, translate, score, evaluate, resume, diagnose, report, serve, verify, models,
+    sample, infill, rewrite, translate, score, evaluate, resume, diagnose, report, serve, verify,
+    models,
 ):  # fmt: skip
     app.command()(interruptible(one_thread(command)))
 app.command()(interruptible(bench))  # which measures whatever the machine has

@@ -6,32 +6,32 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from maskov.cli.constraint_options import ConstraintOptions, words_of
 from maskov.cli.dataclass_options import option
+from maskov.cli.model_options import ModelOptions, findable
 from maskov.cli.workers import WorkerOptions
-from maskov.config import DEFAULT_EPOCHS, MOST_UNTIL_CONVERGED, ModelSource, stopping_rule
-from maskov.constraints import (
-    AllowedTokens,
-    AvoidWords,
-    Constraint,
-    ContainsWords,
-    MaxChanges,
-    MaxEdits,
-)
+from maskov.config import DEFAULT_EPOCHS, MOST_UNTIL_CONVERGED, stopping_rule
+from maskov.constraints import ContainsWords
 from maskov.defaults import BURN_IN, DEFAULT_SPAN, GROUPS
 from maskov.energies import Energy, grouped, parse_energy
 from maskov.energies.loading import Loading
 from maskov.errors import InputError
 from maskov.kernels import DelayedAcceptance, Exchange, Kernel
-from maskov.kernels.registry import KERNELS, as_kernel, named_kernel, parse_moves
-from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, MaskedModel, load
-from maskov.models.registry import listed
-from maskov.moves import INSERT_DELETE, WINDOWS, MaskedConditional, Resize, Site, Span, Sweep
+from maskov.kernels.registry import (
+    KERNELS,
+    as_kernel,
+    named_kernel,
+    named_moves,
+    parse_moves,
+    parse_sizes,
+)
+from maskov.models import DEFAULT_JUDGE, MaskedModel
+from maskov.moves import MaskedConditional, Site, Sweep
 from maskov.parts import is_import_path, load_part, parse_call
 from maskov.schedules import LinearSchedule, Schedule
 
 _MODEL = "Model"
 _KERNEL = "Kernel"
-_CONSTRAINTS = "Constraints"
 _SCHEDULE = "Schedule"
 _RUN = "Run"
 # The moves of templates with blanks of unknown length.
@@ -41,27 +41,12 @@ _SITE_OPTIONS = ("order", "block", "temperature", "top_p", "top_k", "epsilon", "
 
 
 @dataclass(frozen=True)
-class SamplingOptions(WorkerOptions):
+class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     """Everything the command line can say about a run."""
 
-    model: Annotated[str, option("--model", "built-in name, folder or hub name", _MODEL, "-m")] = (
-        DEFAULT_MODEL
-    )
-    tokenizer: Annotated[
-        str | None,
-        option("--tokenizer", "folder, hub name or vocab.txt, if not the model's", _MODEL),
-    ] = None
     causal_model: Annotated[
         str | None, option("--causal-model", "causal LM for the energy 'autoregressive'", _MODEL)
     ] = None
-    device: Annotated[str, option("--device", "auto, cpu, cuda, cuda:1 ...", _MODEL)] = "auto"
-    precision: Annotated[
-        str, option("--precision", "float32, float64, or coarser: tf32, bfloat16", _MODEL)
-    ] = "float32"
-    trust_remote_code: Annotated[
-        bool, option("--trust-remote-code", "run code that comes with the model", _MODEL)
-    ] = False
-
     energy: Annotated[
         str,
         option(
@@ -109,22 +94,6 @@ class SamplingOptions(WorkerOptions):
     epsilon: Annotated[
         float, option("--epsilon", "share of the full conditional in the proposal", _KERNEL)
     ] = 0.0
-
-    contains: Annotated[
-        str | None,
-        option("--contains", "words that every sample holds: 'river, bridge'", _CONSTRAINTS),
-    ] = None
-    avoid: Annotated[
-        str | None, option("--avoid", "words that no sample holds: 'very, C'", _CONSTRAINTS)
-    ] = None
-    allow: Annotated[
-        str | None,
-        option("--allow", "tokens of positions, counted from 1: '30-35:AGST, 40:C'", _CONSTRAINTS),
-    ] = None
-    max_changes: Annotated[
-        int | None,
-        option("--max-changes", "most tokens changed in a text of --start-text", _CONSTRAINTS),
-    ] = None
 
     delayed: Annotated[
         str | None,
@@ -263,24 +232,6 @@ class SamplingOptions(WorkerOptions):
             return max(self.burn_in or 0, self.force_accept, DEFAULT_EPOCHS) + 1
         return DEFAULT_EPOCHS if self.until is None else MOST_UNTIL_CONVERGED
 
-    def source(self) -> ModelSource:
-        """Return how to load the model again."""
-        return ModelSource(
-            findable(self.model),
-            None if self.tokenizer is None else findable(self.tokenizer),
-            self.trust_remote_code,
-        )
-
-    def load_model(self) -> MaskedModel:
-        """Load the masked model, called as the user calls it."""
-        return load(
-            self.model,
-            self.device,
-            self.precision,
-            tokenizer=self.tokenizer,
-            trust_remote_code=self.trust_remote_code,
-        )
-
     def build_schedule(self) -> Schedule:
         """Return the schedule; lone floors are refused, since they would do nothing."""
         stopping_rule(self.until, self.effective)  # refused before a model is loaded
@@ -349,7 +300,7 @@ class SamplingOptions(WorkerOptions):
     def build_kernel(self, device: Any) -> Kernel:
         """Return the kernel, or refuse options that contradict it."""
         kernel = self._chain_kernel(device)
-        if kernel.conditional.constraints != self.build_constraints():
+        if kernel.conditional.constraints != self.build_constraints(self.resizes):
             raise InputError(
                 f"'{self.kernel}' with these moves does not keep constraints: use mh with site, "
                 "span, insert-delete or resize, or drop --contains, --avoid, --allow and "
@@ -379,7 +330,11 @@ class SamplingOptions(WorkerOptions):
         if self.token_budget is not None and self.token_budget < 1:
             raise InputError(f"--token-budget must be at least 1, not {self.token_budget}.")
         proposal = MaskedConditional(
-            self.temperature, self.top_k, self.top_p, self.epsilon, self.build_constraints()
+            self.temperature,
+            self.top_k,
+            self.top_p,
+            self.epsilon,
+            self.build_constraints(self.resizes),
         )
         self.build_delayed()  # refused even if unused
         parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE)  # refused even if unused
@@ -417,13 +372,7 @@ class SamplingOptions(WorkerOptions):
         loading = Loading(device, self.trust_remote_code, find=findable)
         energy = parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE, loading)
         moves, weights = parse_moves(
-            self.chosen_moves,
-            {
-                "site": Site(proposal, positions),
-                "span": Span(proposal, self._sizes()),
-                "insert-delete": Resize(proposal, INSERT_DELETE),
-                "resize": Resize(proposal, WINDOWS),
-            },
+            self.chosen_moves, named_moves(proposal, self._sizes(), positions)
         )
         delayed = self.build_delayed(energy)
         return named_kernel("mh", energy, moves, weights, delayed=delayed)
@@ -446,34 +395,16 @@ class SamplingOptions(WorkerOptions):
         """Return these options with moves that change the length, unless moves were chosen."""
         return replace(self, moves=RESIZING) if self.moves is None else self
 
-    def build_constraints(self) -> tuple[Constraint, ...]:
-        """Return what all samples must meet."""
-        found = list[Constraint]()
-        if self.contains is not None:
-            found.append(ContainsWords(_words(self.contains)))
-        if self.avoid is not None:
-            found.append(AvoidWords(_words(self.avoid)))
-        if self.allow is not None:
-            found.append(AllowedTokens.parse(self.allow))
-        if self.max_changes is not None:
-            limit = MaxEdits if self.resizes else MaxChanges
-            found.append(limit(self.max_changes))
-        return tuple(found)
-
     def with_room(self, model: MaskedModel) -> SamplingOptions:
         """Return these options with spans that move every word of --contains at once."""
         if self.contains is None or self.span is not None or "span" not in self.chosen_moves:
             return self
-        room = ContainsWords(_words(self.contains)).longest(model) + 1
+        room = ContainsWords(words_of(self.contains)).longest(model) + 1
         return self if room <= DEFAULT_SPAN[-1] else replace(self, span=f"1:{room}")
 
     def _sizes(self) -> tuple[int, ...]:
         """Return the sizes of spans: a number or a range."""
-        first, colon, last = (self.span or "1:3").partition(":")
-        try:
-            return tuple(range(int(first), int(last if colon else first) + 1))
-        except ValueError:
-            raise InputError(f"--span '{self.span}' is no range; write 2 or 2:3.") from None
+        return parse_sizes(self.span or "1:3")
 
     def _own_kernel(self) -> Kernel:
         """Return a kernel of the user's own, which has options of its own."""
@@ -501,15 +432,3 @@ class SamplingOptions(WorkerOptions):
                 f"'{self.delayed}'."
             ) from None
         return DelayedAcceptance(() if counts == (0,) else counts, self.first_stage)
-
-
-def _words(text: str) -> tuple[str, ...]:
-    """Read words that are separated by commas."""
-    return tuple(word.strip() for word in text.split(","))
-
-
-def findable(name: str) -> str:
-    """Return the full path of what is on disk, so that a run can be resumed from anywhere."""
-    if name not in {model.name for model in listed()} and Path(name).exists():
-        return str(Path(name).resolve())
-    return name

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from maskov.cli.dataclass_options import option, takes_options
-from maskov.cli.options import findable
+from maskov.cli.model_options import findable
 from maskov.cli.output import print_json, read_lines, say
 from maskov.cli.signals import stop_on_signals
 from maskov.cli.terminal import progress_for

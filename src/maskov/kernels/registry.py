@@ -25,7 +25,17 @@ from maskov.kernels.compose import Cycle, Mixture
 from maskov.kernels.exchange import Exchange
 from maskov.kernels.gibbs import Gibbs, mask_predict
 from maskov.kernels.metropolis import Metropolis
-from maskov.moves import LowestConfidence, MaskedConditional, Move, Resize, Site, Span, Sweep
+from maskov.moves import (
+    INSERT_DELETE,
+    WINDOWS,
+    LowestConfidence,
+    MaskedConditional,
+    Move,
+    Resize,
+    Site,
+    Span,
+    Sweep,
+)
 from maskov.parts import (
     importable,
     is_import_path,
@@ -174,6 +184,27 @@ def kernel_name(kernel: Kernel) -> str:
     if type(kernel) is Mixture and all(type(part) is Metropolis for part in kernel.kernels):
         return "mh"
     return _NAMES.get(type(kernel), type(kernel).__name__)
+
+
+def named_moves(
+    conditional: MaskedConditional, sizes: tuple[int, ...], positions: Sweep | None = None
+) -> dict[str, Move]:
+    """Return the moves that have a name; `sizes` are those of spans."""
+    return {
+        "site": Site(conditional, positions or Sweep()),
+        "span": Span(conditional, sizes),
+        "insert-delete": Resize(conditional, INSERT_DELETE),
+        "resize": Resize(conditional, WINDOWS),
+    }
+
+
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """Read the sizes of spans: a number or a range."""
+    first, colon, last = text.partition(":")
+    try:
+        return tuple(range(int(first), int(last if colon else first) + 1))
+    except ValueError:
+        raise InputError(f"--span '{text}' is no range; write 2 or 2:3.") from None
 
 
 def parse_moves(text: str, known: dict[str, Move]) -> tuple[tuple[Move, ...], tuple[float, ...]]:

@@ -1,0 +1,58 @@
+"""Options for what every sample must meet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from maskov.cli.dataclass_options import option
+from maskov.constraints import (
+    AllowedTokens,
+    AvoidWords,
+    Constraint,
+    ContainsWords,
+    MaxChanges,
+    MaxEdits,
+)
+
+_CONSTRAINTS = "Constraints"
+
+
+@dataclass(frozen=True)
+class ConstraintOptions:
+    """The options of constraints."""
+
+    contains: Annotated[
+        str | None,
+        option("--contains", "words that every sample holds: 'river, bridge'", _CONSTRAINTS),
+    ] = None
+    avoid: Annotated[
+        str | None, option("--avoid", "words that no sample holds: 'very, C'", _CONSTRAINTS)
+    ] = None
+    allow: Annotated[
+        str | None,
+        option("--allow", "tokens of positions, counted from 1: '30-35:AGST, 40:C'", _CONSTRAINTS),
+    ] = None
+    max_changes: Annotated[
+        int | None,
+        option("--max-changes", "most tokens changed in a text of --start-text", _CONSTRAINTS),
+    ] = None
+
+    def build_constraints(self, resizes: bool) -> tuple[Constraint, ...]:
+        """Return what all samples must meet; `resizes` says that lengths change."""
+        found = list[Constraint]()
+        if self.contains is not None:
+            found.append(ContainsWords(words_of(self.contains)))
+        if self.avoid is not None:
+            found.append(AvoidWords(words_of(self.avoid)))
+        if self.allow is not None:
+            found.append(AllowedTokens.parse(self.allow))
+        if self.max_changes is not None:
+            limit = MaxEdits if resizes else MaxChanges
+            found.append(limit(self.max_changes))
+        return tuple(found)
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """Read words that are separated by commas."""
+    return tuple(word.strip() for word in text.split(","))

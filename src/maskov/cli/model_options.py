@@ -1,0 +1,64 @@
+"""Options for which model is loaded, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from maskov.cli.dataclass_options import option
+from maskov.config import ModelSource
+from maskov.models import DEFAULT_MODEL, MaskedModel, load
+from maskov.models.registry import listed
+
+_MODEL = "Model"
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """The options of the masked model."""
+
+    model: Annotated[str, option("--model", "built-in name, folder or hub name", _MODEL, "-m")] = (
+        DEFAULT_MODEL
+    )
+    tokenizer: Annotated[
+        str | None,
+        option("--tokenizer", "folder, hub name or vocab.txt, if not the model's", _MODEL),
+    ] = None
+    device: Annotated[str, option("--device", "auto, cpu, cuda, cuda:1 ...", _MODEL)] = "auto"
+    precision: Annotated[
+        str, option("--precision", "float32, float64, or coarser: tf32, bfloat16", _MODEL)
+    ] = "float32"
+    trust_remote_code: Annotated[
+        bool, option("--trust-remote-code", "run code that comes with the model", _MODEL)
+    ] = False
+    prefix: Annotated[
+        str, option("--prefix", "text that the model reads before every sequence", _MODEL)
+    ] = ""
+
+    def source(self) -> ModelSource:
+        """Return how to load the model again."""
+        return ModelSource(
+            findable(self.model),
+            None if self.tokenizer is None else findable(self.tokenizer),
+            self.trust_remote_code,
+            self.prefix,
+        )
+
+    def load_model(self) -> MaskedModel:
+        """Load the masked model, called as the user calls it."""
+        return load(
+            self.model,
+            self.device,
+            self.precision,
+            tokenizer=self.tokenizer,
+            trust_remote_code=self.trust_remote_code,
+            prefix=self.prefix,
+        )
+
+
+def findable(name: str) -> str:
+    """Return the full path of what is on disk, so that a run can be resumed from anywhere."""
+    if name not in {model.name for model in listed()} and Path(name).exists():
+        return str(Path(name).resolve())
+    return name
