@@ -56,11 +56,15 @@ def _check_size(name: str, data: Any) -> None:
 
 @dataclass(frozen=True)
 class ModelSource:
-    """How to load a model: its name, folder or hub name, and what goes with it."""
+    """How to load a model: its name, folder or hub name, and what goes with it.
+
+    `prefix` is a text that it reads before every sequence.
+    """
 
     name: str
     tokenizer: str | None = None
     trust_remote_code: bool = False
+    prefix: str = ""
 
 
 @dataclass(frozen=True)

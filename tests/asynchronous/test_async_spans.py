@@ -44,7 +44,7 @@ WAYS = {"one group": {}, "in groups": {"resident": 5}, "small batches": {"token_
 
 def _everywhere(monkeypatch, kind):
     """Let windows go asynchronously on a CPU, too."""
-    for module in ("runs.async_group", "runs.task_runner", "sampling"):
+    for module in ("runs.async_group", "runs.task_runner", "workers.carry_out"):
         monkeypatch.setattr(
             f"maskov.{module}.sampler_for",
             lambda _, kernel: kind if kernel.fills_windows else None,

@@ -26,7 +26,7 @@ LAYERS = [
     ["workers"],
     ["sampling"],
     ["evaluation", "replay"],
-    ["translation"],
+    ["rewriting", "translation"],
     ["benchmarks", "ui"],
     ["cli"],
     ["__init__", "__main__"],

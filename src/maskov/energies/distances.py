@@ -93,6 +93,16 @@ def edit_distance(one: Sequences, other: Sequences) -> Int[Tensor, " n"]:
     return row.gather(1, other.lengths[:, None]).squeeze(1)
 
 
+def words_changed(one: str, other: str) -> int:
+    """Return the words that were inserted, deleted or replaced between two texts."""
+    numbers: dict[str, int] = {}
+    rows = [
+        [numbers.setdefault(word, len(numbers)) for word in text.split()] for text in (one, other)
+    ]
+    cpu = torch.device("cpu")
+    return int(edit_distance(_padded(rows[:1], cpu), _padded(rows[1:], cpu)))
+
+
 def _padded(rows: Sequence[Sequence[int]], device: torch.device) -> Sequences:
     """Return sequences of mixed lengths, padded on the right."""
     tokens = torch.zeros((len(rows), max(map(len, rows), default=0)), dtype=torch.long)

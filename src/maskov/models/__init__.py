@@ -82,15 +82,17 @@ def load(
     tokenizer: str | Path | None = None,
     trust_remote_code: bool = False,
     allow_download: bool = True,
+    prefix: str = "",
 ) -> MaskedModel:
     """Load a masked model by its maskov name, folder or hub name; a Path is always a folder.
 
     `precision` is float32, float64, or a lower one: tf32 (NVIDIA GPUs) or bfloat16. Without
     `allow_download` the hub is not asked: a hub name must be in its cache already. Threads that
-    load at the same time do so one after the other.
+    load at the same time do so one after the other. `prefix` is a text that the model reads before
+    every sequence, such as a label that it was trained with.
     """
     with LOADING:
-        return _load(name, device, precision, tokenizer, trust_remote_code, allow_download)
+        return _load(name, device, precision, tokenizer, trust_remote_code, allow_download, prefix)
 
 
 def _load(
@@ -100,12 +102,15 @@ def _load(
     tokenizer: str | Path | None,
     trust_remote_code: bool,
     allow_download: bool,
+    prefix: str,
 ) -> MaskedModel:
     name = str(name.resolve()) if isinstance(name, Path) else name
     device = choose_device(device) if isinstance(device, str) else device
     if name in _BUILT_IN and tokenizer is not None:
         raise InputError(f"'{name}' has its own tokens: drop --tokenizer.")
     dtype = weights_of(precision)
+    if prefix and (name in _BUILT_IN or conditional_folder(name) is not None):
+        raise InputError(f"'{name}' reads no prefix: drop --prefix.")
     if name == "counterexample" and precision not in ("float32", "float64"):
         raise InputError("'counterexample' is a float64 table: drop --precision.")
     if name == "counterexample":
@@ -126,4 +131,6 @@ def _load(
         called=name,
         allow_download=allow_download,
     )
+    if prefix:
+        exact = exact.with_prefix(prefix)
     return in_precision(exact, precision)

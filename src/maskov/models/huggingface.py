@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from maskov.encoders import Encoder, Packed, TokenLayout, Uniform
-from maskov.errors import ModelError
+from maskov.errors import InputError, ModelError
 from maskov.models.base import Queries
 from maskov.models.checkpoint import load_checkpoint
 from maskov.models.fingerprints import fingerprint, forbidden_ids
@@ -97,6 +97,23 @@ class HuggingFaceModel(TokenizedModel):
             allow_download,
         )
         return cls(network.to(device), loaded, called or name)
+
+    def with_prefix(self, text: str) -> HuggingFaceModel:
+        """Return this model reading a text before every sequence, which is no part of it.
+
+        The text conditions every pass; chains, energies and experts do not see it.
+        """
+        ids = self.encode(text)
+        if not ids or bool(self.forbidden[torch.tensor(ids, device=self.device)].any()):
+            raise InputError(f"the prefix '{text}' has no words, or some that '{self.name}' lacks.")
+        changed = copy.copy(self)
+        changed._before = [*self._before, *ids]
+        before = torch.tensor(changed._before, dtype=torch.long, device=self.device)
+        changed.frame = Frame(before, self.frame.after, self.mask_id)
+        changed.max_length = self.max_length - len(ids)
+        if changed.max_length < changed.min_length:
+            raise InputError(f"the prefix '{text}' leaves no room for a sequence.")
+        return changed
 
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
         """Run the masked sequences and select the masked positions."""

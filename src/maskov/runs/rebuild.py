@@ -47,6 +47,7 @@ def load_model(
         config.source.tokenizer,
         config.source.trust_remote_code,
         allow_download,
+        config.source.prefix,
     )
     if isinstance(model, ConditionalModel):
         return model.given(list(manifest.inputs.sources or ()))

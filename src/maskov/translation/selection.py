@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from maskov.energies import parse_energy
-from maskov.errors import InputError
+from maskov.evaluation.risk import most_alike
 from maskov.runs.sample import Sample
 
 PICKS = ("last", "lowest", "mbr")
@@ -26,21 +26,5 @@ def lowest(samples: Sequence[Sample], energy: str) -> Sample:
 
 
 def least_risk(samples: Sequence[Sample]) -> Sample:
-    """Return the sample of minimum Bayes risk: the most similar to all others by chrF."""
-    if len(samples) < 2:
-        return samples[0]
-    try:
-        from sacrebleu.metrics.chrf import CHRF
-    except ImportError as error:
-        raise InputError("--pick mbr needs sacreBLEU: pip install 'maskov[evaluate]'.") from error
-    metric = CHRF()
-    texts = [sample.text for sample in samples]
-    # Each distinct text is compared once.
-    distinct = list(dict.fromkeys(texts))
-
-    def gain(text: str) -> float:
-        alike = (metric.sentence_score(text, [other]).score for other in distinct)
-        return float(sum(texts.count(o) * a for o, a in zip(distinct, alike, strict=True)))
-
-    best = max(distinct, key=gain)
-    return samples[texts.index(best)]
+    """Return the sample of minimum Bayes risk."""
+    return samples[most_alike([sample.text for sample in samples])]

@@ -1,0 +1,293 @@
+"""Rewrite texts: chains that start at each text and sample texts like it that please an expert.
+
+    p(x) ∝ exp(−(fluency(x) + strength · toward(x) + keep · edit(x, start)) / T)
+
+Lines are rewritten in batches; a batch is a run of its own. With a folder, the lines of a finished
+batch are written to it at once, and rewriting the same lines again goes on after them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maskov.config import ModelSource
+from maskov.energies import Energy, as_energy
+from maskov.energies.distances import Edit, words_changed
+from maskov.energies.stages import DelayedAcceptance
+from maskov.errors import InputError, RunError
+from maskov.evaluation.risk import most_alike
+from maskov.kernels import Kernel
+from maskov.kernels.registry import named_kernel
+from maskov.models import MaskedModel
+from maskov.moves import INSERT_DELETE, Move, Resize, Span
+from maskov.runs.files import write_atomically
+from maskov.runs.result import Run
+from maskov.runs.signature import resizes
+from maskov.runs.task_runner import Listener
+from maskov.sampling import resume, sample
+from maskov.schedules import LinearSchedule, Schedule
+from maskov.starts import read_text
+from maskov.workers import Workers
+
+PICKS = ("lowest", "last", "mbr")
+# Lines of a batch on a CPU: what is lost where a process is killed without a folder.
+_BATCH = 32
+_DONE, _SETTINGS, _RUNS = "rewritten.jsonl", "settings.json", "runs"
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """A line and what became of it, with every energy by name.
+
+    `changes` are the words that were inserted, deleted or replaced.
+    """
+
+    line: int
+    source: str
+    text: str
+    changes: int
+    chain: int
+    epoch: int
+    energies: dict[str, float]
+
+    def to_json(self) -> str:
+        """Return one line of JSON."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class Rewriter:
+    """How lines are rewritten.
+
+    The energy is `fluency` + `strength` · `toward` + `keep` · edit distance in tokens, at a
+    `temperature`. Of the `chains` of a line the text of `lowest` energy in any epoch is picked, the
+    `last` of the first chain (a plain sample), or the one most like all others' last (`mbr`).
+    """
+
+    toward: Energy | str
+    strength: float = 20.0
+    keep: float = 4.0
+    fluency: Energy | str = "norm"
+    temperature: float = 1.0
+    chains: int = 8
+    epochs: int = 15
+    pick: str = "lowest"
+    moves: tuple[Move, ...] = (Span(sizes=(1, 2, 3)), Resize(pairs=INSERT_DELETE))
+    weights: tuple[float, ...] = (2.0, 1.0)
+    delayed: DelayedAcceptance = DelayedAcceptance(2)
+
+    def __post_init__(self) -> None:
+        if self.pick not in PICKS:
+            raise InputError(f"unknown pick '{self.pick}'; use one of {', '.join(PICKS)}.")
+        if not (self.strength >= 0 and self.keep >= 0):
+            raise InputError("--strength and --keep are weights: 0 or more.")
+        if not self.temperature > 0:
+            raise InputError(f"the target temperature must be above 0, not {self.temperature:g}.")
+
+    @property
+    def energy(self) -> Energy:
+        """The whole energy."""
+        total = as_energy(self.fluency) + self.strength * as_energy(self.toward)
+        return total + self.keep * Edit() if self.keep else total
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel that moves the chains."""
+        return named_kernel("mh", self.energy, self.moves, self.weights, delayed=self.delayed)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule of a batch."""
+        fixed = LinearSchedule(self.temperature, 0.0, self.temperature)
+        return Schedule(epochs=self.epochs, target_temperature=fixed)
+
+    def rewrite(
+        self,
+        model: MaskedModel,
+        texts: Sequence[str],
+        *,
+        seed: int = 0,
+        batch: int | None = None,
+        every_chain: bool = False,
+        out: str | Path | None = None,
+        listener: Listener | None = None,
+        stop: Callable[[], bool] | None = None,
+        source: ModelSource | None = None,
+        workers: Workers | None = None,
+        token_budget: int | None = None,
+        resident: int | None = None,
+    ) -> Iterator[Rewriting]:
+        """Yield a rewriting of each text in order, or with `every_chain` one of each chain.
+
+        With `out`, a folder, finished lines are kept: the same call goes on after them.
+        """
+        for line, text in enumerate(texts, 1):
+            read_text(model, text, f"line {line}")  # refused before anything is sampled
+        kernel = self.kernel
+        size = batch or (_BATCH if model.device.type == "cpu" else max(len(texts), 1))
+        folder = None if out is None else _Folder.open(Path(out), self._settings(
+            model, texts, seed, size, every_chain))  # fmt: skip
+        done = [] if folder is None else folder.done()
+        yield from done
+        for first in range(0, len(texts), size):
+            lines = list(texts[first : first + size])
+            expected = len(lines) * (self.chains if every_chain else 1)
+            if len(done) >= expected:
+                done = done[expected:]
+                continue
+            run = self._run(
+                model, kernel, lines, seed + first,
+                None if folder is None else folder.run(first // size),
+                listener=listener, stop=stop, source=source, workers=workers,
+                token_budget=token_budget, resident=resident,
+            )  # fmt: skip
+            found = list(self._picked(model, run, lines, first, every_chain))
+            if folder is not None:
+                folder.add(found)
+            yield from found
+
+    def _run(
+        self,
+        model: MaskedModel,
+        kernel: Kernel,
+        lines: list[str],
+        seed: int,
+        out: Path | None,
+        **options: Any,
+    ) -> Run:
+        """Run the chains of a batch, or go on with them."""
+        if out is not None and out.exists():
+            keep = {name: options[name] for name in ("listener", "stop", "workers")}
+            return resume(out, model, trust_parts=True, **keep)
+        prior = "none" if resizes(kernel) else None
+        return sample(
+            model, kernel, self.schedule, chains=self.chains, texts=lines, seed=seed, out=out,
+            length_prior=prior, **options,
+        )  # fmt: skip
+
+    def _picked(
+        self, model: MaskedModel, run: Run, lines: list[str], first: int, every_chain: bool
+    ) -> Iterator[Rewriting]:
+        traces, names = run.traces, run.manifest.experts
+        if "tokens" not in traces:
+            raise InputError("a batch is too large to trace its tokens: give a smaller --batch.")
+        energy, last = traces["energy_target"], len(traces["energy_target"]) - 1
+
+        def at(line: int, epoch: int, chain: int) -> Rewriting:
+            length = int(traces["lengths"][epoch, chain])
+            text = model.decode(traces["tokens"][epoch, chain, :length].tolist())
+            values = {
+                "target": float(energy[epoch, chain]),
+                "raw": float(traces["energy_raw"][epoch, chain]),
+                "norm": float(traces["energy_norm"][epoch, chain]),
+            }
+            experts = traces["expert_energy"][epoch, chain].tolist()
+            values |= dict(zip(names, experts, strict=True))
+            changes = words_changed(lines[line], text)
+            number = chain - line * self.chains
+            return Rewriting(first + line, lines[line], text, changes, number, epoch, values)
+
+        for line in range(len(lines)):
+            own = range(line * self.chains, (line + 1) * self.chains)
+            lowest = {chain: int(np.argmin(energy[:, chain])) for chain in own}
+            ends = lowest if self.pick == "lowest" else dict.fromkeys(own, last)
+            found = [at(line, ends[chain], chain) for chain in own]
+            if every_chain:
+                yield from found
+            elif self.pick == "lowest":
+                yield min(found, key=lambda one: one.energies["target"])
+            elif self.pick == "last":
+                yield found[0]
+            else:
+                yield found[most_alike([one.text for one in found])]
+
+    def _settings(
+        self,
+        model: MaskedModel,
+        texts: Sequence[str],
+        seed: int,
+        size: int,
+        every_chain: bool,
+    ) -> dict[str, Any]:
+        """Return what decides the result; a folder is gone on with only if it is the same."""
+        return {
+            "model": model.fingerprint(),
+            "kernel": str(self.kernel),
+            "schedule": str(self.schedule),
+            "chains": self.chains,
+            "pick": self.pick,
+            "seed": seed,
+            "batch": size,
+            "every_chain": every_chain,
+            "texts": hashlib.sha256("\n".join(texts).encode()).hexdigest(),
+        }
+
+
+def rewrite(
+    model: MaskedModel, texts: Sequence[str], toward: Energy | str, **options: Any
+) -> list[Rewriting]:
+    """Rewrite texts toward an expert; `options` are those of `Rewriter` and of its `rewrite`."""
+    own = {name: options.pop(name) for name in list(options) if name in Rewriter.__annotations__}
+    return list(Rewriter(toward, **own).rewrite(model, texts, **options))
+
+
+@dataclass(frozen=True)
+class _Folder:
+    """A folder with the finished lines and a run for each batch."""
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: Path, settings: dict[str, Any]) -> _Folder:
+        """Open a folder that was begun with the same settings, or a new one."""
+        file = path / _SETTINGS
+        if file.is_file():
+            known = _read(file)
+            for name in sorted(settings.keys() | known.keys()):
+                if known.get(name) != settings.get(name):
+                    raise InputError(
+                        f"'{path}' was begun with another {name}: give another --out, or the "
+                        "options it was begun with."
+                    )
+            return cls(path)
+        if path.exists() and any(path.iterdir()):
+            raise InputError(f"'{path}' exists and is no folder of rewritings: give another --out.")
+        (path / _RUNS).mkdir(parents=True, exist_ok=True)
+        write_atomically(file, json.dumps(settings, indent=1).encode())
+        return cls(path)
+
+    def done(self) -> list[Rewriting]:
+        """Return the lines that are finished."""
+        file = self.path / _DONE
+        if not file.is_file():
+            return []
+        try:
+            rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+            return [Rewriting(**row) for row in rows]
+        except (OSError, ValueError, TypeError) as error:
+            raise RunError(f"'{file}' is damaged: remove it, and its lines are picked again from "
+                           "the runs.") from error  # fmt: skip
+
+    def add(self, rewritings: Sequence[Rewriting]) -> None:
+        """Write the lines of a batch; a file is replaced as a whole, so none is ever cut."""
+        lines = "".join(one.to_json() + "\n" for one in (*self.done(), *rewritings))
+        write_atomically(self.path / _DONE, lines.encode())
+
+    def run(self, batch: int) -> Path:
+        """Return the folder of a batch's run."""
+        return self.path / _RUNS / f"{batch:05d}"
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        return dict(found)
+    except (OSError, ValueError, TypeError) as error:
+        raise RunError(f"'{file}' is damaged: give another --out.") from error
