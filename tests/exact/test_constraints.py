@@ -75,6 +75,7 @@ def test_every_move_under_every_constraint(move, name):
     """Invariant, in detailed balance, and never outside: other states would raise."""
     kernel = _kernel(MOVES[move], name)
     assert not kernel.asynchronous
+    assert not kernel.fills_windows
     check_kernel(kernel, TABLE, length=4, reference=TEXT, seeds=1 + ("pan" in move))
 
 

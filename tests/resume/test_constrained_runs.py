@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import maskov
 from maskov import (
     AllowedTokens,
     AvoidWords,
+    Constraint,
     ContainsWords,
     Gibbs,
     InputError,
@@ -34,6 +36,7 @@ from maskov.kernels.registry import kernel_from_data, to_data
 from maskov.moves import LowestConfidence, Resize
 from maskov.replay import Replayer
 from maskov.runs.rebuild import kernel_of
+from maskov.testing import check_kernel
 from odd_workers import files, oddly
 from small import tiny_bert
 
@@ -138,6 +141,39 @@ def test_changes_are_counted_from_each_text(tmp_path):
 def test_kernels_come_back_as_they_were(name):
     kernel = RUNS[name][0]
     assert kernel_from_data(to_data(kernel)) == kernel
+
+
+@dataclass(frozen=True)
+class EndsAlike(Constraint):
+    """A constraint of one's own: the first and the last token are the same."""
+
+    violation = "begins and ends otherwise"
+
+    def _ends(self, sequences):
+        last = sequences.lengths - 1
+        return last, sequences.known_at(torch.zeros_like(last)), sequences.known_at(last)
+
+    def allowed(self, sequences, model):
+        last, first, end = self._ends(sequences)
+        at_end = (sequences.place == 0) | (sequences.place == last)
+        other = torch.where(sequences.place == 0, end, first)
+        token = torch.arange(model.vocabulary_size)
+        return (token == other[:, None]) | (~at_end | (other < 0))[:, None]
+
+    def possible(self, sequences, model):
+        _, first, end = self._ends(sequences)
+        return (first == end) | (first < 0) | (end < 0)
+
+
+def test_a_constraint_of_ones_own(tmp_path):
+    kernel = _moves((EndsAlike(),))
+    assert kernel_from_data(to_data(kernel), trust_parts=True) == kernel
+    with pytest.raises(maskov.RunError, match="trust-parts"):
+        kernel_from_data(to_data(kernel))
+    run = maskov.sample(MODEL, kernel, **COMMON, length=4, out=tmp_path / "run")
+    assert all(sample.ids[0] == sample.ids[-1] for sample in run.samples)
+    small = tiny_bert("red green blue")
+    check_kernel(_moves((EndsAlike(),), Span(sizes=(2, 3))), small, length=3, seeds=2)
 
 
 def test_accepting_everything_keeps_them_too():

@@ -28,7 +28,7 @@ from maskov.moves.base import Move
 from maskov.moves.conditional import MaskedConditional
 from maskov.moves.positions import Positions, Sweep
 from maskov.random import Purpose, Rng
-from maskov.types import Bool, Chains, Float, Int, Proposal, Tensor
+from maskov.types import Bool, Chains, Float, Int, Proposal, Sequences, Tensor
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,8 @@ class Site(Move):
         rng: Rng,
     ) -> Drawn:
         """Draw the masked positions of each chain from left to right, under the constraints."""
-        old, new = chains.sequences.rows(rows), chains.tokens[rows]
+        old = Sequences(chains.tokens[rows], chains.lengths[rows], reference=chains.reference[rows])
+        new = old.tokens
         every_row, every_place = masked.nonzero(as_tuple=True)
         turn = masked.long().cumsum(1) - 1
         parts, order = list[Drawn](), list[Tensor]()
