@@ -172,8 +172,10 @@ class Rewriter:
     ) -> Run:
         """Run the chains of a batch of lines, or go on with them; `options` are those of sample."""
         if out is not None and out.exists():
-            kept = {name: options.get(name) for name in ("listener", "stop", "workers")}
-            return resume(out, model, trust_parts=True, **kept)
+            return resume(
+                out, model, listener=options.get("listener"), stop=options.get("stop"),
+                workers=options.get("workers"), trust_parts=True,
+            )  # fmt: skip
         prior = "none" if resizes(kernel) else None
         return sample(
             model, kernel, self.schedule, chains=self.chains, texts=lines, seed=seed, out=out,
