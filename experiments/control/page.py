@@ -151,10 +151,10 @@ def _introduction(comparison: Comparison, scores: Scores) -> list[str]:
         f"{comparison.best.chains} chains included ({record.get('device', 'one device')}).",
         "",
         "The published evaluator took no part in energies, training or tuning. The classifiers of "
-        "the energy learned from one half of the training lines. Settings were compared on held-out "
-        "lines by a classifier of words and pairs of words that learned from the other half, and "
-        "the one marked below was chosen there. [docs/control.md](../../docs/control.md) explains "
-        "the energy.",
+        "the energy learned from one half of the training lines. Settings were compared on "
+        "held-out lines by a classifier of words and pairs of words that learned from the other "
+        "half, and the one marked below was chosen there. [docs/control.md]"
+        "(../../docs/control.md) explains the energy.",
         "",
     ]  # fmt: skip
 
@@ -212,8 +212,10 @@ def _systems(comparison: Comparison, published: dict[str, Scores], ours: Scores)
         "",
         "± is one standard error over sentences (BLEU: bootstrap). `words changed` is the mean "
         "over rewritings as long as their source. The judge is a small left-to-right model of the "
-        "training lines that takes no part in any energy; its perplexity is per token, and lower is "
-        "more fluent. Text that is plainer than people write has a lower one than people's.",
+        "training lines that takes no part in any energy; its perplexity is per token, and lower "
+        "is more fluent. Text that is plainer than people write has a lower one than people's. The "
+        "human rewritings are spelled and spaced unlike the training lines (`food.` for `food .`), "
+        "which the judge counts against them.",
         "",
     ]  # fmt: skip
     if MIX_AND_MATCH in comparison.published:

@@ -65,7 +65,8 @@ class Judge:
         """Return −log p and the tokens of each text; an empty text has none."""
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         ids = [self._model.tokenise(text) for text in new]
-        for text, terms in zip(new, self._model.token_terms(ids), strict=True):
+        every = self._model.token_terms(ids) if ids else []
+        for text, terms in zip(new, every, strict=True):
             self._known[text] = (float(terms.sum()), len(terms))
         return np.array([self._known[text] for text in texts])
 
@@ -97,9 +98,7 @@ def score(task: Task, outputs: Halves, labeller: Labeller, judge: Judge | None =
     """Score the rewritings of a task."""
     for number, (texts, sources) in enumerate(zip(outputs, task.sources, strict=True)):
         if len(texts) != len(sources):
-            raise SystemExit(
-                f"{len(texts)} rewritings of the {len(sources)} lines of half {number}"
-            )
+            raise SystemExit(f"half {number}: {len(texts)} rewritings of {len(sources)} lines")
     hits = [_hits(labeller, outputs[number], LABELS[1 - number]) for number in (0, 1)]
     texts, sources = _flat(outputs), _flat(task.sources)
     pairs = [(text.split(), source.split()) for text, source in zip(texts, sources, strict=True)]
