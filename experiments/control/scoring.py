@@ -78,6 +78,13 @@ class Task:
     sources: Halves
     references: Halves | None = None
 
+    def first(self, counts: tuple[int, int]) -> Task:
+        """Return the task of the first lines of each half."""
+        return Task(
+            _cut(self.sources, counts),
+            None if self.references is None else _cut(self.references, counts),
+        )
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -158,6 +165,10 @@ def _percent(values: np.ndarray) -> Estimate:
 def _counts(texts: Sequence[str], references: Sequence[str]) -> list[list[int]]:
     lower = [[text.lower() for text in one] for one in (texts, references)]
     return sentence_counts([lower[0]], lower[1])
+
+
+def _cut(halves: Halves, counts: tuple[int, int]) -> Halves:
+    return halves[0][: counts[0]], halves[1][: counts[1]]
 
 
 def _flat(halves: Halves) -> list[str]:

@@ -66,7 +66,15 @@ class OurSystem:
             )
             for pick in PICKS
         }
-        return cls(name, record, rows)
+        found = cls(name, record, rows)
+        if found.lines != tuple(map(len, rows["last"])):
+            raise SystemExit(f"'{folder / name}': the files of {' and '.join(PICKS)} differ")
+        return found
+
+    @property
+    def lines(self) -> tuple[int, int]:
+        """How many lines of each half were rewritten: the first ones, or all."""
+        return len(self.rows["lowest"][0]), len(self.rows["lowest"][1])
 
     @property
     def chains(self) -> int:
@@ -110,9 +118,11 @@ def _read_half(file: Path, sources: list[str]) -> _Chains:
         if not 0 <= row.line < len(sources) or row.source != sources[row.line]:
             raise SystemExit(f"'{file}' has a line {row.line} that is not the test's")
         lines[row.line].append(row)
+    while not lines[-1]:  # the first lines alone were rewritten
+        lines.pop()
     counts = {len(found) for found in lines}
     if len(counts) > 1 or 0 in counts:
-        raise SystemExit(f"'{file}' has not the same number of chains for every line of the test")
+        raise SystemExit(f"'{file}' has not the same number of chains for every line")
     return [sorted(found, key=lambda row: row.chain) for found in lines]
 
 

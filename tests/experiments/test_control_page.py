@@ -72,7 +72,8 @@ def write_ours(folder, name, keep, chains, chain_of_best=1):
             file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     record = {"name": name, "strength": 3.0, "keep": keep, "chains": chains, "experts": ["deep"],
               "passes_a_sentence": 300.0 * keep, "seconds_a_sentence": 0.25,
-              "device": "cpu"}  # fmt: skip
+              "device": "cpu",
+              "held": {"lowest": {"accuracy": 97.25, "self_bleu": 61.0}}}  # fmt: skip
     (folder / f"{name}.json").write_text(json.dumps(record))
 
 
@@ -120,7 +121,7 @@ def test_page_has_every_system_our_lines_and_the_figure(comparison):
     for line in (
         "| mix-and-match | 50.0 ± 16.7 | 100.0 | 0.0 |",
         "| **maskov, soft** | **100.0** |",
-        "| **soft** | **2** | **600** | **0.25** |",
+        "| **soft** | **2** | **97.2** | **61.0** | **600** | **0.25** |",
         "(within the limit of 4,800;",
     ):
         assert line in text
@@ -152,6 +153,19 @@ def test_one_chain_all_chains_last_and_lowest(comparison):
     assert (one["passes"], both["passes"]) == (300, 600)
     assert (one["mean_energy"], both["mean_energy"]) == (9, 8)
     assert (one["accuracy"]["value"], both["accuracy"]["value"]) == (50, 100)
+
+
+def test_a_setting_may_have_rewritten_the_first_lines_only(comparison):
+    for file in (comparison / "results").glob("hard.*.jsonl"):
+        file.write_text("\n".join(file.read_text().splitlines()[:6]) + "\n")
+    run(comparison)
+    assert "The first lines of the test only: hard 6." in (comparison / "out/README.md").read_text()
+    with pytest.raises(SystemExit, match="'hard' has not rewritten all lines"):
+        run(comparison, chosen="hard")
+    file = comparison / "results" / "hard.last.0.jsonl"
+    file.write_text("\n".join(file.read_text().splitlines()[:4]) + "\n")
+    with pytest.raises(SystemExit, match="files of lowest and last differ"):
+        run(comparison)
 
 
 def test_what_is_missing_or_of_other_lines_is_refused(comparison):
