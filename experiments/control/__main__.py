@@ -4,6 +4,8 @@
     python -m experiments.control train WORK            # on a GPU, about 8 minutes
     python -m experiments.control pack WORK OUT         # the models in parts of 15 MiB
     python -m experiments.control unpack OUT WORK
+    python -m experiments.control tune WORK SETTINGS OUT      # on held-out lines
+    python -m experiments.control rewrite WORK SETTINGS OUT   # the test lines
 
 DATA and everything in WORK stay out of the repository: the text has no licence.
 """
@@ -33,6 +35,13 @@ def main(arguments: list[str] | None = None) -> None:
     unpack = steps.add_parser("unpack", help="extract these parts")
     unpack.add_argument("folder", type=Path)
     unpack.add_argument("work", type=Path)
+    for name, text in (("tune", "rewrite held-out lines"), ("rewrite", "rewrite the test lines")):
+        step = steps.add_parser(name, help=f"{text} by a JSON list of settings")
+        step.add_argument("work", type=Path)
+        step.add_argument("settings", type=Path)
+        step.add_argument("out", type=Path)
+        step.add_argument("--lines", type=int, default=150, help="lines of each label to tune on")
+        step.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
     # What a step needs is imported for it alone: the GPU machine has no matplotlib.
     if given.step == "prepare":
@@ -46,6 +55,17 @@ def main(arguments: list[str] | None = None) -> None:
         from experiments.control.train import train as run
 
         run(given.work, replace(QUICK if given.quick else Plan(), base=given.base))
+    elif given.step in ("tune", "rewrite"):
+        from experiments.control import rewriting
+
+        tuning = given.step == "tune"
+        lines = (
+            rewriting.held_lines(given.work, given.lines)
+            if tuning
+            else rewriting.test_lines(given.work)
+        )
+        settings = rewriting.Setting.read(given.settings)
+        rewriting.rewrite_all(given.work, settings, lines, given.out, given.seed)
     elif given.step == "pack":
         from experiments.control.packing import pack as write
 
