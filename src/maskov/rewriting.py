@@ -38,6 +38,8 @@ from maskov.schedules import LinearSchedule, Schedule
 from maskov.starts import read_text
 from maskov.workers import Workers
 
+# What an expert of one's own may be: numbers for texts.
+TextFunction = Callable[[list[str]], Sequence[float]]
 PICKS = ("lowest", "last", "mbr")
 # Lines of a batch on a CPU: what is lost where a process is killed without a folder.
 _BATCH = 32
@@ -74,10 +76,10 @@ class Rewriter:
     `last` of the first chain (a plain sample), or the one most like all others' last (`mbr`).
     """
 
-    toward: Energy | str
+    toward: Energy | str | TextFunction
     strength: float = 20.0
     keep: float = 4.0
-    fluency: Energy | str = "norm"
+    fluency: Energy | str | TextFunction = "norm"
     temperature: float = 1.0
     hot: float = 1.0
     chains: int = 8
@@ -257,7 +259,7 @@ class Rewriter:
 
 
 def rewrite(
-    model: MaskedModel, texts: Sequence[str], toward: Energy | str, **options: Any
+    model: MaskedModel, texts: Sequence[str], toward: Energy | str | TextFunction, **options: Any
 ) -> list[Rewriting]:
     """Rewrite texts toward an expert; `options` are those of `Rewriter` and of its `rewrite`."""
     own = {name: options.pop(name) for name in list(options) if name in Rewriter.__annotations__}
