@@ -30,6 +30,8 @@ def make_run(path: Path, model: MaskedModel | None = None, kernel=None, **settin
     """Make a run folder by a model that any process can load by its name."""
     model = model or load("untrained", "cpu")
     given = {"schedule": Schedule(epochs=6), "chains": 3, "length": 8, "thin": 1} | settings
+    if "texts" in given:
+        del given["length"]
     return sample(
         model, kernel or Metropolis(Raw(), delayed=DelayedAcceptance(2)), out=path, **given
     )
