@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from maskov import DelayedAcceptance, Metropolis, Mixture, Run, Span, parse_energy
-from maskov.moves import Resize
+from maskov import Run
 from maskov.ui.viewer import live as live_module
 from maskov.ui.viewer.live import LiveRuns
 from maskov.ui.viewer.player import Player
@@ -22,7 +21,7 @@ from maskov.ui.viewer.server import LONGEST_BODY, create_app
 from maskov.ui.web.security_headers import HEADERS
 from report_runs import EVIL
 from tiny_translation import SOURCES
-from view_runs import make_run, make_runs
+from view_runs import make_expert_run, make_run, make_runs
 
 SMALL = {"model": "untrained", "chains": 2, "length": 6, "epochs": 4, "seed": 1}
 BASE = "http://127.0.0.1:8764"
@@ -118,13 +117,7 @@ def test_a_chain_is_told_as_it_was_recorded(client, runs):
 
 
 def test_experts_tell_their_energies_and_shares(served, tmp_path):
-    energy = parse_energy("norm+2*edit+3*contains('river', 'bridge')")
-    moves = (Span(sizes=(1, 2)), Resize())
-    kernel = Mixture(
-        tuple(Metropolis(energy, move, delayed=DelayedAcceptance(1)) for move in moves)
-    )
-    texts = ["the river is long"]
-    run = make_run(tmp_path / "runs" / "experts", kernel=kernel, texts=texts, length_prior="none")
+    run = make_expert_run(tmp_path / "runs" / "experts")
     client = served([tmp_path / "runs"])
     name = ids(client)["experts"]
     overview = client.get(f"/api/runs/{name}").json()
