@@ -98,9 +98,8 @@ class GroupShape:
                 for dim, length in zip(names, shape, strict=True)
             ):
                 return False
-        if "buffers.tokens" not in sizes:
-            return True
-        return lengths["others"] == 0 if self.windows else self._takes_slots(lengths)
+        slotted = "buffers.tokens" in sizes and not self.windows
+        return self._takes_slots(lengths) if slotted else True
 
     @cached_property
     def _lengths(self) -> dict[str, int]:
@@ -140,7 +139,6 @@ class GroupShape:
             rest == 0
             and 1 <= slots <= min(self.slots, lengths["length"])
             and 1 <= lengths["stages"] <= _MOST_ENERGIES
-            and lengths["others"] <= _MOST_ENERGIES
         )
 
     def fits(self, state: GroupState) -> bool:
