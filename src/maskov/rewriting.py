@@ -23,6 +23,7 @@ from maskov.energies.distances import Edit, words_changed
 from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError, RunError
 from maskov.evaluation.risk import most_alike
+from maskov.frozen import Mask, frozen_positions
 from maskov.kernels import Kernel
 from maskov.kernels.registry import named_kernel
 from maskov.models import MaskedModel
@@ -113,6 +114,7 @@ class Rewriter:
         model: MaskedModel,
         texts: Sequence[str],
         *,
+        frozen: str | Sequence[Mask] | None = None,
         seed: int = 0,
         batch: int | None = None,
         every_chain: bool = False,
@@ -126,14 +128,16 @@ class Rewriter:
     ) -> Iterator[Rewriting]:
         """Yield a rewriting of each text in order, or with `every_chain` one of each chain.
 
-        With `out`, a folder, finished lines are kept: the same call goes on after them.
+        Tokens that are `frozen` stay, as `sample` reads them. With `out`, a folder, finished lines
+        are kept: the same call goes on after them.
         """
         for line, text in enumerate(texts, 1):
             read_text(model, text, f"line {line}")  # refused before anything is sampled
+        held = None if frozen is None else frozen_positions(model, texts, frozen)
         kernel = self.kernel
         size = batch or (_BATCH if model.device.type == "cpu" else max(len(texts), 1))
         folder = None if out is None else _Folder.open(Path(out), self._settings(
-            model, texts, seed, size, every_chain))  # fmt: skip
+            model, texts, held, seed, size, every_chain))  # fmt: skip
         done = [] if folder is None else folder.done()
         yield from done
         for first in range(0, len(texts), size):
@@ -147,6 +151,7 @@ class Rewriter:
                 None if folder is None else folder.run(first // size),
                 listener=listener, stop=stop, source=source, workers=workers,
                 token_budget=token_budget, resident=resident,
+                frozen=None if held is None else _masks(model, lines, held[first : first + size]),
             )  # fmt: skip
             found = list(self._picked(model, run, lines, first, every_chain))
             if folder is not None:
@@ -212,6 +217,7 @@ class Rewriter:
         self,
         model: MaskedModel,
         texts: Sequence[str],
+        frozen: Sequence[Sequence[int]] | None,
         seed: int,
         size: int,
         every_chain: bool,
@@ -226,8 +232,19 @@ class Rewriter:
             "seed": seed,
             "batch": size,
             "every_chain": every_chain,
+            "frozen": None if frozen is None else [list(places) for places in frozen],
             "texts": hashlib.sha256("\n".join(texts).encode()).hexdigest(),
         }
+
+
+def _masks(
+    model: MaskedModel, lines: Sequence[str], frozen: Sequence[Sequence[int]]
+) -> list[list[bool]]:
+    """Return which tokens of some lines are frozen."""
+    return [
+        [place in held for place in range(len(model.encode(line)))]
+        for line, held in zip(lines, frozen, strict=True)
+    ]
 
 
 def rewrite(

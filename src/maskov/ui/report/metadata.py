@@ -113,5 +113,7 @@ def _inputs(manifest: Manifest) -> str:
     for name in ("sources", "templates", "texts"):
         lines = getattr(inputs, name)
         if lines is not None:
-            return f"{len(lines):,} {name}, start {start}"
+            held = sum(map(len, inputs.frozen or ()))
+            frozen = f", {held:,} of their tokens frozen" if held else ""
+            return f"{len(lines):,} {name}{frozen}, start {start}"
     return ""
