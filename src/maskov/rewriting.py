@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -68,7 +69,8 @@ class Rewriter:
     """How lines are rewritten.
 
     The energy is `fluency` + `strength` · `toward` + `keep` · edit distance in tokens, at a
-    `temperature`. Of the `chains` of a line the text of `lowest` energy in any epoch is picked, the
+    `temperature`. Chains may begin `hot`, at a higher one, which falls to it within the first half
+    of the epochs. Of the `chains` of a line the text of `lowest` energy in any epoch is picked, the
     `last` of the first chain (a plain sample), or the one most like all others' last (`mbr`).
     """
 
@@ -77,6 +79,7 @@ class Rewriter:
     keep: float = 4.0
     fluency: Energy | str = "norm"
     temperature: float = 1.0
+    hot: float = 1.0
     chains: int = 8
     epochs: int = 15
     pick: str = "lowest"
@@ -106,8 +109,13 @@ class Rewriter:
     @property
     def schedule(self) -> Schedule:
         """The schedule of a batch."""
-        fixed = LinearSchedule(self.temperature, 0.0, self.temperature)
-        return Schedule(epochs=self.epochs, target_temperature=fixed)
+        cold, half = self.temperature, self.epochs // 2
+        if self.hot <= cold or not half:
+            return Schedule(self.epochs, target_temperature=LinearSchedule(cold, 0.0, cold))
+        falling = LinearSchedule(self.hot, (self.hot - cold) / half, cold)
+        # The first epoch at the last temperature is the first that counts.
+        settled = math.ceil(falling.settled_at())
+        return Schedule(self.epochs, burn_in=settled, target_temperature=falling)
 
     def rewrite(
         self,
@@ -146,40 +154,48 @@ class Rewriter:
             if len(done) >= expected:
                 done = done[expected:]
                 continue
-            run = self._run(
+            run = self.run(
                 model, kernel, lines, seed + first,
                 None if folder is None else folder.run(first // size),
                 listener=listener, stop=stop, source=source, workers=workers,
                 token_budget=token_budget, resident=resident,
                 frozen=None if held is None else _masks(model, lines, held[first : first + size]),
             )  # fmt: skip
-            found = list(self._picked(model, run, lines, first, every_chain))
+            found = list(self.picked(model, run, lines, first, every_chain))
             if folder is not None:
                 folder.add(found)
             yield from found
 
-    def _run(
+    def run(
         self,
         model: MaskedModel,
         kernel: Kernel,
-        lines: list[str],
-        seed: int,
-        out: Path | None,
+        lines: Sequence[str],
+        seed: int = 0,
+        out: Path | None = None,
         **options: Any,
     ) -> Run:
-        """Run the chains of a batch, or go on with them."""
+        """Run the chains of a batch of lines, or go on with them; `options` are those of sample."""
         if out is not None and out.exists():
-            keep = {name: options[name] for name in ("listener", "stop", "workers")}
-            return resume(out, model, trust_parts=True, **keep)
+            return resume(
+                out, model, listener=options.get("listener"), stop=options.get("stop"),
+                workers=options.get("workers"), trust_parts=True,
+            )  # fmt: skip
         prior = "none" if resizes(kernel) else None
         return sample(
             model, kernel, self.schedule, chains=self.chains, texts=lines, seed=seed, out=out,
             length_prior=prior, **options,
         )  # fmt: skip
 
-    def _picked(
-        self, model: MaskedModel, run: Run, lines: list[str], first: int, every_chain: bool
+    def picked(
+        self,
+        model: MaskedModel,
+        run: Run,
+        lines: Sequence[str],
+        first: int = 0,
+        every_chain: bool = False,
     ) -> Iterator[Rewriting]:
+        """Yield what is picked from the chains of a batch, whose lines begin at `first`."""
         traces, names = run.traces, run.manifest.experts
         if "tokens" not in traces:
             raise InputError("a batch is too large to trace its tokens: give a smaller --batch.")
