@@ -173,7 +173,7 @@ def sample(
         model=ModelConfig(
             name=model.name,
             fingerprint=model.fingerprint(),
-            source=source or ModelSource(model.name),
+            source=source or ModelSource(model.name, prefix=model.prefix),
             precision=model.precision,  # type: ignore[arg-type]
             device=str(model.device),
         ),

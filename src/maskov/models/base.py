@@ -62,6 +62,8 @@ class MaskedModel(ABC):
     packs: bool = False
     # The same model in full precision, if this one is in a lower one.
     exact: MaskedModel | None = None
+    # The text that it reads before every sequence.
+    prefix: str = ""
 
     @abstractmethod
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:

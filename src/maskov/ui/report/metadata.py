@@ -12,6 +12,7 @@ def metadata(manifest: Manifest) -> dict[str, str]:
     model = manifest.config.model
     entries = {
         "model": f"{model.name} #{model.fingerprint[:12]}",
+        "prefix": model.source.prefix,
         "precision": f"{model.precision} on {model.device}",
         "kernel": manifest.kernel,
         "energy": manifest.energy or "",
