@@ -84,7 +84,8 @@ class Inputs:
 
     A range of lengths; texts to start from; templates with blanks; or sources to translate, with
     the rule by which the length of each translation was chosen and the lengths it chose. If lengths
-    are `sampled`, a chain may have any in the range, which may then go with texts.
+    are `sampled`, a chain may have any in the range, which may then go with texts. `frozen` are the
+    positions of each text that stay, counted from 0.
     """
 
     length: tuple[int, int] | None = None
@@ -94,6 +95,7 @@ class Inputs:
     lengths: str = "best"
     chosen: tuple[tuple[int, ...], ...] | None = None
     sampled: bool = False
+    frozen: tuple[tuple[int, ...], ...] | None = None
 
     def __post_init__(self) -> None:
         given = [self.length, self.texts, self.templates, self.sources]
@@ -108,6 +110,24 @@ class Inputs:
             raise InputError("'inputs.chosen' has another number of entries than the sources.")
         for value in (*(self.length or ()), *(n for row in self.chosen or () for n in row)):
             _between("inputs.length", value, 1, _MOST)
+        if self.frozen is not None:
+            self._check_frozen(self.frozen)
+
+    def _check_frozen(self, frozen: tuple[tuple[int, ...], ...]) -> None:
+        if self.texts is None or self.length is not None:
+            raise InputError("'inputs.frozen' goes with texts, and not with a range of lengths.")
+        if len(frozen) != len(self.texts):
+            raise InputError("'inputs.frozen' has another number of entries than the texts.")
+        for places in frozen:
+            if list(places) != sorted(set(places)):
+                raise InputError("'inputs.frozen' is not in order.")
+            for place in places:
+                _between("inputs.frozen", place, 0, _MOST)
+
+    @property
+    def holds_tokens(self) -> bool:
+        """Whether each line has tokens that stay, so that its chains have a target of their own."""
+        return self.templates is not None or self.frozen is not None
 
 
 @dataclass(frozen=True)

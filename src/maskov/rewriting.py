@@ -24,6 +24,7 @@ from maskov.energies.distances import Edit, words_changed
 from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError, RunError
 from maskov.evaluation.risk import most_alike
+from maskov.frozen import Mask, frozen_positions
 from maskov.kernels import Kernel
 from maskov.kernels.registry import named_kernel, to_data
 from maskov.models import MaskedModel
@@ -124,6 +125,7 @@ class Rewriter:
         model: MaskedModel,
         texts: Sequence[str],
         *,
+        frozen: str | Sequence[Mask] | None = None,
         seed: int = 0,
         batch: int | None = None,
         every_chain: bool = False,
@@ -137,16 +139,18 @@ class Rewriter:
     ) -> Iterator[Rewriting]:
         """Yield a rewriting of each text in order, or with `every_chain` one of each chain.
 
-        With `out`, a folder, finished lines are kept: the same call goes on after them.
+        Tokens that are `frozen` stay, as `sample` reads them. With `out`, a folder, finished lines
+        are kept: the same call goes on after them.
         """
         if batch is not None and batch < 1:
             raise InputError(f"a batch has at least 1 line, not {batch}.")
         for line, text in enumerate(texts, 1):
             read_text(model, text, f"line {line}")  # refused before anything is sampled
+        held = None if frozen is None else frozen_positions(model, texts, frozen)
         kernel = self.kernel
         size = batch or (_BATCH if model.device.type == "cpu" else max(len(texts), 1))
         folder = None if out is None else _Folder.open(Path(out), self._settings(
-            model, kernel, texts, seed, size, every_chain))  # fmt: skip
+            model, kernel, texts, held, seed, size, every_chain))  # fmt: skip
         done = [] if folder is None else folder.done()
         _check_done(done, texts, size, self.chains if every_chain else 1, out)
         yield from done
@@ -161,6 +165,7 @@ class Rewriter:
                 None if folder is None else folder.run(first // size),
                 listener=listener, stop=stop, source=source, workers=workers,
                 token_budget=token_budget, resident=resident,
+                frozen=None if held is None else _masks(model, lines, held[first : first + size]),
             )  # fmt: skip
             found = list(self.picked(model, run, lines, first, every_chain))
             if folder is not None:
@@ -238,6 +243,7 @@ class Rewriter:
         model: MaskedModel,
         kernel: Kernel,
         texts: Sequence[str],
+        frozen: Sequence[Sequence[int]] | None,
         seed: int,
         size: int,
         every_chain: bool,
@@ -254,8 +260,19 @@ class Rewriter:
             "seed": seed,
             "batch": size,
             "every_chain": every_chain,
+            "frozen": None if frozen is None else [list(places) for places in frozen],
             "texts": hashlib.sha256("\n".join(texts).encode()).hexdigest(),
         }
+
+
+def _masks(
+    model: MaskedModel, lines: Sequence[str], frozen: Sequence[Sequence[int]]
+) -> list[list[bool]]:
+    """Return which tokens of some lines are frozen."""
+    return [
+        [place in held for place in range(len(model.encode(line)))]
+        for line, held in zip(lines, frozen, strict=True)
+    ]
 
 
 def rewrite(

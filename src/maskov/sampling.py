@@ -17,6 +17,7 @@ from maskov.config import (
 )
 from maskov.defaults import default_kernel, default_schedule
 from maskov.errors import InputError, ModelError
+from maskov.frozen import Mask
 from maskov.kernels import Exchange, Kernel
 from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
@@ -58,6 +59,7 @@ def sample(
     start: str = "masked",
     texts: Sequence[str] | None = None,
     templates: Sequence[str] | None = None,
+    frozen: str | Sequence[Mask] | None = None,
     lengths: str = "best",
     length_prior: str | None = None,
     replicas: int = 1,
@@ -87,13 +89,19 @@ def sample(
     Chains have `length` tokens (or a length drawn from a range), or start at given `texts`, or
     fill the blanks of `templates`, `chains` to each. Those of a conditional model are translations
     of its sources, `chains` to each, of the likeliest length, of the likeliest few, or of a length
-    each draws (`lengths`: best, top, drawn). With a `Resize` move lengths are sampled: any within
-    the range, or from half to twice that of a text, or those of blanks such as [MASK*] and
-    [MASK{2,5}]. `length_prior` weighs them: "none" (the law is exp(−E) over all lengths), "flat"
-    (the default: weights found by discarded chains so that lengths are visited about evenly), or
-    a table of weights such as "8:1,12:4,16:1". The last sequence of each chain is kept, or
-    with `thin` every so many epochs after burn-in. With `out` the run is a folder that can be
-    resumed. `source` is how to load the model again.
+    each draws (`lengths`: best, top, drawn). The last sequence of each chain is kept, or with
+    `thin` every so many epochs after burn-in. With `out` the run is a folder that can be resumed.
+    `source` is how to load the model again.
+
+    Tokens of texts that are `frozen` stay: positions counted from 1 ("1-25,40"), words ("river,
+    bridge"), what a regular expression finds ("re:PATTERN"), or for each text a boolean or a sign
+    (`.` is free) for each of its tokens.
+
+    With a `Resize` move lengths are sampled: any within the range, or from half to twice that of a
+    text, or those of blanks such as [MASK*] and [MASK{2,5}]; between frozen tokens each stretch has
+    one token at least and twice its own at most. `length_prior` weighs lengths: "none" (the law is
+    exp(−E) over all lengths), "flat" (the default: weights found by discarded chains so that
+    lengths are visited about evenly), or a table of weights such as "8:1,12:4,16:1".
 
     With `passes` the run has as many epochs as so many masked passes of a chain pay for, by what
     epochs of discarded chains cost.
@@ -139,8 +147,8 @@ def sample(
         running = with_burn_in(kernel, schedule, model, trust, trust_parts=True)
         schedule = schedule_for_passes(
             model, running, schedule, passes, chains=chains, length=length, texts=texts,
-            templates=templates, lengths=lengths, seed=seed, token_budget=token_budget,
-            automatic_burn_in=automatic_burn_in,
+            templates=templates, frozen=frozen, lengths=lengths, seed=seed,
+            token_budget=token_budget, automatic_burn_in=automatic_burn_in,
         )  # fmt: skip
     check_epochs(schedule, chains, thin)
     running = with_burn_in(kernel, schedule, model, trust, trust_parts=True)
@@ -148,7 +156,9 @@ def sample(
     if rule is not None:
         check_converges(kernel, schedule, thin, trace)
     data = kernel_data(kernel, alone=path is None and workers.here)
-    inputs = inputs_of(model, length, texts, templates, lengths, chains, seed, resizes(kernel))
+    inputs = inputs_of(
+        model, length, texts, templates, lengths, chains, seed, resizes(kernel), frozen
+    )
     check_references(kernel, inputs)
     constraints = kernel.conditional.constraints
     layout = layout_of(model, inputs, chains, seed, constraints)
@@ -163,7 +173,7 @@ def sample(
         model=ModelConfig(
             name=model.name,
             fingerprint=model.fingerprint(),
-            source=source or ModelSource(model.name),
+            source=source or ModelSource(model.name, prefix=model.prefix),
             precision=model.precision,  # type: ignore[arg-type]
             device=str(model.device),
         ),

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count, groupby
 from typing import Any
 
 import torch
@@ -123,18 +124,31 @@ class Layout:
         return layout
 
     @classmethod
-    def of_texts(cls, model: MaskedModel, texts: Sequence[str], chains: int) -> Layout:
-        """Lay out `chains` chains that start at each text; every position is free."""
+    def of_texts(
+        cls,
+        model: MaskedModel,
+        texts: Sequence[str],
+        chains: int,
+        frozen: Sequence[Sequence[int]] | None = None,
+    ) -> Layout:
+        """Lay out `chains` chains that start at each text; all but its `frozen` tokens are free."""
         ids = [read_text(model, text, f"text {line}") for line, text in enumerate(texts, 1)]
         if not ids:
             raise InputError("there is no text to start from.")
-        tokens = [ids[index // chains] for index in range(len(ids) * chains)]
-        return cls(
-            tokens,
-            [[True] * len(sequence) for sequence in tokens],
-            [index // chains for index in range(len(tokens))],
-            reference=tokens,
-        )
+        free = [[True] * len(sequence) for sequence in ids]
+        for line, places in enumerate(frozen or ()):
+            for place in places:
+                if place >= len(ids[line]):
+                    raise InputError(
+                        f"text {line + 1} has {len(ids[line])} tokens: there is no position "
+                        f"{place + 1} in it to freeze."
+                    )
+                free[line][place] = False
+            if not any(free[line]):
+                raise InputError(f"every token of text {line + 1} is frozen: leave one free.")
+        lines = [index // chains for index in range(len(ids) * chains)]
+        tokens = [ids[line] for line in lines]
+        return cls(tokens, [free[line] for line in lines], lines, reference=tokens)
 
     @classmethod
     def of_sources(cls, model: MaskedModel, lengths: Sequence[Sequence[int]]) -> Layout:
@@ -143,10 +157,19 @@ class Layout:
         lines = [line for line, row in enumerate(lengths) for _ in row]
         return replace(blank, template=lines)
 
-    def resized(self, bounds: Sequence[tuple[int, int]]) -> Layout:
-        """Return a layout in which each whole sequence may have any length within its bounds."""
-        region = [[0] * len(tokens) for tokens in self.tokens]
-        return replace(self, region=region, bounds=[[one] for one in bounds])
+    def stretches(self, row: int) -> list[int]:
+        """Return the sizes of the stretches of free positions of a chain, in order."""
+        return [len(list(run)) for is_free, run in groupby(self.free[row]) if is_free]
+
+    def resized(self, bounds: Sequence[Sequence[tuple[int, int]]]) -> Layout:
+        """Return a layout in which each stretch of free positions may have a size in its bounds."""
+        regions = []
+        for free in self.free:
+            numbers = count()
+            runs = ((is_free, list(run)) for is_free, run in groupby(free))
+            each = ([next(numbers) if is_free else -1] * len(run) for is_free, run in runs)
+            regions.append([number for run in each for number in run])
+        return replace(self, region=regions, bounds=[list(own) for own in bounds])
 
     def blanked(self, model: MaskedModel, rows: Sequence[int]) -> Layout:
         """Return some chains with the mask wherever they are free to change.

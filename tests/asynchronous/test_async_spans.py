@@ -185,7 +185,7 @@ class Rounds(Metropolis):
 
     def step(self, chains, rows, scorer, rng):
         assert len(rows) == len(chains.chain)
-        buffers = SpanBuffers.of(chains, self.plan, 0, torch.ones_like(rows), ring=1)
+        buffers = SpanBuffers.of(chains, 0, torch.ones_like(rows), ring=1)
         heat = torch.tensor([self.target_temperature], dtype=torch.float64)
         sampler = SpanSampler(self, self.plan, scorer, None, rng, buffers, heat)
         sampler.limit.fill_(1)
@@ -240,7 +240,7 @@ def test_the_transition_matrix_is_that_of_lock_step():
 def test_what_is_kept_is_what_the_model_says_of_the_tokens(kind):
     kernel, scorer = Metropolis(Raw(), Span(), delayed=DelayedAcceptance(2)), Scorer(MODEL)
     state = kernel.init(random_state(MODEL, 12, 9), scorer)
-    buffers = SpanBuffers.of(state, kernel.plan, 0, kernel.steps(state), ring=4)
+    buffers = SpanBuffers.of(state, 0, kernel.steps(state), ring=4)
     heat = torch.ones(4, dtype=torch.float64)
     sampler = kind(kernel, kernel.plan, scorer, None, CounterRng(7), buffers, heat)
     sampler.limit.fill_(4)
@@ -256,7 +256,7 @@ def test_a_checkpoint_has_the_buffers_of_its_move(tmp_path):
     kernel, scorer = Metropolis(Raw(), Span()), Scorer(MODEL)
     fresh = GroupState.fresh(random_state(MODEL, 4, 5), 64)
     known = kernel.init(fresh.chains, scorer)
-    buffers = SpanBuffers.of(known, kernel.plan, 0, kernel.steps(known), ring=AHEAD)
+    buffers = SpanBuffers.of(known, 0, kernel.steps(known), ring=AHEAD)
     sites = Buffers.of(known, kernel.plan, 0, 1, ring=AHEAD)
     shapes = [
         GroupShape(fresh, 5, 1, lambda: known.sites.hidden[0], windows=windows)

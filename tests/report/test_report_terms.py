@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 import maskov
 from maskov.cli import main
 from maskov.errors import RunError
+from maskov.models.token_spans import token_spans
 from maskov.runs import Run
 from maskov.schedules import Schedule
 from maskov.ui.report import build
 from maskov.ui.report.terms import TermScorer, score_samples
-from maskov.ui.report.token_spans import token_spans
 from small import tiny_bert
 from tiny_translation import SOURCES, conditional
 

@@ -32,9 +32,18 @@ COMMON = {"schedule": Schedule(2), "chains": 3, "thin": 1, "seed": 4, "resident"
 RUNS = {
     "a range": {"length": (3, 8), "length_prior": "none"},
     "blanks": {"templates": ["red [MASK*] blue [MASK{2,3}]"], "length_prior": "flat"},
+    "frozen": {
+        "texts": ["red green blue white green white green"],
+        "frozen": "re:^red|blue",
+        "length_prior": "none",
+    },
 }
 # The fewest and the most positions of each region, and the tokens that stay.
-BOUNDS = {"a range": ([(3, 8)], 0), "blanks": ([(1, 8), (2, 3)], 2)}
+BOUNDS = {
+    "a range": ([(3, 8)], 0),
+    "blanks": ([(1, 8), (2, 3)], 2),
+    "frozen": ([(1, 2), (1, 8)], 2),
+}
 
 
 class Breaker:
@@ -112,7 +121,7 @@ def test_lengths_change_within_their_bounds_and_fixed_words_stay(whole):
     assert (sizes.sum(2) + fixed == lengths).all()
     for one in run.samples:
         assert len(one.ids) == len(one.tokens) == lengths[one.epoch, one.chain]
-        if name == "blanks":
+        if name != "a range":
             assert one.tokens[0] == "red"
             assert one.tokens[1 + sizes[one.epoch, one.chain, 0]] == "blue"
 
@@ -165,6 +174,11 @@ def _split(tensors: dict[str, torch.Tensor], by: int) -> None:
     tensors["chains.region"][0, int(tensors["chains.lengths"][0]) - 2] = -1
 
 
+def _leave(tensors: dict[str, torch.Tensor], by: int) -> None:
+    """Put the last position outside every region, so that the region could grow beyond it."""
+    tensors["chains.region"][0, int(tensors["chains.lengths"][0]) - 1] = -1
+
+
 def _passed_over(copy: Path, file: Path) -> bool:
     """Whether a run that goes on would leave this checkpoint alone; nothing is run."""
     folder = RunFolder.open(copy)
@@ -173,7 +187,7 @@ def _passed_over(copy: Path, file: Path) -> bool:
     return file in Coordinator(parts.layout, kernel, MODEL, folder).cache.damaged
 
 
-@pytest.mark.parametrize("change", [_cut, _grow, _split])
+@pytest.mark.parametrize("change", [_cut, _grow, _split, _leave])
 def test_a_checkpoint_whose_regions_leave_their_bounds_is_passed_over(
     change, whole, stopped, tmp_path
 ):
@@ -184,7 +198,7 @@ def test_a_checkpoint_whose_regions_leave_their_bounds_is_passed_over(
     original = load(file.read_bytes()[START:])
     fewest, most = BOUNDS[name][0][-1]
     size = int((original["chains.region"][0] == len(BOUNDS[name][0]) - 1).sum())
-    limit = {_cut: size - fewest, _grow: most - size, _split: -1}[change]
+    limit = {_cut: size - fewest, _grow: most - size}.get(change, -1)
     for by in (limit, limit + 1):
         tensors = {name: value.clone() for name, value in original.items()}
         if by >= 0:

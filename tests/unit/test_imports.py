@@ -21,6 +21,7 @@ LAYERS = [
     ["config"],
     ["defaults", "diagnostics", "execution"],
     ["exact", "starts"],
+    ["frozen"],
     ["scoring", "testing", "tuning", "verify"],
     ["runs"],
     ["workers"],

@@ -13,6 +13,7 @@ from maskov.models.scorer import Scorer
 from maskov.models.serialization import PackedModel
 from maskov.types import Sequences
 from small import random_table, tiny_bert
+from tiny_models import build
 from tiny_translation import SOURCES, save
 
 TOKENS = torch.tensor([[6, 7, 8, 6], [8, 8, 6, 7]])
@@ -37,6 +38,17 @@ def test_a_masked_model_answers_with_the_same_bits(precision):
     one, other = (Scorer(each).sites(sequences) for each in (model, there))
     assert torch.equal(one.hidden, other.hidden)
     assert torch.equal(one.log_normaliser, other.log_normaliser)
+
+
+def test_a_model_from_a_file_answers_with_the_same_bits(tmp_path):
+    """A mapped file has its weights at any address, and odd ones round differently."""
+    model = maskov.load(build("bert", tmp_path), "cpu")
+    assert not any(value.data_ptr() % 64 for value in model.network.parameters())
+    sequences = Sequences(TOKENS, torch.tensor([4, 4]))
+    one, other = (Scorer(each).sites(sequences) for each in (model, _sent(model)))
+    assert torch.equal(one.hidden, other.hidden)
+    tied = model.network
+    assert tied.get_input_embeddings().weight is tied.get_output_embeddings().weight
 
 
 def test_weights_that_are_shared_stay_shared():

@@ -79,7 +79,7 @@ def _sampler(model: HuggingFaceModel, move: str, options: argparse.Namespace) ->
     temperatures = torch.ones(_EPOCHS, dtype=torch.float64)
     sampler: Recording
     if kernel.fills_windows:
-        windows = SpanBuffers.of(state, kernel.plan, 0, kernel.steps(state), ring=_EPOCHS)
+        windows = SpanBuffers.of(state, 0, kernel.steps(state), ring=_EPOCHS)
         sampler = RecordedSpanSampler(*shared, windows, temperatures, shortest=options.shortest)
     else:
         sites = Buffers.of(state, kernel.plan, 0, options.prefetch, ring=_EPOCHS)

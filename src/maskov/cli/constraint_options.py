@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from maskov.cli.dataclass_options import option
+from maskov.cli.output import read_lines
 from maskov.constraints import (
     AllowedTokens,
     AvoidWords,
@@ -15,7 +17,12 @@ from maskov.constraints import (
     MaxEdits,
 )
 
-_CONSTRAINTS = "Constraints"
+CONSTRAINTS = "Constraints"
+# What `--freeze` takes.
+FREEZE = (
+    "tokens of each text that stay: positions '1-25,40', words 'river, bridge', a regular "
+    "expression 're:PATTERN', or a file with a line of signs for each text, '.' for a free token"
+)
 
 
 @dataclass(frozen=True)
@@ -24,18 +31,18 @@ class ConstraintOptions:
 
     contains: Annotated[
         str | None,
-        option("--contains", "words that every sample holds: 'river, bridge'", _CONSTRAINTS),
+        option("--contains", "words that every sample holds: 'river, bridge'", CONSTRAINTS),
     ] = None
     avoid: Annotated[
-        str | None, option("--avoid", "words that no sample holds: 'very, C'", _CONSTRAINTS)
+        str | None, option("--avoid", "words that no sample holds: 'very, C'", CONSTRAINTS)
     ] = None
     allow: Annotated[
         str | None,
-        option("--allow", "tokens of positions, counted from 1: '30-35:AGST, 40:C'", _CONSTRAINTS),
+        option("--allow", "tokens of positions, counted from 1: '30-35:AGST, 40:C'", CONSTRAINTS),
     ] = None
     max_changes: Annotated[
         int | None,
-        option("--max-changes", "most tokens changed in a text of --start-text", _CONSTRAINTS),
+        option("--max-changes", "most tokens changed in a text of --start-text", CONSTRAINTS),
     ] = None
 
     def build_constraints(self, resizes: bool) -> tuple[Constraint, ...]:
@@ -51,6 +58,17 @@ class ConstraintOptions:
             limit = MaxEdits if resizes else MaxChanges
             found.append(limit(self.max_changes))
         return tuple(found)
+
+
+def read_frozen(rule: str | None) -> str | list[str] | None:
+    """Return a rule of frozen tokens, or the masks of a file of this name."""
+    if rule is None:
+        return None
+    try:
+        named = Path(rule).is_file()
+    except OSError:  # too long for a name
+        named = False
+    return read_lines(rule) if named else rule
 
 
 def words_of(text: str) -> tuple[str, ...]:

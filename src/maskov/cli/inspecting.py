@@ -43,6 +43,9 @@ def score(
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="run code that comes with the model")
     ] = False,
+    prefix: Annotated[
+        str, typer.Option("--prefix", help="text that the model reads before every text")
+    ] = "",
     token_budget: Annotated[
         int | None, typer.Option(min=1, help="tokens per model call (default: automatic)")
     ] = None,
@@ -54,6 +57,8 @@ def score(
 
     loading = Loading(where, trust_remote_code, budget=token_budget)
     if energy == "autoregressive":
+        if prefix:
+            raise InputError("the energy 'autoregressive' reads no prefix: drop --prefix.")
         name = causal_model or (DEFAULT_JUDGE if model == DEFAULT_MODEL else model)
         if name is None:
             raise InputError("the energy 'autoregressive' needs --causal-model, a causal LM.")
@@ -63,7 +68,9 @@ def score(
         _print_scores(score_autoregressive(causal, lines), json)
         return
     chosen = parse_energy(energy, causal_model or DEFAULT_JUDGE, loading)
-    masked = load(model, where, tokenizer=tokenizer, trust_remote_code=trust_remote_code)
+    masked = load(
+        model, where, tokenizer=tokenizer, trust_remote_code=trust_remote_code, prefix=prefix
+    )
     _print_scores(score_texts(masked, lines, chosen, token_budget), json)
 
 

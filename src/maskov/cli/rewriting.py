@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from maskov.cli.constraint_options import ConstraintOptions
+from maskov.cli.constraint_options import CONSTRAINTS, FREEZE, ConstraintOptions, read_frozen
 from maskov.cli.dataclass_options import option, takes_options
 from maskov.cli.escaping import json_printable, printable
 from maskov.cli.model_options import ModelOptions, findable
@@ -62,6 +62,8 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         float,
         option("--hot", "T of the first epoch, falling to --target-temperature", _ENERGY),
     ] = Rewriter.hot
+
+    freeze: Annotated[str | None, option("--freeze", FREEZE, CONSTRAINTS)] = None
 
     chains: Annotated[int, option("--chains", "chains of each line", _CHAINS, "-c")] = (
         Rewriter.chains
@@ -145,6 +147,7 @@ def rewrite(
     options.build("cpu")  # refused before a model is loaded
     workers = options.build_workers(options.threads)
     lines = read_lines(source)
+    frozen = read_frozen(options.freeze)
     model = options.load_model()
     rewriter = options.build(model.device)
     with stop_on_signals() as stop:
@@ -154,7 +157,7 @@ def rewrite(
                 if view is not None:
                     stack.enter_context(view)
                 for one in rewriter.rewrite(
-                    model, lines, seed=options.seed, batch=options.batch,
+                    model, lines, frozen=frozen, seed=options.seed, batch=options.batch,
                     every_chain=options.every_chain, out=options.out, listener=view, stop=stop,
                     source=options.source(), workers=workers, token_budget=options.token_budget,
                     resident=options.resident,

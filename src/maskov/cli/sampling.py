@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from maskov.cli.constraint_options import CONSTRAINTS, FREEZE, read_frozen
 from maskov.cli.dataclass_options import takes_options
 from maskov.cli.options import SamplingOptions
 from maskov.cli.output import print_run, read_lines, say
@@ -44,6 +45,9 @@ def sample(
             help="file of texts to start --chains chains from each, one a line (- for stdin)",
         ),
     ] = None,
+    freeze: Annotated[
+        str | None, typer.Option("--freeze", help=FREEZE, rich_help_panel=CONSTRAINTS)
+    ] = None,
 ) -> None:
     """Draw samples from a masked language model."""
     if start_text is not None and length is not None and not options.resizes:
@@ -54,10 +58,18 @@ def sample(
         raise InputError("mask-predict starts from all masked: drop --start-text.")
     if options.max_changes is not None and start_text is None:
         raise InputError("--max-changes counts changes to a text: give one with --start-text.")
+    if freeze is not None and start_text is None:
+        raise InputError("--freeze names tokens of a text: give one with --start-text.")
     texts = None if start_text is None else read_lines(start_text)
+    frozen = read_frozen(freeze)
     span = None if length is None else parse_length(length)
     usual = DEFAULT_LENGTH if texts is not None else None
-    _run(options, lambda model: {"length": span or usual or _usual(model), "texts": texts})
+    _run(
+        options,
+        lambda model: {
+            "length": span or usual or _usual(model), "texts": texts, "frozen": frozen,
+        },
+    )  # fmt: skip
 
 
 @takes_options(SamplingOptions)

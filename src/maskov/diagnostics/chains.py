@@ -2,7 +2,8 @@
 
 Chains are compared only if they sample from the same distribution: sequences of the same length
 and, if there are templates or sources, of the same line of the input. Texts are only starting
-points: chains that start from different texts share a target, unless it compares with these texts.
+points: chains that start from different texts share a target, unless it compares with these texts
+or some of their tokens are frozen.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def chain_groups(manifest: Manifest, traces: Traces, sampled: Sampled) -> list[G
     moving = manifest.inputs.sampled
     lengths = None if moving else chain_lengths(manifest, traces, sampled)
     # All chains of a template have the same length. Chains that change theirs share a target.
-    same = moving or _has_templates(manifest) or manifest.compares
+    same = moving or manifest.inputs.holds_tokens or manifest.compares
     keys = lengths if lengths is not None else lines if same else -1 - chains
     groups = []
     for line, length in np.unique(np.stack([lines, keys], axis=1), axis=0).tolist():
@@ -57,7 +58,7 @@ def chain_groups(manifest: Manifest, traces: Traces, sampled: Sampled) -> list[G
 def chain_templates(manifest: Manifest) -> npt.NDArray[np.int64]:
     """Return the line of the input that each chain's target depends on, 0 if there is none."""
     chains = np.arange(manifest.chains)
-    if _has_templates(manifest) or manifest.inputs.sources is not None or manifest.compares:
+    if manifest.inputs.holds_tokens or manifest.inputs.sources is not None or manifest.compares:
         return chains // manifest.config.chains
     return np.zeros_like(chains)
 
@@ -77,7 +78,7 @@ def chain_lengths(
     if inputs.chosen is not None:
         return np.array([length for row in inputs.chosen for length in row])
     # Every position is free, so a sweep of single sites has as many steps as positions.
-    if visits_once(manifest, 0) and not _has_templates(manifest) and traces["steps"][0].all():
+    if visits_once(manifest, 0) and not manifest.inputs.holds_tokens and traces["steps"][0].all():
         return np.array(traces["steps"][0])
     lengths = sampled()
     return np.array([lengths[chain] for chain in range(chains)]) if len(lengths) == chains else None
@@ -102,7 +103,3 @@ def visits_once(manifest: Manifest, epoch: int) -> bool:
         return manifest.block == 1
     # Blocks only shrink.
     return manifest.schedule.block_at(epoch) == 1
-
-
-def _has_templates(manifest: Manifest) -> bool:
-    return manifest.inputs.templates is not None

@@ -145,7 +145,7 @@ def _notes(
             "is too short"
         )
     unknown = any(group.length is None for group in groups) and not manifest.inputs.sampled
-    if unknown and manifest.inputs.templates is None:
+    if unknown and not manifest.inputs.holds_tokens:
         notes.append(
             "the lengths of the chains are unknown until a sample is kept; until then no two "
             "chains are compared"

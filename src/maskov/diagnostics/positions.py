@@ -104,6 +104,9 @@ def _free(
     lengths = {int(chain): group.length for group in groups for chain in group.chains}
     ordered = np.array([lengths[chain] for chain in sorted(lengths)])
     free: Flags = np.arange(tokens.shape[2]) < ordered[:, None]
+    if manifest.inputs.frozen is not None:
+        # Then the chains are those of one text.
+        free[:, list(manifest.inputs.frozen[groups[0].template])] = False
     return free
 
 

@@ -24,6 +24,26 @@ from maskov.types import Float, Sequences, Tensor
 _LONGEST_PATTERN = 1000
 
 
+def whole_word(word: str) -> re.Pattern[str]:
+    """Return what finds a word or phrase, whole and in any case."""
+    return re.compile(rf"(?<!\w){re.escape(word.strip())}(?!\w)", re.IGNORECASE)
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Return a regular expression, or refuse it."""
+    if len(pattern) > _LONGEST_PATTERN:
+        raise InputError(f"a regular expression has at most {_LONGEST_PATTERN} signs.")
+    if explodes(pattern, choices=True):
+        raise InputError(
+            f"the regular expression '{pattern}' can take exponential time: a repeat or a choice "
+            "within a repeat."
+        )
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise InputError(f"'{pattern}' is no regular expression: {error}.") from error
+
+
 class Faults(Energy):
     """A number of faults in the decoded text."""
 
@@ -53,10 +73,7 @@ class _Words(Faults):
 
     @cached_property
     def _patterns(self) -> list[re.Pattern[str]]:
-        return [
-            re.compile(rf"(?<!\w){re.escape(word.strip())}(?!\w)", re.IGNORECASE)
-            for word in self.words
-        ]
+        return list(map(whole_word, self.words))
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and str(other) == str(self)
@@ -95,17 +112,9 @@ class Matches(Faults):
     pattern: str
 
     def __post_init__(self) -> None:
-        if not isinstance(self.pattern, str) or len(self.pattern) > _LONGEST_PATTERN:
+        if not isinstance(self.pattern, str):
             raise InputError("matches takes a regular expression in quotes, as in matches('^the').")
-        if explodes(self.pattern, choices=True):
-            raise InputError(
-                f"the regular expression '{self.pattern}' can take exponential time: a repeat or "
-                "a choice within a repeat."
-            )
-        try:
-            re.compile(self.pattern)
-        except (re.error, OverflowError, RecursionError) as error:
-            raise InputError(f"'{self.pattern}' is no regular expression: {error}.") from error
+        compiled(self.pattern)
 
     def count(self, text: str) -> int:
         """Search the text."""

@@ -32,9 +32,8 @@ class AsyncChains:
         self.kernel = kernel
         self.plan = plan
         self.stages = plan.stages
-        masked = kernel.energy.masked
-        assert masked is not None, "asynchronous chains cache masked passes"
-        self.masked = masked
+        self.masked = kernel.energy
+        assert self.masked.sums_over_sites, "asynchronous chains are tested by masked passes only"
         self.scorer = scorer
         self.low = low
         self.rng = rng
@@ -74,10 +73,7 @@ class AsyncChains:
             b.log_normaliser - b.logit,
             self.masked.of_scores(b.logit, b.log_normaliser),
         )
-        sums = [torch.where(self._inside, part, 0.0).sum(1) for part in terms]
-        for weight, part in self.kernel.energy.others:
-            sums[2] = sums[2] + weight * b.others[:, self.plan.names.index(str(part))]
-        return torch.stack(sums, dim=1)
+        return torch.stack([torch.where(self._inside, part, 0.0).sum(1) for part in terms], dim=1)
 
     def _beta(self) -> Float[Tensor, " chains"]:
         """Return the inverse temperature of every chain in its epoch."""
@@ -147,10 +143,9 @@ class AsyncChains:
 
     def snapshot(self, like: Chains) -> Chains:
         """Return the chains as they stand in the middle of a round, to be looked at."""
-        b, energy = self.buffers, self.kernel.energy
-        values = {name: b.others[:, i].clone() for i, name in enumerate(self.plan.names)}
-        values[str(energy)] = self.energies()[:, ENERGIES.index("energy_target")]
-        return replace(like, tokens=b.tokens.clone(), energies=values)
+        energy = self.energies()[:, ENERGIES.index("energy_target")]
+        tokens = self.buffers.tokens.clone()
+        return replace(like, tokens=tokens, energies={str(self.kernel.energy): energy})
 
     def row(self, epoch: int) -> dict[str, Tensor]:
         """Return the results of an epoch that all chains have finished."""
@@ -168,7 +163,5 @@ class AsyncChains:
 
 def low_terms(low: Scorer, energy: Energy, state: Chains) -> Float[Tensor, "chains length"]:
     """Return the terms of the current tokens in low precision, which the early tests start from."""
-    masked = energy.masked
-    assert masked is not None
-    sites = low.sites(state.sequences, masked.needs_normaliser)
-    return masked.of_scores(sites.logit, sites.log_normaliser)
+    sites = low.sites(state.sequences, energy.needs_normaliser)
+    return energy.of_scores(sites.logit, sites.log_normaliser)

@@ -30,9 +30,6 @@ class AsyncState(AsyncChains):
         self._slots = (len(buffers.slot_place) - 1) // count
         self._owner = torch.arange(count * self._slots, device=device) // self._slots
         self._steps = buffers.free.sum(1)
-        # Whether a stage is the first to need some other part of the energy.
-        asks = [bool(self.plan.new_evaluations(number)) for number in range(len(self.stages))]
-        self._asks = torch.tensor(asks, device=device)
         self._tests_low = torch.tensor([stage.low for stage in self.stages], device=device)
 
     def reload(self, buffers: ChainBuffers) -> bool:

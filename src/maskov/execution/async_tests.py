@@ -51,15 +51,12 @@ class StepRecord:
 class Ratios:
     """The ratios of every slot's proposal, one for each stage, and the parts they are made of.
 
-    `exact` holds old minus new terms at the other positions, `site` that of the changed one and
-    `other` that of the energy's other parts.
+    `exact` holds old minus new terms at the other positions, and `site` that of the changed one.
     """
 
     log_ratio: Float[Tensor, "slots stages"]
     exact: Float[Tensor, "slots length"]
     site: Float[Tensor, " slots"]
-    other: Float[Tensor, " slots"]
-    beta: Float[Tensor, " slots"]
 
 
 class AsyncTests(AsyncState):
@@ -79,16 +76,13 @@ class AsyncTests(AsyncState):
         lengths = b.lengths[owner]
         beta = self._beta()[owner]
         exact, low, site = self._differences(at)
-        ratios, other = [], torch.zeros_like(site)
+        ratios = []
         for stage in self.stages:
             terms = low if stage.low else exact
             kept = near(place, lengths, self._width, stage.nearest)
             fall = site + torch.where(kept, terms, 0.0).sum(1)
-            if self.plan.others:
-                other = self.plan.other_fall(stage, b.others[owner], b.slot_others[:-1])
-                fall = fall + other
             ratios.append(log_ratio(fall, b.log_forward[at], b.log_reverse[at], beta))
-        return Ratios(torch.stack(ratios, dim=1), exact, site, other, beta)
+        return Ratios(torch.stack(ratios, dim=1), exact, site)
 
     def _differences(self, at: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Return old minus new terms of each slot: exact, in low precision, and at its own place.
@@ -113,9 +107,8 @@ class AsyncTests(AsyncState):
         stage, ratios = b.slot_stage[slot], self._ratios()
         untaken = torch.arange(len(self.stages), device=rows.device) > stage[:, None]
         old = self._target()[rows]
-        others = near(place[rows], b.lengths[rows], self._width, None)
-        fall = ratios.site[slot] + torch.where(others, ratios.exact[slot], 0.0).sum(1)
-        fall = fall + ratios.other[slot]
+        rest = near(place[rows], b.lengths[rows], self._width, None)
+        fall = ratios.site[slot] + torch.where(rest, ratios.exact[slot], 0.0).sum(1)
         # A move whose reverse is impossible was rejected without a pass.
         passed = (stage == len(self.stages) - 1) & (b.log_reverse[at] > -torch.inf)
         told = StepRecord(

@@ -20,7 +20,7 @@ from maskov.execution.async_tests import AsyncTests
 from maskov.execution.buffers import ACCEPTED, FREE, REJECTED, TESTING
 from maskov.moves.site import draw
 from maskov.random import Purpose, accept, categorical
-from maskov.types import Float, Int, Sequences, Tensor
+from maskov.types import Float, Int, Tensor
 
 
 class AsyncSampler(AsyncTests):
@@ -132,14 +132,12 @@ class AsyncSampler(AsyncTests):
             own = slice(slot, len(b.slot_place) - 1, self._slots)
             b.slot_place[own] = torch.where(begun, place, b.slot_place[own])
             b.slot_pending[own] = torch.where(begun[:, None], wanted, b.slot_pending[own])
-            b.slot_asks[own] = torch.where(begun, self._asks[0] & possible, b.slot_asks[own])
             for field in (b.slot_stage, b.slot_verdict, b.slot_ratio, b.slot_acceptance):
                 field[own] = field[own].masked_fill(begun, 0)
 
     def _pass(self) -> None:
-        """Run the passes that slots wait for, and evaluate the other parts of the energy."""
+        """Run the passes that slots wait for."""
         proposed = self._slot_sequences()
-        self._evaluate(proposed)
         for scorer, kind in ((self.low, True), (self.scorer, False)):
             slot, place = self._waits(kind).nonzero(as_tuple=True)
             if scorer is None or not len(slot):
@@ -147,21 +145,6 @@ class AsyncSampler(AsyncTests):
             answers = scorer.answers(proposed, slot, place, self.masked.needs_normaliser)
             self._receive(kind, slot, place, answers.hidden, answers.logit, answers.log_normaliser)
             self._count_passes(self._owner[slot], torch.ones_like(slot))
-
-    def _evaluate(self, proposed: Sequences) -> None:
-        """Evaluate the parts of the energy that are no masked passes, where slots ask for them."""
-        b = self.buffers
-        for number in range(len(self.stages)):
-            columns = self.plan.new_evaluations(number)
-            asking = b.slot_asks[:-1] & (b.slot_stage[:-1] == number)
-            if not columns or not bool(asking.any()):
-                continue
-            slot = asking.nonzero().flatten()
-            for column in columns:
-                value = self.plan.evaluated[column](self.scorer.model, proposed.rows(slot))
-                self.scorer.watch(value)
-                b.slot_others[slot, column] = value
-            b.slot_asks[slot] = False
 
     def _receive(
         self,
@@ -186,7 +169,7 @@ class AsyncSampler(AsyncTests):
         """Test every slot that has what its stage needs."""
         b, owner = self.buffers, self._owner
         busy = (b.slot_place[:-1] != FREE) & (b.slot_verdict[:-1] == TESTING)
-        busy &= ~b.slot_pending[:-1].any(1) & ~b.slot_asks[:-1]
+        busy &= ~b.slot_pending[:-1].any(1)
         place = b.slot_place[:-1].clamp(min=0)
         lengths, stage = b.lengths[owner], b.slot_stage[:-1]
         found = self._ratios()
@@ -205,7 +188,6 @@ class AsyncSampler(AsyncTests):
             wanted = self._wanted(place, lengths, number)
             begun = further & (b.slot_stage[:-1] == number)
             b.slot_pending[:-1] = torch.where(begun[:, None], wanted, b.slot_pending[:-1])
-            b.slot_asks[:-1] = torch.where(begun, self._asks[number], b.slot_asks[:-1])
 
     def _settle(self) -> None:
         """Move chains along: past rejected proposals in order, to the first accepted one."""
@@ -238,7 +220,6 @@ class AsyncSampler(AsyncTests):
             freed = freed.flatten()
             b.slot_place[:-1] = b.slot_place[:-1].masked_fill(freed, FREE)
             b.slot_pending[:-1] &= ~freed[:, None]
-            b.slot_asks[:-1] &= ~freed
 
     def _move(self, taken: Tensor, slot: Tensor, place: Tensor) -> None:
         """Put accepted proposals, with what the passes said of them, in the place of the old."""
@@ -259,7 +240,6 @@ class AsyncSampler(AsyncTests):
                 other, b.slot_normaliser[slot], b.log_normaliser[rows]
             )),
             (b.low_term, b.slot_low[slot]),
-            (b.others, b.slot_others[slot]),
             (b.fresh, ~self._inside[rows]),
         )  # fmt: skip
         for buffer, value in new:

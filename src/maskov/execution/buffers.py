@@ -29,10 +29,9 @@ class ChainBuffers:
 
     `step` is the chain's step at the start of its epoch and `number` how many steps of the epoch
     are done. `opening` chains have yet to begin their epoch; `offered` says that a round is under
-    way. `others` are the values of the energy's parts that are no masked passes. `counts` and
-    `rejected`, where a proposal was rejected, are those of this epoch. `waiting` holds, for the
-    latest rounds, the tokens of passes in full and in low precision that were waiting, the
-    positions that were waiting for the head, and the epoch of the slowest chain.
+    way. `counts` and `rejected`, where a proposal was rejected, are those of this epoch. `waiting`
+    holds, for the latest rounds, the tokens of passes in full and in low precision that were
+    waiting, the positions that were waiting for the head, and the epoch of the slowest chain.
     """
 
     chain: Int[Tensor, " chains"]
@@ -50,7 +49,6 @@ class ChainBuffers:
     hidden: Float[Tensor, "chains length hidden"]
     logit: Float[Tensor, "chains length"]
     log_normaliser: Float[Tensor, "chains length"]
-    others: Float[Tensor, "chains others"]
 
     counts: Int[Tensor, "chains counts"]
     rejected: Bool[Tensor, "chains length"]
@@ -73,8 +71,7 @@ class Buffers(ChainBuffers):
     while `fresh`. The fields that begin with `slot_` have a row for each proposal under test. A
     chain has one or more slots: further ones hold the proposals that come next if those before them
     are rejected. One slot more than needed is kept at the end, where batches of fixed size put what
-    nobody asked for. A slot waits for its `slot_pending` passes and, if `slot_asks`, for other
-    parts of the energy.
+    nobody asked for. A slot waits for its `slot_pending` passes.
     """
 
     low_term: Float[Tensor, "chains length"]
@@ -96,8 +93,6 @@ class Buffers(ChainBuffers):
     slot_logit: Float[Tensor, "slots length"]
     slot_normaliser: Float[Tensor, "slots length"]
     slot_low: Float[Tensor, "slots length"]
-    slot_others: Float[Tensor, "slots others"]
-    slot_asks: Bool[Tensor, " slots"]
 
     @classmethod
     def of(cls, state: Chains, plan: TestPlan, epoch: int, slots: int, ring: int) -> Buffers:
@@ -107,7 +102,7 @@ class Buffers(ChainBuffers):
         count, length = state.tokens.shape
         rows, hidden = count * slots + 1, state.sites.hidden
         return cls(
-            **chain_buffers(state, plan, epoch, ring),
+            **chain_buffers(state, epoch, ring),
             low_term=zeros.real(count, length),
             fresh=zeros.flags(count, length),
             drawn=state.tokens.clone(),
@@ -126,8 +121,6 @@ class Buffers(ChainBuffers):
             slot_logit=zeros.real(rows, length),
             slot_normaliser=zeros.real(rows, length),
             slot_low=zeros.real(rows, length),
-            slot_others=zeros.real(rows, len(plan.names)),
-            slot_asks=zeros.flags(rows),
         )
 
 
@@ -150,12 +143,11 @@ class Zeros:
         return torch.zeros(shape, dtype=torch.bool, device=self.device)
 
 
-def chain_buffers(state: Chains, plan: TestPlan, epoch: int, ring: int) -> dict[str, Tensor]:
+def chain_buffers(state: Chains, epoch: int, ring: int) -> dict[str, Tensor]:
     """Return the fields of `ChainBuffers` for chains that are about to begin an epoch."""
     assert state.sites is not None
     zeros = Zeros(state.tokens.device)
     count, length = state.tokens.shape
-    others = [state.energies[name] for name in plan.names]
     return {
         "chain": state.chain.clone(),
         "source": state.source.clone(),
@@ -172,7 +164,6 @@ def chain_buffers(state: Chains, plan: TestPlan, epoch: int, ring: int) -> dict[
         "hidden": state.sites.hidden.clone(),
         "logit": state.sites.logit.clone(),
         "log_normaliser": state.sites.log_normaliser.clone(),
-        "others": torch.stack(others, dim=1) if others else zeros.real(count, 0),
         "counts": zeros.whole(count, len(COUNTS)),
         "rejected": zeros.flags(count, length),
         "ring_energy": zeros.real(ring, count, len(ENERGIES)),

@@ -42,7 +42,6 @@ class Recording(AsyncChains):
         """Lay out rounds for so many passes at once and for these numbers of positions."""
         model = self.scorer.model
         assert isinstance(model, HuggingFaceModel)
-        assert not self.plan.others, "a recorded round runs masked passes only"
         self._frame = model.frame.size
         # Nothing here may depend on which chains are loaded: a run that goes on after a stop
         # must cut its batches as it would have done.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from maskov.energies.stages import TestPlan
 from maskov.execution.buffers import ChainBuffers, Zeros, chain_buffers
 from maskov.types import Bool, Chains, Float, Int, Tensor
 
@@ -42,14 +41,14 @@ class SpanBuffers(ChainBuffers):
     new_normaliser: Float[Tensor, "proposals columns"]
 
     @classmethod
-    def of(cls, state: Chains, plan: TestPlan, epoch: int, steps: Tensor, ring: int) -> SpanBuffers:
+    def of(cls, state: Chains, epoch: int, steps: Tensor, ring: int) -> SpanBuffers:
         """Return the buffers of chains that are about to begin an epoch of so many steps each."""
         assert state.sites is not None
         zeros, hidden = Zeros(state.tokens.device), state.sites.hidden
         count, length = state.tokens.shape
         shape = (count + 1, length + FILLS)
         return cls(
-            **chain_buffers(state, plan, epoch, ring),
+            **chain_buffers(state, epoch, ring),
             steps=steps.clone(),
             window=zeros.whole(count, length) - 1,
             level=zeros.whole(count),

@@ -10,10 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 
 from maskov.errors import ModelError
+from maskov.models.token_spans import token_spans
 from maskov.types import Bool, Float, Int, Tensor
 
 
@@ -60,6 +62,8 @@ class MaskedModel(ABC):
     packs: bool = False
     # The same model in full precision, if this one is in a lower one.
     exact: MaskedModel | None = None
+    # The text that it reads before every sequence.
+    prefix: str = ""
 
     @abstractmethod
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
@@ -111,6 +115,17 @@ class MaskedModel(ABC):
     @abstractmethod
     def token_strings(self, ids: Sequence[int]) -> list[str]:
         """Return the vocabulary's spelling of each token."""
+
+    def token_spans(self, text: str) -> list[tuple[int, int]] | None:
+        """Return where each token of a text begins and ends in it, without spaces around it.
+
+        None if the tokens are spelled otherwise than the text.
+        """
+        spans = token_spans(text, self.token_strings(self.encode(text)))
+        if spans is None:
+            return None
+        ends = list(accumulate(map(len, spans)))
+        return [(end - len(span.lstrip()), end) for span, end in zip(spans, ends, strict=True)]
 
     @abstractmethod
     def fingerprint(self) -> str:

@@ -15,6 +15,8 @@ from maskov.models.tokenizing import check_patterns
 
 # Far more than any network has.
 _MOST_LAYERS = 2**10
+# Bytes; matrix products of unaligned arrays may round differently.
+ALIGNMENT = 64
 
 
 def load_checkpoint(
@@ -66,7 +68,18 @@ def load_checkpoint(
             f"'{name}' is no {what}: its weights lack {missing[0]} ({len(missing)} missing); "
             "give a checkpoint that has its head."
         )
+    _align(network)
     return network, loaded
+
+
+def _align(network: torch.nn.Module) -> None:
+    """Copy weights that a mapped file has at odd addresses, which may round products otherwise.
+
+    So a model that was loaded computes what the same model computes that was sent to a worker.
+    """
+    for value in (*network.parameters(), *network.buffers()):
+        if value.data_ptr() % ALIGNMENT:
+            value.data = value.data.clone()
 
 
 def check_files(folder: Path) -> None:

@@ -103,10 +103,15 @@ class HuggingFaceModel(TokenizedModel):
 
         The text conditions every pass; chains, energies and experts do not see it.
         """
+        if self.prefix:
+            raise InputError(f"'{self.name}' reads a prefix already: '{self.prefix}'.")
         ids = self.encode(text)
         if not ids or bool(self.forbidden[torch.tensor(ids, device=self.device)].any()):
             raise InputError(f"the prefix '{text}' has no words, or some that '{self.name}' lacks.")
         changed = copy.copy(self)
+        changed.prefix = text
+        if isinstance(self.exact, HuggingFaceModel):
+            changed.exact = self.exact.with_prefix(text)
         changed._before = [*self._before, *ids]
         before = torch.tensor(changed._before, dtype=torch.long, device=self.device)
         changed.frame = Frame(before, self.frame.after, self.mask_id)

@@ -18,12 +18,10 @@ import torch
 
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
+from maskov.models.checkpoint import ALIGNMENT
 from maskov.models.huggingface import HuggingFaceModel
 from maskov.models.precision import in_precision
 from maskov.types import Tensor
-
-# Matrix products of unaligned arrays may round differently.
-_ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,11 @@ def _parts(model: MaskedModel) -> dict[str, Any]:
 
     exact = model.exact or model
     if type(exact) is HuggingFaceModel:
-        parts: dict[str, Any] = {"kind": "masked", "caution": exact.caution}
+        parts: dict[str, Any] = {
+            "kind": "masked",
+            "caution": exact.caution,
+            "prefix": exact.prefix,
+        }
     elif type(exact) is ConditionalModel:
         texts = None if exact.sources is None else exact.sources.texts
         parts = {"kind": "conditional", "texts": texts}
@@ -79,7 +81,8 @@ def _assemble(parts: dict[str, Any], device: torch.device) -> MaskedModel:
         return other
     network, tokenizer, name = parts["network"].to(device), parts["tokenizer"], parts["name"]
     if parts["kind"] == "masked":
-        exact: MaskedModel = HuggingFaceModel(network, tokenizer, name, parts["caution"])
+        exact = HuggingFaceModel(network, tokenizer, name, parts["caution"])
+        exact = exact.with_prefix(parts["prefix"]) if parts["prefix"] else exact
         return in_precision(exact, parts["precision"])
     model = in_precision(ConditionalModel(network, tokenizer, name), parts["precision"])
     assert isinstance(model, ConditionalModel)
@@ -121,7 +124,7 @@ class _Unpickler(pickle.Unpickler):
                 # Shared memory is read-only, and nothing writes to weights.
                 warnings.filterwarnings("ignore", message=".*not writable.*")
                 flat = torch.from_numpy(self._arrays[number])
-            if flat.data_ptr() % _ALIGNMENT:
+            if flat.data_ptr() % ALIGNMENT:
                 flat = flat.clone()
             tensor = flat.view(dtype).view(shape)
             self._tensors[number] = torch.nn.Parameter(tensor, False) if parameter else tensor

@@ -20,6 +20,16 @@ class TokenizedModel(MaskedModel):
         ids = token_ids(self.tokenizer, text, self.name, add_special_tokens=False)
         return [int(i) for i in ids]
 
+    def token_spans(self, text: str) -> list[tuple[int, int]] | None:
+        """Ask the tokenizer, if it knows where its tokens are from."""
+        if not getattr(self.tokenizer, "is_fast", False):
+            return super().token_spans(text)
+        spans = token_ids(
+            self.tokenizer, text, self.name, "offset_mapping",
+            add_special_tokens=False, return_offsets_mapping=True,
+        )  # fmt: skip
+        return [(end - len(text[start:end].lstrip()), end) for start, end in spans]
+
     def decode(self, ids: Sequence[int]) -> str:
         """Decode with the tokenizer."""
         text: str = self.tokenizer.decode([int(i) for i in ids])

@@ -18,11 +18,17 @@ from maskov.models.hf_logging import silence_transformers
 _MANY = 16
 
 
-def token_ids(tokenizer: Any, text: str | Sequence[str], name: str, **options: Any) -> Any:
-    """Return the ids of a text, or of several; errors name the model."""
+def token_ids(
+    tokenizer: Any,
+    text: str | Sequence[str],
+    name: str,
+    what: str = "input_ids",
+    **options: Any,
+) -> Any:
+    """Return the ids of a text, or of several, or what else is asked; errors name the model."""
     try:
         with silence_transformers():
-            return tokenizer(text, **options)["input_ids"]
+            return tokenizer(text, **options)[what]
     except BaseException as error:
         # What panics in Rust is no Exception. An incomplete vocabulary fails only here, too.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":

@@ -120,7 +120,7 @@ class AsyncGroup:
         buffers: ChainBuffers
         if self.kernel.fills_windows:
             steps = self.kernel.steps(chains)
-            buffers = SpanBuffers.of(chains, plan, runner.group.epoch, steps, AHEAD)
+            buffers = SpanBuffers.of(chains, runner.group.epoch, steps, AHEAD)
         else:
             buffers = self._site_buffers(chains, plan, low)
         spent = scorer.passes - before
@@ -162,7 +162,7 @@ def sampler_for(model: MaskedModel, kernel: Kernel) -> type[AsyncChains] | None:
     """
     records = model.device.type == "cuda" and model.packs
     if isinstance(kernel, Metropolis) and kernel.asynchronous:
-        return RecordedSampler if records and not kernel.plan.others else AsyncSampler
+        return RecordedSampler if records else AsyncSampler
     if records and kernel.fills_windows:
         return RecordedSpanSampler
     return None

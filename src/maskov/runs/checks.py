@@ -123,7 +123,8 @@ def check_references(kernel: Kernel, inputs: Inputs) -> None:
 
 def check_comparable(kernel: Kernel, inputs: Inputs, layout: Layout) -> None:
     """Refuse a run until convergence in which no two chains have the same target."""
-    alike = inputs.texts is not None and not (kernel.energy is not None and kernel.energy.compares)
+    compares = kernel.energy is not None and kernel.energy.compares
+    alike = inputs.texts is not None and inputs.frozen is None and not compares
     if max(Counter(_targets(inputs, layout, alike)).values()) == 1:
         raise InputError(
             "--until converged compares chains of the same length and template: ask for more "

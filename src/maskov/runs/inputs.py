@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from maskov.config import Inputs
 from maskov.constraints import Constraint
 from maskov.errors import InputError
+from maskov.frozen import Mask, frozen_positions
 from maskov.models import MaskedModel
 from maskov.models.conditional.lengths import choose_lengths
 from maskov.models.conditional.model import ConditionalModel
@@ -22,10 +23,13 @@ def inputs_of(
     chains: int,
     seed: int,
     sampled: bool = False,
+    frozen: str | Sequence[Mask] | None = None,
 ) -> Inputs:
     """Describe the sequences of a run; `sampled` says that its moves change lengths."""
     if texts is not None and templates is not None:
         raise InputError("chains start at texts or fill templates, not both.")
+    if frozen is not None and texts is None:
+        raise InputError("frozen tokens are those of texts to start from (--start-text).")
     if isinstance(model, ConditionalModel):
         if model.sources is None:
             raise InputError(
@@ -45,10 +49,15 @@ def inputs_of(
     if texts is not None:
         if not texts:
             raise InputError("there is no text to start from.")
+        held = None if frozen is None else frozen_positions(model, texts, frozen)
         if not sampled:
-            return Inputs(texts=tuple(texts))
+            return Inputs(texts=tuple(texts), frozen=held)
         bounds = None if isinstance(length, int) else length
-        return Inputs(texts=tuple(texts), length=bounds, sampled=True)
+        if held is not None and bounds is not None:
+            raise InputError(
+                "between frozen tokens each stretch has a length of its own: drop --length."
+            )
+        return Inputs(texts=tuple(texts), length=bounds, sampled=True, frozen=held)
     if templates is not None:
         if not templates:
             raise InputError("there is no template to fill.")
@@ -76,7 +85,7 @@ def layout_of(
 def _layout(model: MaskedModel, inputs: Inputs, chains: int, seed: int) -> Layout:
     """Lay out the sequences."""
     if inputs.texts is not None:
-        layout = Layout.of_texts(model, inputs.texts, chains)
+        layout = Layout.of_texts(model, inputs.texts, chains, inputs.frozen)
         return _with_bounds(model, layout, inputs) if inputs.sampled else layout
     if inputs.templates is not None:
         layout = Layout.of_templates(model, inputs.templates, chains, seed)
@@ -100,16 +109,30 @@ def _layout(model: MaskedModel, inputs: Inputs, chains: int, seed: int) -> Layou
 
 
 def _with_bounds(model: MaskedModel, layout: Layout, inputs: Inputs) -> Layout:
-    """Let every chain have any length of the range, or from half its text's length to twice it."""
+    """Let every chain have any length of the range, or from half its text's length to twice it.
+
+    Between frozen tokens each stretch has one token at least and twice its own at most, or what is
+    left of the model's length.
+    """
     bounds = []
-    for line, tokens in enumerate(layout.tokens, 1):
-        size = len(tokens)
+    for row, tokens in enumerate(layout.tokens):
+        size, sizes = len(tokens), layout.stretches(row)
+        if sum(sizes) < size:
+            room = model.max_length - size
+            bounds.append([(1, own + min(own, room * own // sum(sizes))) for own in sizes])
+            continue
         usual = (max(model.min_length, (size + 1) // 2), min(model.max_length, 2 * size))
         fewest, most = inputs.length or usual
         if not fewest <= size <= most:
             raise InputError(
-                f"text {line} has {size} tokens, outside the length {fewest}:{most} that chains "
-                "may have."
+                f"text {layout.template[row] + 1} has {size} tokens, outside the length "
+                f"{fewest}:{most} that chains may have."
             )
-        bounds.append((fewest, most))
-    return layout.resized(bounds)
+        bounds.append([(fewest, most)])
+    resized = layout.resized(bounds)
+    if resized.shortest < model.min_length:
+        raise InputError(
+            f"a text may shrink to {resized.shortest} tokens, '{model.name}' takes "
+            f"{model.min_length} at least: freeze more, or drop insert-delete and resize."
+        )
+    return resized

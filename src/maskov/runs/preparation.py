@@ -10,6 +10,7 @@ import torch
 
 from maskov.errors import InputError
 from maskov.execution.loop import kernel_at
+from maskov.frozen import Mask
 from maskov.kernels import Exchange, Kernel
 from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
@@ -35,6 +36,7 @@ def schedule_for_passes(
     length: int | tuple[int, int] = 20,
     texts: Sequence[str] | None = None,
     templates: Sequence[str] | None = None,
+    frozen: str | Sequence[Mask] | None = None,
     lengths: str = "best",
     seed: int = 0,
     token_budget: int | None = None,
@@ -47,7 +49,9 @@ def schedule_for_passes(
     """
     if passes < 1:
         raise InputError(f"--passes counts masked passes of a chain: 1 or more, not {passes}.")
-    inputs = inputs_of(model, length, texts, templates, lengths, chains, seed, resizes(kernel))
+    inputs = inputs_of(
+        model, length, texts, templates, lengths, chains, seed, resizes(kernel), frozen
+    )
     constraints = kernel.conditional.constraints
     layout = layout_of(model, inputs, chains, seed, constraints)
     layout.check(model, constraints)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -115,10 +115,11 @@ def _inputs(inputs: Inputs) -> str:
         return f"lengths:{inputs.lengths}|sources:#{_hash(inputs.sources)}"
     if inputs.templates is not None:
         return f"templates:#{_hash(inputs.templates)}"
-    return f"texts:#{_hash(inputs.texts or ())}"
+    texts = f"texts:#{_hash(inputs.texts or ())}"
+    return texts if inputs.frozen is None else f"{texts}|frozen:#{_hash(map(str, inputs.frozen))}"
 
 
-def _hash(lines: Sequence[str]) -> str:
+def _hash(lines: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:_SHORT]
 
 

@@ -98,9 +98,8 @@ class GroupShape:
                 for dim, length in zip(names, shape, strict=True)
             ):
                 return False
-        if "buffers.tokens" not in sizes:
-            return True
-        return lengths["others"] == 0 if self.windows else self._takes_slots(lengths)
+        slotted = "buffers.tokens" in sizes and not self.windows
+        return self._takes_slots(lengths) if slotted else True
 
     @cached_property
     def _lengths(self) -> dict[str, int]:
@@ -140,7 +139,6 @@ class GroupShape:
             rest == 0
             and 1 <= slots <= min(self.slots, lengths["length"])
             and 1 <= lengths["stages"] <= _MOST_ENERGIES
-            and lengths["others"] <= _MOST_ENERGIES
         )
 
     def fits(self, state: GroupState) -> bool:
@@ -155,6 +153,7 @@ class GroupShape:
             and all(torch.equal(getattr(chains, name), getattr(fresh, name)) for name in fixed)
             and (not fresh.resizable or _sizes_fit(chains))
             and _frozen(chains) == _frozen(fresh)
+            and torch.equal(_outside(chains), _outside(fresh))
             and torch.equal(_sorted(chains, self.replicas), _sorted(fresh, self.replicas))
             and all(torch.equal(state.buffers[name], getattr(fresh, name)) for name in buffered)
         )
@@ -164,6 +163,11 @@ def _frozen(chains: Chains) -> list[list[int]]:
     """Return the tokens of each chain that no step changes, in order."""
     held = chains.inside & ~chains.free
     return [row[kept].tolist() for row, kept in zip(chains.tokens, held, strict=True)]
+
+
+def _outside(chains: Chains) -> Tensor:
+    """Return how many positions of each chain may change and belong to no region."""
+    return (chains.free & (chains.region < 0)).sum(1)
 
 
 def _sizes_fit(chains: Chains) -> bool:

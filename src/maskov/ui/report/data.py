@@ -11,6 +11,7 @@ import numpy as np
 
 from maskov.config import Manifest
 from maskov.errors import InputError
+from maskov.models.token_spans import token_spans
 from maskov.runs import Run, Sample
 from maskov.runs.folder import RunFolder
 from maskov.types import Traces
@@ -28,7 +29,6 @@ from maskov.ui.report.curves import (
 from maskov.ui.report.findings import Findings, findings
 from maskov.ui.report.metadata import metadata, temperatures
 from maskov.ui.report.terms import Terms, TermScorer
-from maskov.ui.report.token_spans import token_spans
 from maskov.version import __version__
 
 # Limits that keep a page fast; averages are over everything.

@@ -12,6 +12,7 @@ def metadata(manifest: Manifest) -> dict[str, str]:
     model = manifest.config.model
     entries = {
         "model": f"{model.name} #{model.fingerprint[:12]}",
+        "prefix": model.source.prefix,
         "precision": f"{model.precision} on {model.device}",
         "kernel": manifest.kernel,
         "energy": manifest.energy or "",
@@ -113,5 +114,7 @@ def _inputs(manifest: Manifest) -> str:
     for name in ("sources", "templates", "texts"):
         lines = getattr(inputs, name)
         if lines is not None:
-            return f"{len(lines):,} {name}, start {start}"
+            held = sum(map(len, inputs.frozen or ()))
+            frozen = f", {held:,} of their tokens frozen" if held else ""
+            return f"{len(lines):,} {name}{frozen}, start {start}"
     return ""

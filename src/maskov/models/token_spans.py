@@ -1,4 +1,4 @@
-"""Find the span of each token in a text, so that tokens can be shaded there."""
+"""Find the span of each token in a text, so that tokens can be shaded or chosen there."""
 
 from __future__ import annotations
 

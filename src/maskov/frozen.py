@@ -1,0 +1,113 @@
+"""Which tokens of the texts that chains start from must stay.
+
+They are given by a rule for all texts, or by a mask for each:
+
+    "1-25,40"          positions, counted from 1
+    "river, bridge"    words, wherever they occur
+    "re:PATTERN"       what a regular expression finds
+    ["..##..", ...]    a sign for each token of each text: `.` is free, any other is frozen
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from maskov.constraints.words import check_words
+from maskov.energies.words import compiled, whole_word
+from maskov.errors import InputError
+from maskov.models.base import MaskedModel
+from maskov.starts import read_text
+
+Mask = str | Sequence[bool]
+_RANGE = re.compile(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?")
+_REGEX = "re:"
+_FREE = "."
+
+
+def frozen_positions(
+    model: MaskedModel, texts: Sequence[str], frozen: str | Sequence[Mask]
+) -> tuple[tuple[int, ...], ...]:
+    """Return the positions of each text, counted from 0, that must stay."""
+    sizes = [len(read_text(model, text, f"text {line}")) for line, text in enumerate(texts, 1)]
+    if not isinstance(frozen, str):
+        found = _by_masks(frozen, sizes)
+    elif all(_RANGE.fullmatch(part) for part in frozen.split(",")):
+        found = [_by_ranges(frozen, size, line) for line, size in enumerate(sizes, 1)]
+    elif frozen.startswith(_REGEX):
+        pattern = frozen.removeprefix(_REGEX)
+        found = _by_pattern(model, texts, compiled(pattern))
+        if not any(found):
+            raise InputError(f"'{pattern}' finds nothing to freeze in any text.")
+    else:
+        found = _by_words(model, texts, frozen)
+    for line, (places, size) in enumerate(zip(found, sizes, strict=True), 1):
+        if len(places) == size:
+            raise InputError(f"every token of text {line} is frozen: leave one free.")
+    return tuple(tuple(sorted(places)) for places in found)
+
+
+def _by_masks(masks: Sequence[Mask], sizes: Sequence[int]) -> list[set[int]]:
+    if len(masks) != len(sizes):
+        raise InputError(
+            f"there are {len(masks)} lines of frozen tokens for {len(sizes)} texts: give one each."
+        )
+    found = []
+    for line, (mask, size) in enumerate(zip(masks, sizes, strict=True), 1):
+        if len(mask) != size:
+            raise InputError(
+                f"text {line} has {size} tokens, its line of frozen ones {len(mask)} signs: give "
+                "one for each token, '.' where it is free."
+            )
+        signs = [sign != _FREE for sign in mask] if isinstance(mask, str) else mask
+        found.append({place for place, held in enumerate(signs) if held})
+    return found
+
+
+def _by_ranges(rule: str, size: int, line: int) -> set[int]:
+    found = set[int]()
+    for part in rule.split(","):
+        match = _RANGE.fullmatch(part)
+        assert match is not None
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not 1 <= first <= last:
+            raise InputError(f"'{part.strip()}' is no range of positions: write 1-25, from 1 on.")
+        if last > size:
+            raise InputError(f"text {line} has {size} tokens: there is no position {last} in it.")
+        found |= set(range(first - 1, last))
+    return found
+
+
+def _by_words(model: MaskedModel, texts: Sequence[str], rule: str) -> list[set[int]]:
+    words = tuple(word.strip() for word in rule.split(","))
+    check_words(words, "freeze")
+    found = [set[int]() for _ in texts]
+    for word in words:
+        places = _by_pattern(model, texts, whole_word(word))
+        if not any(places):
+            raise InputError(f"the word '{word}', which is to be frozen, occurs in no text.")
+        found = [known | more for known, more in zip(found, places, strict=True)]
+    return found
+
+
+def _by_pattern(
+    model: MaskedModel, texts: Sequence[str], pattern: re.Pattern[str]
+) -> list[set[int]]:
+    """Return the tokens that share a sign with a match."""
+    found = []
+    for line, text in enumerate(texts, 1):
+        matches = [match.span() for match in pattern.finditer(text) if match[0]]
+        spans = model.token_spans(text) if matches else []
+        if spans is None:
+            raise InputError(
+                f"the tokens of text {line} are not spelled as the text is: freeze positions "
+                "instead, as in 1-25,40."
+            )
+        found.append(
+            {
+                place
+                for place, (start, end) in enumerate(spans)
+                if any(start < last and first < end for first, last in matches)
+            }
+        )
+    return found

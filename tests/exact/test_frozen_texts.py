@@ -1,0 +1,120 @@
+"""Frozen tokens of texts: kernels leave the law of the rest, given these tokens, invariant."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+import torch
+
+from maskov import DelayedAcceptance, Metropolis, Mixture, Norm, Raw, Schedule, Sweep, sample
+from maskov.config import Inputs
+from maskov.exact import (
+    all_states,
+    balance_error,
+    distribution,
+    fresh_state,
+    invariance_error,
+)
+from maskov.models.scorer import Scorer
+from maskov.moves import Resize, Site, Span
+from maskov.runs.inputs import layout_of
+from maskov.starts import Layout
+from maskov.testing import step_matrix
+from maskov.types import Chains
+from small import random_table, tiny_bert
+
+MOVES = [Site(), Site(positions=Sweep(block=2)), Span(), Span(sizes=(1, 2))]
+
+
+@pytest.mark.parametrize("move", MOVES, ids=str)
+@pytest.mark.parametrize("energy", [Raw(), Norm()], ids=str)
+def test_the_law_of_the_rest_is_left_invariant(move, energy):
+    """A window may lie on both sides of a token that stays."""
+    model = random_table(length=4, size=2)
+    layout = Layout.of_texts(model, ["a b a b"], 1, [[1]])
+    states = all_states(model, 4)
+    fits = states[states[:, 1] == layout.tokens[0][1]]
+    joint = distribution(model, energy, states)
+    given = joint[states[:, 1] == 1] / joint[states[:, 1] == 1].sum()
+    chains = fresh_state(fits, torch.tensor(layout.free).expand(fits.shape))
+    kernel = Metropolis(energy, move, delayed=DelayedAcceptance(1))
+    moved = torch.zeros(4, dtype=torch.bool)
+    for seed, number in itertools.product(range(3), range(int(kernel.steps(chains)[0]))):
+        matrix = step_matrix(kernel, Scorer(model), chains, number, seed)
+        assert balance_error(matrix, given) < 1e-10
+        assert invariance_error(matrix, given) < 1e-10
+        for start, end in (matrix > 0).nonzero().tolist():
+            moved |= fits[start] != fits[end]
+    assert moved.tolist() == layout.free[0]
+
+
+def _every_state(layout: Layout, model, tokens: list[int]) -> Chains:
+    """Return chains at everything that the only chain of a layout may become."""
+    first = layout.chains(model, range(1), layout.width)
+    held = [token for token, free in zip(layout.tokens[0], layout.free[0], strict=True) if not free]
+    found = []
+    for sizes in itertools.product(*(range(a, b + 1) for a, b in layout.bounds[0])):
+        free, region = layout.at_sizes(0, sizes)
+        for chosen in itertools.product(tokens, repeat=sum(sizes)):
+            rest, fixed = iter(chosen), iter(held)
+            row = [next(rest) if one else next(fixed) for one in free]
+            space = layout.width - len(row)
+            found.append(
+                (row + [model.mask_id] * space, len(row), free + [False] * space,
+                 region + [-1] * space)
+            )  # fmt: skip
+    ids, lengths, free, region = (torch.tensor(column) for column in zip(*found, strict=True))
+    whole = first.rows(torch.zeros(len(found), dtype=torch.long))
+    return replace(whole, tokens=ids, lengths=lengths, free=free, region=region)
+
+
+@pytest.mark.parametrize("energy", [Raw(), Norm()], ids=str)
+def test_stretches_that_change_their_lengths(energy):
+    """The frozen token may not be drawn, so that a sequence says which token is the frozen one."""
+    model = tiny_bert("red green blue")
+    inputs = Inputs(texts=("red blue green",), sampled=True, frozen=((1,),))
+    layout = layout_of(model, inputs, 1, 0)
+    assert layout.bounds == [[(1, 2), (1, 2)]]
+    assert layout.region == [[0, -1, 1]]
+    red, blue, green = layout.tokens[0]
+    model.forbidden[blue] = True
+    chains = _every_state(layout, model, [red, green])
+    assert len(chains.tokens) == 36
+    given = distribution(model, energy, chains.tokens, 1.0, chains.lengths)
+    moves = (Site(), Span(sizes=(2,)), Resize(), Resize(pairs=((1, 2),)))
+    kernels = [Metropolis(energy, move, delayed=DelayedAcceptance(1)) for move in moves]
+    for kernel in (*kernels[2:], Mixture(tuple(kernels))):
+        reached = torch.zeros(36, dtype=torch.bool)
+        for seed in range(3):
+            matrix = step_matrix(kernel, Scorer(model), chains, 0, seed)
+            assert (matrix.sum(1) - 1).abs().max() < 1e-10
+            assert invariance_error(matrix, given) < 1e-10
+            reached |= (matrix[chains.lengths == 3] > 0).any(0)
+        assert {2, 3, 4, 5} & set(chains.lengths[reached].tolist()) > {3}
+
+
+@pytest.mark.parametrize("move", [Site(), Span()], ids=str)
+def test_samples_keep_what_is_frozen_and_chains_are_those_of_lock_step(move):
+    model = tiny_bert("red green blue white")
+    texts = ["red green blue white red", "white blue red"]
+    found = [
+        sample(
+            model, Metropolis(Norm(), move), Schedule(epochs=6), texts=texts, chains=4, seed=2,
+            frozen=["#..#.", ".#."], asynchronous=asynchronous,
+        )
+        for asynchronous in (True, False)
+    ]  # fmt: skip
+    assert [one.ids for one in found[0].samples] == [one.ids for one in found[1].samples]
+    tokens = found[0].traces["tokens"]
+    assert (tokens[:, :4, [0, 3]] == tokens[:1, :1, [0, 3]]).all()
+    assert (tokens[:, 4:, 1] == tokens[0, 4, 1]).all()
+    for one in found[0].samples:
+        words = texts[one.template].split()
+        assert [one.tokens[at] for at in ([0, 3], [1])[one.template]] == [
+            words[at] for at in ([0, 3], [1])[one.template]
+        ]
+    tried = (tokens[1:] != tokens[:-1]).any(0) | found[0].traces["rejected"].any(0)
+    assert not tried[:4, [0, 3]].any()
+    assert tried[:4, [1, 2, 4]].any()

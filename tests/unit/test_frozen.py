@@ -1,0 +1,142 @@
+"""Which tokens of a text stay: positions, words, regular expressions and masks."""
+
+from __future__ import annotations
+
+import pytest
+
+import maskov
+from maskov import Metropolis, Mixture, Norm, Schedule, sample
+from maskov.config import Inputs, from_json, to_json
+from maskov.errors import InputError
+from maskov.frozen import frozen_positions
+from maskov.moves import Resize, Span
+from maskov.runs.inputs import inputs_of, layout_of
+from maskov.starts import Layout
+from small import random_table, tiny_bert
+from tiny_models import PROTEINS, build
+
+MODEL = tiny_bert("red green blue river ##bank bridge 7 ,")
+TEXTS = ["red River, blue riverbank", "bridge green 7"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("1", ((0,), (0,))),
+        (" 1 - 1, 2", ((0, 1), (0, 1))),
+        ("river", ((1,), ())),
+        ("RIVER, bridge", ((1,), (0,))),
+        ("riverbank", ((4, 5), ())),
+        ("river, riverbank", ((1, 4, 5), ())),
+        ("re:r[a-z]+b", ((4, 5), ())),
+        ("re:[0-9]", ((), (2,))),
+        ("re:blue|7", ((3,), (2,))),
+        ("re:d R", ((0, 1), ())),
+        (["......", "#.x"], ((), (0, 2))),
+        ([[False] * 5 + [True], (True, False, False)], ((5,), (0,))),
+    ],
+    ids=str,
+)
+def test_rules(rule, expected):
+    assert frozen_positions(MODEL, TEXTS, rule) == expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ("4", "text 2 has 3 tokens: there is no position 4"),
+        ("0-2", "no range"),
+        ("3-2", "no range"),
+        ("1-3", "every token of text 2 is frozen"),
+        ("white", "occurs in no text"),
+        ("river,", "a word to freeze is empty"),
+        ("", "a word to freeze is empty"),
+        ("9" * 5000, "occurs in no text"),
+        ("re:white", "finds nothing"),
+        ("re:", "finds nothing"),
+        ("re:(a+)+", "exponential"),
+        ("re:(", "no regular expression"),
+        ("re:" + "a" * 2000, "at most 1000"),
+        ("re:.*", "every token of text 1"),
+        (["......"], "1 lines of frozen tokens for 2 texts"),
+        (["......", ".."], "text 2 has 3 tokens, its line of frozen ones 2 signs"),
+        (["......", "###"], "every token of text 2"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_refusals(rule, reason):
+    with pytest.raises(InputError, match=reason):
+        frozen_positions(MODEL, TEXTS, rule)
+
+
+def test_tables_and_other_tokenizers():
+    table = random_table(3)
+    assert frozen_positions(table, ["a b a"], "a") == ((0, 2),)
+    assert frozen_positions(table, ["a b a"], "re:b") == ((1,),)
+    shipped = maskov.load("wiki-small", "cpu")
+    text = "In 1984 the riverside bridges were Rebuilt ."
+    tokens = shipped.token_strings(shipped.encode(text))
+    (found,) = frozen_positions(shipped, [text], "re:[0-9]+|rebuilt|Rebuilt")
+    assert "".join(tokens[place] for place in found).replace("##", "") == "1984rebuilt"
+
+
+def test_a_sign_for_each_residue(tmp_path):
+    model, text = maskov.load(build("esm", tmp_path), "cpu"), PROTEINS[1].replace(" ", "")
+    for rule in ([".#" + "." * (len(text) - 2)], "2", "re:A(?=GV)", "re:(?<=^L)A"):
+        assert frozen_positions(model, [text], rule) == ((1,),)
+
+
+def test_frozen_tokens_need_texts():
+    kernel = Metropolis(Norm(), Span())
+    for given in ({"length": 3}, {"templates": ["red [MASK]"]}):
+        with pytest.raises(InputError, match="texts to start from"):
+            sample(MODEL, kernel, Schedule(1), chains=1, frozen="1", **given)
+    resizing = Mixture((kernel, Metropolis(Norm(), Resize())))
+    with pytest.raises(InputError, match="drop --length"):
+        sample(MODEL, resizing, Schedule(1), texts=TEXTS, length=(2, 9), frozen="1")
+
+
+def test_regions_between_frozen_tokens():
+    texts = ["red green blue river bridge 7", "red green"]
+    inputs = inputs_of(MODEL, 20, texts, None, "best", 1, 0, True, ["..#..#", ".."])
+    layout = layout_of(MODEL, inputs, 1, 0)
+    assert layout.region == [[0, 0, -1, 1, 1, -1], [0, 0]]
+    assert layout.bounds == [[(1, 4), (1, 4)], [(1, 4)]]
+    assert layout.widths == [(4, 10), (1, 4)]
+    # Where the model has no room for twice as many, they share what there is.
+    long = " ".join(["red"] * 28)
+    inputs = inputs_of(MODEL, 20, [long], None, "best", 1, 0, True, "3,4")
+    layout = layout_of(MODEL, inputs, 1, 0)
+    assert layout.bounds == [[(1, 2), (1, 25)]]
+    assert layout.width <= MODEL.max_length
+
+
+@pytest.mark.parametrize(
+    ("frozen", "reason"),
+    [
+        ([[0], [1], [2]], "another number"),
+        ([[1, 0], []], "not in order"),
+        ([[0, 0], []], "not in order"),
+        ([[-1], []], "between 0"),
+        ([["1"], []], "invalid"),
+        ([0, 1], "invalid"),
+    ],
+    ids=str,
+)
+def test_what_a_manifest_may_say(frozen, reason):
+    data = to_json(Inputs(texts=("a", "b"), frozen=((0,), ())))
+    assert from_json(Inputs, {**data, "frozen": [[0], []], "texts": ["a", "b"]}).frozen == (
+        (0,),
+        (),
+    )
+    with pytest.raises(InputError, match=reason):
+        from_json(Inputs, {**data, "frozen": frozen, "texts": ["a", "b"]})
+
+
+def test_a_manifest_whose_positions_are_not_in_its_texts():
+    with pytest.raises(InputError, match="goes with texts"):
+        Inputs(length=(3, 3), frozen=((0,),))
+    with pytest.raises(InputError, match="no position 9 in it"):
+        Layout.of_texts(MODEL, ["red green"], 1, [[8]])
+    with pytest.raises(InputError, match="every token of text 1 is frozen"):
+        Layout.of_texts(MODEL, ["red green"], 1, [[0, 1]])
