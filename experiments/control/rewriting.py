@@ -1,4 +1,4 @@
-"""Rewrite lines by settings, on held-out lines to choose among these and on the test lines."""
+"""Rewrite the test lines by settings, and held-out lines to choose among these."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import maskov
 from experiments.control.bag import Bag
 from experiments.control.data import lines_of
 from maskov.energies import parse_energy
 from maskov.energies.loading import Loading
 from maskov.kernels.registry import named_moves, parse_moves
 from maskov.models import choose_device, load
-from maskov.moves import MaskedConditional
+from maskov.moves import MaskedConditional, Span
 from maskov.rewriting import Rewriter
 
 LABELS = ("negative", "positive")
@@ -35,7 +34,8 @@ class Setting:
     hot: float = 1.0
     epochs: int = 40
     chains: int = 8
-    moves: str = "site:6,span:1,insert-delete:1"
+    moves: str = "span"
+    span_weights: tuple[float, ...] = (6.0, 1.0, 1.0)
     proposal_temperature: float = 1.0
     experts: tuple[str, ...] = ("deep", "shallow")
     prefixed: bool = True
@@ -44,14 +44,19 @@ class Setting:
     def read(cls, file: Path) -> list[Setting]:
         """Read settings from a JSON list; what is left out has its default."""
         rows = json.loads(file.read_text(encoding="utf-8"))
-        return [cls(**row | {"experts": tuple(row.get("experts", cls.experts))}) for row in rows]
+        lists = ("experts", "span_weights")
+        return [
+            cls(**row | {name: tuple(row.get(name, getattr(cls, name))) for name in lists})
+            for row in rows
+        ]
 
     def rewriter(self, models: Path, label: str, device: Any) -> Rewriter:
         """Return the rewriter toward a label."""
         experts = [f"classifier({models / name}, label={label})" for name in self.experts]
-        moves, weights = parse_moves(
-            self.moves, named_moves(MaskedConditional(self.proposal_temperature), (2, 3))
-        )
+        proposal = MaskedConditional(self.proposal_temperature)
+        sizes = tuple(range(1, 1 + len(self.span_weights)))
+        known = named_moves(proposal, sizes) | {"span": Span(proposal, sizes, self.span_weights)}
+        moves, weights = parse_moves(self.moves, known)
         return Rewriter(
             parse_energy("+".join(experts), loading=Loading(device)),
             self.strength,
@@ -67,48 +72,62 @@ class Setting:
 
 
 def rewrite_all(
-    work: Path, settings: Sequence[Setting], sources: Sequence[Sequence[str]], out: Path, seed: int
-) -> list[dict[str, Any]]:
-    """Rewrite negative and positive lines by each setting, each to the other label.
+    work: Path,
+    settings: Sequence[Setting],
+    test: Sequence[Sequence[str]],
+    held: Sequence[Sequence[str]],
+    out: Path,
+    seed: int,
+) -> None:
+    """Rewrite test lines and held-out lines by each setting, each to the other label.
 
-    OUT gets NAME.PICK.LABEL.jsonl, a row for each chain, and NAME.json.
+    OUT gets NAME.PICK.LABEL.jsonl, a row for each chain of each test line, and NAME.json with the
+    scores of the held-out lines, which settings are chosen by.
     """
     out.mkdir(parents=True, exist_ok=True)
-    models, device = work / "models", choose_device("auto")
-    bag, found = Bag.load(models / "bag"), []
     for setting in settings:
-        begun, passes, count = time.monotonic(), 0.0, 0
-        texts: dict[str, list[list[list[str]]]] = {pick: [] for pick in PICKS}
-        for number, lines in enumerate(sources):
-            label = LABELS[1 - number]
-            model = load(str(models / "domain"), device, prefix=label if setting.prefixed else "")
-            rewriter = setting.rewriter(models.resolve(), label, device)
-            run = rewriter.run(model, rewriter.kernel, lines, seed)
-            passes += float(run.traces["passes"].sum())
-            passes += setting.chains * sum(len(model.encode(line)) for line in lines)
-            count += len(lines)
-            for pick in PICKS:
-                rows = list(replace(rewriter, pick=pick).picked(model, run, lines, 0, True))
-                file = out / f"{setting.name}.{pick}.{number}.jsonl"
-                file.write_text("".join(row.to_json() + "\n" for row in rows), encoding="utf-8")
-                chains = [rows[i : i + setting.chains] for i in range(0, len(rows), setting.chains)]
-                # The chains of a line in the order of their energies.
-                key = (lambda row: row.energies["target"]) if pick == "lowest" else (lambda row: 0)
-                texts[pick].append([[r.text for r in sorted(one, key=key)] for one in chains])
-        record = asdict(setting) | {
-            "lines": count,
-            "passes_a_sentence": passes / count,
-            "seconds_a_sentence": (time.monotonic() - begun) / count,
-            "device": str(device),
-            "version": maskov.__version__,
-        }
-        for pick in PICKS:
-            firsts = [[chains[0] for chains in half] for half in texts[pick]]
-            record[pick] = scores(bag, firsts, sources)
+        record = asdict(setting) | _rewritten(work, setting, test, held, out, seed)
         (out / f"{setting.name}.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
-        found.append(record)
         print(json.dumps(record), flush=True)
-    return found
+
+
+def _rewritten(
+    work: Path,
+    setting: Setting,
+    test: Sequence[Sequence[str]],
+    held: Sequence[Sequence[str]],
+    out: Path,
+    seed: int,
+) -> dict[str, Any]:
+    models, device, begun = work / "models", choose_device("auto"), time.monotonic()
+    chosen: dict[str, list[list[str]]] = {pick: [] for pick in PICKS}
+    passes, steps, count = 0.0, 0.0, 0
+    for number, (tested, tuned) in enumerate(zip(test, held, strict=True)):
+        label, lines = LABELS[1 - number], [*tested, *tuned]
+        model = load(str(models / "domain"), device, prefix=label if setting.prefixed else "")
+        rewriter = setting.rewriter(models.resolve(), label, device)
+        run = rewriter.run(model, rewriter.kernel, lines, seed)
+        passes += float(run.traces["passes"].sum())
+        passes += setting.chains * sum(len(model.encode(line)) for line in lines)
+        steps += float(run.traces["steps"].sum())
+        count += len(lines)
+        for pick in PICKS:
+            picking = replace(rewriter, pick=pick)
+            rows = list(picking.picked(model, run, lines, 0, every_chain=True))
+            kept = [row for row in rows if row.line < len(tested)]
+            file = out / f"{setting.name}.{pick}.{number}.jsonl"
+            file.write_text("".join(row.to_json() + "\n" for row in kept), encoding="utf-8")
+            best = picking.picked(model, run, lines, 0)
+            chosen[pick].append([row.text for row in best if row.line >= len(tested)])
+    bag = Bag.load(models / "bag")
+    return {
+        "lines": count,
+        "passes_a_sentence": passes / count,
+        "steps_a_sentence": steps / count,
+        "seconds_a_sentence": (time.monotonic() - begun) / count,
+        "device": str(device),
+        "held": {pick: scores(bag, chosen[pick], held) for pick in PICKS},
+    }
 
 
 def scores(
@@ -139,7 +158,7 @@ def held_lines(work: Path, count: int) -> list[list[str]]:
     return [list(lines[label])[:count] for label in LABELS]
 
 
-def test_lines(work: Path) -> list[list[str]]:
-    """Return the lines of the published comparison."""
+def published_lines(work: Path, count: int | None = None) -> list[list[str]]:
+    """Return the lines of the published comparison, or the first of them."""
     files = (work / "test" / f"test.{number}.txt" for number in (0, 1))
-    return [file.read_text(encoding="utf-8").rstrip("\n").split("\n") for file in files]
+    return [file.read_text(encoding="utf-8").rstrip("\n").split("\n")[:count] for file in files]
