@@ -416,8 +416,9 @@ def test_nothing_is_wider_than_a_phone(visit, path):
     assert_nothing_is_cut_off(page)
 
 
-def test_a_chain_is_played_on_a_phone(play):
-    page = play("mh", **PHONE)
+@pytest.mark.parametrize("name", ["mh", "experts"])
+def test_a_chain_is_played_on_a_phone(play, name):
+    page = play(name, **PHONE)
     page.locator("#forward").tap()
     at_step(page, 1)
     assert_nothing_is_cut_off(page)
@@ -427,7 +428,7 @@ def test_a_chain_is_played_on_a_phone(play):
     DESKTOP | {"color_scheme": "light"}, DESKTOP | {"color_scheme": "dark"}, PHONE,
     PHONE | {"color_scheme": "dark"},
 ], ids=["light", "dark", "phone", "phone-dark"])  # fmt: skip
-@pytest.mark.parametrize("name", ["runs", "mh", "translated", "live"])
+@pytest.mark.parametrize("name", ["runs", "mh", "experts", "translated", "live"])
 def test_axe_finds_nothing(visit, play, accessible, name, view):
     if name in ("runs", "live"):
         page = visit("" if name == "runs" else "live", **view)
