@@ -81,8 +81,9 @@ def rewrite_all(
 ) -> None:
     """Rewrite test lines and held-out lines by each setting, each to the other label.
 
-    OUT gets NAME.PICK.LABEL.jsonl, a row for each chain of each test line, and NAME.json with the
-    scores of the held-out lines, which settings are chosen by.
+    OUT gets NAME.PICK.LABEL.jsonl, a row for each chain of each test line, the same of held-out
+    lines as NAME.held.PICK.LABEL.jsonl, and NAME.json with the scores of the held-out lines, which
+    settings are chosen by.
     """
     out.mkdir(parents=True, exist_ok=True)
     for setting in settings:
@@ -114,9 +115,10 @@ def _rewritten(
         for pick in PICKS:
             picking = replace(rewriter, pick=pick)
             rows = list(picking.picked(model, run, lines, 0, every_chain=True))
-            kept = [row for row in rows if row.line < len(tested)]
-            file = out / f"{setting.name}.{pick}.{number}.jsonl"
-            file.write_text("".join(row.to_json() + "\n" for row in kept), encoding="utf-8")
+            end = len(tested) * setting.chains
+            for what, part in (("", rows[:end]), (".held", rows[end:])):
+                file = out / f"{setting.name}{what}.{pick}.{number}.jsonl"
+                file.write_text("".join(row.to_json() + "\n" for row in part), encoding="utf-8")
             best = picking.picked(model, run, lines, 0)
             chosen[pick].append([row.text for row in best if row.line >= len(tested)])
     bag = Bag.load(models / "bag")
