@@ -17,6 +17,7 @@ from maskov.config import (
 )
 from maskov.defaults import default_kernel, default_schedule
 from maskov.errors import InputError, ModelError
+from maskov.fasta import Record
 from maskov.kernels import Exchange, Kernel
 from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
@@ -35,6 +36,7 @@ from maskov.runs.checks import (
 from maskov.runs.coordinator import Coordinator
 from maskov.runs.folder import RunFolder
 from maskov.runs.inputs import inputs_of, layout_of
+from maskov.runs.library import write_library
 from maskov.runs.lock import locked, new_folder
 from maskov.runs.manifest import kernel_data, manifest_of
 from maskov.runs.preparation import schedule_for_passes, tuned_kernel
@@ -56,8 +58,8 @@ def sample(
     chains: int = 8,
     length: int | tuple[int, int] = 20,
     start: str = "masked",
-    texts: Sequence[str] | None = None,
-    templates: Sequence[str] | None = None,
+    texts: Sequence[str | Record] | None = None,
+    templates: Sequence[str | Record] | None = None,
     lengths: str = "best",
     length_prior: str | None = None,
     replicas: int = 1,
@@ -93,7 +95,9 @@ def sample(
     (the default: weights found by discarded chains so that lengths are visited about evenly), or
     a table of weights such as "8:1,12:4,16:1". The last sequence of each chain is kept, or
     with `thin` every so many epochs after burn-in. With `out` the run is a folder that can be
-    resumed. `source` is how to load the model again.
+    resumed. `source` is how to load the model again. Texts and templates may be records of FASTA
+    (`read_fasta`): samples then carry their names and mutations, and a run folder also has
+    `samples.fa` and `mutations.csv`.
 
     With `passes` the run has as many epochs as so many masked passes of a chain pay for, by what
     epochs of discarded chains cost.
@@ -202,6 +206,8 @@ def sample(
             if isinstance(store, RunFolder) and not store.traces()["steps"].any():
                 store.discard()
             raise
+        if isinstance(store, RunFolder):
+            write_library(store)
     return Run(store)
 
 
@@ -232,6 +238,7 @@ def resume(
     with locked(folder.path):
         folder.check_unchanged()
         if Run(folder).finished:
+            write_library(folder, anew=False)
             return Run(folder)
         folder.check_resumable()
         check_trusted(folder.manifest, trust_remote_code)
@@ -246,5 +253,6 @@ def resume(
                 listener.noted(note)
         carry_out(coordinator, workers, stop)
         damaged = coordinator.cache.damaged
+        write_library(folder)
     # Opened again: what was damaged when this one was opened is whole now.
     return Run(RunFolder.open(folder.path), folder.lost or damaged, folder.recovered)

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from maskov.cli.escaping import PrintableConsole, json_printable, printable
 from maskov.errors import InputError
+from maskov.fasta import Record, is_fasta, parse
 from maskov.runs import Run
 
 
@@ -32,6 +33,12 @@ def read_lines(source: str, empty: bool = False) -> list[str]:
     if lines == [""] and not (empty and text):
         raise InputError(f"'{source}' is empty; give one text per line.")
     return lines
+
+
+def read_texts(source: str) -> list[str] | list[Record]:
+    """Read texts, one per line, or the records of a FASTA file."""
+    lines = read_lines(source)
+    return parse(lines, source) if is_fasta(source, lines) else lines
 
 
 def reason_of(error: Exception) -> str:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 
 from maskov.errors import InputError
+from maskov.fasta import Record
 from maskov.execution.loop import kernel_at
 from maskov.kernels import Exchange, Kernel
 from maskov.models import MaskedModel
@@ -33,8 +34,8 @@ def schedule_for_passes(
     *,
     chains: int = 8,
     length: int | tuple[int, int] = 20,
-    texts: Sequence[str] | None = None,
-    templates: Sequence[str] | None = None,
+    texts: Sequence[str | Record] | None = None,
+    templates: Sequence[str | Record] | None = None,
     lengths: str = "best",
     seed: int = 0,
     token_budget: int | None = None,
