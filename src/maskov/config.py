@@ -84,8 +84,8 @@ class Inputs:
 
     A range of lengths; texts to start from; templates with blanks; or sources to translate, with
     the rule by which the length of each translation was chosen and the lengths it chose. If lengths
-    are `sampled`, a chain may have any in the range, which may then go with texts. `names` are those
-    of texts or templates that came from FASTA.
+    are `sampled`, a chain may have any in the range, which may then go with texts. `names` are
+    those of texts or templates that came from FASTA.
     """
 
     length: tuple[int, int] | None = None

@@ -9,8 +9,8 @@ from dataclasses import replace
 import torch
 
 from maskov.errors import InputError
-from maskov.fasta import Record
 from maskov.execution.loop import kernel_at
+from maskov.fasta import Record
 from maskov.kernels import Exchange, Kernel
 from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
