@@ -98,6 +98,16 @@ def test_thinned_samples_are_named_by_their_epoch_and_come_back(call, model, par
     assert (folder / "samples.fa").read_bytes() == before
 
 
+def test_the_table_names_parents_and_mutations(call, model, parents, tmp_path):
+    folder = tmp_path / "run"
+    code, out, err = call("sample", *model, "--start-text", parents, *FAST, "--out", folder)
+    assert code == 0, err
+    head, *rows = out.splitlines()
+    assert head.split() == ["chain", "E_raw", "E_norm", "name", "mutations"]
+    for row, sample in zip(rows, Run.open(folder).samples, strict=True):
+        assert row.split()[3:] == [*sample.name.split(), *sample.mutations]
+
+
 def test_texts_from_standard_input_are_known_by_their_first_line(call, model):
     code, out, err = call(
         "sample", *model, "--start-text", "-", *FAST, "--json", stdin=PARENTS.encode()

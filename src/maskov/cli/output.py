@@ -79,13 +79,13 @@ def print_run(run: Run, json: bool, quiet: bool, said: str = "") -> None:
         table = Table(box=None, pad_edge=False, header_style="dim")
         for name in ("chain", "E_raw", "E_norm"):
             table.add_column(name, justify="right", style="cyan" if name != "chain" else "dim")
-        table.add_column("text", overflow="fold")
+        mutated = any(sample.mutations is not None for sample in samples)
+        for name in ("name", "mutations") if mutated else ("text",):
+            table.add_column(name, overflow="fold")
         for sample in samples:
+            shown = (sample.name, " ".join(sample.mutations or ())) if mutated else (sample.text,)
             table.add_row(
-                str(sample.chain),
-                f"{sample.energy_raw:.2f}",
-                f"{sample.energy_norm:.2f}",
-                sample.text,
+                str(sample.chain), f"{sample.energy_raw:.2f}", f"{sample.energy_norm:.2f}", *shown
             )
         print_table(table)
     if quiet:

@@ -18,7 +18,7 @@ from maskov.ui.report.curves import spaced
 MOST_PARENTS = 8
 MOST_COMPARED = 500
 # Mutations that are listed, the most frequent ones.
-MOST_LISTED = 20
+MOST_LISTED = 12
 
 
 @dataclass(frozen=True)

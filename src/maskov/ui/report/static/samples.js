@@ -56,11 +56,11 @@ class Samples {
     this.sources = this.all.some((one) => one.source !== null);
     if (this.sources) heads.push("source");
     this.named = this.all.some((one) => known(one.name));
-    if (this.named) heads.push("parent", "mutations");
+    if (this.named) heads.push("parent and mutations");
     const table = html(
       "table", { class: "samples" },
       html("caption", { class: "unseen" }, "Samples with their energies"),
-      html("thead", {}, html("tr", {}, ...heads.map((text) => html("th", { scope: "col", class: ["run", "text", "source", "parent", "mutations"].includes(text) ? "words" : null }, text)))),
+      html("thead", {}, html("tr", {}, ...heads.map((text) => html("th", { scope: "col", class: ["run", "text", "source", "parent and mutations"].includes(text) ? "words" : null }, text)))),
       this.body,
     );
     holder.append(
@@ -105,8 +105,7 @@ class Samples {
       cell(String(one.epoch), "number", "epoch"),
       html("td", { class: "text" }, ...this.text(one)),
       this.sources ? html("td", { class: "source" }, one.source ?? "") : "",
-      this.named ? html("td", { class: "source" }, one.name ?? "") : "",
-      this.named ? html("td", { class: "source" }, (one.mutations ?? []).join(" ")) : "",
+      this.named ? html("td", { class: "source" }, html("strong", {}, one.name ?? ""), ` ${(one.mutations ?? []).join(" ")}`) : "",
     );
   }
 
