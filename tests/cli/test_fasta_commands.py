@@ -127,6 +127,27 @@ def test_changing_lengths_have_names_and_no_mutations(call, model, parents, tmp_
     assert not (folder / "mutations.csv").exists()
 
 
+def test_motifs_and_letters_are_written_without_spaces(call, model, tmp_path):
+    (tmp_path / "p.fa").write_text(">a\nEVQLVESGGG\n")
+    words = ["--contains", "ESG", "--avoid", "C, KK", "--allow", "1-2:EVQ", "--json"]
+    code, out, err = call("sample", *model, "--start-text", tmp_path / "p.fa", *FAST, *words)
+    assert code == 0, err
+    for row in lines_of(out):
+        text = row["text"].replace(" ", "")
+        assert "ESG" in text
+        assert "C" not in text
+        assert "KK" not in text
+        assert set(text[:2]) <= set("EVQ")
+
+
+def test_strange_letters_can_be_avoided_and_changes_can_cost(call, folders, parents):
+    model = ["--model", folders / "esm", "--device", "cpu"]
+    words = ["--avoid", "X, B, Z, U, O, -, .", "--energy", "norm + 2*hamming", "--json"]
+    code, out, err = call("sample", *model, "--start-text", parents, *FAST, *words)
+    assert code == 0, err
+    assert not {letter for row in lines_of(out) for letter in row["text"]} & set("XBZUO-.")
+
+
 def test_score_reads_a_library(call, model, parents):
     code, out, err = call("score", parents, *model, "--energy", "norm", "--json")
     assert code == 0, err
