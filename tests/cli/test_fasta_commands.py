@@ -12,6 +12,8 @@ import pytest
 import maskov
 from maskov import Record, Run
 from maskov.cli import main
+from maskov.config import ModelSource
+from maskov.errors import Interrupted
 from maskov.fasta import mutations
 from tiny_proteins import save_bert, save_esm
 
@@ -194,6 +196,24 @@ def test_word_models_take_no_fasta(call, parents):
     code, _, err = call("score", parents, "--model", "untrained")
     assert code == 2
     assert "single letters" in err
+
+
+def test_a_run_that_was_stopped_ends_with_the_same_library(folders, tmp_path):
+    model = maskov.load(folders / "esm", "cpu")
+    texts = [Record("a", "EVQLVE"), Record("b", "DIQM")]
+    settings = {"schedule": maskov.Schedule(epochs=6, burn_in=2), "chains": 2, "thin": 2}
+    source = ModelSource(str(folders / "esm"))
+    maskov.sample(model, texts=texts, out=tmp_path / "whole", source=source, **settings)
+    asked = iter(range(10**9))
+    with pytest.raises(Interrupted):
+        maskov.sample(
+            model, texts=texts, out=tmp_path / "cut", source=source, stop=lambda: next(asked) > 40,
+            checkpoint_every=0, **settings,
+        )  # fmt: skip
+    assert not (tmp_path / "cut" / "samples.fa").exists()
+    maskov.resume(tmp_path / "cut")
+    for name in ("samples.jsonl", "samples.fa", "mutations.csv"):
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_python_takes_records(folders):

@@ -168,12 +168,12 @@ def _families(run: RunReport, index: int, level: str) -> str:
     """Return the logo, the charts and the most frequent mutations of each parent."""
     if not run.families:
         return ""
-    parts = []
+    parts, below = [], {"h2": "h3", "h3": "h4"}[level]
     for number, family in enumerate(run.families):
         name, distance = escape(family.name), family.mean_distance
         apart = "" if distance is None else f", {distance:.1f} apart from each other"
         rows = [[escape(one), f"{share:.0%}"] for one, share in family.frequent]
-        parts.append(f"""<div class="family"><h4>{name}</h4>
+        parts.append(f"""<div class="family"><{below}>{name}</{below}>
 <p class="small">{family.samples:,} samples, {family.mean_mutations:.1f} mutations on
 average{apart}. The parent is the lower line; its letters that change are marked.</p>
 <div class="scroll" tabindex="0" role="group" aria-label="Logo of {name}">{logo(family)}</div>
