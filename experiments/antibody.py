@@ -35,6 +35,8 @@ from maskov.schedules import LinearSchedule
 # What systems proposed, as points beside our curve (`humab_eval.py` has their numbers).
 PUBLISHED = ("humab", "straight_grafts", "vernier_grafts", *(f"sapiens{k}" for k in range(1, 6)))
 
+THRESHOLDS = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9)
+
 
 def rows_of(file: Path) -> list[dict[str, str]]:
     """Read a table."""
@@ -165,11 +167,39 @@ def own_answers(model: MaskedModel, record: Record, cdr: set[int]) -> list[Count
         input_ids=torch.tensor([[*network._before, *ids, *network._after]])
     ).logits[0, len(network._before) : -len(network._after)]
     shares = logits.masked_fill(model.forbidden, -torch.inf).double().softmax(-1)
+    return _counted(model, shares, record, cdr)
+
+
+def masked_answers(model: MaskedModel, record: Record, cdr: set[int]) -> list[Counter[str]]:
+    """Return the masked conditionals of the parent: one pass for each place."""
+    ids = torch.tensor([model.encode(" ".join(record.sequence))], device=model.device)
+    size = ids.shape[1]
+    places = torch.arange(size, device=model.device)
+    lengths = torch.full((size,), size, device=model.device)
+    hidden = model.hidden_at(ids.expand(size, -1), lengths, places)
+    shares = model.logits(hidden).masked_fill(model.forbidden, -torch.inf).double().softmax(-1)
+    return _counted(model, shares, record, cdr)
+
+
+def _counted(
+    model: MaskedModel, shares: torch.Tensor, record: Record, cdr: set[int]
+) -> list[Counter[str]]:
+    """Return probabilities by letter; those of frozen places are the parent's."""
     names = model.token_strings(range(model.vocabulary_size))
     found = []
     for at, row in enumerate(shares.tolist()):
         known = {name: value for name, value in zip(names, row, strict=True) if value > 0}
         found.append(Counter({record.sequence[at]: 1.0} if at in cdr else known))  # type: ignore[arg-type]
+    return found
+
+
+def product(first: list[Counter[str]], second: list[Counter[str]]) -> list[Counter[str]]:
+    """Return the normalised geometric mean of two rankings, place by place."""
+    found = []
+    for one, other in zip(first, second, strict=True):
+        means = {name: math.sqrt(one[name] * other[name]) for name in one}
+        total = sum(means.values())
+        found.append(Counter({name: value / total for name, value in means.items()}))  # type: ignore[arg-type]
     return found
 
 
@@ -186,7 +216,9 @@ def humanise(data: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Humanise parents by marginals over samples; return precision and recall as curves.
 
     Thresholds on the parent's share at a place make the curve. `chosen` pairs are every other one:
-    the threshold of `humanised.fa` is chosen on them.
+    the threshold of `humanised.fa` is chosen on them. Beside samples there are cheap rankings:
+    the unmasked and the masked answers of the model for the parent, and their geometric mean. They
+    are all there is without chains.
     """
     tool = evaluator(options.evaluator)
     folder = data / "humab25"
@@ -195,11 +227,16 @@ def humanise(data: Path, options: argparse.Namespace) -> dict[str, Any]:
     names = list(parent)[: options.most]
     models = {kind: maskov.load(f"sapiens-{kind}", options.device) for kind in ("vh", "vl")}
     began = time.monotonic()
-    seen: dict[str, dict[str, list[Counter[str]]]] = {"samples": {}, "one pass": {}}
+    seen: dict[str, dict[str, list[Counter[str]]]] = {"one pass": {}, "masked": {}, "both": {}}
+    if options.chains:
+        seen["samples"] = {}
     for name in names:
         model, record = models[name[-2:].lower()], Record(name, parent[name])
         seen["one pass"][name] = own_answers(model, record, marks[name])
-        seen["samples"][name] = marginals(model, record, marks[name], options)
+        seen["masked"][name] = masked_answers(model, record, marks[name])
+        seen["both"][name] = product(seen["one pass"][name], seen["masked"][name])
+        if options.chains:
+            seen["samples"][name] = marginals(model, record, marks[name], options)
     pairs = {name: number for number, name in enumerate(dict.fromkeys(n[:-3] for n in names))}
     halves = {
         "chosen on": {name for name in names if pairs[name[:-3]] % 2 == 0},
@@ -214,7 +251,7 @@ def humanise(data: Path, options: argparse.Namespace) -> dict[str, Any]:
     curves: dict[str, Any] = {}
     made: dict[tuple[str, float], dict[str, str]] = {}
     for how, found in seen.items():
-        for threshold in (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9):
+        for threshold in THRESHOLDS:
             system = {name: proposal(parent[name], found[name], threshold) for name in names}
             made[how, threshold] = system
             for part, members in halves.items():
@@ -229,15 +266,18 @@ def humanise(data: Path, options: argparse.Namespace) -> dict[str, Any]:
         both = row["precision"] + row["recall"]
         return 2 * row["precision"] * row["recall"] / both if both else 0.0
 
-    best = max(curves["samples"]["chosen on"], key=balance)["threshold"]
+    how = "samples" if options.chains else "both"
+    best = max(curves[how]["chosen on"], key=balance)["threshold"]
     options.out.mkdir(parents=True, exist_ok=True)
-    library = made["samples", best]
+    library = made[how, best]
     (options.out / "humanised.fa").write_text(
         to_fasta(Record(name, sequence) for name, sequence in library.items())
     )
     return {
-        "settings": {name: str(value) for name, value in vars(options).items()},
-        "threshold": best,
+        "settings": {
+            name: value for name, value in vars(options).items() if not isinstance(value, Path)
+        },
+        "chosen": {"how": how, "threshold": best},
         "curves": curves,
         "published": points,
         "seconds": round(time.monotonic() - began, 1),
@@ -277,7 +317,7 @@ def main(arguments: list[str] | None = None) -> None:
             found = lattice(options.data, model, *sizes)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found if options.what != "humanise" else found["threshold"], indent=1))
+    print(json.dumps(found if options.what != "humanise" else found["chosen"], indent=1))
 
 
 if __name__ == "__main__":
