@@ -59,6 +59,14 @@ def paired_difference(
     return float(gap), float(gaps.std(ddof=1))
 
 
+def bleu_error(counts: Sequence[Sequence[int]]) -> float:
+    """Return the standard error of BLEU over sentences, by the bootstrap."""
+    rows = np.array(counts, dtype=float)
+    count = len(rows)
+    weights = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), _RESAMPLES)
+    return float(_bleu(weights @ rows).std(ddof=1))
+
+
 def _bleu(counts: np.ndarray) -> np.ndarray:
     """Return BLEU of summed counts, smoothed as in sacreBLEU where nothing matches."""
     matched, total, length, reference_length = np.split(counts, (4, 8, 9), axis=-1)

@@ -124,3 +124,39 @@ _FAMILIES: dict[str, tuple[Callable[[], Any], Any, dict[str, Any]]] = {
     "mpnet": (tiny_tokenizers.mpnet, hf.MPNetForMaskedLM, _OFFSET),
 }
 FAMILIES = tuple(_FAMILIES)
+
+
+def word_tokenizer(words: str) -> Any:
+    """Return a tokenizer of a few words, as `small.tiny_bert` has it."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]"]
+    return hf.BertTokenizer(vocab={word: i for i, word in enumerate([*special, *words.split()])})
+
+
+def build_classifier(
+    folder: Path,
+    words: str,
+    labels: tuple[str, ...] = ("negative", "positive"),
+    tokenizer: Any = None,
+    **options: Any,
+) -> Path:
+    """Save a tiny sequence classifier; return the folder."""
+    tokenizer = tokenizer or word_tokenizer(words)
+    names = dict(enumerate(labels))
+    ids = {name: index for index, name in names.items()}
+    shape = {"vocab_size": len(tokenizer), "id2label": names, "label2id": ids}
+    config = hf.BertConfig(**_SHAPE | shape | options)
+    return save(lambda: hf.BertForSequenceClassification(config), tokenizer, folder)
+
+
+def build_encoder(folder: Path, words: str) -> Path:
+    """Save a tiny encoder, whose vectors say how alike texts are; return the folder."""
+    tokenizer = word_tokenizer(words)
+    config = hf.BertConfig(**_SHAPE | {"vocab_size": len(tokenizer)})
+    return save(lambda: hf.BertModel(config), tokenizer, folder)
+
+
+def build_masked(folder: Path, words: str) -> Path:
+    """Save a tiny masked model of a few words; return the folder."""
+    tokenizer = word_tokenizer(words)
+    config = hf.BertConfig(**_SHAPE | {"vocab_size": len(tokenizer)})
+    return save(lambda: hf.BertForMaskedLM(config), tokenizer, folder)

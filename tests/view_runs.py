@@ -10,16 +10,20 @@ from maskov import (
     DelayedAcceptance,
     Gibbs,
     Metropolis,
+    Mixture,
     Raw,
     Run,
     Schedule,
+    Span,
     TranslationMethod,
     load,
+    parse_energy,
     sample,
     translate,
 )
 from maskov.config import ModelSource
 from maskov.models.base import MaskedModel
+from maskov.moves import Resize
 from report_runs import EVIL
 from tiny_translation import SOURCES, save
 
@@ -30,9 +34,19 @@ def make_run(path: Path, model: MaskedModel | None = None, kernel=None, **settin
     """Make a run folder by a model that any process can load by its name."""
     model = model or load("untrained", "cpu")
     given = {"schedule": Schedule(epochs=6), "chains": 3, "length": 8, "thin": 1} | settings
+    if "texts" in given:
+        del given["length"]
     return sample(
         model, kernel or Metropolis(Raw(), delayed=DelayedAcceptance(2)), out=path, **given
     )
+
+
+def make_expert_run(path: Path) -> Run:
+    """Make a run folder of chains that experts judge, too, and that change their lengths."""
+    energy = parse_energy("norm+2*edit+3*contains('river', 'bridge')")
+    moves = (Span(sizes=(1, 2)), Resize())
+    kernel = Mixture(tuple(Metropolis(energy, one, delayed=DelayedAcceptance(1)) for one in moves))
+    return make_run(path, kernel=kernel, texts=["the river is long"], length_prior="none")
 
 
 def make_runs(folder: Path) -> Path:

@@ -4,6 +4,8 @@
     python -m experiments.control train WORK            # on a GPU, about 8 minutes
     python -m experiments.control pack WORK OUT         # the models in parts of 15 MiB
     python -m experiments.control unpack OUT WORK
+    python -m experiments.control rewrite WORK SETTINGS OUT
+    python -m experiments.control page DATA WORK OUT --results FOLDER --chosen NAME
 
 DATA and everything in WORK stay out of the repository: the text has no licence.
 """
@@ -33,6 +35,20 @@ def main(arguments: list[str] | None = None) -> None:
     unpack = steps.add_parser("unpack", help="extract these parts")
     unpack.add_argument("folder", type=Path)
     unpack.add_argument("work", type=Path)
+    rewrite = steps.add_parser("rewrite", help="rewrite lines by a JSON list of settings")
+    rewrite.add_argument("work", type=Path)
+    rewrite.add_argument("settings", type=Path)
+    rewrite.add_argument("out", type=Path)
+    rewrite.add_argument("--test", type=int, help="test lines of each label (default: all)")
+    rewrite.add_argument("--held", type=int, default=100, help="held-out lines of each label")
+    rewrite.add_argument("--seed", type=int, default=0)
+    page = steps.add_parser("page", help="score all systems and write the page")
+    page.add_argument("data", type=Path)
+    page.add_argument("work", type=Path)
+    page.add_argument("out", type=Path)
+    page.add_argument("--results", type=Path, required=True, help="what `rewrite` wrote")
+    page.add_argument("--chosen", required=True, help="setting chosen on held-out lines")
+    page.add_argument("--evaluator", type=Path, help="yelp_eval.py (default: DATA/../../tools)")
     given = parser.parse_args(arguments)
     # What a step needs is imported for it alone: the GPU machine has no matplotlib.
     if given.step == "prepare":
@@ -46,6 +62,21 @@ def main(arguments: list[str] | None = None) -> None:
         from experiments.control.train import train as run
 
         run(given.work, replace(QUICK if given.quick else Plan(), base=given.base))
+    elif given.step == "rewrite":
+        from experiments.control import rewriting
+
+        rewriting.rewrite_all(
+            given.work,
+            rewriting.Setting.read(given.settings),
+            rewriting.published_lines(given.work, given.test),
+            rewriting.held_lines(given.work, given.held),
+            given.out,
+            given.seed,
+        )
+    elif given.step == "page":
+        from experiments.control.page import write_page
+
+        write_page(given.data, given.work, given.out, given.results, given.chosen, given.evaluator)
     elif given.step == "pack":
         from experiments.control.packing import pack as write
 

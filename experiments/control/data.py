@@ -28,6 +28,10 @@ def prepare(data: Path, work: Path) -> None:
         middle = len(rest) // 2
         parts["held"][label] = held
         parts["half-a"][label], parts["half-b"][label] = rest[:middle], rest[middle:]
+    (work / "test").mkdir(parents=True, exist_ok=True)
+    for index in range(len(LABELS)):
+        name = f"test.{index}.txt"
+        (work / "test" / name).write_bytes((data / name).read_bytes())
     for name, part in parts.items():
         write_folder(part, work / "lines" / name)
         counts = ", ".join(f"{len(texts):,} {label}" for label, texts in part.items())

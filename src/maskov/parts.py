@@ -70,15 +70,16 @@ def split_outside(text: str, sign: str) -> list[str]:
 def quoted(value: Any) -> str:
     """Write an argument as `parse_call` reads it: plain words without quotes."""
     plain = isinstance(value, str) and re.fullmatch(r"[\w./-]+", value) is not None
-    return str(value) if plain and _literal(value) == value else _written(value)
+    return str(value) if plain and _literal(value) == value else written(value)
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
     """Write an argument as `parse_call` reads it, strings in quotes."""
     if not isinstance(value, str):
         return repr(value)
     if "'" in value and '"' in value:
-        return repr(value)
+        # Several strings, each in the quotes that it has not; Python joins neighbours.
+        return " ".join(map(repr, re.findall("'+|[^']+", value)))
     quote = '"' if "'" in value else "'"
     return f"{quote}{value}{quote}"
 
@@ -170,8 +171,8 @@ def part_text(part: Any) -> str:
         kind = part if inspect.isfunction(part) else type(part)
         return str(kind.__qualname__.rpartition(".")[2])
     name, arguments, options = made
-    inner = [_written(value) for value in arguments]
-    inner += [f"{key}={_written(value)}" for key, value in options.items()]
+    inner = [written(value) for value in arguments]
+    inner += [f"{key}={written(value)}" for key, value in options.items()]
     return f"{name}({', '.join(inner)})" if inner else name
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,10 +25,11 @@ from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError, RunError
 from maskov.evaluation.risk import most_alike
 from maskov.kernels import Kernel
-from maskov.kernels.registry import named_kernel
+from maskov.kernels.registry import named_kernel, to_data
 from maskov.models import MaskedModel
 from maskov.moves import INSERT_DELETE, Move, Resize, Span
-from maskov.runs.files import write_atomically
+from maskov.runs.files import explained, write_atomically
+from maskov.runs.rebuild import models_of
 from maskov.runs.result import Run
 from maskov.runs.signature import resizes
 from maskov.runs.task_runner import Listener
@@ -36,6 +38,8 @@ from maskov.schedules import LinearSchedule, Schedule
 from maskov.starts import read_text
 from maskov.workers import Workers
 
+# What an expert of one's own may be: numbers for texts.
+TextFunction = Callable[[list[str]], Sequence[float]]
 PICKS = ("lowest", "last", "mbr")
 # Lines of a batch on a CPU: what is lost where a process is killed without a folder.
 _BATCH = 32
@@ -67,15 +71,17 @@ class Rewriter:
     """How lines are rewritten.
 
     The energy is `fluency` + `strength` · `toward` + `keep` · edit distance in tokens, at a
-    `temperature`. Of the `chains` of a line the text of `lowest` energy in any epoch is picked, the
+    `temperature`. Chains may begin `hot`, at a higher one, which falls to it within the first half
+    of the epochs. Of the `chains` of a line the text of `lowest` energy in any epoch is picked, the
     `last` of the first chain (a plain sample), or the one most like all others' last (`mbr`).
     """
 
-    toward: Energy | str
+    toward: Energy | str | TextFunction
     strength: float = 20.0
     keep: float = 4.0
-    fluency: Energy | str = "norm"
+    fluency: Energy | str | TextFunction = "norm"
     temperature: float = 1.0
+    hot: float = 1.0
     chains: int = 8
     epochs: int = 15
     pick: str = "lowest"
@@ -105,8 +111,13 @@ class Rewriter:
     @property
     def schedule(self) -> Schedule:
         """The schedule of a batch."""
-        fixed = LinearSchedule(self.temperature, 0.0, self.temperature)
-        return Schedule(epochs=self.epochs, target_temperature=fixed)
+        cold, half = self.temperature, self.epochs // 2
+        if self.hot <= cold or not half:
+            return Schedule(self.epochs, target_temperature=LinearSchedule(cold, 0.0, cold))
+        falling = LinearSchedule(self.hot, (self.hot - cold) / half, cold)
+        # The first epoch at the last temperature is the first that counts.
+        settled = math.ceil(falling.settled_at())
+        return Schedule(self.epochs, burn_in=settled, target_temperature=falling)
 
     def rewrite(
         self,
@@ -128,13 +139,16 @@ class Rewriter:
 
         With `out`, a folder, finished lines are kept: the same call goes on after them.
         """
+        if batch is not None and batch < 1:
+            raise InputError(f"a batch has at least 1 line, not {batch}.")
         for line, text in enumerate(texts, 1):
             read_text(model, text, f"line {line}")  # refused before anything is sampled
         kernel = self.kernel
         size = batch or (_BATCH if model.device.type == "cpu" else max(len(texts), 1))
         folder = None if out is None else _Folder.open(Path(out), self._settings(
-            model, texts, seed, size, every_chain))  # fmt: skip
+            model, kernel, texts, seed, size, every_chain))  # fmt: skip
         done = [] if folder is None else folder.done()
+        _check_done(done, texts, size, self.chains if every_chain else 1, out)
         yield from done
         for first in range(0, len(texts), size):
             lines = list(texts[first : first + size])
@@ -142,39 +156,48 @@ class Rewriter:
             if len(done) >= expected:
                 done = done[expected:]
                 continue
-            run = self._run(
+            run = self.run(
                 model, kernel, lines, seed + first,
                 None if folder is None else folder.run(first // size),
                 listener=listener, stop=stop, source=source, workers=workers,
                 token_budget=token_budget, resident=resident,
             )  # fmt: skip
-            found = list(self._picked(model, run, lines, first, every_chain))
+            found = list(self.picked(model, run, lines, first, every_chain))
             if folder is not None:
                 folder.add(found)
             yield from found
 
-    def _run(
+    def run(
         self,
         model: MaskedModel,
         kernel: Kernel,
-        lines: list[str],
-        seed: int,
-        out: Path | None,
+        lines: Sequence[str],
+        seed: int = 0,
+        out: Path | None = None,
         **options: Any,
     ) -> Run:
-        """Run the chains of a batch, or go on with them."""
-        if out is not None and out.exists():
-            keep = {name: options[name] for name in ("listener", "stop", "workers")}
-            return resume(out, model, trust_parts=True, **keep)
+        """Run the chains of a batch of lines, or go on with them; `options` are those of sample."""
+        # A folder without its manifest was left before it held a run.
+        if out is not None and (out / "manifest.json").is_file():
+            return resume(
+                out, model, listener=options.get("listener"), stop=options.get("stop"),
+                workers=options.get("workers"), trust_parts=True,
+            )  # fmt: skip
         prior = "none" if resizes(kernel) else None
         return sample(
             model, kernel, self.schedule, chains=self.chains, texts=lines, seed=seed, out=out,
             length_prior=prior, **options,
         )  # fmt: skip
 
-    def _picked(
-        self, model: MaskedModel, run: Run, lines: list[str], first: int, every_chain: bool
+    def picked(
+        self,
+        model: MaskedModel,
+        run: Run,
+        lines: Sequence[str],
+        first: int = 0,
+        every_chain: bool = False,
     ) -> Iterator[Rewriting]:
+        """Yield what is picked from the chains of a batch, whose lines begin at `first`."""
         traces, names = run.traces, run.manifest.experts
         if "tokens" not in traces:
             raise InputError("a batch is too large to trace its tokens: give a smaller --batch.")
@@ -190,6 +213,8 @@ class Rewriter:
             }
             experts = traces["expert_energy"][epoch, chain].tolist()
             values |= dict(zip(names, experts, strict=True))
+            # Energies that would have cost passes of their own were not traced.
+            values = {name: value for name, value in values.items() if not math.isnan(value)}
             changes = words_changed(lines[line], text)
             number = chain - line * self.chains
             return Rewriting(first + line, lines[line], text, changes, number, epoch, values)
@@ -211,6 +236,7 @@ class Rewriter:
     def _settings(
         self,
         model: MaskedModel,
+        kernel: Kernel,
         texts: Sequence[str],
         seed: int,
         size: int,
@@ -219,7 +245,9 @@ class Rewriter:
         """Return what decides the result; a folder is gone on with only if it is the same."""
         return {
             "model": model.fingerprint(),
-            "kernel": str(self.kernel),
+            "energy": str(kernel.energy),
+            "energy_models": models_of(kernel),
+            "kernel": to_data(kernel),
             "schedule": str(self.schedule),
             "chains": self.chains,
             "pick": self.pick,
@@ -231,11 +259,30 @@ class Rewriter:
 
 
 def rewrite(
-    model: MaskedModel, texts: Sequence[str], toward: Energy | str, **options: Any
+    model: MaskedModel, texts: Sequence[str], toward: Energy | str | TextFunction, **options: Any
 ) -> list[Rewriting]:
     """Rewrite texts toward an expert; `options` are those of `Rewriter` and of its `rewrite`."""
     own = {name: options.pop(name) for name in list(options) if name in Rewriter.__annotations__}
     return list(Rewriter(toward, **own).rewrite(model, texts, **options))
+
+
+def _check_done(
+    done: Sequence[Rewriting], texts: Sequence[str], size: int, each: int, out: object
+) -> None:
+    """Refuse finished lines that are not those of whole batches of the texts."""
+    lines = [number for number in range(len(texts)) for _ in range(each)]
+    whole = len(done) % (size * each) == 0 or len(done) == len(lines)
+    if len(done) > len(lines) or not whole or any(
+        (one.line, one.source) != (line, texts[line])
+        for one, line in zip(done, lines, strict=False)
+    ):  # fmt: skip
+        raise _damaged(Path(str(out)) / _DONE)
+
+
+def _damaged(file: Path) -> RunError:
+    return RunError(
+        f"'{file}' is damaged: remove it, and its lines are picked again from the runs."
+    )
 
 
 @dataclass(frozen=True)
@@ -257,10 +304,14 @@ class _Folder:
                         "options it was begun with."
                     )
             return cls(path)
-        if path.exists() and any(path.iterdir()):
-            raise InputError(f"'{path}' exists and is no folder of rewritings: give another --out.")
-        (path / _RUNS).mkdir(parents=True, exist_ok=True)
-        write_atomically(file, json.dumps(settings, indent=1).encode())
+        with explained(path):
+            # What is left where a process was killed before it had begun is nobody's.
+            if path.exists() and {one.name for one in path.iterdir()} - {_SETTINGS + ".tmp"}:
+                raise InputError(
+                    f"'{path}' exists and is no folder of rewritings: give another --out."
+                )
+            path.mkdir(parents=True, exist_ok=True)
+            write_atomically(file, json.dumps(settings, indent=1).encode())
         return cls(path)
 
     def done(self) -> list[Rewriting]:
@@ -272,8 +323,7 @@ class _Folder:
             rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
             return [Rewriting(**row) for row in rows]
         except (OSError, ValueError, TypeError) as error:
-            raise RunError(f"'{file}' is damaged: remove it, and its lines are picked again from "
-                           "the runs.") from error  # fmt: skip
+            raise _damaged(file) from error
 
     def add(self, rewritings: Sequence[Rewriting]) -> None:
         """Write the lines of a batch; a file is replaced as a whole, so none is ever cut."""

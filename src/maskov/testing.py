@@ -62,23 +62,28 @@ def random_table(
     return TabularModel(scores, "abcdefgh"[:size], forbidden=forbidden)
 
 
-def check_energy(energy: object, model: MaskedModel | None = None, length: int = 3) -> None:
+def check_energy(
+    energy: object,
+    model: MaskedModel | None = None,
+    length: int = 3,
+    reference: Sequence[int] = (),
+) -> None:
     """Prove an energy: an Energy, its name, or a function of texts.
 
     Its value depends on the sequence alone; its terms, if it has some, add up to it; what chains
     cache after any move equals what is computed afresh; every stage of delayed acceptance changes
-    its sign when the move is reversed, and the last one is the whole difference.
+    its sign when the move is reversed, and the last one is the whole difference. `reference` are
+    the tokens of the start text with which it compares, if it does.
     """
     target, model = as_energy(energy), model or random_table(length)
-    scorer, states = Scorer(model), all_states(model, length)
+    scorer = Scorer(model)
+    states = _compared(fresh_state(all_states(model, length)), reference)
     values = _values(target, scorer, states)
     _expect(bool(values.isfinite().any()), f"'{target}' is finite for no sequence.")
-    order = torch.randperm(len(states), generator=torch.Generator().manual_seed(0))
-    again = _values(target, scorer, states[order])
-    alone = torch.cat(
-        [_values(target, scorer, states[row : row + 1]) for row in range(len(states))]
-    )
-    for other, what in ((again, "in another order"), (alone[order], "alone")):
+    order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0))
+    again = _values(target, scorer, states.rows(order))
+    alone = torch.cat([_values(target, scorer, states.rows(row[None])) for row in order])
+    for other, what in ((again, "in another order"), (alone, "alone")):
         _expect(_same(values[order], other), f"'{target}' has other values {what}.")
     _check_terms(target, scorer, states, values)
     _check_cache(target, scorer, states)
@@ -120,8 +125,8 @@ def check_kernel(
     chains may go through the kernel asynchronously, both ways must have one transition matrix. The
     target is that of the kernel's energy, at `temperature` or the kernel's own. With `lengths` the
     states are all sequences of these lengths, from the shortest to the longest. If the kernel has
-    constraints, the states are those that meet them; `reference` are the tokens of the text from
-    which they count changes.
+    constraints, the states are those that meet them; `reference` are the tokens of the start text
+    from which they count changes, and with which the energy compares.
     """
     if kernel.energy is None or not kernel.leaves_invariant:
         raise AssertionError(f"'{kernel}' does not claim to leave a target invariant.")
@@ -135,7 +140,7 @@ def check_kernel(
     start = constrained(start, kernel, model, reference)
     states = start.tokens
     heat = getattr(kernel, "target_temperature", 1.0) if temperature is None else temperature
-    target = distribution(model, kernel.energy, states, heat, start.lengths)
+    target = distribution(model, kernel.energy, states, heat, start.lengths, start.reference)
     first = kernel.begin(start.rows(torch.tensor([0])), CounterRng(0))
     steps = range(int(kernel.steps(first)[0]))
     for seed, number in itertools.product(range(seeds), steps):
@@ -155,9 +160,14 @@ def constrained(
     chains: Chains, kernel: Kernel, model: MaskedModel, reference: Sequence[int] = ()
 ) -> Chains:
     """Return those chains that meet the constraints of a kernel."""
-    chains = replace(chains, reference=torch.tensor([reference] * len(chains.chain)).long())
+    chains = _compared(chains, reference)
     possible = kernel.conditional.possible(chains.sequences, model)
     return chains.rows(possible.nonzero().flatten())
+
+
+def _compared(chains: Chains, reference: Sequence[int]) -> Chains:
+    """Return chains that all started from one text."""
+    return replace(chains, reference=torch.tensor([reference] * len(chains.chain)).long())
 
 
 def check_exchange(
@@ -385,7 +395,7 @@ def _check_asynchronous(
     _expect(error < TOLERANCE, f"asynchronous chains of '{kernel}' decide otherwise: {error:.2g}.")
 
 
-def _check_terms(energy: Energy, scorer: Scorer, states: Tensor, values: Tensor) -> None:
+def _check_terms(energy: Energy, scorer: Scorer, states: Chains, values: Tensor) -> None:
     try:
         terms = energy.terms(scorer.model, _sequences(energy, scorer, states))
     except InputError:
@@ -393,40 +403,40 @@ def _check_terms(energy: Energy, scorer: Scorer, states: Tensor, values: Tensor)
     _expect(_same(terms.sum(1), values), f"the terms of '{energy}' do not add up to it.")
 
 
-def _check_cache(energy: Energy, scorer: Scorer, states: Tensor) -> None:
+def _check_cache(energy: Energy, scorer: Scorer, states: Chains) -> None:
     """Walk from every state and compare what the chains cache with what is computed afresh."""
     kernel, rng = Metropolis(energy, delayed=DelayedAcceptance(0)), CounterRng(0)
-    chains = replace(fresh_state(states), chain=torch.arange(len(states)))
+    chains = replace(states, chain=torch.arange(len(states.chain)))
     finite = _values(energy, scorer, states).isfinite()
     chains = kernel.init(chains.rows(finite.nonzero().flatten()), scorer)
     rows = torch.arange(len(chains.chain))
     for _ in range(2):
         chains = replace(kernel.begin(chains, rng), number=torch.zeros_like(rows))
-        for _ in range(states.shape[1]):
+        for _ in range(states.tokens.shape[1]):
             chains, _ = kernel.step(chains, rows, scorer, rng)
-            fresh = _values(energy, scorer, chains.tokens)
+            fresh = _values(energy, scorer, chains)
             cached = chains.energies[str(energy)]
             _expect(_same(cached, fresh), f"the cache of '{energy}' is wrong after a move.")
 
 
 def _check_stages(
-    energy: Energy, delayed: DelayedAcceptance, scorer: Scorer, states: Tensor, values: Tensor
+    energy: Energy, delayed: DelayedAcceptance, scorer: Scorer, states: Chains, values: Tensor
 ) -> None:
     """Compare the stages of every single-site move with those of its reverse."""
     kernel = Metropolis(energy, Site(), delayed=delayed)
-    plan = TestPlan(energy, delayed)
+    plan, tokens = TestPlan(energy, delayed), states.tokens
     finite = values.isfinite()
-    index = {tuple(state): row for row, state in enumerate(states.tolist())}
+    index = {tuple(state): row for row, state in enumerate(tokens.tolist())}
     falls: dict[tuple[int, int], list[float]] = {}
-    for place in range(states.shape[1]):
-        for token in sorted(set(states[:, place].tolist())):
-            proposed = states.clone()
+    for place in range(tokens.shape[1]):
+        for token in sorted(set(tokens[:, place].tolist())):
+            proposed = tokens.clone()
             proposed[:, place] = token
             targets = torch.tensor([index[tuple(row)] for row in proposed.tolist()])
-            moves = ((proposed != states).any(1) & finite & finite[targets]).nonzero().flatten()
+            moves = ((proposed != tokens).any(1) & finite & finite[targets]).nonzero().flatten()
             if not moves.numel():
                 continue
-            chains = kernel.init(fresh_state(states[moves]), scorer)
+            chains = kernel.init(states.rows(moves), scorer)
             comparison = Comparison(kernel, chains, _single(chains, place, token), scorer)
             every = torch.arange(len(moves))
             stages = [comparison.fall(number, every) for number in range(len(plan.stages))]
@@ -477,19 +487,18 @@ class _RandomTarget(Energy):
         return "random"
 
 
-def _sequences(energy: Energy, scorer: Scorer, states: Tensor) -> Sequences:
-    lengths = torch.full((len(states),), states.shape[1])
-    sequences = Sequences(states, lengths, source=torch.zeros_like(lengths))
+def _sequences(energy: Energy, scorer: Scorer, states: Chains) -> Sequences:
+    sequences = replace(states.sequences, sites=None)
     if not energy.needs_sites:
         return sequences
     sites = scorer.sites(sequences, energy.needs_normaliser, groups=energy.groups)
     return replace(sequences, sites=sites)
 
 
-def _values(energy: Energy, scorer: Scorer, states: Tensor) -> Float[Tensor, " states"]:
+def _values(energy: Energy, scorer: Scorer, states: Chains) -> Float[Tensor, " states"]:
     values = energy(scorer.model, _sequences(energy, scorer, states))
     _expect(values.dtype == torch.float64, f"'{energy}' must return float64 numbers.")
-    _expect(values.shape == (len(states),), f"'{energy}' must return one number a sequence.")
+    _expect(values.shape == states.chain.shape, f"'{energy}' must return one number a sequence.")
     _expect(not bool(values.isnan().any()), f"'{energy}' is not a number for some sequence.")
     return values
 

@@ -21,7 +21,7 @@ from playwright.sync_api import expect
 from maskov import Run
 from report_runs import EVIL
 from tiny_translation import SOURCES
-from view_runs import ServedRuns, make_run, make_runs
+from view_runs import ServedRuns, make_expert_run, make_run, make_runs
 
 pytestmark = pytest.mark.browser
 
@@ -31,6 +31,7 @@ PATIENCE = 30_000
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     folder = make_runs(tmp_path_factory.mktemp("pages"))
+    make_expert_run(folder / "experts")
     # Markup wherever a run can hold text.
     make_run(folder / "evil", chains=1)
     file = folder / "evil" / "manifest.json"
@@ -145,6 +146,28 @@ def test_a_chain_is_played_and_every_decision_follows_from_what_is_shown(play):
             assert first + rest == pytest.approx(part(page, "log-ratio"), abs=2e-4)
     assert decided
     assert outcomes >= {"rejected", "unchanged"} or "accepted" in outcomes
+
+
+def test_each_expert_shows_its_share_of_a_decision(play):
+    page = play("experts", "&epoch=2")
+    expect(page.locator("#ended")).to_contain_text("edit")
+    expect(page.locator("#charts")).to_contain_text("contains('river', 'bridge') by epoch")
+    decided = 0
+    for number in range(1, page.locator("#steps tr").count() + 1):
+        page.keyboard.press("ArrowRight")
+        at_step(page, number)
+        if page.locator("#decision [data-part=outcome]").inner_text().endswith("unchanged"):
+            continue
+        decided += 1
+        shares = page.locator("#decision .shares dt")
+        assert [text.partition(" (")[0] for text in shares.all_inner_texts()] == [
+            "norm", "2 · edit", "3 · contains('river', 'bridge')",
+        ]  # fmt: skip
+        falls = page.locator("#decision [data-part=share]").all_inner_texts()
+        fall = part(page, "energy-old") - part(page, "energy-new")
+        assert sum(map(as_number, falls)) == pytest.approx(fall, abs=1e-3)
+        expect(page.locator("#decision .test").first).to_contain_text("test, by edit")
+    assert decided
 
 
 def test_what_is_shown_is_what_was_recorded(play, runs):

@@ -26,6 +26,7 @@ def yelp(tmp_path, monkeypatch):
         lines = [f"the {noun} is {word} , it 's {index} !" for noun in NOUNS for word in adjectives]
         with lzma.open(tmp_path / f"train.{index}.txt.xz", "wt") as file:
             file.write("\n".join(f"{line} {n}" for n in range(6) for line in lines) + "\n")
+        (tmp_path / f"test.{index}.txt").write_text("\n".join(lines[:4]) + "\n")
     return tmp_path
 
 

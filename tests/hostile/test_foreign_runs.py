@@ -223,9 +223,12 @@ def test_a_manifest_does_not_download_a_model(field, copy, offline, tmp_path):
         load_model(Run.open(copy).manifest)
 
 
-def test_nor_a_causal_model_of_its_energy(copy, offline):
+@pytest.mark.parametrize(
+    "energy", ["autoregressive({})", "classifier({}, label=1)", "similar({})", "norm({})"]
+)
+def test_nor_a_model_of_its_energy(energy, copy, offline):
     def change(manifest):
-        manifest["config"]["kernel"]["energy"] = "raw+autoregressive(somebody/unheard-of)"
+        manifest["config"]["kernel"]["energy"] = f"raw+{energy.format('somebody/unheard-of')}"
 
     _forge(copy, change)
     with pytest.raises(ModelError, match=r"'somebody/unheard-of' is not on .*--allow-download"):
@@ -254,7 +257,7 @@ def test_a_model_in_the_cache_of_the_hub_is_loaded_from_there(offline, tmp_path,
 def test_downloading_can_be_allowed(copy, monkeypatch):
     """The option reaches the loader."""
     asked = []
-    monkeypatch.setattr("maskov.runs.rebuild.load", lambda *words: asked.append(words[-1]) or MODEL)
+    monkeypatch.setattr("maskov.runs.rebuild.load", lambda *words: asked.append(words[5]) or MODEL)
     for allow in (False, True):
         load_model(Run.open(copy).manifest, allow_download=allow)
     assert asked == [False, True]

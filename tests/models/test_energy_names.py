@@ -57,7 +57,7 @@ def test_text_names_this_energy(text, energy):
         *("", " ", "energy", "RAW", "rawnorm", "(raw)"),
         *("raw+", "+raw", "raw++norm", "raw-norm"),
         *("raw*2", "2*", "*raw", "2*3*raw", "2**raw", "x*raw", "nan*raw", "inf*raw"),
-        *("raw(", "raw)", "raw(x)", "norm(some/model)"),
+        *("raw(", "raw)", "raw(1)", "norm()"),
         *("autoregressive", "autoregressive()", "autoregressive(a"),
     ],
 )

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 import torch
 
 from maskov import (
+    Cycle,
     DelayedAcceptance,
     Gibbs,
     LinearSchedule,
     MaskedConditional,
     Metropolis,
+    Mixture,
     Norm,
     Raw,
     Schedule,
     Sweep,
     mask_predict,
+    parse_energy,
     sample,
 )
+from maskov.energies.distances import Edit
 from maskov.errors import InputError, RunError
 from maskov.moves import Resize, Site, Span
 from maskov.replay import Replayer
@@ -31,6 +36,8 @@ from small import random_table, tiny_bert
 MODEL = tiny_bert("red green blue white black")
 COARSE = tiny_bert("red green blue white black", dtype=torch.float32)
 
+EXPERTS = parse_energy("norm+2*edit+3*contains('red', 'black')+0.5*repeats")
+TEXTS = ["red green blue white", "black red"]
 KERNELS = {
     "one test": (Metropolis(Raw(), delayed=DelayedAcceptance(0)), {}),
     "piloted": (Metropolis(Norm()), {}),
@@ -48,6 +55,23 @@ KERNELS = {
     "texts": (Metropolis(Raw()), {"texts": ["red green blue white", "black red"]}),
     "templates": (Metropolis(Raw()), {"templates": ["red [MASK] [MASK] blue [MASK]"]}),
     "groups": (Metropolis(Norm()), {"resident": 1}),
+    "mixture": (
+        Mixture((Metropolis(Norm(), Span(sizes=(2,))), Metropolis(Norm(), Site())), (1.0, 2.0)),
+        {},
+    ),
+    "cycle": (
+        Cycle((
+            Metropolis(Norm(), Site(positions=Sweep(block=2)), delayed=DelayedAcceptance(1)),
+            Mixture((Metropolis(Norm(), Span()), Metropolis(Norm(), Site()))),
+        )),
+        {},
+    ),
+    "experts": (Metropolis(EXPERTS, delayed=DelayedAcceptance(1)), {"texts": TEXTS}),
+    "mixture of experts": (
+        Mixture((Metropolis(EXPERTS, Span()), Metropolis(EXPERTS, Site()))),
+        {"texts": TEXTS},
+    ),
+    "no passes": (Metropolis(EXPERTS.parts[2][1] + Edit()), {"texts": TEXTS}),
 }  # fmt: skip
 ANNEALED = Schedule(
     epochs=6,
@@ -117,7 +141,17 @@ def add_up(replay, step):
             assert test.log_threshold == pytest.approx(test.log_ratio - before, abs=1e-9)
         before = test.log_ratio
         assert test.passed or number == len(step.tests) - 1
+    assert step.tests
     assert step.accepted == all(test.passed for test in step.tests)
+    if step.shares:
+        whole = sum(share.fall for share in step.shares)
+        assert whole == pytest.approx(step.energy_old - step.energy_new, abs=1e-9)
+        # A part is known from the test on that was the first to have it.
+        known = [set(test.experts) for test in step.tests]
+        assert all(one <= later for one, later in pairwise(known))
+        names = {share.name for share in step.shares if share.tested}
+        assert names - {"norm"} == known[-1]
+        assert ("norm" in names) == (not step.computed_later and "norm" in replay.energy)
     if step.log_q_reverse == -math.inf:
         assert not step.accepted
         return "impossible way back"
@@ -136,12 +170,61 @@ def test_every_epoch_ends_where_the_record_says(name):
         "one test": {"accepted", "rejected"},
         "in lock-step": {"accepted", "rejected"},
         "early tests": {"accepted", "turned down early"},
+        "mixture": {"accepted", "rejected"},
+        "cycle": {"accepted", "turned down early"},
+        "experts": {"accepted", "turned down early"},
+        "mixture of experts": {"accepted", "turned down early"},
+        "no passes": {"accepted", "turned down early"},
         "gibbs": set(),
         "mask-predict": set(),
     }
     if name in expected:
         assert kinds >= expected[name]
         assert bool(kinds) == bool(expected[name])
+
+
+def test_shares_are_what_the_parts_say_of_both_texts():
+    kernel, settings = KERNELS["mixture of experts"]
+    replay = Replayer(recorded(kernel, **settings), MODEL).epoch(0, 2)
+    tokens, edited, seen = list(replay.before), MODEL.encode(TEXTS[0]), set()
+    for step in replay.steps:
+        proposed = step.proposed(tokens)
+        if not step.repeated:
+            assert [share.name for share in step.shares] == [str(p) for _, p in EXPERTS.parts]
+            norm, edit, contains, _ = step.shares
+            changes = [sum(a != b for a, b in zip(one, edited, strict=True))
+                       for one in (tokens, proposed)]  # fmt: skip
+            assert abs(edit.fall) <= 2 * max(changes)
+            assert (edit.weight, contains.weight, norm.weight) == (2.0, 3.0, 1.0)
+            lacking = [
+                sum(word not in MODEL.decode(one).split() for word in ("red", "black"))
+                for one in (tokens, proposed)
+            ]
+            assert contains.fall == 3 * (lacking[0] - lacking[1])
+            seen |= {share.tested for share in step.shares}
+        tokens = proposed if step.accepted else tokens
+    assert seen == {True, False}
+
+
+def test_resized_chains_tell_their_shares_and_tests():
+    moves = (Span(sizes=(1, 2)), Resize())
+    kernel = Mixture(
+        tuple(Metropolis(EXPERTS, move, delayed=DelayedAcceptance(1)) for move in moves)
+    )
+    run = recorded(kernel, texts=TEXTS, length_prior="none")
+    kinds, sizes = set(), set()
+    for chain in range(4):
+        for epoch in range(5):
+            replay = Replayer(run, MODEL).epoch(chain, epoch)
+            assert replay.agrees
+            assert replay.temperature == 1.0
+            for step in replay.steps:
+                sizes.add(len(step.new) - len(step.old))
+                if not step.repeated:
+                    assert step.shares
+                    kinds.add(add_up(replay, step))
+    assert sizes == {-1, 0, 1}
+    assert kinds >= {"accepted", "turned down early"}
 
 
 def test_annealing_blocks_and_forced_epochs_are_replayed_as_they_were():

@@ -21,7 +21,7 @@ from maskov.ui.viewer.server import LONGEST_BODY, create_app
 from maskov.ui.web.security_headers import HEADERS
 from report_runs import EVIL
 from tiny_translation import SOURCES
-from view_runs import make_run, make_runs
+from view_runs import make_expert_run, make_run, make_runs
 
 SMALL = {"model": "untrained", "chains": 2, "length": 6, "epochs": 4, "seed": 1}
 BASE = "http://127.0.0.1:8764"
@@ -114,6 +114,31 @@ def test_a_chain_is_told_as_it_was_recorded(client, runs):
     assert set(map(int, told["words"])) == set(np.unique(traces["tokens"][:, 2]).tolist())
     assert told["free"] == [True] * 8
     assert told["source"] is None
+
+
+def test_experts_tell_their_energies_and_shares(served, tmp_path):
+    run = make_expert_run(tmp_path / "runs" / "experts")
+    client = served([tmp_path / "runs"])
+    name = ids(client)["experts"]
+    overview = client.get(f"/api/runs/{name}").json()
+    assert list(overview["experts"]) == ["edit", "contains('river', 'bridge')"]
+    assert len(overview["experts"]["edit"]["chains"]) == 3
+    assert [row[:2] for row in overview["findings"]["experts"]] == [
+        ["edit", "2"], ["contains('river', 'bridge')", "3"],
+    ]  # fmt: skip
+    chain = client.get(f"/api/runs/{name}/chains/1").json()
+    assert chain["experts"]["edit"] == run.traces["expert_energy"][:, 1, 0].tolist()
+    told = [client.get(f"/api/runs/{name}/chains/1/epochs/{n}").json() for n in range(6)]
+    assert all(epoch["agrees"] for epoch in told)
+    steps = [step for epoch in told for step in epoch["steps"] if not step["repeated"]]
+    for step in steps:
+        assert [share["name"] for share in step["shares"]] == ["norm", *chain["experts"]]
+        whole = sum(share["fall"] for share in step["shares"])
+        assert whole == pytest.approx(step["energy_old"] - step["energy_new"], abs=1e-4)
+        assert step["tests"]
+        assert step["tests"][0]["experts"]
+        assert step["tests"][0]["nearest"] == 0
+    assert {share["tested"] for step in steps for share in step["shares"]} == {True, False}
 
 
 def test_the_steps_of_an_epoch_add_up_and_end_where_the_record_does(client, runs):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.table import Table
 
 from maskov.cli.escaping import printable
@@ -9,6 +11,7 @@ from maskov.cli.output import print_table
 from maskov.diagnostics.diagnosis import Diagnosis
 from maskov.diagnostics.energies import EnergyFigures
 from maskov.diagnostics.exchange import ExchangeFigures
+from maskov.diagnostics.experts import ExpertFigures
 from maskov.diagnostics.statistics import TokenStatistic
 
 _COLUMNS = ("", "R-hat", "median", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
@@ -23,6 +26,9 @@ def print_diagnosis(diagnosis: Diagnosis) -> None:
         print(printable(diagnosis.outlook.text))
     print()
     print_table(_table(diagnosis))
+    if diagnosis.experts:
+        print()
+        print_table(_experts(diagnosis.experts))
     if diagnosis.exchange is not None:
         print()
         print_table(_swaps(diagnosis.exchange))
@@ -40,6 +46,8 @@ def _table(diagnosis: Diagnosis) -> Table:
         table.add_column(column, justify="right" if column else "left")
     for name, energy in diagnosis.energies.items():
         table.add_row(name, *_energy(energy))
+    for expert in diagnosis.experts:
+        table.add_row(printable(expert.name), *_energy(expert.energy))
     tokens = diagnosis.tokens
     if tokens is not None:
         table.add_row("tokens", *[""] * (len(_COLUMNS) - 2), _time(tokens.time, tokens.at_least))
@@ -51,6 +59,17 @@ def _table(diagnosis: Diagnosis) -> Table:
 def _statistic(statistic: TokenStatistic) -> list[str]:
     r_hat, ess, mean = statistic.r_hat, statistic.ess, statistic.mean
     return [f"{r_hat:.3f}", "", f"{ess:.0f}", "", f"{mean:.2f}", "", ""]
+
+
+def _experts(experts: Sequence[ExpertFigures]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("expert", "weight", "mean energy", "calls per step"):
+        table.add_column(column, justify="left" if column == "expert" else "right")
+    for one in experts:
+        numbers = ((one.weight, "g"), (one.energy.mean, ".2f"), (one.calls_per_step, ".2f"))
+        shown = [_UNKNOWN if value is None else format(value, form) for value, form in numbers]
+        table.add_row(printable(one.name), *shown)
+    return table
 
 
 def _swaps(exchange: ExchangeFigures) -> Table:

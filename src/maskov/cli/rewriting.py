@@ -58,6 +58,11 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         float, option("--target-temperature", "T in p ∝ exp(-E/T)", _ENERGY)
     ] = Rewriter.temperature
 
+    hot: Annotated[
+        float,
+        option("--hot", "T of the first epoch, falling to --target-temperature", _ENERGY),
+    ] = Rewriter.hot
+
     chains: Annotated[int, option("--chains", "chains of each line", _CHAINS, "-c")] = (
         Rewriter.chains
     )
@@ -118,6 +123,7 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
             self.keep,
             parse_energy(self.fluency, DEFAULT_JUDGE, loading),
             self.target_temperature,
+            self.hot,
             self.chains,
             self.epochs,
             self.pick,

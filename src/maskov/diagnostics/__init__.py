@@ -4,6 +4,7 @@ from maskov.diagnostics.arviz import to_arviz
 from maskov.diagnostics.diagnosis import Diagnosis, TokenFigures, diagnose
 from maskov.diagnostics.energies import EnergyFigures, GroupFigures
 from maskov.diagnostics.exchange import ExchangeFigures
+from maskov.diagnostics.experts import ExpertFigures
 from maskov.diagnostics.outlook import Outlook
 from maskov.diagnostics.positions import PositionFigures
 from maskov.diagnostics.statistics import TokenStatistic
@@ -14,6 +15,7 @@ __all__ = [
     "Diagnosis",
     "EnergyFigures",
     "ExchangeFigures",
+    "ExpertFigures",
     "GroupFigures",
     "Outlook",
     "PositionFigures",

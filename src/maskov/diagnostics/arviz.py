@@ -19,8 +19,9 @@ def to_arviz(
 ) -> Any:
     """Return the epochs after burn-in, and with `warmup` also those before, as a DataTree.
 
-    Group `posterior` has the energies, and the tokens if they were traced; `sample_stats` the rates
-    and passes of each epoch; `constant_data` the length and the template of each chain.
+    Group `posterior` has the energies, those of experts, and the tokens if they were traced;
+    `sample_stats` the rates and passes of each epoch; `constant_data` the length and the template
+    of each chain.
     """
     from arviz_base import from_dict  # slow to import
 
@@ -32,6 +33,9 @@ def to_arviz(
     data: dict[str, dict[str, Any]] = {}
     for prefix, epochs in parts.items():
         data[f"{prefix}posterior"] = _posterior(traces, epochs, lengths)
+        if manifest.experts:
+            experts = traces["expert_energy"][epochs].swapaxes(0, 1)
+            data[f"{prefix}posterior"]["expert_energy"] = experts
         data[f"{prefix}sample_stats"] = _sample_stats(traces, epochs)
     data["constant_data"] = {"template": chain_templates(manifest)}
     if lengths is not None:
@@ -47,7 +51,13 @@ def to_arviz(
     return from_dict(
         data,
         save_warmup=warmup,
-        dims={"tokens": ["position"], "template": ["chain"], "length": ["chain"]},
+        dims={
+            "tokens": ["position"],
+            "expert_energy": ["expert"],
+            "template": ["chain"],
+            "length": ["chain"],
+        },
+        coords={"expert": list(manifest.experts)} if manifest.experts else None,
         attrs={"/": about} | {group: dict(about) for group in data},
         # Otherwise ArviZ warns of fewer draws than chains.
         check_conventions=False,

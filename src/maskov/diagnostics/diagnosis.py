@@ -18,6 +18,7 @@ from maskov.diagnostics.chains import (
 )
 from maskov.diagnostics.energies import EnergyFigures, energy_figures
 from maskov.diagnostics.exchange import ExchangeFigures, exchange_figures
+from maskov.diagnostics.experts import ExpertFigures, expert_figures
 from maskov.diagnostics.outlook import Outlook, outlook
 from maskov.diagnostics.positions import PositionFigures, position_figures
 from maskov.diagnostics.statistics import Names, TokenStatistic, token_statistics
@@ -55,8 +56,9 @@ class Diagnosis:
 
     `epochs` counts those completed after burn-in, `groups` the sets of chains that share a target,
     `single_groups` those with only one chain. `energies` has E_raw, E_norm and, if the target is
-    neither, E_target. `tokens` is None if they were not traced, `exchange` without replicas,
-    `outlook` if the chains have no target, or no numbers yet.
+    neither, E_target; `experts` are the target's parts that are no masked passes. `tokens` is None
+    if they were not traced, `exchange` without replicas, `outlook` if the chains have no target, or
+    no numbers yet.
     """
 
     verdict: Verdict
@@ -65,6 +67,7 @@ class Diagnosis:
     groups: int
     single_groups: int
     energies: dict[str, EnergyFigures]
+    experts: list[ExpertFigures]
     tokens: TokenFigures | None
     exchange: ExchangeFigures | None
     notes: list[str]
@@ -106,6 +109,7 @@ def diagnose(
         len(groups),
         sum(len(group.chains) == 1 for group in groups),
         energies,
+        expert_figures(manifest, traces, kept, groups),
         tokens,
         exchange,
         _notes(manifest, traces, groups, energies, tokens, exchange),

@@ -18,6 +18,7 @@ import torch
 
 from maskov.errors import InputError, MaskovError
 from maskov.models.base import MaskedModel
+from maskov.models.batches import is_out_of_memory
 from maskov.parts import part_text
 from maskov.types import Float, Sequences, Tensor
 
@@ -177,12 +178,8 @@ def evaluated(energy: Energy, model: MaskedModel, sequences: Sequences) -> Float
     """Return an energy's values; one that fails, or gives no number, is refused in a sentence."""
     try:
         values = energy(model, sequences)
-    except (MaskovError, MemoryError, RuntimeError):
-        raise  # maskov's own, or of a device
     except Exception as error:
-        raise InputError(
-            f"the energy '{energy}' failed: {type(error).__name__}: {error}"
-        ) from error
+        raise failure(energy, error) from error
     count = len(sequences.lengths)
     if not isinstance(values, Tensor) or values.shape != (count,):
         shape = tuple(getattr(values, "shape", ()))
@@ -193,6 +190,14 @@ def evaluated(energy: Energy, model: MaskedModel, sequences: Sequences) -> Float
     if bool(values.isnan().any()):
         raise InputError(f"the energy '{energy}' is not a number (NaN) for some sequence.")
     return values.double()
+
+
+def failure(energy: Energy, error: Exception) -> Exception:
+    """Return the refusal of an energy that raised; maskov's own errors and a full memory stay."""
+    if isinstance(error, MaskovError) or is_out_of_memory(error):
+        return error
+    reason = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
+    return InputError(f"the energy '{energy}' failed ({reason[:200].rstrip(': ')}).")
 
 
 def total(energy: Energy, values: dict[str, Tensor]) -> Float[Tensor, " n"]:

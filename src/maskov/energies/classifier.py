@@ -7,7 +7,7 @@ from typing import Any
 
 from maskov.energies.base import Energy
 from maskov.energies.loading import Loading, SideNetwork
-from maskov.errors import InputError
+from maskov.errors import InputError, ModelError
 from maskov.models.base import MaskedModel
 from maskov.parts import quoted
 from maskov.types import Float, Sequences, Tensor
@@ -19,7 +19,8 @@ class Classifier(Energy):
     cost = 1.0
 
     def __init__(self, name: str, label: str | int, loading: Loading | None = None) -> None:
-        self.label = label
+        # A label that looks like another thing, such as True, is a name.
+        self.label = label if type(label) is int else str(label)
         self._network = SideNetwork(
             "AutoModelForSequenceClassification",
             "sequence classifier",
@@ -36,6 +37,8 @@ class Classifier(Energy):
         names = {int(index): str(name) for index, name in config.id2label.items()}
         if len(names) < 2 or config.problem_type not in (None, "single_label_classification"):
             raise InputError(f"'{self.name}' does not choose one of several labels.")
+        if sorted(names) != list(range(len(names))):
+            raise ModelError(f"the labels of '{self.name}' are damaged: their numbers have gaps.")
         if isinstance(self.label, int):
             if not 0 <= self.label < len(names):
                 raise InputError(f"'{self.name}' has labels 0 to {len(names) - 1}.")
@@ -60,7 +63,8 @@ class Classifier(Energy):
         return values.to(sequences.tokens.device)
 
     def models(self) -> dict[str, str]:
-        """Name the classifier and its fingerprint."""
+        """Name the classifier and its fingerprint; refuse a label that it has not."""
+        _ = self._index
         return {self.name: self._network.fingerprint(labels=self._labels)}
 
     @cached_property

@@ -78,7 +78,7 @@ class SideNetwork:
                 unused="pooler." if self._auto_class == "AutoModel" else "",
             )
         check_tokens(tokenizer, embedding_rows(network), self.name)
-        network = network.to(torch.device(self._loading.device)).eval().requires_grad_(False)
+        network = network.to(self._device).eval().requires_grad_(False)
         return network, tokenizer
 
     @property
@@ -91,53 +91,80 @@ class SideNetwork:
         _, tokenizer = self.loaded
         return None if tokenizer.mask_token is None else frame_of(tokenizer, self.name)
 
+    @property
+    def _device(self) -> torch.device:
+        return torch.device(self._loading.device)
+
+    @cached_property
+    def _padding(self) -> int:
+        return int(self.loaded[1].pad_token_id or 0)
+
     @cached_property
     def _batcher(self) -> Batcher:
         width = int(getattr(self.network.config, "hidden_size", 512))
-        device = torch.device(self._loading.device)
-        return Batcher(self._loading.budget or token_budget(64 * width, device))
+        return Batcher(self._loading.budget or token_budget(64 * width, self._device))
 
-    def encode(self, model: MaskedModel, sequences: Sequences) -> list[tuple[int, ...]]:
-        """Return each sequence in this network's own tokens, special ones included."""
-        content, frame = contents(sequences), self._frame
-        if frame is not None and self.shares_vocabulary(model):
-            return [(*frame[0], *ids, *frame[1]) for ids in content]
-        texts = [model.decode(ids) for ids in content]
-        return [tuple(ids) for ids in token_ids(self.loaded[1], texts, self.name)]
+    def encode(self, model: MaskedModel, sequences: Sequences) -> Sequences:
+        """Return sequences in this network's own tokens, special ones included, on its device."""
+        if self._frame is not None and self.shares_vocabulary(model):
+            return self._framed(sequences, *self._frame)
+        texts = [model.decode(ids) for ids in contents(sequences)]
+        return self._padded(token_ids(self.loaded[1], texts, self.name))
 
-    def run(self, ids: Sequence[tuple[int, ...]], read: Callable[[Any, Tensor], Tensor]) -> Tensor:
-        """Run sequences through the network; equal ones once. `read` takes its answer and mask."""
-        distinct = {one: place for place, one in enumerate(dict.fromkeys(ids))}
-        unique = list(distinct)
+    def _framed(self, sequences: Sequences, before: list[int], after: list[int]) -> Sequences:
+        """Put the special tokens around sequences of the same vocabulary."""
+        count, width = sequences.tokens.shape
+        full = len(before) + width + len(after)
+        ids = torch.full((count, full), self._padding)
+        ids[:, : len(before)] = torch.tensor(before, dtype=torch.long)
+        ids = ids.to(self._device)
+        tokens, lengths = (one.to(self._device) for one in (sequences.tokens, sequences.lengths))
+        ids[:, len(before) : len(before) + width] = tokens
+        place, end = torch.arange(full, device=self._device), (lengths + len(before))[:, None]
+        ids = ids.masked_fill(place >= end, self._padding)
+        for offset, token in enumerate(after):
+            ids = torch.where(place == end + offset, token, ids)
+        return Sequences(ids, lengths + len(before) + len(after))
+
+    def _padded(self, ids: Sequence[Sequence[int]]) -> Sequences:
+        rows = [torch.tensor(row, dtype=torch.long) for row in ids]
+        tokens = torch.nn.utils.rnn.pad_sequence(
+            rows, batch_first=True, padding_value=self._padding
+        )
+        lengths = torch.tensor([len(row) for row in rows])
+        return Sequences(tokens.to(self._device), lengths.to(self._device))
+
+    def run(self, encoded: Sequences, read: Callable[[Any, Tensor], Tensor]) -> Tensor:
+        """Run sequences through the network, equal ones once.
+
+        `read` takes the network's answer and which positions are no padding.
+        """
         limit = int(getattr(self.network.config, "max_position_embeddings", None) or 10**9)
-        longest = max(map(len, unique), default=0)
+        longest = int(encoded.lengths.max()) if len(encoded.lengths) else 0
         if longest > limit:
             raise InputError(f"a text has {longest} tokens; '{self.name}' takes at most {limit}.")
-        found: list[Tensor] = [torch.zeros(0)] * len(unique)
-        device = torch.device(self._loading.device)
-        padding = self.loaded[1].pad_token_id or 0
+        # The padding of equal sequences is equal, too.
+        keys = torch.cat([encoded.lengths[:, None], encoded.tokens], dim=1)
+        distinct, which = torch.unique(keys, dim=0, return_inverse=True)
+        lengths, tokens = distinct[:, 0], distinct[:, 1:]
+        found: list[Tensor] = []
+        order: list[Tensor] = []
 
         def work(rows: Tensor, width: int) -> None:
-            chosen = rows.tolist()
-            batch = torch.full((len(chosen), width), padding)
-            attention = torch.zeros((len(chosen), width), dtype=torch.long)
-            for line, index in enumerate(chosen):
-                batch[line, : len(unique[index])] = torch.tensor(unique[index])
-                attention[line, : len(unique[index])] = 1
-            attention = attention.to(device)
-            with torch.inference_mode():
-                answer = self.network(input_ids=batch.to(device), attention_mask=attention)
-                values = read(answer, attention).double().cpu()
-            for line, index in enumerate(chosen):
-                found[index] = values[line]
+            rows = rows.to(self._device)
+            inside = torch.arange(width, device=self._device) < lengths[rows, None]
+            answer = self.network(input_ids=tokens[rows, :width], attention_mask=inside.long())
+            found.append(read(answer, inside).double())
+            order.append(rows)
 
-        self._batcher.each(torch.tensor([len(one) for one in unique]), work)
-        values = torch.stack(found)
+        self._batcher.each(lengths.cpu(), work)
+        values = torch.cat(found)
         if bool(values.isnan().any()):
             raise ModelError(
                 f"the model '{self.name}' gave not-a-number scores (NaN); its weights are damaged."
             )
-        return values[[distinct[one] for one in ids]].clone()
+        place = torch.cat(order).argsort()
+        return values[place[which]]
 
     def fingerprint(self, **inputs: Any) -> str:
         """Return the network's fingerprint."""

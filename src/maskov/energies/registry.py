@@ -69,6 +69,12 @@ def parse_energy(
     return total
 
 
+def weighted_terms(text: str) -> list[tuple[float, str]]:
+    """Return the weight and the name of each part of an energy, without building any."""
+    pairs = (_weighted(term, text) for term in _terms(text))
+    return [(1.0 if weight is None else weight, name.strip()) for weight, name in pairs]
+
+
 def _terms(text: str) -> list[str]:
     """Cut at each plus sign, but for those inside parentheses or quotes or a number (1e+20)."""
     terms: list[str] = []
@@ -116,7 +122,7 @@ def _named(term: str, causal: str | None, text: str, loading: Loading, trust_par
     except (TypeError, ValueError, AttributeError):
         raise InputError(
             f"'{term.strip()}' has arguments that '{name}' does not take; `maskov sample --help` "
-            "and docs/energies.md show how it is written."
+            "and docs/control.md show how it is written."
         ) from None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from maskov.energies.base import Energy
-from maskov.energies.loading import Loading, SideNetwork, references
+from maskov.energies.loading import Loading, SideNetwork, contents, references
 from maskov.models.base import MaskedModel
 from maskov.parts import quoted
 from maskov.types import Float, Sequences, Tensor
@@ -27,12 +27,15 @@ class Similar(Energy):
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Compare the embeddings."""
         starts = self._network.encode(model, references(sequences, self))
-        for one in starts:
-            if one not in self._known:
+        keys = [tuple(ids) for ids in contents(starts)]
+        for row, key in enumerate(keys):
+            if key not in self._known:
                 # Alone: in another batch its last bits would be others, and chains resume anywhere.
-                self._known[one] = self._network.run([one], _mean)[0]
+                width, index = len(key), torch.tensor([row], device=starts.tokens.device)
+                alone = Sequences(starts.tokens[index, :width], starts.lengths[index])
+                self._known[key] = self._network.run(alone, _mean)[0]
         embedded = self._network.run(self._network.encode(model, sequences), _mean)
-        compared = torch.stack([self._known[one] for one in starts])
+        compared = torch.stack([self._known[key] for key in keys])
         return (1 - (embedded * compared).sum(1)).to(sequences.tokens.device)
 
     def models(self) -> dict[str, str]:

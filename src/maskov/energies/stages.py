@@ -136,13 +136,32 @@ class TestPlan:
             increments += [(stage.cost, index) for stage in stages]
         increments.sort(key=lambda increment: increment[0])  # stable: a part's own order stays
         levels, masked, found = [0] * len(self.others), Stage(0, False), list[Stage]()
+        added_before: Stage | int | None = None
         for _, added in increments:
             if isinstance(added, Stage):
                 masked = added
             else:
                 levels[added] += 1
-            found.append(Stage(masked.nearest, masked.low, tuple(levels)))
+            stage = Stage(masked.nearest, masked.low, tuple(levels))
+            if self._joins(added_before, added, levels):
+                found[-1] = stage
+            else:
+                found.append(stage)
+            added_before = added
         return tuple(found)
+
+    def _joins(self, before: Stage | int | None, added: Stage | int, levels: list[int]) -> bool:
+        """Whether what is added belongs to the same test as what was added before it.
+
+        Whole parts that follow each other do. What one of them gains the other may lose, as a
+        classifier and a distance do, and a test by one alone would reject what both together want.
+        """
+        return (
+            isinstance(before, int)
+            and isinstance(added, int)
+            and before != added
+            and all(levels[one] == len(self.others[one][1]) for one in (before, added))
+        )
 
     def other_fall(self, stage: Stage, old: Tensor, new: Tensor) -> Tensor:
         """Return by how much the other parts fall, as far as a stage knows.

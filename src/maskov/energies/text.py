@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from maskov.energies.base import Energy
+from maskov.energies.base import Energy, failure
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
 from maskov.parts import part_text
@@ -35,8 +35,11 @@ class TextEnergy(Energy):
         """Decode the sequences and ask the function."""
         rows, sizes = sequences.tokens.tolist(), sequences.lengths.tolist()
         texts = [model.decode(row[:size]) for row, size in zip(rows, sizes, strict=True)]
-        numbers: Any = self.function(texts)
-        values = [float(number) for number in numbers]
+        try:
+            numbers: Any = self.function(texts)
+            values = [float(number) for number in numbers]
+        except Exception as error:
+            raise failure(self, error) from error
         if len(values) != len(texts) or any(math.isnan(value) for value in values):
             raise InputError(
                 f"the energy '{self}' must return one number for each text; it returned "

@@ -17,7 +17,7 @@ from maskov.energies.loading import contents
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
 from maskov.models.tokenizing import explodes
-from maskov.parts import quoted
+from maskov.parts import quoted, written
 from maskov.types import Float, Sequences, Tensor
 
 # Far longer than anybody writes; a manifest may be anybody's.
@@ -65,7 +65,7 @@ class _Words(Faults):
         return hash(str(self))
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(map(repr, self.words))})"
+        return f"{self.name}({', '.join(map(written, self.words))})"
 
 
 class Contains(_Words):
@@ -97,10 +97,10 @@ class Matches(Faults):
     def __post_init__(self) -> None:
         if not isinstance(self.pattern, str) or len(self.pattern) > _LONGEST_PATTERN:
             raise InputError("matches takes a regular expression in quotes, as in matches('^the').")
-        if explodes(self.pattern):
+        if explodes(self.pattern, choices=True):
             raise InputError(
-                f"the regular expression '{self.pattern}' can take exponential time: a repeat "
-                "within a repeat."
+                f"the regular expression '{self.pattern}' can take exponential time: a repeat or "
+                "a choice within a repeat."
             )
         try:
             re.compile(self.pattern)

@@ -5,6 +5,7 @@ Both leave a target invariant if every part does and all parts have the same tar
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -76,6 +77,12 @@ class Composed(Kernel):
         """Accept everything, as the first part would."""
         return self.kernels[0].forced()
 
+    @abstractmethod
+    def turn(
+        self, chains: Chains, rows: Int[Tensor, " n"], rng: Rng
+    ) -> tuple[Int[Tensor, " n"], Int[Tensor, "kernels chains"]]:
+        """Return which part steps each of some chains, and how many steps of each part are done."""
+
     def _each(
         self,
         chains: Chains,
@@ -129,6 +136,12 @@ class Mixture(Composed):
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
     ) -> tuple[Chains, StepInfo]:
         """Draw a kernel for each chain, and let it step."""
+        return self._each(chains, rows, *self.turn(chains, rows, rng), scorer, rng)
+
+    def turn(
+        self, chains: Chains, rows: Int[Tensor, " n"], rng: Rng
+    ) -> tuple[Int[Tensor, " n"], Int[Tensor, "kernels chains"]]:
+        """Draw a kernel for each chain."""
         weights = self.weights or (1.0,) * len(self.kernels)
         chances: Float[Tensor, "n kernels"] = torch.tensor(
             [weights], dtype=torch.float64, device=rows.device
@@ -137,8 +150,7 @@ class Mixture(Composed):
         which = rng.categorical(chances, chains.chain[rows], chains.step[rows], Purpose.KERNEL)
         # A part whose own epoch is shorter goes round it again.
         lengths = torch.stack([kernel.steps(chains) for kernel in self.kernels])
-        numbers = chains.number % lengths.clamp(min=1)
-        return self._each(chains, rows, which, numbers, scorer, rng)
+        return which, chains.number % lengths.clamp(min=1)
 
     def __str__(self) -> str:
         return f"mixture({', '.join(map(str, self.kernels))})"
@@ -156,16 +168,21 @@ class Cycle(Composed):
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
     ) -> tuple[Chains, StepInfo]:
         """Let each chain make the next step of the kernel whose turn it is."""
-        ends = self._ends(chains)
-        starts = torch.cat([torch.zeros_like(ends[:1]), ends[:-1]])
-        numbers = chains.number - starts
-        which = (chains.number >= ends).sum(0)
+        which, numbers = self.turn(chains, torch.arange(len(chains.chain)).to(rows.device), rng)
         for part, kernel in enumerate(self.kernels):
             # The order of a part is that of an epoch which began with its first step.
             begun = kernel.begin(replace(chains, step=chains.step - numbers[part]), rng)
             rank = torch.where((which == part)[:, None], begun.rank, chains.rank)
             chains = replace(chains, rank=rank)
         return self._each(chains, rows, which[rows], numbers, scorer, rng)
+
+    def turn(
+        self, chains: Chains, rows: Int[Tensor, " n"], rng: Rng
+    ) -> tuple[Int[Tensor, " n"], Int[Tensor, "kernels chains"]]:
+        """Return the kernel whose epoch the chains are in."""
+        ends = self._ends(chains)
+        starts = torch.cat([torch.zeros_like(ends[:1]), ends[:-1]])
+        return (chains.number >= ends).sum(0)[rows], chains.number - starts
 
     def _ends(self, chains: Chains) -> Int[Tensor, "kernels chains"]:
         return torch.stack([kernel.steps(chains) for kernel in self.kernels]).cumsum(0)

@@ -378,7 +378,20 @@ class Comparison:
         known = self._near(stage, index) & ~self._missing[index]
         falls = torch.where(known, self._falls(index), 0.0).sum(1)
         # What is removed is known to every test, whichever way the move goes.
-        return falls + self._removed(index)
+        falls = falls + self._removed(index)
+        return falls if stage.nearest != 0 else torch.where(self._both_known(index), falls, 0.0)
+
+    def _both_known(self, index: Tensor) -> Bool[Tensor, " n"]:
+        """Return where the passes of both windows are known before any is run for a test.
+
+        A window of several positions that gives way to one of another size is known one way only:
+        tests without passes leave its terms out, whichever way the move goes.
+        """
+        resized = self._proposal.resized
+        if resized is None:
+            return torch.ones_like(index, dtype=torch.bool)
+        single = torch.maximum(resized.size, resized.removed.sum(1))[index] <= 1
+        return single & (self._energy.groups is None)
 
     def _near(self, stage: Stage, index: Tensor) -> Bool[Tensor, "n length"]:
         """Return the positions of which a stage knows the masked passes."""

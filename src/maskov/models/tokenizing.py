@@ -80,8 +80,11 @@ def _patterns(data: Any) -> Iterator[str]:
             yield from _patterns(value)
 
 
-def explodes(pattern: str) -> bool:
-    """Whether a group that repeats without bounds has a repeat without bounds in it."""
+def explodes(pattern: str, choices: bool = False) -> bool:
+    """Whether a group that repeats without bounds has a repeat without bounds in it.
+
+    With `choices`, whatever can match in several ways counts, as in (a|aa)+ or (a?b?)+.
+    """
     # For each open group, whether a repeat was seen in it.
     groups, place = [False], 0
     while place < len(pattern):
@@ -100,11 +103,13 @@ def explodes(pattern: str) -> bool:
             inner = groups.pop() if len(groups) > 1 else False
             place += 1
         else:
+            groups[-1] |= choices and sign == "|"
             place += 1
         end, many, possessive = _quantifier(pattern, place)
         if many and inner:
             return True
-        groups[-1] |= inner or (many and not possessive)
+        several = many or (choices and end > place)
+        groups[-1] |= inner or (several and not possessive)
         place = end
     return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -11,7 +11,8 @@ class Test:
     """One test of a proposal: it passes if log u < log R − log R of the test before it.
 
     The last test of a proposal is by the ratio itself, earlier ones by approximations of it: over
-    the `nearest` positions (None: all), in low precision if `low`.
+    the `nearest` positions (None: all), in low precision if `low`, and by those `experts` of the
+    energy that are known by then.
     """
 
     nearest: int | None
@@ -20,6 +21,21 @@ class Test:
     log_threshold: float
     uniform: float
     passed: bool
+    experts: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part's share of a decision: `fall` is its weight times E(x) − E(x′).
+
+    All masked passes together are one part. `tested` says whether some test of the run had it;
+    otherwise it was computed later, for the reader alone.
+    """
+
+    name: str
+    weight: float
+    fall: float
+    tested: bool
 
 
 @dataclass(frozen=True)
@@ -31,7 +47,8 @@ class Step:
     way to `new` ones there, in whatever number. Energies are those of the kernel's target, None for
     kernels that have none; `log_ratio` is the Metropolis-Hastings ratio, None where nothing had to
     be decided. A proposal that an early test rejected had no energy in the run: it is then
-    `computed_later`, for the reader alone.
+    `computed_later`, for the reader alone. If the energy has experts, `shares` are those of all
+    its parts; they add up to E(x) − E(x′).
     """
 
     number: int
@@ -47,6 +64,7 @@ class Step:
     accepted: bool
     computed_later: bool = False
     start: int | None = None
+    shares: list[Share] = field(default_factory=list)
 
     @property
     def repeated(self) -> bool:

@@ -19,11 +19,12 @@ from maskov.execution.buffers import Buffers
 from maskov.execution.loop import ended, kernel_at
 from maskov.execution.loop import epoch as epoch_of
 from maskov.kernels import Exchange, Kernel, Metropolis
+from maskov.kernels.base import leaves
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
 from maskov.replay.record import Replay, Step
-from maskov.replay.steps import of_records, of_step, with_energies
+from maskov.replay.steps import of_records, of_step, stepping, with_energies
 from maskov.runs import Run
 from maskov.runs.rebuild import rebuild
 from maskov.starts import fill
@@ -101,14 +102,16 @@ class Replayer:
         else:
             after, steps = self._lock_step(kernel, chains)
         agrees = self._agrees(chain, epoch, after, steps)
-        if isinstance(kernel, Metropolis):
-            steps = with_energies(steps, chains, kernel, Scorer(self._model))
+        # All parts of a mixture or cycle that has an energy share it.
+        decides = leaves(kernel)[0]
+        if isinstance(decides, Metropolis) and kernel.energy is not None:
+            steps = with_energies(steps, chains, decides, Scorer(self._model))
         return Replay(
             chain,
             epoch,
             self._manifest.kernel,
             None if kernel.energy is None else str(kernel.energy),
-            getattr(kernel, "target_temperature", None),
+            getattr(decides, "target_temperature", None),
             _tokens(chains),
             steps,
             _tokens(after),
@@ -165,7 +168,8 @@ class Replayer:
         """Run an epoch by the kernel's own steps."""
         scorer, steps, before = Scorer(self._model), list[Step](), chains.tokens[0].tolist()
         for after, info in epoch_of(kernel, chains, scorer, self._rng):
-            steps.append(of_step(len(steps), before, info, kernel))
+            decides = stepping(kernel, chains, self._rng)
+            steps.append(of_step(len(steps), before, info, decides))
             before, chains = after.tokens[0].tolist(), after
         scorer.check()
         return ended(chains).forget(), steps

@@ -8,13 +8,26 @@ from dataclasses import replace
 
 import torch
 
-from maskov.energies.stages import Stage
+from maskov.energies.base import Energy
+from maskov.energies.stages import Stage, TestPlan
 from maskov.execution.async_tests import UNTESTED, StepRecord
 from maskov.kernels import Kernel, Metropolis
+from maskov.kernels.compose import Composed
 from maskov.kernels.ratio import log_ratio
 from maskov.models.scorer import Scorer
-from maskov.replay.record import Step, Test
+from maskov.random import Rng
+from maskov.replay.record import Share, Step, Test
 from maskov.types import Chains, Sequences, StepInfo, Tensor
+
+
+def stepping(kernel: Kernel, chains: Chains, rng: Rng) -> Kernel:
+    """Return the part of a mixture or cycle that makes the next step of the only chain."""
+    row = torch.zeros_like(chains.chain)
+    while isinstance(kernel, Composed):
+        which, numbers = kernel.turn(chains, row, rng)
+        part = int(which[0])
+        kernel, chains = kernel.kernels[part], replace(chains, number=numbers[part])
+    return kernel
 
 
 def of_step(number: int, before: Sequence[int], info: StepInfo, kernel: Kernel) -> Step:
@@ -22,10 +35,16 @@ def of_step(number: int, before: Sequence[int], info: StepInfo, kernel: Kernel) 
     proposal = info.proposal
     positions = proposal.masked[0].nonzero().flatten().tolist()
     new, ratios = proposal.tokens[0].tolist(), info.log_ratio[0].tolist()
-    stages = kernel.plan.stages if isinstance(kernel, Metropolis) else ()
+    plan = kernel.plan if isinstance(kernel, Metropolis) else None
+    stages = () if plan is None else plan.stages
     taken = [n for n, ratio in enumerate(ratios[: len(stages)]) if not math.isnan(ratio)]
     accepted = bool(info.accepted[0])
     tests = _tests(stages, len(taken), ratios, info.uniform[0].tolist(), accepted)
+    if plan is not None and plan.others:
+        tests = [
+            replace(test, experts=_experts(plan, stage))
+            for test, stage in zip(tests, stages, strict=False)
+        ]
     resized, start = proposal.resized, None
     proposed = [new[place] for place in positions]
     if resized is not None and bool(resized.removed[0].any() | (resized.size[0] > 0)):
@@ -91,29 +110,89 @@ def _tests(
     return tests
 
 
+def _experts(plan: TestPlan, stage: Stage) -> list[str]:
+    """Return the parts of the energy, masked passes aside, that a stage knows in full."""
+    known = zip(stage.levels, plan.others, strict=True)
+    return [str(stages[-1]) for level, (_, stages) in known if level == len(stages)]
+
+
 def with_energies(
     steps: Sequence[Step], chains: Chains, kernel: Metropolis, scorer: Scorer
 ) -> list[Step]:
-    """Add the energies of proposals that an early test rejected, and their whole ratios."""
+    """Add the energies of proposals that an early test rejected, and every part's share."""
     tokens = chains.tokens[0, : int(chains.lengths[0])].tolist()
-    rows, missing = list[list[int]](), []
-    for index, step in enumerate(steps):
-        proposed = step.proposed(tokens)
-        if step.energy_new is None:
-            rows.append(proposed)
-            missing.append(index)
-        if step.accepted:
-            tokens = proposed
-    if not missing:
+    before, proposed = list[list[int]](), list[list[int]]()
+    for step in steps:
+        before.append(tokens)
+        proposed.append(step.proposed(tokens))
+        tokens = proposed[-1] if step.accepted else tokens
+    missing = [index for index, step in enumerate(steps) if step.energy_new is None]
+    found = _whole(steps, proposed, missing, chains, kernel, scorer) if missing else list(steps)
+    return _with_shares(found, before, proposed, chains, kernel.energy, scorer)
+
+
+def _with_shares(
+    steps: Sequence[Step],
+    before: Sequence[list[int]],
+    proposed: Sequence[list[int]],
+    chains: Chains,
+    energy: Energy,
+    scorer: Scorer,
+) -> list[Step]:
+    """Add each part's share of the decisions, where the energy has more parts than passes."""
+    novel = [index for index, step in enumerate(steps) if not step.repeated]
+    if not novel or energy.sums_over_sites:
         return list(steps)
+    rows = [one[index] for one in (before, proposed) for index in novel]
+    given = _sequences(rows, chains, scorer)
+    falls = []
+    for _, part in energy.others:
+        old, new = part(scorer.model, given).view(2, -1)
+        falls.append((old - new).tolist())
     found = list(steps)
+    for column, index in enumerate(novel):
+        step = found[index]
+        known = {name for test in step.tests for name in test.experts}
+        shares = [
+            Share(str(part), weight, weight * fall[column], str(part) in known)
+            for (weight, part), fall in zip(energy.others, falls, strict=True)
+        ]
+        if (
+            energy.masked is not None
+            and step.energy_old is not None
+            and step.energy_new is not None
+        ):
+            # What the experts leave of the fall.
+            fall = step.energy_old - step.energy_new - sum(share.fall for share in shares)
+            tested = bool(step.tests) and not step.computed_later
+            shares.insert(0, Share(str(energy.masked), 1.0, fall, tested))
+        found[index] = replace(step, shares=shares)
+    return found
+
+
+def _sequences(rows: Sequence[list[int]], chains: Chains, scorer: Scorer) -> Sequences:
+    """Return sequences of the only chain."""
     width, device = max(map(len, rows)), chains.tokens.device
     padded = [row + [scorer.model.mask_id] * (width - len(row)) for row in rows]
-    given = Sequences(
+    return Sequences(
         torch.tensor(padded, device=device),
         torch.tensor([len(row) for row in rows], device=device),
         source=chains.source.expand(len(rows)),
+        reference=chains.reference.expand(len(rows), -1),
     )
+
+
+def _whole(
+    steps: Sequence[Step],
+    proposed: Sequence[list[int]],
+    missing: Sequence[int],
+    chains: Chains,
+    kernel: Metropolis,
+    scorer: Scorer,
+) -> list[Step]:
+    """Add the missing energies of proposals, and the ratios that follow from them."""
+    found = list(steps)
+    given = _sequences([proposed[index] for index in missing], chains, scorer)
     if kernel.energy.needs_sites:
         sites = scorer.sites(given, kernel.energy.needs_normaliser, groups=kernel.energy.groups)
         given = replace(given, sites=sites)

@@ -17,6 +17,7 @@ from maskov.types import Traces
 from maskov.ui.report.curves import (
     Histogram,
     Spread,
+    Values,
     chain_rate_error,
     energy_spread,
     histogram,
@@ -97,6 +98,7 @@ class RunReport:
     epochs: list[int]
     shown_chains: list[int]
     energies: dict[str, EnergyTrace]
+    experts: dict[str, EnergyTrace]
     temperature: list[float] | None
     accepted: Spread
     novel: Spread
@@ -183,12 +185,10 @@ def _run_report(
         numbers=_numbers(run, traces),
         epochs=[epoch + 1 for epoch in epochs],
         shown_chains=shown_chains,
-        energies={
-            name: EnergyTrace(
-                energy_spread(traces[f"energy_{name}"][at]),
-                [listed(traces[f"energy_{name}"][at, chain]) for chain in shown_chains],
-            )
-            for name in ENERGIES
+        energies={name: _trace(traces[f"energy_{name}"][at], shown_chains) for name in ENERGIES},
+        experts={
+            name: _trace(traces["expert_energy"][at, :, column], shown_chains)
+            for column, name in enumerate(run.manifest.experts)
         },
         temperature=None if temperature is None else [temperature[epoch] for epoch in epochs],
         accepted=rate_spread(counted["accepted"], counted["steps"]),
@@ -205,6 +205,10 @@ def _run_report(
             *_parents_left_out(run.manifest, len(found)),
         ],
     )
+
+
+def _trace(values: Values, chains: Sequence[int]) -> EnergyTrace:
+    return EnergyTrace(energy_spread(values), [listed(values[:, chain]) for chain in chains])
 
 
 def _after_burn_in(run: Run, traces: Traces) -> Traces:

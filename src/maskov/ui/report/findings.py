@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from maskov.diagnostics import EnergyFigures, ExchangeFigures, PositionFigures
+from maskov.diagnostics import EnergyFigures, ExchangeFigures, ExpertFigures, PositionFigures
 from maskov.runs import Run
 
 _GOOD, _BAD = ("converged",), ("not converged", "no target", "constant", "forced")
@@ -51,6 +51,7 @@ class Findings:
     """A verdict with its reason and tone (`good`, `bad` or `open`), and the numbers behind it.
 
     `outlook` says how much longer the run would need, or is empty.
+    `experts` has a row for each expert: its name, weight, mean energy and calls per step.
     `exchange` has the swap rates of replicas and their round trips, each with its name.
     """
 
@@ -62,6 +63,7 @@ class Findings:
     mixing: list[Mixing]
     correlations: list[Correlation]
     positions: PositionCurve | None
+    experts: list[tuple[str, str, str, str]]
     exchange: list[tuple[str, str]]
     notes: list[str]
 
@@ -75,6 +77,7 @@ def findings(run: Run) -> Findings:
         for name, figures in diagnosis.energies.items()
     ]
     mixing = [_mixing(name, figures) for name, figures in diagnosis.energies.items()]
+    mixing += [_mixing(expert.name, expert.energy) for expert in diagnosis.experts]
     if tokens is not None:
         correlations.append(_correlation("tokens", tokens.autocorrelation, 1))
         nothing = (None,) * 5
@@ -90,9 +93,18 @@ def findings(run: Run) -> Findings:
         mixing=mixing,
         correlations=[curve for curve in correlations if curve is not None],
         positions=None if tokens is None else _pooled(tokens.positions),
+        experts=[_expert(expert) for expert in diagnosis.experts],
         exchange=[] if diagnosis.exchange is None else _exchange(diagnosis.exchange),
         notes=diagnosis.notes,
     )
+
+
+def _expert(figures: ExpertFigures) -> tuple[str, str, str, str]:
+    numbers = (
+        (figures.weight, "g"), (figures.energy.mean, ".2f"), (figures.calls_per_step, ".2f")
+    )  # fmt: skip
+    weight, mean, calls = ("–" if one is None else format(one, form) for one, form in numbers)
+    return figures.name, weight, mean, calls
 
 
 def _exchange(figures: ExchangeFigures) -> list[tuple[str, str]]:

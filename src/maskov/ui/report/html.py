@@ -17,7 +17,7 @@ from importlib.resources import files
 from maskov.ui.report.data import Number, Report, RunReport
 from maskov.ui.report.json_data import PAGE_DIGITS, json_safe
 from maskov.ui.report.logo import logo
-from maskov.ui.report.numbers import UNKNOWN, mixing_row, with_error
+from maskov.ui.report.numbers import EXPERTS, UNKNOWN, mixing_row, with_error
 
 _SCRIPTS = (
     "scales.js",
@@ -138,6 +138,7 @@ def _run(run: RunReport, index: int, count: int) -> str:
     cards = "".join(_card(number) for number in run.numbers)
     done = "" if run.finished else '<span class="pill bad">not finished</span>'
     rows = [[escape(mixing.name), *map(escape, mixing_row(mixing))] for mixing in diagnosis.mixing]
+    experts = [list(map(escape, expert)) for expert in diagnosis.experts]
     swaps = [[escape(name), escape(value)] for name, value in diagnosis.exchange]
     metadata = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
@@ -154,6 +155,7 @@ def _run(run: RunReport, index: int, count: int) -> str:
 {_families(run, index, level)}
 <{level}>Agreement of the chains</{level}>
 {_table(_MIXING, rows, "Convergence after burn-in")}
+{_table(EXPERTS, experts, "Experts: weights are those in the energy, means are without them")}
 {_table(["", "replicas"], swaps, "Exchange of replicas after burn-in")}
 <{level}>How it was made</{level}>
 <dl class="metadata">{metadata}</dl>

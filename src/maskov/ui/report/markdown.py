@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from maskov.ui.report.data import Number, Report, RunReport
-from maskov.ui.report.numbers import UNKNOWN, mixing_row, shown, with_error
+from maskov.ui.report.numbers import EXPERTS, UNKNOWN, mixing_row, shown, with_error
 
 _LISTED = 20
 _MIXING = ("", "R-hat", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
@@ -46,6 +46,8 @@ def _run(run: RunReport, level: str) -> list[str]:
     if diagnosis.mixing:
         rows = [[mixing.name, *mixing_row(mixing)] for mixing in diagnosis.mixing]
         lines += [*_table(_MIXING, rows), ""]
+    if diagnosis.experts:
+        lines += [*_table(EXPERTS, diagnosis.experts), ""]
     if diagnosis.exchange:
         lines += [*_table(["replicas", ""], diagnosis.exchange), ""]
     lines += [*_table(["how", ""], [[name, value] for name, value in run.metadata.items()]), ""]

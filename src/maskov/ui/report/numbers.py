@@ -7,6 +7,8 @@ import math
 from maskov.ui.report.findings import Mixing
 
 UNKNOWN = "–"
+# The columns of the table of experts.
+EXPERTS = ("expert", "weight", "mean energy", "calls per step")
 
 
 def shown(value: float | None, form: str = ".2f") -> str:

@@ -8,11 +8,16 @@ from dataclasses import asdict
 from threading import Lock
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from maskov.config import Manifest
 from maskov.errors import InputError, RunError
 from maskov.models.base import MaskedModel
 from maskov.replay import Replay, Replayer
 from maskov.replay.replayer import why_not
 from maskov.runs.rebuild import LoadedModels, own_parts
+from maskov.types import Traces
 from maskov.ui.report.json_data import json_safe
 from maskov.ui.viewer.run_list import OpenedRun
 
@@ -71,6 +76,10 @@ class Player:
                 "words": _words(model, (token for row in rows for token in row)),
                 "free": replayer.free(chain),
                 "source": None if sources is None else sources[replayer.source(chain)],
+                "experts": {
+                    name: json_safe(values.tolist())
+                    for name, values in expert_energies(opened.run.manifest, traces, chain).items()
+                },
                 **{
                     name: json_safe(traces[name][: replayer.epochs, chain].tolist())
                     for name in ("energy_raw", "energy_norm", "energy_target", "accepted", "steps")
@@ -100,6 +109,17 @@ class Player:
             )
             _drop(self._replayers, _KEPT_REPLAYERS)
         return self._replayers[key]
+
+
+def expert_energies(
+    manifest: Manifest, traces: Traces, chain: int
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Return the energy of each expert of a run by epoch, for one chain."""
+    if not manifest.experts:
+        return {}
+    done = int((traces["steps"].sum(1) > 0).sum())
+    columns = traces["expert_energy"][:done, chain].T
+    return dict(zip(manifest.experts, columns, strict=True))
 
 
 def _to_json(replay: Replay, model: MaskedModel) -> dict[str, Any]:

@@ -7,8 +7,7 @@ const BAND = "The line is the median over chains, the band holds the middle 80 %
 
 const burnIn = (run) => (run.burn_in > 0 ? { from: 0, to: run.burn_in + 0.5, label: "burn-in" } : null);
 
-const energyChart = (run, index, name, hue) => {
-  const { spread, chains } = run.energies[name];
+const energyChart = (run, { spread, chains }, label, hue) => {
   const series = [
     { name: chains.length < run.chains ? `${chains.length} of ${run.chains.toLocaleString("en")} chains` : `${chains.length} chains`, tone: hue, x: run.epochs, many: chains, names: run.shown_chains.map((chain) => `chain ${chain}`) },
     { name: "median, 10–90 %", tone: hue, x: run.epochs, y: spread.middle, low: spread.low, high: spread.high, strong: true },
@@ -16,8 +15,8 @@ const energyChart = (run, index, name, hue) => {
   if (chains.length === 1) series.splice(0, 2, { ...series[1], name: `chain ${run.shown_chains[0]}`, low: null, high: null });
   if (run.temperature) series.push({ name: "temperature", tone: 1, dash: 1, x: run.epochs, y: run.temperature, right: true });
   return {
-    title: `${NAMES[name]} by epoch`, series, shade: burnIn(run),
-    x: { label: "epoch", whole: true }, y: { label: NAMES[name] },
+    title: `${label} by epoch`, series, shade: burnIn(run),
+    x: { label: "epoch", whole: true }, y: { label },
     right: run.temperature ? { label: "target temperature" } : null,
     caption: chains.length > 1 ? BAND : "",
   };
@@ -91,8 +90,9 @@ const runCharts = (index) => {
   // With several runs, colours distinguish runs; with one, they distinguish quantities.
   const hue = (own) => (several ? index % 7 : own);
   const specs = [
-    energyChart(run, index, "raw", hue(0)),
-    energyChart(run, index, "norm", hue(2)),
+    energyChart(run, run.energies.raw, NAMES.raw, hue(0)),
+    energyChart(run, run.energies.norm, NAMES.norm, hue(2)),
+    ...Object.entries(run.experts).map(([name, trace], place) => energyChart(run, trace, name, hue((3 + place) % 7))),
     rateChart(run, hue),
     correlationChart(run, hue),
     ...(several ? [] : [histogramChart("raw"), histogramChart("norm")]),

@@ -20,7 +20,8 @@ const chance = (test) => {
 const testTitle = (test, index, count) => {
   if (index === count - 1 && test.nearest === null && !test.low) return count > 1 ? "The last test, by all of it" : "The test";
   const where = test.nearest === null ? "all positions" : test.nearest === 1 ? "the nearest position" : `the nearest ${test.nearest} positions`;
-  return `${index ? "A further" : "An early"} test, by ${where}${test.low ? " in low precision" : ""}`;
+  const by = [...test.experts, ...(test.nearest === 0 ? [] : [where])];
+  return `${index ? "A further" : "An early"} test, by ${by.join(" and ") || "the proposal alone"}${test.low ? " in low precision" : ""}`;
 };
 
 const drawTest = (test, index, tests) => {
@@ -61,6 +62,15 @@ const drawSum = (replay, step) => {
   );
 };
 
+// What each part of the energy adds to E(x) − E(x′).
+const drawShares = (step) => html(
+  "dl", { class: "sums shares" },
+  ...step.shares.map((share) => amount(
+    html("code", {}, share.weight === 1 ? share.name : `${shortNumber(share.weight)} · ${share.name}`),
+    fixed(share.fall), "share", share.tested ? "" : "(worked out for you: no test needed it)",
+  )),
+);
+
 const drawDecision = (holder, replay, step) => {
   if (!step) {
     holder.className = "decision";
@@ -87,7 +97,9 @@ const drawDecision = (holder, replay, step) => {
       amount("log q(x|x′), to come back", fixed(step.log_q_reverse), "q-reverse"),
     ));
   } else {
-    parts.push(drawSum(replay, step), ...step.tests.map(drawTest));
+    parts.push(drawSum(replay, step));
+    if (step.shares.length) parts.push(html("p", {}, html("strong", {}, "Shares of E(x) − E(x′)"), ": a part that falls speaks for the proposal."), drawShares(step));
+    parts.push(...step.tests.map(drawTest));
   }
   holder.replaceChildren(...parts);
 };

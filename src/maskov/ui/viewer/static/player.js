@@ -81,7 +81,8 @@ class Player {
     byId("epoch").setAttribute("aria-valuetext", `epoch ${this.epoch + 1} of ${this.run.epochs_done}`);
     const { recorded } = this;
     const energies = ["raw", "norm"].filter((name) => known(recorded[`energy_${name}`][this.epoch])).map((name) => `E_${name} ${fixed(recorded[`energy_${name}`][this.epoch], 2)}`);
-    byId("ended").textContent = `At the end of this epoch: ${[...energies, `${recorded.accepted[this.epoch]} of ${recorded.steps[this.epoch]} steps accepted`].join(" · ")}`;
+    const experts = Object.entries(recorded.experts).filter(([, values]) => known(values[this.epoch])).map(([name, values]) => `${name} ${fixed(values[this.epoch], 2)}`);
+    byId("ended").textContent = `At the end of this epoch: ${[...energies, ...experts, `${recorded.accepted[this.epoch]} of ${recorded.steps[this.epoch]} steps accepted`].join(" · ")}`;
     if (this.replay?.epoch === this.epoch && this.replay?.chain === this.chain) return;
     this.replay = null;
     const { tokens, words } = recorded;

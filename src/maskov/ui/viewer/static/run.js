@@ -24,15 +24,16 @@ const showHead = (run) => {
 const showCharts = (run) => {
   const shade = run.burn_in > 0 ? { from: 0, to: run.burn_in + 0.5, label: "burn-in" } : null;
   const x = { label: "epoch", whole: true };
-  for (const [index, name] of Object.keys(NAMES).entries()) {
-    const { spread, chains } = run.energies[name];
+  const traces = [...Object.entries(NAMES).map(([name, label]) => [label, run.energies[name]]), ...Object.entries(run.experts)];
+  for (const [index, [label, { spread, chains }]] of traces.entries()) {
+    const tone = (2 * index) % 7;
     const series = [
-      { name: `${chains.length} of ${run.chains.toLocaleString("en")} chains`, tone: 2 * index, x: run.epochs, many: chains, names: run.shown_chains.map((chain) => `chain ${chain}`) },
-      { name: "median, 10–90 %", tone: 2 * index, x: run.epochs, y: spread.middle, low: spread.low, high: spread.high, strong: true },
+      { name: `${chains.length} of ${run.chains.toLocaleString("en")} chains`, tone, x: run.epochs, many: chains, names: run.shown_chains.map((chain) => `chain ${chain}`) },
+      { name: "median, 10–90 %", tone, x: run.epochs, y: spread.middle, low: spread.low, high: spread.high, strong: true },
     ];
     if (run.temperature) series.push({ name: "temperature", tone: 1, dash: 1, x: run.epochs, y: run.temperature, right: true });
     new Chart(byId("charts"), {
-      title: `${NAMES[name]} by epoch`, series, shade, x, y: { label: NAMES[name] },
+      title: `${label} by epoch`, series, shade, x, y: { label },
       right: run.temperature ? { label: "target temperature" } : null,
     });
   }

@@ -1,0 +1,370 @@
+"""The command `rewrite`: what it prints, what it keeps, what it refuses."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import maskov
+import tiny_models
+from maskov import InputError, Run, RunError, rewriting
+from maskov.cli import main
+from maskov.energies.distances import words_changed
+from odd_workers import files
+
+WORDS = "the food is bad good very not slow nice room"
+LINES = ["the food is bad", "the room is not nice", "very slow", "the food is very bad",
+         "not good", "the room is slow"]  # fmt: skip
+ENERGIES = {"target", "raw", "norm", "edit"}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("networks")
+    tiny_models.build_masked(root / "masked", WORDS)
+    tiny_models.build_classifier(root / "classifier", WORDS)
+    (root / "lines.txt").write_text("\n".join(LINES) + "\n")
+    return root
+
+
+@pytest.fixture
+def call(capfd, monkeypatch, folders):
+    """Run `rewrite` in this process; return its exit code, output and errors."""
+
+    def run(*words: object, stdin: bytes = b"", source: object = None):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([*map(str, command(folders, source)), *map(str, words)])
+        out, err = capfd.readouterr()
+        return ended.value.code or 0, out, err
+
+    return run
+
+
+def command(folders: Path, source: object = None) -> list[object]:
+    toward = f"classifier({folders / 'classifier'}, label=positive)+0.5*contains('good')"
+    return ["rewrite", source or folders / "lines.txt", "--model", folders / "masked",
+            "--toward", toward, "--device", "cpu", "--epochs", 4, "--chains", 3,
+            "--batch", 2, "-q"]  # fmt: skip
+
+
+def test_a_line_for_each_line(call, folders):
+    code, out, err = call()
+    assert (code, err) == (0, "")
+    assert len(out.splitlines()) == len(LINES)
+    code, told, _ = call("--json")
+    rows = [json.loads(line) for line in told.splitlines()]
+    assert [row["text"] for row in rows] == out.splitlines()
+    assert [row["source"] for row in rows] == LINES
+    assert [row["line"] for row in rows] == list(range(len(LINES)))
+    classifier = f"classifier({folders / 'classifier'}, label=positive)"
+    for row in rows:
+        assert list(row) == ["line", "source", "text", "changes", "chain", "epoch", "energies"]
+        assert row["changes"] == words_changed(row["source"], row["text"])
+        assert row["energies"].keys() == ENERGIES | {classifier, "contains('good')"}
+        parts = row["energies"]
+        whole = parts["norm"] + 20 * parts[classifier] + 10 * parts["contains('good')"]
+        assert parts["target"] == pytest.approx(whole + 4 * parts["edit"])
+        assert 0 <= row["chain"] < 3
+        assert 0 <= row["epoch"] < 4
+    assert any(row["changes"] for row in rows)
+    assert call("--json")[1] == told
+    assert call("--json", "--seed", 1)[1] != told
+
+
+def test_picks(call):
+    every = [json.loads(line) for line in call("--json", "--every-chain")[1].splitlines()]
+    assert [row["chain"] for row in every] == [0, 1, 2] * len(LINES)
+    picked = [json.loads(line) for line in call("--json")[1].splitlines()]
+    for number, row in enumerate(picked):
+        own = every[3 * number : 3 * number + 3]
+        assert row == min(own, key=lambda one: one["energies"]["target"])
+    ends = ("--json", "--every-chain", "--pick", "last")
+    last = [json.loads(line) for line in call(*ends)[1].splitlines()]
+    assert all(row["epoch"] == 3 for row in last)
+    first = [json.loads(line) for line in call("--json", "--pick", "last")[1].splitlines()]
+    assert first == last[::3]
+    alike = [json.loads(line) for line in call("--json", "--pick", "mbr")[1].splitlines()]
+    for number, row in enumerate(alike):
+        assert row in last[3 * number : 3 * number + 3]
+    assert "unknown pick 'best'" in call("--pick", "best")[2]
+
+
+def test_standard_input(call):
+    given = call("--json", source="-", stdin="\n".join(LINES).encode())[1]
+    assert given == call("--json")[1]
+
+
+def test_batches_have_chains_of_their_own(call):
+    """The lines of the first batch are the same, however many follow."""
+    whole = call("--json")[1].splitlines()
+    few = call("--json", source="-", stdin="\n".join(LINES[:2]).encode())[1].splitlines()
+    assert few == whole[:2]
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (b"", "is empty; give one text per line"),
+        (b"the food\n\xff\n", "is not UTF-8 text (line 2)"),
+        (b"the food\n\nthe room\n", "line 2 is empty"),
+        (b"the food\nthe moon\n", "line 2 holds '[UNK]'"),
+        (b"the [MASK]\n", "line 1 holds a mask"),
+        (b"the food\n" + b"very " * 40 + b"\n", "line 2 has 40 tokens"),
+    ],
+)
+def test_lines_that_cannot_be_read_are_refused_before_any_is_sampled(
+    lines, reason, call, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(rewriting, "sample", lambda *_, **__: pytest.fail("it was sampled"))
+    code, out, err = call("--out", tmp_path / "out", source="-", stdin=lines)
+    assert (code, out) == (2, "")
+    assert reason in err
+    assert len(err.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--toward", "happy"), "unknown energy"),
+        (("--toward", "classifier(wiki-judge, label=1)"), "is a causal model, not a classifier"),
+        (("--strength", "-1"), "0 or more"),
+        (("--keep", "-1"), "0 or more"),
+        (("--target-temperature", "0"), "above 0"),
+        (("--epochs", "0"), "epoch"),
+        (("--chains", "0"), "chain"),
+        (("--batch", "0"), "at least 1 line"),
+        (("--moves", "walk"), "walk"),
+    ],
+)
+def test_options_that_cannot_be(words, reason, call):
+    code, out, err = call(*words)
+    assert (code, out) == (2, "")
+    assert reason in err
+
+
+def test_a_wrong_label_leaves_no_folder(call, folders, tmp_path):
+    toward = f"classifier({folders / 'classifier'}, label=happy)"
+    code, _, err = call("--toward", toward, "--out", tmp_path / "out")
+    assert code == 2
+    assert "has no label 'happy'; it has negative, positive" in err
+    assert not (tmp_path / "out").exists()
+
+
+def _content(out: Path) -> dict[str, object]:
+    """Return all that a folder came to."""
+    runs = {run.name: files(run) for run in sorted((out / "runs").iterdir())}
+    return {"lines": (out / "rewritten.jsonl").read_bytes(), **runs}
+
+
+def test_a_folder_goes_on_where_it_was(call, tmp_path):
+    out = tmp_path / "out"
+    whole = call("--json", "--out", out)[1]
+    kept = _content(out)
+    assert kept["lines"].decode() == whole
+    assert len(kept) == 4
+    assert call("--json", "--out", out)[1] == whole
+    # Lines that are lost are picked again from the runs.
+    (out / "rewritten.jsonl").unlink()
+    assert call("--json", "--out", out)[1] == whole
+    assert _content(out) == kept
+    run = Run.open(out / "runs" / "00001")
+    assert run.manifest.compares
+    assert run.diagnose().groups == 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        (("--keep", 3), "energy"),
+        (("--fluency", "raw"), "energy"),
+        (("--seed", 1), "seed"),
+        (("--chains", 2), "chains"),
+        (("--epochs", 5), "schedule"),
+        (("--hot", 3), "schedule"),
+        (("--pick", "mbr"), "pick"),
+        (("--batch", 3), "batch"),
+        (("--every-chain",), "every_chain"),
+        (("--moves", "span:1,insert-delete:1"), "kernel"),
+        (("--temperature", 0.9), "kernel"),
+    ],
+)
+def test_other_options_are_refused(changed, what, call, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    # Nothing needs to be sampled to know it.
+    monkeypatch.setattr(rewriting, "sample", lambda *_, **__: pytest.fail("it was sampled"))
+    with pytest.raises(pytest.fail.Exception, match="sampled"):
+        call("--out", out)
+    code, printed, err = call("--out", out, *changed)
+    assert (code, printed) == (2, "")
+    assert f"was begun with another {what}: give another --out" in err
+
+
+def test_other_lines_and_another_classifier_are_refused(call, folders, tmp_path):
+    out, copy = tmp_path / "out", tmp_path / "classifier"
+    shutil.copytree(folders / "classifier", copy)
+    words = ("--toward", f"classifier({copy}, label=positive)", "--out", out)
+    assert call(*words)[0] == 0
+    other = "\n".join(LINES[::-1]).encode()
+    assert "begun with another texts" in call(*words, source="-", stdin=other)[2]
+    tiny_models.build_classifier(copy, WORDS, ("positive", "negative"))
+    assert "begun with another energy_models" in call(*words)[2]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:-20],
+        lambda text: text[: text.index("\n") + 1],
+        lambda text: text + text,
+        lambda text: text.replace('"line": 0', '"line": 7'),
+        lambda text: text.replace("the food is bad", "the food is good"),
+        lambda text: "[]\n",
+        lambda text: '{"line": 0}\n',
+        lambda text: "\x00\n",
+    ],
+)
+def test_damaged_lines_are_refused(damage, call, tmp_path):
+    out = tmp_path / "out"
+    assert call("--out", out)[0] == 0
+    file = out / "rewritten.jsonl"
+    file.write_text(damage(file.read_text()))
+    code, printed, err = call("--out", out)
+    assert (code, printed) == (2, "")
+    assert "rewritten.jsonl' is damaged: remove it" in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "null", '"x"', "\xff"])
+def test_damaged_settings_are_refused(text, call, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "settings.json").write_bytes(text.encode("latin-1"))
+    code, printed, err = call("--out", out)
+    assert (code, printed) == (2, "")
+    assert "settings.json' is damaged: give another --out" in err
+
+
+def test_a_folder_of_something_else_is_refused(call, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "letter.txt").write_text("dear")
+    code, _, err = call("--out", tmp_path / "out")
+    assert code == 2
+    assert "exists and is no folder of rewritings" in err
+    (tmp_path / "file").write_text("dear")
+    code, _, err = call("--out", tmp_path / "file")
+    assert code == 2
+    assert "file'" in err
+    # What is left of a process that was killed before it began is nobody's.
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "settings.json.tmp").write_text("{")
+    assert call("--out", tmp_path / "begun")[0] == 0
+
+
+def _begin(folders: Path, out: Path) -> subprocess.Popen[bytes]:
+    words = [*map(str, command(folders)), "--json", "--epochs", "12", "--batch", "1",
+             "--out", str(out)]  # fmt: skip
+    return subprocess.Popen(
+        [sys.executable, "-m", "maskov", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def _kill_when(process: subprocess.Popen[bytes], holds) -> None:
+    end = time.monotonic() + 120
+    while process.poll() is None and not holds() and time.monotonic() < end:
+        time.sleep(0.005)
+    assert process.poll() is None, process.communicate()
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def test_a_kill_loses_no_finished_line(folders, tmp_path):
+    whole = _begin(folders, tmp_path / "whole")
+    expected, _ = whole.communicate(timeout=240)
+    assert whole.returncode == 0
+    out = tmp_path / "killed"
+    lines = out / "rewritten.jsonl"
+    moments = [
+        lambda: (out / "runs" / "00000" / "traces").exists(),  # before the run has begun
+        lambda: (out / "runs" / "00002" / "manifest.json").exists(),  # in the middle of a run
+        lambda: lines.exists() and len(lines.read_bytes().splitlines()) >= 4,  # between two
+    ]
+    finished = b""
+    for moment in moments:
+        process = _begin(folders, out)
+        _kill_when(process, moment)
+        printed = process.stdout.read()
+        process.stdout.close()
+        process.stderr.close()
+        now = lines.read_bytes() if lines.exists() else b""
+        # What was finished or printed is there, to the byte.
+        assert expected.startswith(now)
+        assert now.startswith(finished)
+        assert now.startswith(printed[: printed.rfind(b"\n") + 1])
+        finished = now
+    assert finished.count(b"\n") >= 4
+    again = _begin(folders, out)
+    printed, _ = again.communicate(timeout=240)
+    assert again.returncode == 0
+    assert printed == expected
+    assert _content(out) == _content(tmp_path / "whole")
+
+
+def test_a_signal_is_told(folders, tmp_path):
+    process = _begin(folders, tmp_path / "out")
+    file, end = tmp_path / "out" / "runs" / "00001" / "manifest.json", time.monotonic() + 120
+    while not file.exists() and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    printed, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert b"finished lines are saved" in err
+    assert (tmp_path / "out" / "rewritten.jsonl").read_bytes().startswith(printed)
+
+
+def test_workers_write_the_same_lines(call, tmp_path):
+    given = {"source": "-", "stdin": "\n".join(LINES[:2]).encode()}
+    whole = call("--json", "--resident", 3, **given)[1]
+    words = ("--json", "--resident", 3, "--workers", 2, "--out", tmp_path / "out")
+    assert call(*words, **given)[1] == whole
+    assert len(whole.splitlines()) == 2
+
+
+def test_in_python(folders, tmp_path):
+    model = maskov.load(folders / "masked", "cpu")
+    options = {"chains": 2, "epochs": 2, "keep": 0.0}
+    found = rewriting.rewrite(model, LINES[:2], "contains('good')", **options)
+    assert [one.source for one in found] == LINES[:2]
+    assert found[0].energies.keys() == {"target", "raw", "norm", "contains('good')"}
+    assert rewriting.rewrite(model, [], "contains('good')", **options) == []
+    assert rewriting.rewrite(model, [], "contains('good')", out=tmp_path / "o", **options) == []
+    grouped = rewriting.rewrite(model, LINES[:1], "edit", fluency="norm(groups=2)", **options)
+    assert json.loads(grouped[0].to_json())["energies"].keys() == {"target", "edit"}
+    with pytest.raises(InputError, match="at least 1 line"):
+        rewriting.rewrite(model, LINES, "edit", batch=0)
+
+
+def test_functions_of_ones_own(folders, tmp_path, monkeypatch):
+    """By their import path they can be kept in a folder; a nameless one cannot."""
+    (tmp_path / "own_expert.py").write_text("def short(texts):\n    return list(map(len, texts))\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    model = maskov.load(folders / "masked", "cpu")
+    options = {"chains": 2, "epochs": 2, "out": tmp_path / "out"}
+    first = rewriting.rewrite(model, LINES[:2], "own_expert:short", **options)
+    assert "own_expert:short" in first[0].energies
+    assert rewriting.rewrite(model, LINES[:2], "own_expert:short", **options) == first
+    rewriter = rewriting.Rewriter(lambda texts: [0.0] * len(texts), chains=2, epochs=1)
+    assert len(list(rewriter.rewrite(model, LINES[:1]))) == 1
+    with pytest.raises((InputError, RunError), match="cannot be written to a run folder"):
+        list(rewriter.rewrite(model, LINES[:1], out=tmp_path / "other"))

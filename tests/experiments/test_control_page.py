@@ -1,0 +1,247 @@
+"""The page of the Yelp comparison, from toy files: scores, picks, what is refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from experiments.control import judge, page, scoring, systems
+from experiments.control.__main__ import main
+from experiments.control.bag import BUCKETS, Bag, features
+
+from recipes import vocabulary
+
+NOUNS = ["food", "soup", "room", "staff", "place"]
+SOURCES = ([f"the {noun} is awful today ." for noun in NOUNS],
+           [f"the {noun} is great today ." for noun in NOUNS])  # fmt: skip
+HUMAN = ([line.replace("awful", "great") for line in SOURCES[0]],
+         [line.replace("great", "awful") for line in SOURCES[1]])  # fmt: skip
+TOOL = """
+import pathlib
+
+class Evaluator:
+    def __init__(self, path):
+        assert path.name == "acc_yelp.bin"
+
+    def label(self, text):
+        words = text.split()
+        if "great" in words:
+            return "__label__positive"
+        return "__label__negative" if "awful" in words else None
+"""
+SHARED = Path(__file__).parents[3] / "shared"
+
+
+class Words:
+    """A labeller that looks for two words."""
+
+    def predict(self, texts):
+        return ["positive" if "great" in text.split() else "negative" for text in texts]
+
+
+def write(folder, name, halves):
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, lines in enumerate(halves):
+        (folder / f"{name}.{number}.txt").write_text("\n".join(lines) + "\n")
+
+
+def write_ours(folder, name, keep, chains, chain_of_best=1):
+    """Write rewritings in which one chain has the human's text, and the others the source."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for pick in systems.PICKS:
+        for half in (0, 1):
+            rows = [
+                {
+                    "line": line,
+                    "source": source,
+                    "text": HUMAN[half][line] if chain == chain_of_best else source,
+                    "changes": int(chain == chain_of_best),
+                    "chain": chain,
+                    "epoch": 3,
+                    "energies": {"target": 10.0 - 2 * (chain == chain_of_best), "edit": 0.0},
+                }
+                for line, source in enumerate(SOURCES[half])
+                for chain in range(chains)
+            ]
+            file = folder / f"{name}.{pick}.{half}.jsonl"
+            file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    record = {"name": name, "strength": 3.0, "keep": keep, "chains": chains, "experts": ["deep"],
+              "passes_a_sentence": 300.0 * keep, "seconds_a_sentence": 0.25,
+              "device": "cpu",
+              "held": {"lowest": {"accuracy": 97.25, "self_bleu": 61.0}}}  # fmt: skip
+    (folder / f"{name}.json").write_text(json.dumps(record))
+
+
+@pytest.fixture(scope="module")
+def judge_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("judge")
+    tokenizer = vocabulary.learn(iter(" ".join(line) for line in (*SOURCES, *HUMAN)), 80)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        judge.build(tokenizer, 64, 1).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def comparison(tmp_path, judge_folder):
+    """Folders as `page` reads them."""
+    data, work = tmp_path / "data" / "yelp", tmp_path / "work"
+    write(data, "test", SOURCES)
+    write(data, "reference", HUMAN)
+    write(data / "peers", "mix-and-match", (HUMAN[0], SOURCES[1]))
+    write(data / "peers", "other", SOURCES)
+    (data.parent.parent / "tools").mkdir()
+    (data.parent.parent / "tools" / "yelp_eval.py").write_text(TOOL)
+    weights = torch.zeros(BUCKETS)
+    weights[features("great")[0]], weights[features("awful")[0]] = 1.0, -1.0
+    Bag(weights, 0.0, ["negative", "positive"]).save(work / "models" / "bag")
+    (work / "models" / "judge").symlink_to(judge_folder)
+    write_ours(tmp_path / "results", "soft", 2.0, 2)
+    write_ours(tmp_path / "results", "hard", 1.0, 2, chain_of_best=0)
+    return tmp_path
+
+
+def run(folder, *more, chosen="soft"):
+    main(["page", str(folder / "data" / "yelp"), str(folder / "work"), str(folder / "out"),
+          "--results", str(folder / "results"), "--chosen", chosen, *more])  # fmt: skip
+
+
+def test_page_has_every_system_our_lines_and_the_figure(comparison):
+    run(comparison)
+    out = comparison / "out"
+    for half in (0, 1):
+        assert systems.read_lines(out / f"yelp.{half}.txt") == HUMAN[half]
+    text = (out / "README.md").read_text()
+    for line in (
+        "| mix-and-match | 50.0 ± 16.7 | 100.0 | 0.0 |",
+        "| **maskov, soft** | **100.0** |",
+        "| **soft** | **2** | **97.2** | **61.0** | **600** | **0.25** |",
+        "(within the limit of 4,800;",
+    ):
+        assert line in text
+    assert "600 masked passes a sentence" in text
+    assert (out / "frontier.svg").stat().st_size > 1000
+    assert (out / "frontier.png").is_file()
+    record = json.loads((out / "scores.json").read_text())
+    assert record["published"]["source"]["accuracy"]["value"] == 0
+    assert record["published"]["human reference"]["reference_bleu"]["value"] == pytest.approx(100)
+    assert record["ours"]["soft"]["setting"]["keep"] == 2
+    again = comparison / "out" / "README.md"
+    before = again.read_bytes()
+    run(comparison)
+    assert again.read_bytes() == before
+
+
+def test_one_chain_all_chains_last_and_lowest(comparison):
+    run(comparison)
+    record = json.loads((comparison / "out" / "scores.json").read_text())
+    rows = {row["texts"]: row for row in record["picks"]}
+    assert list(rows) == [
+        "one chain, a plain sample",
+        "2 chains, the sample most like all samples",
+        "2 chains, the sample of lowest energy",
+        "one chain, the lowest energy it had",
+        "2 chains, the lowest energy of any",
+    ]
+    one, both = rows["one chain, a plain sample"], rows["2 chains, the lowest energy of any"]
+    assert (one["passes"], both["passes"]) == (300, 600)
+    assert (one["mean_energy"], both["mean_energy"]) == (9, 8)
+    assert (one["accuracy"]["value"], both["accuracy"]["value"]) == (50, 100)
+
+
+def test_a_setting_may_have_rewritten_the_first_lines_only(comparison):
+    for file in (comparison / "results").glob("hard.*.jsonl"):
+        file.write_text("\n".join(file.read_text().splitlines()[:6]) + "\n")
+    run(comparison)
+    assert "The first lines of the test only: hard 6." in (comparison / "out/README.md").read_text()
+    with pytest.raises(SystemExit, match="'hard' has not rewritten all lines"):
+        run(comparison, chosen="hard")
+    file = comparison / "results" / "hard.last.0.jsonl"
+    file.write_text("\n".join(file.read_text().splitlines()[:4]) + "\n")
+    with pytest.raises(SystemExit, match="files of lowest and last differ"):
+        run(comparison)
+
+
+def test_what_is_missing_or_of_other_lines_is_refused(comparison):
+    with pytest.raises(SystemExit, match=r"no setting 'best'; it has hard, soft"):
+        run(comparison, chosen="best")
+    with pytest.raises(SystemExit, match="give --evaluator"):
+        run(comparison, "--evaluator", str(comparison / "none.py"))
+    file = comparison / "results" / "soft.last.1.jsonl"
+    rows = file.read_text().splitlines()
+    file.write_text("\n".join(rows[:-1]) + "\n")
+    with pytest.raises(SystemExit, match="same number of chains"):
+        run(comparison)
+    file.write_text("\n".join(rows).replace("soup is great", "soup is good") + "\n")
+    with pytest.raises(SystemExit, match="line 1 that is not the test's"):
+        run(comparison)
+    file.unlink()
+    with pytest.raises(SystemExit, match=r"soft\.last\.1\.jsonl' not found"):
+        run(comparison)
+
+
+def test_scores_by_hand():
+    outputs = ([*HUMAN[0][:4], "great"], SOURCES[1])
+    found = scoring.score(scoring.Task(SOURCES), outputs, Words())
+    assert found.accuracy.value == 50
+    assert found.accuracy.standard_error == pytest.approx(100 * math.sqrt(0.25 / 9))
+    assert (found.to_positive, found.to_negative) == (100, 0)
+    assert found.hamming == pytest.approx(4 / 9)
+    assert (found.same_length, found.unchanged) == (0.9, 0.5)
+    assert (found.reference_bleu, found.perplexity) == (None, None)
+    same = scoring.score(scoring.Task(SOURCES, HUMAN), SOURCES, Words())
+    assert same.self_bleu.value == pytest.approx(100)
+    assert same.self_bleu.standard_error == pytest.approx(0, abs=1e-9)
+    with pytest.raises(SystemExit, match="half 0: 1 rewritings of 5 lines"):
+        scoring.score(scoring.Task(SOURCES), (["great"], SOURCES[1]), Words())
+
+
+def test_differences_are_of_paired_sentences():
+    task = scoring.Task(SOURCES, HUMAN)
+    gap = scoring.difference(task, SOURCES, HUMAN, Words())
+    assert gap["accuracy"] == scoring.Estimate(100.0, 0.0)
+    assert gap["reference_bleu"].value == pytest.approx(
+        100 - scoring.score(task, SOURCES, Words()).reference_bleu.value
+    )
+    assert scoring.difference(task, HUMAN, HUMAN, Words())["self_bleu"].value == 0
+
+
+def test_judge_gives_perplexity_per_token_and_scores_texts_once(judge_folder):
+    one = scoring.Judge(judge_folder)
+    values = one.negative_log_likelihood([*SOURCES[0], SOURCES[0][0]])
+    assert (values[0] == values[-1]).all()
+    assert len(one._known) == len(NOUNS)
+    expected = math.exp(values[:-1, 0].sum() / values[:-1, 1].sum())
+    assert one.perplexity(SOURCES[0]).value == pytest.approx(expected)
+    assert np.isfinite(values).all()
+
+
+def test_text_in_a_table_keeps_its_signs():
+    assert page._cell("a | b * c_d <unk>") == r"a \| b \* c\_d \<unk>"
+
+
+@pytest.mark.skipif(not (SHARED / "tools" / "yelp_eval.py").is_file(), reason="no published files")
+def test_scores_are_those_of_the_published_tool():
+    data, tool = SHARED / "data" / "yelp", SHARED / "tools" / "yelp_eval.py"
+    spec = importlib.util.spec_from_file_location("tool", tool)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    task, evaluator = systems.read_task(data), scoring.Evaluator(tool, data)
+    texts = systems.read_published(data)["mix-and-match"]
+    found = scoring.score(task, texts, evaluator)
+    expected = module.scores(
+        module.Evaluator(data / "acc_yelp.bin"), texts, task.sources, task.references
+    )
+    assert expected == {
+        "accuracy": round(found.accuracy.value, 1),
+        "self_bleu": round(found.self_bleu.value, 1),
+        "ref_bleu": round(found.reference_bleu.value, 1),
+        "hamming": round(found.hamming, 2),
+        "same_length": round(found.same_length, 2),
+    }
