@@ -19,6 +19,7 @@ from maskov.defaults import default_kernel, default_schedule
 from maskov.diagnostics import Summary
 from maskov.energies import Autoregressive, Energy, Norm, Raw, parse_energy
 from maskov.errors import InputError, MaskovError, ModelError, RunError
+from maskov.fasta import Record, read_fasta, to_fasta
 from maskov.kernels import (
     Cycle,
     DelayedAcceptance,
@@ -76,6 +77,7 @@ __all__ = [
     "Norm",
     "Proposal",
     "Raw",
+    "Record",
     "Rng",
     "Run",
     "RunError",
@@ -98,9 +100,11 @@ __all__ = [
     "load",
     "mask_predict",
     "parse_energy",
+    "read_fasta",
     "resume",
     "sample",
     "score",
     "score_autoregressive",
+    "to_fasta",
     "translate",
 ]

@@ -85,7 +85,8 @@ class Inputs:
     A range of lengths; texts to start from; templates with blanks; or sources to translate, with
     the rule by which the length of each translation was chosen and the lengths it chose. If lengths
     are `sampled`, a chain may have any in the range, which may then go with texts. `frozen` are the
-    positions of each text that stay, counted from 0.
+    positions of each text that stay, counted from 0. `names` are those of texts or templates that
+    came from FASTA.
     """
 
     length: tuple[int, int] | None = None
@@ -96,6 +97,7 @@ class Inputs:
     chosen: tuple[tuple[int, ...], ...] | None = None
     sampled: bool = False
     frozen: tuple[tuple[int, ...], ...] | None = None
+    names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         given = [self.length, self.texts, self.templates, self.sources]
@@ -110,6 +112,9 @@ class Inputs:
             raise InputError("'inputs.chosen' has another number of entries than the sources.")
         for value in (*(self.length or ()), *(n for row in self.chosen or () for n in row)):
             _between("inputs.length", value, 1, _MOST)
+        lines = self.texts or self.templates or ()
+        if self.names is not None and len(self.names) != len(lines):
+            raise InputError("'inputs.names' has another number of entries than the texts.")
         if self.frozen is not None:
             self._check_frozen(self.frozen)
 

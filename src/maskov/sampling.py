@@ -17,6 +17,7 @@ from maskov.config import (
 )
 from maskov.defaults import default_kernel, default_schedule
 from maskov.errors import InputError, ModelError
+from maskov.fasta import Record
 from maskov.frozen import Mask
 from maskov.kernels import Exchange, Kernel
 from maskov.models import MaskedModel
@@ -36,6 +37,7 @@ from maskov.runs.checks import (
 from maskov.runs.coordinator import Coordinator
 from maskov.runs.folder import RunFolder
 from maskov.runs.inputs import inputs_of, layout_of
+from maskov.runs.library import write_library
 from maskov.runs.lock import locked, new_folder
 from maskov.runs.manifest import kernel_data, manifest_of
 from maskov.runs.preparation import schedule_for_passes, tuned_kernel
@@ -57,8 +59,8 @@ def sample(
     chains: int = 8,
     length: int | tuple[int, int] = 20,
     start: str = "masked",
-    texts: Sequence[str] | None = None,
-    templates: Sequence[str] | None = None,
+    texts: Sequence[str | Record] | None = None,
+    templates: Sequence[str | Record] | None = None,
     frozen: str | Sequence[Mask] | None = None,
     lengths: str = "best",
     length_prior: str | None = None,
@@ -91,7 +93,9 @@ def sample(
     of its sources, `chains` to each, of the likeliest length, of the likeliest few, or of a length
     each draws (`lengths`: best, top, drawn). The last sequence of each chain is kept, or with
     `thin` every so many epochs after burn-in. With `out` the run is a folder that can be resumed.
-    `source` is how to load the model again.
+    `source` is how to load the model again. Texts and templates may be records of FASTA
+    (`read_fasta`): samples then carry their names and mutations, and a run folder also has
+    `samples.fa` and `mutations.csv`.
 
     Tokens of texts that are `frozen` stay: positions counted from 1 ("1-25,40"), words ("river,
     bridge"), what a regular expression finds ("re:PATTERN"), or for each text a boolean or a sign
@@ -212,6 +216,8 @@ def sample(
             if isinstance(store, RunFolder) and not store.traces()["steps"].any():
                 store.discard()
             raise
+        if isinstance(store, RunFolder):
+            write_library(store)
     return Run(store)
 
 
@@ -242,6 +248,7 @@ def resume(
     with locked(folder.path):
         folder.check_unchanged()
         if Run(folder).finished:
+            write_library(folder, anew=False)
             return Run(folder)
         folder.check_resumable()
         check_trusted(folder.manifest, trust_remote_code)
@@ -256,5 +263,6 @@ def resume(
                 listener.noted(note)
         carry_out(coordinator, workers, stop)
         damaged = coordinator.cache.damaged
+        write_library(folder)
     # Opened again: what was damaged when this one was opened is whole now.
     return Run(RunFolder.open(folder.path), folder.lost or damaged, folder.recovered)

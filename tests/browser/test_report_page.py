@@ -18,9 +18,11 @@ from pages import (
 from playwright.sync_api import expect
 
 import maskov
+from maskov import Record
 from maskov.schedules import LinearSchedule, Schedule
 from maskov.ui.report import build, to_html
-from report_runs import evil_run, small_run
+from report_runs import EVIL, evil_run, small_run
+from tiny_proteins import spaced_model
 
 pytestmark = pytest.mark.browser
 
@@ -38,10 +40,19 @@ def files(tmp_path_factory):
         "one": build([run], terms=True),
         "many": build([small_run(4, 30), small_run(4, 30, seed=1), evil_run()]),
         "least": build([small_run(1, 1)], samples=0),
+        "proteins": build([protein_run(tmp_path_factory.mktemp("proteins"))]),
     }
     for name, report in pages.items():
         (folder / f"{name}.html").write_text(to_html(report), encoding="utf-8")
     return folder
+
+
+def protein_run(folder):
+    """Return a run from FASTA, with a name that tries to be more than text."""
+    parents = [Record(EVIL, "EVQLVESGGG" * 5), Record("light", "DIQMTQ")]
+    schedule = Schedule(epochs=4, burn_in=1)
+    model = spaced_model(folder / "bert")
+    return maskov.sample(model, schedule=schedule, chains=4, texts=parents, thin=1)
 
 
 @pytest.fixture
@@ -277,10 +288,23 @@ def test_nothing_is_wider_than_a_phone(visit, name):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["one", "many", "least"])
+@pytest.mark.parametrize("name", ["one", "many", "least", "proteins"])
 def test_axe_finds_nothing(visit, accessible, name, scheme):
     assert accessible(visit(name, **DESKTOP, color_scheme=scheme)) == []
 
 
 def test_axe_finds_nothing_on_a_phone(visit, accessible):
     assert accessible(visit("one", **PHONE)) == []
+
+
+@pytest.mark.parametrize("view", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_parents_have_logos_charts_and_mutations(visit, view):
+    page = visit("proteins", **view)
+    expect(page.locator("svg.logo")).to_have_count(2)
+    expect(page.locator("[data-family] .chart")).to_have_count(6)
+    expect(page.locator("svg.logo >> nth=0").locator("g")).to_have_count(50)
+    first = page.locator("[data-family='1'] .chart >> nth=0")
+    expect(first).to_contain_text("Mutation frequency by position: light")
+    expect(page.locator("table.samples thead")).to_contain_text("parent and mutations")
+    assert page.evaluate("window.hacked") is None
+    assert_nothing_is_cut_off(page)

@@ -15,7 +15,7 @@ LAYERS = [
     ["random"],
     ["encoders"],
     ["models"],
-    ["constraints", "energies"],
+    ["constraints", "energies", "fasta"],
     ["moves"],
     ["kernels"],
     ["config"],

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from maskov.cli.diagnosis import print_diagnosis
 from maskov.cli.escaping import PrintableConsole
-from maskov.cli.output import as_lines, print_json, read_lines
+from maskov.cli.output import as_lines, print_json, read_texts
 from maskov.energies import Autoregressive, parse_energy
 from maskov.energies.loading import Loading
 from maskov.errors import InputError
@@ -24,7 +24,9 @@ from maskov.verify import verify as verify_kernels
 
 
 def score(
-    file: Annotated[str, typer.Argument(help="texts, one per line; - for standard input")],
+    file: Annotated[
+        str, typer.Argument(help="texts, one per line, or FASTA; - for standard input")
+    ],
     model: Annotated[
         str, typer.Option("--model", "-m", help="built-in name, folder or hub name")
     ] = DEFAULT_MODEL,
@@ -52,7 +54,7 @@ def score(
     json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
 ) -> None:
     """Score texts: the energy of each text and the term of each token."""
-    lines = read_lines(file)
+    lines = read_texts(file)
     where = choose_device(device)
 
     loading = Loading(where, trust_remote_code, budget=token_budget)
@@ -123,7 +125,8 @@ def _print_scores(scores: list[Score], json: bool) -> None:
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("energy", justify="right", style="cyan")
-    table.add_column("text", overflow="fold")
+    named = any(score.name is not None for score in scores)
+    table.add_column("name" if named else "text", overflow="fold")
     for score in scores:
-        table.add_row(f"{score.energy:.4f}", score.text)
+        table.add_row(f"{score.energy:.4f}", score.name if named else score.text)
     PrintableConsole().print(table, markup=False, highlight=False)

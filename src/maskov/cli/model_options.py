@@ -9,7 +9,7 @@ from typing import Annotated
 from maskov.cli.dataclass_options import option
 from maskov.config import ModelSource
 from maskov.models import DEFAULT_MODEL, MaskedModel, load
-from maskov.models.registry import listed
+from maskov.models.registry import is_name
 
 _MODEL = "Model"
 
@@ -59,6 +59,6 @@ class ModelOptions:
 
 def findable(name: str) -> str:
     """Return the full path of what is on disk, so that a run can be resumed from anywhere."""
-    if name not in {model.name for model in listed()} and Path(name).exists():
+    if not is_name(name) and Path(name).exists():
         return str(Path(name).resolve())
     return name

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from maskov.cli.escaping import PrintableConsole, json_printable, printable
 from maskov.errors import InputError
+from maskov.fasta import Record, is_fasta, parse
 from maskov.runs import Run
 
 
@@ -32,6 +33,12 @@ def read_lines(source: str, empty: bool = False) -> list[str]:
     if lines == [""] and not (empty and text):
         raise InputError(f"'{source}' is empty; give one text per line.")
     return lines
+
+
+def read_texts(source: str) -> list[str] | list[Record]:
+    """Read texts, one per line, or the records of a FASTA file."""
+    lines = read_lines(source)
+    return parse(lines, source) if is_fasta(source, lines) else lines
 
 
 def reason_of(error: Exception) -> str:
@@ -72,13 +79,13 @@ def print_run(run: Run, json: bool, quiet: bool, said: str = "") -> None:
         table = Table(box=None, pad_edge=False, header_style="dim")
         for name in ("chain", "E_raw", "E_norm"):
             table.add_column(name, justify="right", style="cyan" if name != "chain" else "dim")
-        table.add_column("text", overflow="fold")
+        mutated = any(sample.mutations is not None for sample in samples)
+        for name in ("name", "mutations") if mutated else ("text",):
+            table.add_column(name, overflow="fold")
         for sample in samples:
+            shown = (sample.name, " ".join(sample.mutations or ())) if mutated else (sample.text,)
             table.add_row(
-                str(sample.chain),
-                f"{sample.energy_raw:.2f}",
-                f"{sample.energy_norm:.2f}",
-                sample.text,
+                str(sample.chain), f"{sample.energy_raw:.2f}", f"{sample.energy_norm:.2f}", *shown
             )
         print_table(table)
     if quiet:

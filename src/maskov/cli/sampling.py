@@ -12,7 +12,7 @@ import typer
 from maskov.cli.constraint_options import CONSTRAINTS, FREEZE, read_frozen
 from maskov.cli.dataclass_options import takes_options
 from maskov.cli.options import SamplingOptions
-from maskov.cli.output import print_run, read_lines, say
+from maskov.cli.output import print_run, read_texts, say
 from maskov.cli.signals import stop_on_signals
 from maskov.cli.terminal import progress_for
 from maskov.cli.workers import WorkerOptions
@@ -42,7 +42,8 @@ def sample(
         str | None,
         typer.Option(
             "--start-text",
-            help="file of texts to start --chains chains from each, one a line (- for stdin)",
+            help="file of texts to start --chains chains from each: FASTA, or one a line "
+            "(- for stdin)",
         ),
     ] = None,
     freeze: Annotated[
@@ -60,7 +61,7 @@ def sample(
         raise InputError("--max-changes counts changes to a text: give one with --start-text.")
     if freeze is not None and start_text is None:
         raise InputError("--freeze names tokens of a text: give one with --start-text.")
-    texts = None if start_text is None else read_lines(start_text)
+    texts = None if start_text is None else read_texts(start_text)
     frozen = read_frozen(freeze)
     span = None if length is None else parse_length(length)
     usual = DEFAULT_LENGTH if texts is not None else None
@@ -90,8 +91,8 @@ def infill(
         raise InputError(
             f"'{template}' is neither a template nor a file: write [MASK] for each blank."
         )
-    lines = [template] if literal else read_lines(template)
-    if any(blank != ONE for line in lines for blank in find_blanks(line)):
+    lines = [template] if literal else read_texts(template)
+    if any(blank != ONE for line in lines for blank in find_blanks(str(line))):
         options = options.with_resizing()
     _run(options, lambda model: {"templates": lines})
 

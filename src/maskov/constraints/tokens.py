@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from maskov.constraints.base import Constraint, PartlyFilled, remembered
-from maskov.constraints.words import spellings
+from maskov.constraints.words import has_letters_only, spellings
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
 from maskov.types import Bool, Tensor
@@ -115,8 +115,7 @@ class AllowedTokens(Constraint):
 def _tokens(model: MaskedModel, text: str) -> list[int]:
     """Return the tokens that a text lists."""
     words = text.split()
-    allowed = (~model.forbidden).nonzero().flatten().tolist()
-    if all(len(name) == 1 for name in model.token_strings(allowed)):
+    if has_letters_only(model):
         words = [letter for word in words for letter in word]
     found = list[int]()
     for word in words:

@@ -90,7 +90,10 @@ def spellings(model: MaskedModel, word: str) -> tuple[Spelling, ...]:
 
 
 def _spellings(model: MaskedModel, word: str) -> tuple[Spelling, ...]:
-    written = dict.fromkeys(tuple(model.encode(text)) for text in (word, f" {word}"))
+    texts = [word, f" {word}"]
+    if has_letters_only(model):  # some of whose tokenizers want spaces between letters
+        texts.append(" ".join("".join(word.split())))
+    written = dict.fromkeys(tuple(model.encode(text)) for text in texts)
     found, unknown = list[Spelling](), None
     for ids in written:
         bad = [i for i in ids if i == model.mask_id or bool(model.forbidden[i])]
@@ -104,6 +107,16 @@ def _spellings(model: MaskedModel, word: str) -> tuple[Spelling, ...]:
             "of the model's vocabulary."
         )
     return tuple(found)
+
+
+def has_letters_only(model: MaskedModel) -> bool:
+    """Whether every token that may be sampled is one letter, as in models of proteins."""
+
+    def found() -> bool:
+        allowed = (~model.forbidden).nonzero().flatten().tolist()
+        return all(len(name) == 1 for name in model.token_strings(allowed))
+
+    return remembered(model, "letters", found)
 
 
 def continues(model: MaskedModel) -> Bool[Tensor, " vocabulary"]:

@@ -11,7 +11,13 @@ from maskov.models.base import MaskedModel, Queries
 from maskov.models.huggingface import HuggingFaceModel
 from maskov.models.loading import LOADING
 from maskov.models.precision import PRECISIONS, in_precision, weights_of
-from maskov.models.registry import default_judge, default_model, folder_of, source_of
+from maskov.models.registry import (
+    PACKAGED,
+    default_judge,
+    default_model,
+    folder_of,
+    source_of,
+)
 from maskov.models.tabular import TabularModel, counterexample
 from maskov.models.untrained import untrained
 
@@ -20,6 +26,7 @@ DEFAULT_MODEL = default_model()
 DEFAULT_JUDGE = default_judge()
 
 _BUILT_IN = ("untrained", "counterexample")
+_PACKAGED = frozenset(model.name for model in PACKAGED)
 
 __all__ = [
     "DEFAULT_JUDGE",
@@ -60,7 +67,7 @@ def conditional_folder(name: str) -> Path | None:
     """Return the folder of the translation model of this name, or None."""
     from maskov.models.conditional.checkpoint import is_translation
 
-    if name in _BUILT_IN:
+    if name in _BUILT_IN or name in _PACKAGED:
         return None
     folder = folder_of(name) or Path(name)
     return folder if is_translation(folder) else None
@@ -106,7 +113,7 @@ def _load(
 ) -> MaskedModel:
     name = str(name.resolve()) if isinstance(name, Path) else name
     device = choose_device(device) if isinstance(device, str) else device
-    if name in _BUILT_IN and tokenizer is not None:
+    if (name in _BUILT_IN or name in _PACKAGED) and tokenizer is not None:
         raise InputError(f"'{name}' has its own tokens: drop --tokenizer.")
     dtype = weights_of(precision)
     if prefix and (name in _BUILT_IN or conditional_folder(name) is not None):
@@ -122,15 +129,20 @@ def _load(
         return in_precision(load_conditional(folder, device, dtype, name), precision)
     if name == "untrained":
         return in_precision(untrained(device, dtype), precision)
-    exact = HuggingFaceModel.load(
-        source_of(name, "masked"),
-        device,
-        dtype,
-        None if tokenizer is None else str(tokenizer),
-        trust_remote_code,
-        called=name,
-        allow_download=allow_download,
-    )
+    if name in _PACKAGED:
+        from maskov.models.antibody import load_antibody
+
+        exact = load_antibody(name, device, dtype)
+    else:
+        exact = HuggingFaceModel.load(
+            source_of(name, "masked"),
+            device,
+            dtype,
+            None if tokenizer is None else str(tokenizer),
+            trust_remote_code,
+            called=name,
+            allow_download=allow_download,
+        )
     if prefix:
         exact = exact.with_prefix(prefix)
     return in_precision(exact, precision)

@@ -1,4 +1,4 @@
-"""The models that come with maskov, by name: shipped folders and two that are built in code.
+"""The models that maskov knows by name: shipped folders, two built in code, and packaged ones.
 
 A shipped model is a folder with config.json, weights, a tokenizer, a model card and a description,
 `about.json`. Small ones are part of the package; translation models are in the repository's
@@ -65,6 +65,37 @@ BUILT_IN = (
     ),
 )
 
+# Models whose weights are in packages of other people (`models/antibody.py`).
+PACKAGED = (
+    Shipped(
+        name="antiberty",
+        kind="masked",
+        summary="antibodies of several species (AntiBERTy, from the package antiberty)",
+        parameters=25_759_769,
+        bytes=0,
+        training_data="558 million antibody sequences of OAS (Ruffolo et al. 2021)",
+        licence="MIT",
+    ),
+    Shipped(
+        name="sapiens-vh",
+        kind="masked",
+        summary="human heavy chains of antibodies (Sapiens, from the package sapiens)",
+        parameters=572_210,
+        bytes=0,
+        training_data="human heavy chains of OAS (Prihoda et al. 2022)",
+        licence="MIT",
+    ),
+    Shipped(
+        name="sapiens-vl",
+        kind="masked",
+        summary="human light chains of antibodies (Sapiens, from the package sapiens)",
+        parameters=570_162,
+        bytes=0,
+        training_data="human light chains of OAS (Prihoda et al. 2022)",
+        licence="MIT",
+    ),
+)
+
 
 def shipped() -> list[Shipped]:
     """Return the shipped models, sorted by name within each folder."""
@@ -79,8 +110,16 @@ def _roots() -> list[Path]:
 
 def listed() -> list[Shipped]:
     """Return every model that needs no download, the defaults marked."""
+    from maskov.models.antibody import installed
+
     defaults = (default_model(), default_judge())
-    return [replace(model, default=model.name in defaults) for model in (*shipped(), *BUILT_IN)]
+    every = (*shipped(), *BUILT_IN, *installed())
+    return [replace(model, default=model.name in defaults) for model in every]
+
+
+def is_name(name: str) -> bool:
+    """Whether this is the name of a model, so that no folder is meant."""
+    return any(model.name == name for model in (*shipped(), *BUILT_IN, *PACKAGED))
 
 
 def folder_of(name: str) -> Path | None:
@@ -106,7 +145,7 @@ def model_for(pair: str, kind: str) -> str:
 
 def source_of(name: str, kind: str) -> str:
     """Return where to load a model of this kind from: a shipped model's folder, or `name`."""
-    for model in (*shipped(), *BUILT_IN):
+    for model in (*shipped(), *BUILT_IN, *PACKAGED):
         if model.name == name and model.kind != kind:
             raise ModelError(
                 f"'{name}' is a {model.kind} model, not a {kind} one; `maskov models` lists all "

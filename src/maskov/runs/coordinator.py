@@ -20,6 +20,7 @@ from maskov.config import Manifest
 from maskov.diagnostics import diagnose
 from maskov.errors import Interrupted
 from maskov.execution.loop import kernel_at
+from maskov.fasta import mutations
 from maskov.kernels import Exchange, Kernel
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.scorer import MOST_SLOTS, Scorer
@@ -279,6 +280,7 @@ class Coordinator:
 
     def _samples(self, epoch: int) -> Iterator[Sample]:
         model, chain, names = self.model, 0, ("target", *self.manifest.experts)
+        lines = self.manifest.inputs.names
         for one in self._standing:
             row = one.held[epoch]
             columns = (row[name].tolist() for name in ("tokens", "lengths", "energies"))
@@ -287,5 +289,17 @@ class Coordinator:
                 text, words = model.decode(ids), model.token_strings(ids)
                 template = self.layout.template[chain]
                 energies = dict(zip(names, rest, strict=True)) if rest else {}
-                yield Sample(chain, epoch, text, words, ids, raw, norm, template, energies)
+                yield Sample(
+                    chain, epoch, text, words, ids, raw, norm, template, energies,
+                    None if lines is None else lines[template],
+                    self._mutations(chain, words),
+                )  # fmt: skip
                 chain += 1
+
+    def _mutations(self, chain: int, tokens: list[str]) -> list[str] | None:
+        """Return where a chain of a fixed length differs from the record that it started from."""
+        layout = self.layout
+        if self.manifest.inputs.names is None or not layout.reference or layout.resizable:
+            return None
+        parent = self.model.token_strings(layout.reference[chain])
+        return mutations(parent, tokens)

@@ -7,18 +7,19 @@ from collections.abc import Sequence
 from maskov.config import Inputs
 from maskov.constraints import Constraint
 from maskov.errors import InputError
+from maskov.fasta import Record, spelled
 from maskov.frozen import Mask, frozen_positions
 from maskov.models import MaskedModel
 from maskov.models.conditional.lengths import choose_lengths
 from maskov.models.conditional.model import ConditionalModel
-from maskov.starts import Layout, draw_lengths
+from maskov.starts import Layout, draw_lengths, read_text
 
 
 def inputs_of(
     model: MaskedModel,
     length: int | tuple[int, int],
-    texts: Sequence[str] | None,
-    templates: Sequence[str] | None,
+    texts: Sequence[str | Record] | None,
+    templates: Sequence[str | Record] | None,
     lengths: str,
     chains: int,
     seed: int,
@@ -49,19 +50,21 @@ def inputs_of(
     if texts is not None:
         if not texts:
             raise InputError("there is no text to start from.")
-        held = None if frozen is None else frozen_positions(model, texts, frozen)
+        lines, names = _named(model, texts)
+        held = None if frozen is None else frozen_positions(model, lines, frozen)
         if not sampled:
-            return Inputs(texts=tuple(texts), frozen=held)
+            return Inputs(texts=lines, names=names, frozen=held)
         bounds = None if isinstance(length, int) else length
         if held is not None and bounds is not None:
             raise InputError(
                 "between frozen tokens each stretch has a length of its own: drop --length."
             )
-        return Inputs(texts=tuple(texts), length=bounds, sampled=True, frozen=held)
+        return Inputs(texts=lines, length=bounds, sampled=True, names=names, frozen=held)
     if templates is not None:
         if not templates:
             raise InputError("there is no template to fill.")
-        return Inputs(templates=tuple(templates), sampled=sampled)
+        lines, names = _named(model, templates, blanks=True)
+        return Inputs(templates=lines, sampled=sampled, names=names)
     shortest, longest = (length, length) if isinstance(length, int) else length
     draw_lengths(model, shortest, longest, 1, seed)  # refuses a range that is none
     if sampled and shortest == longest:
@@ -69,6 +72,22 @@ def inputs_of(
             "moves that change the length need a range of lengths, such as 8:24 (--length 8:24)."
         )
     return Inputs(length=(shortest, longest), sampled=sampled)
+
+
+def _named(
+    model: MaskedModel, lines: Sequence[str | Record], blanks: bool = False
+) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+    """Return texts as the model reads them, and their names if they are records of FASTA."""
+    if not any(isinstance(line, Record) for line in lines):
+        return tuple(map(str, lines)), None
+    texts, names = list[str](), list[str]()
+    for line in lines:
+        if not isinstance(line, Record):
+            raise InputError("texts are all lines, or all records of FASTA.")
+        texts.append(spelled(model, line, blanks))
+        names.append(line.name)
+        read_text(model, texts[-1], f"'{line.name}'", blanks)  # refused by its name
+    return tuple(texts), tuple(names)
 
 
 def layout_of(

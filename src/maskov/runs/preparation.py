@@ -10,6 +10,7 @@ import torch
 
 from maskov.errors import InputError
 from maskov.execution.loop import kernel_at
+from maskov.fasta import Record
 from maskov.frozen import Mask
 from maskov.kernels import Exchange, Kernel
 from maskov.models import MaskedModel
@@ -34,8 +35,8 @@ def schedule_for_passes(
     *,
     chains: int = 8,
     length: int | tuple[int, int] = 20,
-    texts: Sequence[str] | None = None,
-    templates: Sequence[str] | None = None,
+    texts: Sequence[str | Record] | None = None,
+    templates: Sequence[str | Record] | None = None,
     frozen: str | Sequence[Mask] | None = None,
     lengths: str = "best",
     seed: int = 0,

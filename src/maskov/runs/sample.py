@@ -17,7 +17,8 @@ class Sample:
     `ids` are the content tokens and are what the energies belong to: decoding them and
     tokenising the text again may give others. `template` is the line of the user's input the
     chain belongs to, 0 where there was none. `energies` are, where the energy has experts, those
-    of the `target` and of each expert by name.
+    of the `target` and of each expert by name. Of chains that started from FASTA, `name` is the
+    parent's and `mutations`, where lengths are fixed, are the differences to it, such as S31R.
     """
 
     chain: int
@@ -29,6 +30,8 @@ class Sample:
     energy_norm: float
     template: int = 0
     energies: dict[str, float] = field(default_factory=dict)
+    name: str | None = None
+    mutations: list[str] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what a damaged file may say."""
@@ -42,6 +45,8 @@ class Sample:
             and all(type(one) in (int, float) for one in energies)
             and _are(str, self.tokens)
             and _are(int, self.ids)
+            and (self.name is None or isinstance(self.name, str))
+            and (self.mutations is None or _are(str, self.mutations))
         ):
             raise TypeError("no sample")
 
@@ -50,4 +55,7 @@ class Sample:
         data = asdict(self)
         if not self.energies:
             del data["energies"]
+        for name in ("name", "mutations"):
+            if data[name] is None:
+                del data[name]
         return json.dumps(data, ensure_ascii=False)

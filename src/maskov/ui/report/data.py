@@ -28,6 +28,7 @@ from maskov.ui.report.curves import (
 )
 from maskov.ui.report.findings import Findings, findings
 from maskov.ui.report.metadata import metadata, temperatures
+from maskov.ui.report.proteins import Family, families
 from maskov.ui.report.terms import Terms, TermScorer
 from maskov.version import __version__
 
@@ -71,6 +72,8 @@ class ShownSample:
     energy_norm: float
     source: str | None
     terms: Terms | None
+    name: str | None = None
+    mutations: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,8 @@ class RunReport:
     """The report of one run.
 
     Curves are over `epochs`, counted from 1; `shown_chains` have lines of their own. `remarks` say
-    what was left out to keep the report small.
+    what was left out to keep the report small. `families` are the parents of a run that started
+    from FASTA, with fixed lengths.
     """
 
     label: str
@@ -98,6 +102,7 @@ class RunReport:
     temperature: list[float] | None
     accepted: Spread
     novel: Spread
+    families: list[Family]
     samples: list[ShownSample]
     samples_in_all: int
     shaded: bool
@@ -165,6 +170,7 @@ def _run_report(
     every = run.samples
     chosen = [every[place] for place in spaced(len(every), most)] if most else []
     scored = [None] * len(chosen) if scorer is None else scorer.terms_of(run, chosen)
+    found = families(run.manifest, every)
     counted = {name: traces[name][at] for name in ("accepted", "novel", "steps")}
     return RunReport(
         label=label,
@@ -187,13 +193,17 @@ def _run_report(
         temperature=None if temperature is None else [temperature[epoch] for epoch in epochs],
         accepted=rate_spread(counted["accepted"], counted["steps"]),
         novel=rate_spread(counted["novel"], counted["steps"]),
+        families=found,
         samples=[
             _shown(run.manifest, sample, terms)
             for sample, terms in zip(chosen, scored, strict=True)
         ],
         samples_in_all=len(every),
         shaded=scorer is not None and bool(chosen),
-        remarks=_remarks(done, len(epochs), chains, len(shown_chains), len(every), len(chosen)),
+        remarks=[
+            *_remarks(done, len(epochs), chains, len(shown_chains), len(every), len(chosen)),
+            *_parents_left_out(run.manifest, len(found)),
+        ],
     )
 
 
@@ -232,6 +242,8 @@ def _shown(manifest: Manifest, sample: Sample, terms: Terms | None) -> ShownSamp
         sample.energy_norm,
         None if sources is None else sources[sample.template],
         terms,
+        sample.name,
+        sample.mutations,
     )
 
 
@@ -274,6 +286,13 @@ def _cautions(runs: Sequence[Run]) -> list[str]:
     if len({run.manifest.leaves_invariant for run in runs}) > 1:
         cautions.append("some of the runs leave no target invariant")
     return cautions
+
+
+def _parents_left_out(manifest: Manifest, shown: int) -> list[str]:
+    parents = len(manifest.inputs.names or ())
+    if not 0 < shown < parents:
+        return []
+    return [f"logos and mutations are those of the first {shown} of {parents:,} parents"]
 
 
 def _remarks(

@@ -16,10 +16,19 @@ from importlib.resources import files
 
 from maskov.ui.report.data import Number, Report, RunReport
 from maskov.ui.report.json_data import PAGE_DIGITS, json_safe
+from maskov.ui.report.logo import logo
 from maskov.ui.report.numbers import EXPERTS, UNKNOWN, mixing_row, with_error
 
-_SCRIPTS = ("scales.js", "charts.js", "figures.js", "samples.js", "theme.js", "page.js")
-_STYLES = ("report.css", "charts.css", "samples.css", "print.css")
+_SCRIPTS = (
+    "scales.js",
+    "charts.js",
+    "proteins.js",
+    "figures.js",
+    "samples.js",
+    "theme.js",
+    "page.js",
+)
+_STYLES = ("report.css", "charts.css", "samples.css", "proteins.css", "print.css")
 _MIXING = ("", "R-hat", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
 _SHADING = "maskov report RUN --terms"
 
@@ -143,6 +152,7 @@ def _run(run: RunReport, index: int, count: int) -> str:
 {_list((*run.notes, *diagnosis.notes, *run.remarks), "notes")}
 <{level}>Traces and mixing</{level}>
 <div class="charts" data-charts="run" data-run="{index}"></div>
+{_families(run, index, level)}
 <{level}>Agreement of the chains</{level}>
 {_table(_MIXING, rows, "Convergence after burn-in")}
 {_table(EXPERTS, experts, "Experts: weights are those in the energy, means are without them")}
@@ -154,6 +164,25 @@ def _run(run: RunReport, index: int, count: int) -> str:
 <button type="button" class="copy" data-copy="signature-{index}"
  aria-describedby="signature-{index}-label" hidden>Copy</button></div>
 </section>"""
+
+
+def _families(run: RunReport, index: int, level: str) -> str:
+    """Return the logo, the charts and the most frequent mutations of each parent."""
+    if not run.families:
+        return ""
+    parts, below = [], {"h2": "h3", "h3": "h4"}[level]
+    for number, family in enumerate(run.families):
+        name, distance = escape(family.name), family.mean_distance
+        apart = "" if distance is None else f", {distance:.1f} apart from each other"
+        rows = [[escape(one), f"{share:.0%}"] for one, share in family.frequent]
+        parts.append(f"""<div class="family"><{below}>{name}</{below}>
+<p class="small">{family.samples:,} samples, {family.mean_mutations:.1f} mutations on
+average{apart}. The parent is the lower line; its letters that change are marked.</p>
+<div class="scroll" tabindex="0" role="group" aria-label="Logo of {name}">{logo(family)}</div>
+<div class="charts" data-family="{number}" data-run="{index}"></div>
+{_table(["mutation", "share of samples"], rows, f"Most frequent mutations of {family.name}")}
+</div>""")
+    return f"<{level}>Parents and their mutations</{level}>{''.join(parts)}"
 
 
 def _samples(report: Report) -> str:

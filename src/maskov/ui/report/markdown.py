@@ -51,8 +51,27 @@ def _run(run: RunReport, level: str) -> list[str]:
     if diagnosis.exchange:
         lines += [*_table(["replicas", ""], diagnosis.exchange), ""]
     lines += [*_table(["how", ""], [[name, value] for name, value in run.metadata.items()]), ""]
+    lines += _families(run)
     lines += [*_samples(run), "", "Signature:", "", f"    {_one_line(run.signature)}", ""]
     return lines
+
+
+def _families(run: RunReport) -> list[str]:
+    """Return the parents of a run from FASTA and their most frequent mutations."""
+    if not run.families:
+        return []
+    head = ["parent", "samples", "mutations", "between samples", "most frequent"]
+    rows = [
+        [
+            family.name,
+            f"{family.samples:,}",
+            f"{family.mean_mutations:.1f}",
+            UNKNOWN if family.mean_distance is None else f"{family.mean_distance:.1f}",
+            ", ".join(f"{one} {share:.0%}" for one, share in family.frequent[:8]),
+        ]
+        for family in run.families
+    ]
+    return [*_table(head, rows), ""]
 
 
 def _samples(run: RunReport) -> list[str]:
@@ -60,13 +79,16 @@ def _samples(run: RunReport) -> list[str]:
     if not lowest:
         return ["No samples yet."]
     sources = any(sample.source is not None for sample in lowest)
+    named = any(sample.name is not None for sample in lowest)
     head = ["E_raw", "E_norm", "text", *(["source"] if sources else [])]
+    head += ["parent", "mutations"] if named else []
     rows = [
         [
             shown(sample.energy_raw),
             shown(sample.energy_norm),
             sample.text,
             *([sample.source or ""] if sources else []),
+            *([sample.name or "", " ".join(sample.mutations or ())] if named else []),
         ]
         for sample in lowest
     ]

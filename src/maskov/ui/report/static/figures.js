@@ -107,4 +107,9 @@ const drawCharts = () => {
     const specs = holder.dataset.charts === "comparison" ? comparisonCharts() : runCharts(Number(holder.dataset.run));
     for (const spec of specs) new Chart(holder, spec);
   }
+  for (const holder of document.querySelectorAll("[data-family]")) {
+    const index = Number(holder.dataset.run);
+    const family = data.runs[index].families[Number(holder.dataset.family)];
+    for (const spec of familyCharts(family, (own) => (several ? index % 7 : own))) new Chart(holder, spec);
+  }
 };

@@ -55,10 +55,12 @@ class Samples {
     const heads = ["E_raw", "E_norm", ...(several ? ["run"] : []), "chain", "epoch", "text"];
     this.sources = this.all.some((one) => one.source !== null);
     if (this.sources) heads.push("source");
+    this.named = this.all.some((one) => known(one.name));
+    if (this.named) heads.push("parent and mutations");
     const table = html(
       "table", { class: "samples" },
       html("caption", { class: "unseen" }, "Samples with their energies"),
-      html("thead", {}, html("tr", {}, ...heads.map((text) => html("th", { scope: "col", class: ["run", "text", "source"].includes(text) ? "words" : null }, text)))),
+      html("thead", {}, html("tr", {}, ...heads.map((text) => html("th", { scope: "col", class: ["run", "text", "source", "parent and mutations"].includes(text) ? "words" : null }, text)))),
       this.body,
     );
     holder.append(
@@ -77,7 +79,7 @@ class Samples {
     const way = Number(this.fromSelect.value);
     const far = (one) => (known(one.energy_raw) && known(one.energy_norm) ? way * value(one) : Infinity);
     const found = this.all.filter((one) => (this.runSelect.value === "" || one.run === Number(this.runSelect.value))
-      && (!query || one.text.toLowerCase().includes(query) || (one.source ?? "").toLowerCase().includes(query)));
+      && (!query || one.text.toLowerCase().includes(query) || [one.source, one.name, (one.mutations ?? []).join(" ")].some((text) => (text ?? "").toLowerCase().includes(query))));
     found.sort((one, other) => (far(one) < far(other) ? -1 : far(one) > far(other) ? 1 : 0));
     const shown = found.slice(0, this.shown);
     this.body.replaceChildren(...shown.map((one) => this.row(one)));
@@ -103,6 +105,7 @@ class Samples {
       cell(String(one.epoch), "number", "epoch"),
       html("td", { class: "text" }, ...this.text(one)),
       this.sources ? html("td", { class: "source" }, one.source ?? "") : "",
+      this.named ? html("td", { class: "source" }, html("strong", {}, one.name ?? ""), ` ${(one.mutations ?? []).join(" ")}`) : "",
     );
   }
 

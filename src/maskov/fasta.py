@@ -1,0 +1,158 @@
+"""FASTA: named sequences of letters, such as proteins, and how a model reads them.
+
+    >parent heavy chain
+    EVQLVESGGG
+    LVQPGGSLRL
+
+A name is the whole header without its '>'. Sequences may be in lower case, on several lines, and
+end in '*'. Whether a model's tokenizer wants spaces between letters is found out from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from maskov.errors import InputError
+from maskov.models.base import MaskedModel
+
+SUFFIXES = (".fa", ".fasta", ".faa")
+# The letter of a blank in a template.
+BLANK = "_"
+# What some vocabularies put before a token at the beginning of a word.
+_MARKS = "▁Ġ"
+_LINE = 80
+
+
+@dataclass(frozen=True)
+class Record:
+    """A named sequence of capital letters."""
+
+    name: str
+    sequence: str
+
+    def __str__(self) -> str:
+        return self.sequence
+
+
+def is_fasta(source: str, lines: Sequence[str]) -> bool:
+    """Whether a file is FASTA: by its name, or by its first line."""
+    return Path(source).suffix.lower() in SUFFIXES or lines[0].startswith(">")
+
+
+def parse(lines: Iterable[str], source: str) -> list[Record]:
+    """Read the records of a file, or say what is wrong and where; `source` names the file."""
+    found: dict[str, list[str]] = {}
+    name: str | None = None
+    for number, line in enumerate(_split(lines), 1):
+        if line.startswith(">"):
+            name = " ".join(line[1:].split())
+            if not name:
+                raise InputError(f"line {number} of '{source}' has no name after '>'; give one.")
+            if name in found:
+                raise InputError(
+                    f"'{source}' has two records '{name}' (line {number}); rename one."
+                )
+            found[name] = []
+        elif line.strip():
+            if name is None:
+                raise InputError(
+                    f"'{source}' has no header: write '>' and a name before each sequence."
+                )
+            found[name].append("".join(line.split()))
+    if not found:
+        raise InputError(f"'{source}' has no record: write '>' and a name, then its sequence.")
+    records = [Record(key, _joined(parts)) for key, parts in found.items()]
+    for record in records:
+        if not record.sequence:
+            raise InputError(f"the record '{record.name}' of '{source}' is empty; give a sequence.")
+    return records
+
+
+def read_fasta(path: str | Path) -> list[Record]:
+    """Read a FASTA file; its records are texts for `sample` and `score`."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read '{path}': {error}.") from error
+    return parse(text.split("\n"), str(path))
+
+
+def to_fasta(records: Iterable[Record]) -> str:
+    """Return records as FASTA, in lines of 80 letters."""
+    lines = list[str]()
+    for record in records:
+        lines.append(">" + " ".join(record.name.split()))
+        sequence = record.sequence
+        lines += [sequence[at : at + _LINE] for at in range(0, len(sequence), _LINE)]
+    return "".join(line + "\n" for line in lines)
+
+
+def spelled(model: MaskedModel, record: Record, blanks: bool = False) -> str:
+    """Return a sequence as the model's tokenizer reads it, one token for each letter.
+
+    With `blanks`, `_` is a position to fill. Letters that the model lacks are refused.
+    """
+    letters = letters_of(model)
+    for place, letter in enumerate(record.sequence, 1):
+        if letter not in letters and not (blanks and letter == BLANK):
+            raise InputError(
+                f"'{record.name}' has {_named(letter)} at position {place}, which "
+                f"'{model.name}' does not know; its letters are {''.join(sorted(letters))}."
+            )
+    parts = ["[MASK]" if letter == BLANK else letter for letter in record.sequence]
+    wanted = [model.mask_id if part == "[MASK]" else letters[part] for part in parts]
+    for text in ("".join(parts), " ".join(parts)):
+        if model.encode(text) == wanted:
+            return text
+    raise InputError(
+        f"the tokenizer of '{model.name}' does not split '{record.name}' into letters."
+    )
+
+
+def letters_of(model: MaskedModel) -> dict[str, int]:
+    """Return the token of each letter, or refuse a model whose tokens are longer."""
+    ids = (~model.forbidden).nonzero().flatten().tolist()
+    names = [letter(name) for name in model.token_strings(ids)]
+    if not all(len(name) == 1 for name in names):
+        raise InputError(
+            f"the tokens of '{model.name}' are words or parts of them: FASTA is for models of "
+            "single letters, such as those of proteins."
+        )
+    return dict(zip(names, ids, strict=True))
+
+
+def letter(token: str) -> str:
+    """Return the letter of a token, as a vocabulary spells it."""
+    return token.lstrip(_MARKS) or token
+
+
+def mutations(parent: Sequence[str], tokens: Sequence[str]) -> list[str]:
+    """Return where a sequence differs from its parent, such as S31R, counted from 1."""
+    return [
+        f"{before}{place}{after}"
+        for place, (before, after) in enumerate(
+            zip(map(letter, parent), map(letter, tokens), strict=True), 1
+        )
+        if before != after
+    ]
+
+
+def _split(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines without their ends, whatever the system they come from."""
+    for line in lines:
+        yield from line.removesuffix("\n").removesuffix("\r").split("\r")
+
+
+def _joined(parts: Sequence[str]) -> str:
+    """Return a sequence in capitals, without the stop that may end it."""
+    # Some letters have no capital of one letter, which would shift all places behind them.
+    letters = "".join(parts).removesuffix("*")
+    return "".join(one.upper() if one.isascii() else one for one in letters)
+
+
+def _named(letter: str) -> str:
+    if letter == "-":
+        return "a gap '-'"
+    return f"'{letter}'" if letter.isprintable() else f"the character U+{ord(letter):04X}"

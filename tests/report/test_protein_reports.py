@@ -1,0 +1,124 @@
+"""Reports of runs from FASTA: logos, mutations, distances, and energies by mutations."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+import maskov
+from maskov import Record, Run
+from maskov.fasta import mutations
+from maskov.runs.store import MemoryStore
+from maskov.schedules import Schedule
+from maskov.ui.report import build, to_html, to_json, to_markdown
+from maskov.ui.report.logo import logo
+from maskov.ui.report.proteins import MOST_PARENTS
+from report_runs import EVIL, small_run
+from tiny_proteins import spaced_model
+
+PARENTS = [Record("heavy", "EVQLVESGGG"), Record("light", "DIQMTQ")]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return spaced_model(tmp_path_factory.mktemp("model") / "bert")
+
+
+@pytest.fixture(scope="module")
+def run(model):
+    schedule = Schedule(epochs=6, burn_in=2)
+    return maskov.sample(model, schedule=schedule, chains=3, texts=PARENTS, thin=1)
+
+
+def test_families_are_counted_from_the_samples(run):
+    heavy, light = build([run]).runs[0].families
+    assert (heavy.name, heavy.parent, light.parent) == ("heavy", "EVQLVESGGG", "DIQMTQ")
+    own = [sample for sample in run.samples if sample.template == 0]
+    assert heavy.samples == len(own) == 12
+    rows = ["".join(sample.tokens) for sample in own]
+    for place, column in enumerate(heavy.columns):
+        letters = [row[place] for row in rows]
+        assert dict(zip(column.letters, column.shares, strict=True)) == pytest.approx(
+            {letter: letters.count(letter) / 12 for letter in letters}
+        )
+        assert sorted(column.shares, reverse=True) == column.shares
+        assert heavy.changed[place] == pytest.approx(
+            sum(letter != heavy.parent[place] for letter in letters) / 12
+        )
+    found = [mutations(heavy.parent, row) for row in rows]
+    assert heavy.mean_mutations == pytest.approx(sum(map(len, found)) / 12)
+    assert heavy.to_parent == pytest.approx(
+        [[len(one) for one in found].count(n) / 12 for n in range(len(heavy.to_parent))]
+    )
+    pairs = [
+        sum(a != b for a, b in zip(rows[i], rows[j], strict=True))
+        for i in range(12)
+        for j in range(i)
+    ]
+    assert heavy.mean_distance == pytest.approx(sum(pairs) / len(pairs))
+    assert heavy.distances == pytest.approx(
+        [pairs.count(n) / len(pairs) for n in range(len(heavy.distances))]
+    )
+    name, share = heavy.frequent[0]
+    assert share == pytest.approx(sum(name in one for one in found) / 12)
+    for row in heavy.energies:
+        energies = [sample.energy_norm for sample in own if len(sample.mutations) == row.count]
+        assert row.samples == len(energies)
+        assert row.mean == pytest.approx(sum(energies) / len(energies))
+        assert row.low <= row.mean <= row.high or row.samples > 1
+
+
+def test_every_format_shows_parents_and_mutations(run):
+    report = build([run])
+    heavy = report.runs[0].families[0]
+    page, text, data = to_html(report), to_markdown(report), json.loads(to_json(report))
+    assert page.count('<svg class="logo"') == 2
+    assert 'data-family="1" data-run="0"' in page
+    assert heavy.frequent[0][0] in page
+    assert "| parent | samples | mutations |" in text
+    assert heavy.frequent[0][0] in text
+    assert data["runs"][0]["families"][0]["parent"] == "EVQLVESGGG"
+    assert data["runs"][0]["samples"][0]["name"] == "heavy"
+
+
+def test_the_logo_has_every_position_and_marks_those_that_change(run):
+    heavy = build([run]).runs[0].families[0]
+    drawn = logo(heavy)
+    assert drawn.count("<g>") == 10
+    assert drawn.count('class="changed"') == sum(share > 0 for share in heavy.changed)
+    still = replace(heavy, changed=[0.0] * 10)
+    assert "changed" not in logo(still).replace("% changed", "")
+
+
+def test_runs_of_words_have_no_families():
+    report = build([small_run()])
+    assert report.runs[0].families == []
+    assert "<svg" not in to_html(report).split("<script")[0]
+
+
+def test_many_parents_are_cut_and_it_is_told(model):
+    texts = [Record(f"p{number}", "EVQL") for number in range(MOST_PARENTS + 2)]
+    run = maskov.sample(model, schedule=Schedule(epochs=1), chains=1, texts=texts)
+    (report,) = build([run]).runs
+    assert len(report.families) == MOST_PARENTS
+    assert any("first 8 of 10 parents" in remark for remark in report.remarks)
+    assert report.families[0].mean_distance is None
+
+
+def test_names_and_mutations_cannot_be_more_than_text(run):
+    samples = [
+        replace(one, name=EVIL, mutations=[EVIL, "<99>"], tokens=["<", *one.tokens[1:]])
+        for one in run.samples
+    ]
+    config = run.manifest.config
+    config = replace(config, inputs=replace(config.inputs, names=(EVIL, EVIL)))
+    store = MemoryStore(replace(run.manifest, config=config))
+    store.write_samples(samples, 0)
+    for epoch in range(6):
+        store.write_rows(0, epoch, {name: rows[epoch] for name, rows in run.traces.items()})
+    page = to_html(build([Run(store)]))
+    assert "<img" not in page
+    assert "<script>window" not in page
+    assert "<99>" not in page
