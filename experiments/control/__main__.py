@@ -5,6 +5,7 @@
     python -m experiments.control pack WORK OUT         # the models in parts of 15 MiB
     python -m experiments.control unpack OUT WORK
     python -m experiments.control rewrite WORK SETTINGS OUT
+    python -m experiments.control rerank WORK OUT NAME WEIGHT # pick by a third classifier, too
     python -m experiments.control page DATA WORK OUT --results FOLDER --chosen NAME
 
 DATA and everything in WORK stay out of the repository: the text has no licence.
@@ -49,6 +50,11 @@ def main(arguments: list[str] | None = None) -> None:
     page.add_argument("--results", type=Path, required=True, help="what `rewrite` wrote")
     page.add_argument("--chosen", required=True, help="setting chosen on held-out lines")
     page.add_argument("--evaluator", type=Path, help="yelp_eval.py (default: DATA/../../tools)")
+    rerank = steps.add_parser("rerank", help="pick by a third classifier, too")
+    rerank.add_argument("work", type=Path)
+    rerank.add_argument("out", type=Path)
+    rerank.add_argument("name")
+    rerank.add_argument("weight", type=float)
     given = parser.parse_args(arguments)
     # What a step needs is imported for it alone: the GPU machine has no matplotlib.
     if given.step == "prepare":
@@ -77,6 +83,10 @@ def main(arguments: list[str] | None = None) -> None:
         from experiments.control.page import write_page
 
         write_page(given.data, given.work, given.out, given.results, given.chosen, given.evaluator)
+    elif given.step == "rerank":
+        from experiments.control.reranking import rerank as pick
+
+        pick(given.work, given.out, given.name, given.weight)
     elif given.step == "pack":
         from experiments.control.packing import pack as write
 

@@ -131,6 +131,15 @@ def write_page(
     (out / "scores.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
+_PICKED = (
+    " In rows with `+bag` the chains were sampled by two classifiers, and a third one, a bag of "
+    "words of the first half, was added to the energy that picks among their texts, with the same "
+    "weight or twice it. It came after sampling, so there are no held-out lines for it: the same "
+    "weight was chosen beforehand, and its effect on the test lines was seen by our second "
+    "classifier, not by the evaluator."
+)
+
+
 def _introduction(comparison: Comparison, scores: Scores) -> list[str]:
     count = sum(map(len, comparison.task.sources))
     verdicts = [
@@ -155,8 +164,8 @@ def _introduction(comparison: Comparison, scores: Scores) -> list[str]:
         "",
         "The published evaluator took no part in energies, training or tuning. The classifiers of "
         "the energy learned from one half of the training lines. Settings were compared on "
-        "held-out lines by a classifier of words and pairs of words that learned from the other "
-        "half, and the one marked below was chosen there. [docs/control.md]"
+        "held-out lines by a second classifier, of words and pairs of words, that learned from the "
+        f"other half.{_PICKED if 'picked_by' in record else ''} [docs/control.md]"
         "(../../docs/control.md) explains the energy.",
         "",
     ]  # fmt: skip
@@ -209,7 +218,7 @@ def _systems(comparison: Comparison, published: dict[str, Scores], ours: Scores)
             f"{second[name]:.1f}",
         ]
         if name == chosen:
-            cells, name = [f"**{cell}**" for cell in cells], f"**{name}**"
+            cells, name = [f"**{cell}**" if cell else "" for cell in cells], f"**{name}**"
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     lines += [
         "",
@@ -287,7 +296,7 @@ def _settings(comparison: Comparison, scores: dict[str, Scores]) -> list[str]:
         ]
         name = system.name
         if name == comparison.chosen:
-            cells, name = [f"**{cell}**" for cell in cells], f"**{name}**"
+            cells, name = [f"**{cell}**" if cell else "" for cell in cells], f"**{name}**"
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return [*lines, ""]
 
@@ -401,7 +410,13 @@ def _again(comparison: Comparison) -> list[str]:
         "```console",
         "$ python -m experiments.control prepare DATA WORK",
         "$ python -m experiments.control train WORK              # on a GPU",
-        "$ python -m experiments.control rewrite WORK SETTINGS.json REWRITTEN   # on a GPU",
+        "$ python -m experiments.control rewrite WORK results/control/settings.json REWRITTEN  "
+        "# on a GPU",
+        *(
+            f"$ python -m experiments.control rerank WORK REWRITTEN {name} {weight}"
+            for name, plus, weight in (one.partition("+bag") for one in comparison.ours)
+            if plus
+        ),
         f"$ python -m experiments.control page DATA WORK OUT --results REWRITTEN --chosen "
         f"{comparison.chosen}",
         "```",

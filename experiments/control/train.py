@@ -89,12 +89,13 @@ def train(work: Path, plan: Plan) -> None:
                    str(plan.width // 2), "--dropout", "0.2", *limits(plan.shallow)),
         "held": measure(models / "shallow", held, device)})  # fmt: skip
 
-    def bag() -> dict[str, Any]:
-        found, record = train_bag(lines_of(work, "half-b"), device)
-        found.save(models / "bag")
+    def bag(name: str, half: str) -> dict[str, Any]:
+        found, record = train_bag(lines_of(work, half), device)
+        found.save(models / name)
         return {**record, "held_accuracy": found.accuracy(held)}
 
-    part("bag", bag)
+    part("bag", lambda: bag("bag", "half-b"))
+    part("bag-a", lambda: bag("bag-a", "half-a"))
 
     def judge() -> dict[str, Any]:
         from transformers import AutoTokenizer

@@ -28,7 +28,7 @@ from maskov.frozen import Mask, frozen_positions
 from maskov.kernels import Kernel
 from maskov.kernels.registry import named_kernel, to_data
 from maskov.models import MaskedModel
-from maskov.moves import INSERT_DELETE, Move, Resize, Span
+from maskov.moves import INSERT_DELETE, Move, Resize, Site, Span
 from maskov.runs.files import explained, write_atomically
 from maskov.runs.rebuild import models_of
 from maskov.runs.result import Run
@@ -79,15 +79,16 @@ class Rewriter:
 
     toward: Energy | str | TextFunction
     strength: float = 20.0
-    keep: float = 4.0
-    fluency: Energy | str | TextFunction = "norm"
+    keep: float = 8.0
+    fluency: Energy | str | TextFunction = "0.3*norm"
     temperature: float = 1.0
     hot: float = 1.0
     chains: int = 8
     epochs: int = 15
     pick: str = "lowest"
-    moves: tuple[Move, ...] = (Span(sizes=(1, 2, 3)), Resize(pairs=INSERT_DELETE))
-    weights: tuple[float, ...] = (2.0, 1.0)
+    # Single sites propose from cached passes, so that most of their steps cost experts alone.
+    moves: tuple[Move, ...] = (Site(), Span(sizes=(2, 3)), Resize(pairs=INSERT_DELETE))
+    weights: tuple[float, ...] = (6.0, 2.0, 1.0)
     delayed: DelayedAcceptance = DelayedAcceptance(2)
 
     def __post_init__(self) -> None:

@@ -29,7 +29,7 @@ from maskov.rewriting import Rewriter
 _ENERGY = "Energy"
 _CHAINS = "Chains"
 _RUN = "Run"
-_MOVES = "span:2,insert-delete:1"
+_MOVES = "site:6,span:2,insert-delete:1"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     ] = Rewriter.keep
     fluency: Annotated[
         str, option("--fluency", "energy of fluent text: norm, raw, or a sum", _ENERGY)
-    ] = "norm"
+    ] = str(Rewriter.fluency)
     target_temperature: Annotated[
         float, option("--target-temperature", "T in p ∝ exp(-E/T)", _ENERGY)
     ] = Rewriter.temperature
@@ -83,7 +83,7 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     moves: Annotated[
         str, option("--moves", "moves by weight: site, span, insert-delete, resize", _CHAINS)
     ] = _MOVES
-    span: Annotated[str, option("--span", "positions of a span: 2, or a range", _CHAINS)] = "1:3"
+    span: Annotated[str, option("--span", "positions of a span: 2, or a range", _CHAINS)] = "2:3"
     temperature: Annotated[
         float, option("--temperature", "temperature of the proposal", _CHAINS)
     ] = 1.0
