@@ -73,8 +73,8 @@ def test_a_line_for_each_line(call, folders):
         assert row["changes"] == words_changed(row["source"], row["text"])
         assert row["energies"].keys() == ENERGIES | {classifier, "contains('good')"}
         parts = row["energies"]
-        whole = parts["norm"] + 20 * parts[classifier] + 10 * parts["contains('good')"]
-        assert parts["target"] == pytest.approx(whole + 4 * parts["edit"])
+        whole = 0.3 * parts["norm"] + 20 * parts[classifier] + 10 * parts["contains('good')"]
+        assert parts["target"] == pytest.approx(whole + 8 * parts["edit"])
         assert 0 <= row["chain"] < 3
         assert 0 <= row["epoch"] < 4
     assert any(row["changes"] for row in rows)

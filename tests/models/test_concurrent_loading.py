@@ -12,7 +12,7 @@ import torch
 import maskov.models
 from maskov import load
 from maskov.energies import Autoregressive
-from maskov.energies import causal as causal_module
+from maskov.energies import loading as loading_module
 from maskov.errors import ModelError
 from maskov.models.huggingface import HuggingFaceModel
 
@@ -38,7 +38,7 @@ def test_masked_and_causal_models_are_loaded_one_at_a_time(monkeypatch):
     inside = Overlap()
     monkeypatch.setattr(HuggingFaceModel, "load", inside)
     monkeypatch.setattr(maskov.models, "untrained", inside)
-    monkeypatch.setattr(causal_module, "load_checkpoint", inside)
+    monkeypatch.setattr(loading_module, "load_checkpoint", inside)
     ways = [
         lambda: load("wiki-small", "cpu"),
         lambda: load("untrained", "cpu"),

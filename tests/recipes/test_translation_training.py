@@ -133,7 +133,7 @@ def test_losses_fall_on_copying(causal, precision):
         torch.manual_seed(0)
         network, loss, batches = _copying(causal)
         trainer = Trainer(network, loss, Training(rate=1e-2, warm_up=0.1), CPU, precision)
-        trainer.run(batches, 0, 120)
+        trainer.run(batches, None, 120)
     losses = [row["loss"] for row in trainer.log]
     assert losses[-1] < 0.75 * losses[0]
     assert network.words.weight.dtype == (
@@ -154,7 +154,7 @@ def test_gradients_that_stay_in_place_give_the_same_weights(precision):
             network, loss, batches = _copying(False)
             recipe = Training(rate=1e-2, weight_decay=0.0)
             trainer = Trainer(network, loss, recipe, CPU, precision, record)
-            trainer.run(batches, 0, 30)
+            trainer.run(batches, None, 30)
             averages.append(trainer.average)
     for one, other in zip(*averages, strict=True):
         torch.testing.assert_close(one, other, atol=0, rtol=0)
@@ -197,14 +197,14 @@ def test_training_in_bfloat16_goes_on_as_if_never_stopped():
             torch.manual_seed(0)
             network, loss, batches = _copying(True)
             trainer = Trainer(network, loss, Training(rate=1e-2), CPU, "bfloat16")
-            trainer.run(batches, 0, 40) if stop is None else _stop_at(trainer, batches, stop)
+            trainer.run(batches, None, 40) if stop is None else _stop_at(trainer, batches, stop)
             if stop is not None:
                 saved = trainer.state()
                 network, loss, _ = _copying(True)
                 trainer = Trainer(network, loss, Training(rate=1e-2), CPU, "bfloat16")
                 trainer.restore(saved)
                 assert trainer.step == stop
-                trainer.run(batches, 0, 40)
+                trainer.run(batches, None, 40)
             states.append(trainer.state())
     for one, other in zip(states[0]["average"], states[1]["average"], strict=True):
         torch.testing.assert_close(one, other, atol=0, rtol=0)
@@ -217,7 +217,7 @@ def test_training_in_bfloat16_goes_on_as_if_never_stopped():
 def _stop_at(trainer: Trainer, batches, stop: int) -> None:
     """Train towards 40 steps, but only `stop` of them."""
     with pytest.raises(RuntimeError, match="generator"):
-        trainer.run(_ending(itertools.islice(batches, stop)), 0, 40)
+        trainer.run(_ending(itertools.islice(batches, stop)), None, 40)
 
 
 def _ending(batches):
