@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import torch
 
 from maskov.energies import Autoregressive, Energy, Raw
+from maskov.energies.base import evaluated
 from maskov.errors import InputError
 from maskov.fasta import Record, spelled
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.starts import read_text
-from maskov.types import Sequences
+from maskov.types import Float, Sequences, Tensor
 
 # Texts held at once: the masked passes of more than this add nothing to a full batch.
 _GROUP = 256
@@ -24,7 +25,8 @@ _GROUP = 256
 class Score:
     """A text's energy; `terms` belong to `tokens` and add up to it.
 
-    `name` is that of a record of FASTA.
+    Parts of the energy that have no terms, such as a classifier, are in `experts` by name, with
+    their weights; they are added to the terms. `name` is that of a record of FASTA.
     """
 
     text: str
@@ -32,12 +34,15 @@ class Score:
     energy: float
     terms: list[float]
     name: str | None = None
+    experts: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the score as one line of JSON."""
         data = asdict(self)
         if self.name is None:
             del data["name"]
+        if not self.experts:
+            del data["experts"]
         return json.dumps(data, ensure_ascii=False)
 
 
@@ -63,14 +68,28 @@ def score(
         if energy.needs_sites:
             sites = engine.sites(given, energy.needs_normaliser, groups=energy.groups)
         engine.check()
-        terms = energy.terms(model, replace(given, sites=sites))
-        for text, ids, row_terms in zip(
-            texts[begin : begin + _GROUP], group, terms.tolist(), strict=True
-        ):
-            kept = row_terms[: len(ids)]
-            total = float(torch.tensor(kept, dtype=torch.float64).sum())
-            scores.append(Score(str(text), model.token_strings(ids), total, kept, _name(text)))
+        terms, experts = _parts(energy, model, replace(given, sites=sites))
+        for row, (text, ids) in enumerate(zip(texts[begin : begin + _GROUP], group, strict=True)):
+            kept = terms[row, : len(ids)]
+            whole = {name: float(values[row]) for name, values in experts.items()}
+            total = float(kept.sum()) + sum(whole.values())
+            words = model.token_strings(ids)
+            scores.append(Score(str(text), words, total, kept.tolist(), _name(text), whole))
     return scores
+
+
+def _parts(
+    energy: Energy, model: MaskedModel, given: Sequences
+) -> tuple[Float[Tensor, "n length"], dict[str, Float[Tensor, " n"]]]:
+    """Return the terms of each position, and the parts of the energy that have none, by name."""
+    terms = torch.zeros(given.tokens.shape, dtype=torch.float64)
+    experts: dict[str, Tensor] = {}
+    for weight, part in energy.parts:
+        try:
+            terms += weight * part.terms(model, given).cpu()
+        except InputError:  # it has no terms, or those of other tokens
+            experts[str(part)] = weight * evaluated(part, model, given).cpu()
+    return terms, experts
 
 
 def _read(model: MaskedModel, text: str | Record, number: int) -> list[int]:

@@ -84,3 +84,15 @@ def test_models_of_other_kinds_are_refused():
         parse_energy("autoregressive(wiki-genre)")
     with pytest.raises(maskov.ModelError, match=r"'wiki-genre' is a classifier .* not a masked"):
         maskov.load("wiki-genre", "cpu")
+
+
+def test_scores_name_the_experts_beside_the_terms():
+    model, text = maskov.load("untrained", "cpu"), "red green blue"
+    plain = maskov.score(model, [text], maskov.parse_energy("norm"))[0]
+    expert = "classifier(wiki-genre, label=news)"
+    both = maskov.score(model, [text], maskov.parse_energy(f"norm+2*{expert}"))[0]
+    assert both.terms == pytest.approx(plain.terms)
+    assert list(both.experts) == [expert]
+    assert both.experts[expert] > 0
+    assert both.energy == pytest.approx(plain.energy + both.experts[expert])
+    assert "experts" not in plain.to_json()

@@ -14,7 +14,7 @@ from maskov.models.base import MaskedModel
 from maskov.models.batches import Batcher, token_budget
 from maskov.models.checkpoint import load_checkpoint
 from maskov.models.fingerprints import fingerprint
-from maskov.models.huggingface import HuggingFaceModel
+from maskov.models.huggingface import HuggingFaceModel, capacity
 from maskov.models.loading import LOADING
 from maskov.models.registry import folder_of, source_of
 from maskov.models.tokenizing import check_tokens, embedding_rows, frame_of, token_ids
@@ -139,7 +139,7 @@ class SideNetwork:
 
         `read` takes the network's answer and which positions are no padding.
         """
-        limit = int(getattr(self.network.config, "max_position_embeddings", None) or 10**9)
+        limit = capacity(self.network.config, self.loaded[1])
         longest = int(encoded.lengths.max()) if len(encoded.lengths) else 0
         if longest > limit:
             raise InputError(f"a text has {longest} tokens; '{self.name}' takes at most {limit}.")

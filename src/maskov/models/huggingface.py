@@ -67,7 +67,7 @@ class HuggingFaceModel(TokenizedModel):
         if bool(self.forbidden.all()):
             raise ModelError(f"every token of '{name}' is special; nothing can be sampled.")
         self.min_length = 1
-        self.max_length = _capacity(network.config, tokenizer) - probe.shape[1] + 2
+        self.max_length = capacity(network.config, tokenizer) - probe.shape[1] + 2
 
     @classmethod
     def load(
@@ -275,7 +275,7 @@ class HuggingFaceModel(TokenizedModel):
         )
 
 
-def _capacity(config: Any, tokenizer: Any) -> int:
+def capacity(config: Any, tokenizer: Any) -> int:
     """Return how many tokens the model takes, special ones included."""
     limit = int(getattr(config, "max_position_embeddings", None) or 10**9)
     if getattr(config, "model_type", "") in _OFFSET_POSITIONS:
