@@ -90,7 +90,7 @@ def _ours(axes: Axes, ours: Mapping[str, Point]) -> None:
         if point.chosen:
             axes.plot(
                 *_place(point.scores), "*", color=CHOSEN, markersize=18, zorder=5,
-                linestyle="none", label="maskov, chosen on held-out lines",
+                linestyle="none", label="maskov, chosen",
             )  # fmt: skip
 
 
