@@ -35,6 +35,7 @@ from maskov.models.conditional.model import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.moves import LowestConfidence, MaskedConditional, Move, Site, Span, Sweep
 from maskov.random import Rng
+from maskov.rewriting import Rewriter, Rewriting, rewrite
 from maskov.runs import Run, Sample
 from maskov.sampling import resume, sample
 from maskov.schedules import LinearSchedule, Schedule
@@ -78,6 +79,8 @@ __all__ = [
     "Proposal",
     "Raw",
     "Record",
+    "Rewriter",
+    "Rewriting",
     "Rng",
     "Run",
     "RunError",
@@ -102,6 +105,7 @@ __all__ = [
     "parse_energy",
     "read_fasta",
     "resume",
+    "rewrite",
     "sample",
     "score",
     "score_autoregressive",
