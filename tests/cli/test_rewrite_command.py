@@ -105,6 +105,7 @@ def test_standard_input(call):
     assert given == call("--json")[1]
 
 
+@pytest.mark.slow
 def test_batches_have_chains_of_their_own(call):
     """The lines of the first batch are the same, however many follow."""
     whole = call("--json")[1].splitlines()
@@ -235,6 +236,7 @@ def test_other_lines_and_another_classifier_are_refused(call, folders, tmp_path)
         lambda text: "\x00\n",
     ],
 )
+@pytest.mark.slow
 def test_damaged_lines_are_refused(damage, call, tmp_path):
     out = tmp_path / "out"
     assert call("--out", out)[0] == 0
@@ -289,6 +291,7 @@ def _kill_when(process: subprocess.Popen[bytes], holds) -> None:
     process.wait()
 
 
+@pytest.mark.slow
 def test_a_kill_loses_no_finished_line(folders, tmp_path):
     whole = _begin(folders, tmp_path / "whole")
     expected, _ = whole.communicate(timeout=240)
@@ -321,6 +324,7 @@ def test_a_kill_loses_no_finished_line(folders, tmp_path):
     assert _content(out) == _content(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_signal_is_told(folders, tmp_path):
     process = _begin(folders, tmp_path / "out")
     file, end = tmp_path / "out" / "runs" / "00001" / "manifest.json", time.monotonic() + 120
@@ -333,6 +337,7 @@ def test_a_signal_is_told(folders, tmp_path):
     assert (tmp_path / "out" / "rewritten.jsonl").read_bytes().startswith(printed)
 
 
+@pytest.mark.slow
 def test_workers_write_the_same_lines(call, tmp_path):
     given = {"source": "-", "stdin": "\n".join(LINES[:2]).encode()}
     whole = call("--json", "--resident", 3, **given)[1]

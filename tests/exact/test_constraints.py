@@ -102,7 +102,11 @@ RESIZED = {
 
 
 @pytest.mark.parametrize("name", RESIZED)
-@pytest.mark.parametrize("pairs", [((0, 1),), ((1, 2), (1, 3))], ids=str)
+@pytest.mark.parametrize(
+    "pairs",
+    [((0, 1),), pytest.param(((1, 2), (1, 3)), marks=pytest.mark.slow)],
+    ids=str,
+)
 def test_changing_lengths(pairs, name):
     moves = (Site(), Span(sizes=(2,)), Resize(MaskedConditional(0.7), pairs))
     kernels = tuple(_kernel(move, RESIZED[name], delayed=1) for move in moves)

@@ -150,7 +150,7 @@ SUMS = (
 )
 
 
-@pytest.mark.parametrize("delayed", [0, 1, (1, 2)], ids=str)
+@pytest.mark.parametrize("delayed", [0, pytest.param(1, marks=pytest.mark.slow), (1, 2)], ids=str)
 @pytest.mark.parametrize("text", SUMS)
 def test_sums(text, delayed, folders):
     energy = _sum(text, folders)
@@ -182,6 +182,7 @@ def test_experts_together_with_constraints(constraints, folders):
         check_kernel(kernel, TABLE, reference=(0, 1, 2))
 
 
+@pytest.mark.slow
 def test_samples_have_the_law_of_a_sum_with_a_classifier(folders):
     """By χ², one sample a chain, as in tests/statistical; a correct sampler fails once in 10^6."""
     energy = _sum("norm+2*CLASSIFIER+0.8*edit", folders)

@@ -65,6 +65,7 @@ def test_scores_agree_with_what_was_published(data, tmp_path):
     assert found["largest_relative_difference"] < 1e-4
 
 
+@pytest.mark.slow
 def test_samples_of_the_lattice_follow_its_law(data, tmp_path):
     words = ["--places", "2", "--chains", "8", "--epochs", "200", "--device", "cpu"]
     main(["lattice", str(data), "--out", str(tmp_path / "l.json"), *words])

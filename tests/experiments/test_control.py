@@ -67,6 +67,7 @@ def test_bag_of_words_learns_and_is_read_back(yelp, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_all_models_are_trained_and_carried_in_parts(yelp, base, tmp_path, monkeypatch):
     work, home = tmp_path / "work", tmp_path / "home"
     data.prepare(yelp, work)
@@ -75,7 +76,7 @@ def test_all_models_are_trained_and_carried_in_parts(yelp, base, tmp_path, monke
         train.train(work, plan)
         train.train(work, plan)  # skips what is there
     log = json.loads((work / "models" / "log.json").read_text())
-    assert set(log) == {"domain", "deep", "shallow", "bag", "judge"}
+    assert set(log) == {"domain", "deep", "shallow", "bag", "bag-a", "judge"}
     monkeypatch.setattr(packing, "PART", 200_000)
     files = packing.pack(work, tmp_path / "parts")
     assert len(files) > 1

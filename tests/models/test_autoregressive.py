@@ -144,7 +144,12 @@ def test_missing_causal_model_is_refused_in_one_line(tmp_path):
     assert str(caught.value).isprintable()
 
 
-def test_terms_in_another_vocabulary_are_refused(model, tmp_path):
+def test_a_judge_of_another_vocabulary_has_no_terms_here(model, tmp_path):
     folder = tiny_models.build_gpt2(tmp_path, tiny_tokenizers.gpt2())
+    energy = maskov.Autoregressive(str(folder))
+    ids = torch.tensor([model.encode(TEXTS[0])])
     with pytest.raises(maskov.InputError, match="another vocabulary"):
-        maskov.score(model, TEXTS, maskov.Autoregressive(str(folder)))
+        energy.terms(model, Sequences(ids, torch.tensor([ids.shape[1]])))
+    for one in maskov.score(model, TEXTS, energy):
+        assert set(one.terms) == {0.0}
+        assert one.energy == one.experts[str(energy)]

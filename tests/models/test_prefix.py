@@ -112,6 +112,7 @@ def _run(folder: Path, out: Path, prefix: str, move=None, **settings) -> maskov.
 
 
 @pytest.mark.parametrize("move", [Site(), Span()], ids=["site", "span"])
+@pytest.mark.slow
 def test_resumed_and_shared_runs_load_it_again(move, folder, tmp_path):
     prefix = texts_for("bert")[2]
     whole = _run(folder, tmp_path / "whole", prefix, move)

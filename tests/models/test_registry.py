@@ -10,7 +10,7 @@ import maskov
 import tiny_models
 import tiny_tokenizers
 from maskov.cli import main
-from maskov.models import registry
+from maskov.models import antibody, registry
 
 ABOUT = {
     "summary": "a small model",
@@ -42,6 +42,7 @@ def pretrained(tmp_path_factory):
 def root(pretrained, monkeypatch):
     monkeypatch.setattr(registry, "ROOT", pretrained)
     monkeypatch.setenv("MASKOV_MODELS", str(pretrained / "none"))
+    monkeypatch.setattr(antibody, "installed", list)
     return pretrained
 
 
@@ -49,6 +50,7 @@ def root(pretrained, monkeypatch):
 def nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "ROOT", tmp_path / "pretrained")
     monkeypatch.setenv("MASKOV_MODELS", str(tmp_path / "none"))
+    monkeypatch.setattr(antibody, "installed", list)
     return tmp_path / "pretrained"
 
 

@@ -61,8 +61,13 @@ def _sample(kernel, folder: Path | None, **settings) -> maskov.Run:
     return maskov.sample(MODEL, kernel, out=folder, **COMMON, **prior, **settings)
 
 
-CASES = [("all", "site"), ("all", "rewriting"), ("other words", "rewriting"),
-         ("product", "rewriting"), ("no passes", "site")]  # fmt: skip
+CASES = [
+    ("all", "site"),
+    ("all", "rewriting"),
+    pytest.param("other words", "rewriting", marks=pytest.mark.slow),
+    pytest.param("product", "rewriting", marks=pytest.mark.slow),
+    ("no passes", "site"),
+]
 
 
 @pytest.mark.parametrize(("energy", "kernel"), CASES)
@@ -84,6 +89,7 @@ def test_the_same_bytes_after_a_stop_and_by_workers(energy, kernel, folders, tmp
     assert all(Replayer(run, MODEL).epoch(chain, 2).agrees for chain in (0, 5))
 
 
+@pytest.mark.slow
 def test_the_same_bytes_by_processes(folders, tmp_path):
     """Real ones, which load the classifier themselves."""
     _sample(_kernel("all", "rewriting", folders), tmp_path / "whole")

@@ -65,6 +65,7 @@ def test_frozen_tokens_stay_and_are_recorded(whole):
     assert (tokens[:, :, 1:] != tokens[:1, :, 1:]).any()
 
 
+@pytest.mark.slow
 def test_every_epoch_is_replayed(whole):
     _, run = whole
     replayer = Replayer(run, MODEL)
