@@ -33,3 +33,26 @@ def _no_global_random_state():
     before = torch.get_rng_state()
     yield
     assert torch.equal(before, torch.get_rng_state()), "the global random state was used"
+
+
+# Large grids of proofs: every fourth case of each test runs always, the others with the slow tests.
+GRIDS = frozenset(
+    {
+        "test_async_spans.py",
+        "test_constrained_runs.py",
+        "test_constraints.py",
+        "test_experts.py",
+        "test_frozen_texts.py",
+    }
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    seen: dict[str, int] = {}
+    for item in items:
+        if item.path.name in GRIDS:
+            test = item.nodeid.partition("[")[0]
+            seen[test] = seen.get(test, -1) + 1
+            if seen[test] % 4:
+                item.add_marker(pytest.mark.slow)

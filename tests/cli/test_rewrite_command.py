@@ -82,6 +82,7 @@ def test_a_line_for_each_line(call, folders):
     assert call("--json", "--seed", 1)[1] != told
 
 
+@pytest.mark.slow
 def test_picks(call):
     every = [json.loads(line) for line in call("--json", "--every-chain")[1].splitlines()]
     assert [row["chain"] for row in every] == [0, 1, 2] * len(LINES)
