@@ -42,7 +42,7 @@ class ConstraintOptions:
     ] = None
     max_changes: Annotated[
         int | None,
-        option("--max-changes", "most tokens changed in a text of --start-text", CONSTRAINTS),
+        option("--max-changes", "maximum number of tokens changed in a starting text", CONSTRAINTS),
     ] = None
 
     def build_constraints(self, resizes: bool) -> tuple[Constraint, ...]:

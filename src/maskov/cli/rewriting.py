@@ -94,7 +94,7 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     seed: Annotated[int, option("--seed", "random seed", _RUN, "-s")] = 0
     out: Annotated[
         Path | None,
-        option("--out", "folder of finished lines and runs; the same command goes on", _RUN, "-o"),
+        option("--out", "folder for finished lines; repeat the command to continue", _RUN, "-o"),
     ] = None
     batch: Annotated[
         int | None, option("--batch", "lines of a run (default: 32; on a GPU all)", _RUN)
