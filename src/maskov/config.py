@@ -13,7 +13,7 @@ import hashlib
 import json
 import types
 import typing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from maskov.errors import InputError, RunError
@@ -29,6 +29,9 @@ _MOST = 10**7
 # Draws of each chain at the first check for convergence.
 _FIRST_DRAWS = 20
 _MOST_REPLICAS = 16
+_LONGEST_NAME = 100
+# Marks a field that a manifest may lack.
+_OPTIONAL = {"optional": True}
 # Entries of a kernel's data and how deep they nest, far beyond any kernel that somebody writes: a
 # kernel asks each of its parts several questions, so that depth multiplies the work.
 _MOST_ENTRIES, _MOST_DEPTH = 10_000, 16
@@ -37,6 +40,16 @@ _MOST_ENTRIES, _MOST_DEPTH = 10_000, 16
 def _between(name: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
         raise InputError(f"'{name}' must lie between {least} and {most}, not {value}.")
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that is no short line of printable text."""
+    if not isinstance(name, str):
+        raise InputError(f"'name' must be a text, not {name!r}.")
+    if len(name) > _LONGEST_NAME:
+        raise InputError(f"'name' has {len(name)} characters; {_LONGEST_NAME} is the maximum.")
+    if not name.isprintable() or name != name.strip():
+        raise InputError("'name' must be one line of printable text, without spaces around it.")
 
 
 def _check_size(name: str, data: Any) -> None:
@@ -289,6 +302,7 @@ class Manifest:
     after which a run with `until` had converged. `replicas` are those of each chain, and `ladder`
     their inverse temperatures once these are known. `experts` are the parts of the energy that are
     no masked passes; `compares` says that a chain's target depends on the text it started from.
+    `name` is what its user calls the run.
     """
 
     config: RunConfig
@@ -312,9 +326,11 @@ class Manifest:
     ladder: tuple[float, ...] | None = None
     precision_check: PrecisionCheck | None = None
     stopped_at: int | None = None
+    name: str = field(default="", metadata=_OPTIONAL)
     format: int = FORMAT
 
     def __post_init__(self) -> None:
+        check_name(self.name)
         _between("width", self.width, 1, _MOST)
         _between("shortest", self.shortest, 1, self.width)
         _between("regions", self.regions, 0, self.width)
@@ -371,8 +387,8 @@ class Manifest:
         return self.config.inputs
 
 
-# What a run adds to its manifest on the way.
-_ADDED = ("precision_check", "stopped_at")
+# What a run adds to its manifest on the way, and what its user may change.
+_ADDED = ("precision_check", "stopped_at", "name")
 _HASH_LETTERS = 16
 
 
@@ -451,10 +467,10 @@ def _read_dataclass(kind: Any, data: Any, where: str) -> Any:
     for name in data:
         if name not in fields:
             raise InputError(f"unknown '{prefix}{name}'")
-    for name in fields:
-        if name not in data:
+    for name, one in fields.items():
+        if name not in data and not one.metadata.get("optional"):
             raise InputError(f"missing '{prefix}{name}'")
-    values = {name: _read(hints[name], data[name], prefix + name) for name in fields}
+    values = {name: _read(hints[name], data[name], prefix + name) for name in data}
     try:
         return kind(**values)
     except (InputError, OverflowError) as error:

@@ -74,6 +74,7 @@ class LiveRun:
                 "version": self._version,
                 "id": id_of(self._path),
                 "name": self._path.name,
+                "title": self._request.name or self._path.name,
                 "request": self._request.model_dump(),
                 "saved": (self._path / "manifest.json").is_file(),
                 **json_safe(self._progress),
@@ -99,7 +100,7 @@ class LiveRun:
 
     def _run(self) -> None:
         request = self._request
-        model = load(request.model, self._device)
+        model = load(request.model, self._device, prefix=request.prefix)
         if self._asked_to_stop.is_set():
             raise Interrupted("asked to stop")
         run = sample(
@@ -107,14 +108,15 @@ class LiveRun:
             request.kernel(),
             request.schedule(),
             chains=request.chains,
-            length=request.length,
+            **request.start(model),
             seed=request.seed,
             thin=max(1, request.epochs // _KEPT_SAMPLES),
             out=self._path,
+            name=request.name,
             checkpoint_every=_CHECKPOINT_SECONDS,
             listener=self,
             stop=self._asked_to_stop.is_set,
-            source=ModelSource(request.model),
+            source=ModelSource(request.model, prefix=request.prefix),
         )
         # Chains may have been shown ahead of the last written epoch; show their final state.
         self._note(chains=self._final_chains(run.traces["tokens"][-1].tolist()))
