@@ -31,7 +31,7 @@ def headline(diagnosis: Diagnosis) -> str:
     if state not in _ENDINGS:
         return _NO_TARGET.get(state, "The rule is not exact: its samples have no target")
     if state == "not converged" and outlook is not None and outlook.disagree:
-        return f"{_EXACT}; the chains do not agree yet"
+        return f"{_EXACT}; the run is too short for its chains to agree"
     return _EXACT + _ENDINGS[state]
 
 

@@ -182,9 +182,14 @@ def _first_samples(run: RunReport, level: str) -> str:
         )
     of = "" if len(lines) == run.samples_in_all else f" of {run.samples_in_all:,}"
     title = "1 sample" if len(lines) == 1 else f"{len(lines)} samples"
+    chosen = (
+        "The last samples of evenly chosen chains."
+        if run.chains >= len(lines)
+        else "The last sample of each chain, and earlier ones that differ."
+    )
     return f"""<{level}>{title}{of}</{level}>
 <ol class="first-samples">{"".join(lines)}</ol>
-<p class="small">The last of chains, evenly chosen. <a href="#samples">All that are listed</a></p>
+<p class="small">{chosen} <a href="#samples">More samples</a></p>
 """
 
 

@@ -66,7 +66,7 @@ const draw = (seen) => {
 };
 
 const showIdle = () => {
-  byId("state").textContent = mayStart ? "No run is going" : "This server starts no runs";
+  byId("state").textContent = mayStart ? "Start a run and watch its chains" : "This server starts no runs";
   byId("start").hidden = !mayStart;
   byId("progress").parentElement.hidden = true;
 };

@@ -151,8 +151,8 @@ class Player {
       html("td", { "data-label": "position" }, step.start !== null ? `from ${step.start + 1}` : step.positions.map((place) => place + 1).join(", ")),
       html("td", { class: "words proposed" }, this.parts(number).map(({ from, to }) => (step.repeated ? from : `${from || "nothing"} → ${to || "nothing"}`)).join(", ")),
       html("td", { class: `words result ${tone}` }, `${sign} ${word}`),
-      html("td", { "data-label": "log u" }, last ? fixed(Math.log(last.uniform), 2) : "–"),
-      html("td", { "data-label": "limit" }, last ? fixed(last.log_threshold, 2) : "–"),
+      html("td", { "data-label": "log u", class: last ? null : "untested" }, last ? fixed(Math.log(last.uniform), 2) : "–"),
+      html("td", { "data-label": "limit", class: last ? null : "untested" }, last ? fixed(last.log_threshold, 2) : "–"),
     );
   }
 
