@@ -13,7 +13,7 @@ import hashlib
 import json
 import types
 import typing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from maskov.errors import InputError, RunError
@@ -30,8 +30,6 @@ _MOST = 10**7
 _FIRST_DRAWS = 20
 _MOST_REPLICAS = 16
 _LONGEST_NAME = 100
-# Marks a field that a manifest may lack.
-_OPTIONAL = {"optional": True}
 # Entries of a kernel's data and how deep they nest, far beyond any kernel that somebody writes: a
 # kernel asks each of its parts several questions, so that depth multiplies the work.
 _MOST_ENTRIES, _MOST_DEPTH = 10_000, 16
@@ -326,7 +324,7 @@ class Manifest:
     ladder: tuple[float, ...] | None = None
     precision_check: PrecisionCheck | None = None
     stopped_at: int | None = None
-    name: str = field(default="", metadata=_OPTIONAL)
+    name: str = ""
     format: int = FORMAT
 
     def __post_init__(self) -> None:
@@ -387,8 +385,8 @@ class Manifest:
         return self.config.inputs
 
 
-# What a run adds to its manifest on the way, and what its user may change.
-_ADDED = ("precision_check", "stopped_at", "name")
+# What a run adds to its manifest on the way.
+_ADDED = ("precision_check", "stopped_at")
 _HASH_LETTERS = 16
 
 
@@ -467,10 +465,10 @@ def _read_dataclass(kind: Any, data: Any, where: str) -> Any:
     for name in data:
         if name not in fields:
             raise InputError(f"unknown '{prefix}{name}'")
-    for name, one in fields.items():
-        if name not in data and not one.metadata.get("optional"):
+    for name in fields:
+        if name not in data:
             raise InputError(f"missing '{prefix}{name}'")
-    values = {name: _read(hints[name], data[name], prefix + name) for name in data}
+    values = {name: _read(hints[name], data[name], prefix + name) for name in fields}
     try:
         return kind(**values)
     except (InputError, OverflowError) as error:
