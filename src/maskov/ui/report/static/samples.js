@@ -97,7 +97,7 @@ class Samples {
     ]));
     const all = query || this.runSelect.value !== "" ? `${found.length} found among ${this.all.length}` : `${this.all.length}`;
     this.count.textContent = groups.size < found.length
-      ? `${shown.length} of ${groups.size} groups of ${all} samples` : `${shown.length} of ${all} samples`;
+      ? `${shown.length} of ${groups.size} group${groups.size === 1 ? "" : "s"} of ${all} samples` : `${shown.length} of ${all} samples`;
     this.more.hidden = this.every.hidden = shown.length >= groups.size;
     const scale = this.scales[this.shadeSelect.value];
     this.ramp.hidden = !scale;

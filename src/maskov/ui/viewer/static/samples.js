@@ -39,7 +39,7 @@ class SampleList {
       byId("found").append(...answer.samples.map((one) => this.row(one)));
       this.shown = offset + answer.samples.length;
       byId("more").hidden = this.shown >= answer.rows;
-      const grouped = answer.rows < answer.found ? ` in ${answer.rows.toLocaleString("en")} groups` : "";
+      const grouped = answer.rows < answer.found ? ` in ${answer.rows.toLocaleString("en")} group${answer.rows === 1 ? "" : "s"}` : "";
       byId("count").textContent = answer.in_all === 0
         ? "No samples were kept yet."
         : `${answer.found.toLocaleString("en")} of ${answer.in_all.toLocaleString("en")} samples${grouped}${this.shown < answer.rows ? `, the first ${this.shown} shown` : ""}`;
