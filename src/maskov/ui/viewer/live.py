@@ -41,6 +41,8 @@ class LiveRun:
         self._pace = Pace(request.epochs)
         self._model: MaskedModel | None = None
         self._drawn = 0.0
+        # Chains move in groups; those that rest stay in sight.
+        self._chains: dict[int, dict[str, Any]] = {}
         # The energies after the last epoch, for kernels that do not track them.
         self._energies: dict[int, float] = {}
         self._progress: dict[str, Any] = {
@@ -142,12 +144,12 @@ class LiveRun:
         self._drawn = now
         assert self._model is not None
         energies = self._energies_of(state)
-        chains = [
-            {"chain": int(state.chain[row]), "energy": energy, "words": self._words(state, row)}
-            for row, energy in enumerate(energies)
-        ]
+        for row, energy in enumerate(energies):
+            chain = int(state.chain[row])
+            words = self._words(state, row)
+            self._chains[chain] = {"chain": chain, "energy": energy, "words": words}
         self._note(
-            chains=chains,
+            chains=[self._chains[chain] for chain in sorted(self._chains)],
             epoch=epoch,
             passes=passes,
             per_second=self._pace.passes_per_second(passes),
