@@ -29,6 +29,7 @@ _MOST = 10**7
 # Draws of each chain at the first check for convergence.
 _FIRST_DRAWS = 20
 _MOST_REPLICAS = 16
+_LONGEST_NAME = 100
 # Entries of a kernel's data and how deep they nest, far beyond any kernel that somebody writes: a
 # kernel asks each of its parts several questions, so that depth multiplies the work.
 _MOST_ENTRIES, _MOST_DEPTH = 10_000, 16
@@ -37,6 +38,16 @@ _MOST_ENTRIES, _MOST_DEPTH = 10_000, 16
 def _between(name: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
         raise InputError(f"'{name}' must lie between {least} and {most}, not {value}.")
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that is no short line of printable text."""
+    if not isinstance(name, str):
+        raise InputError(f"'name' must be a text, not {name!r}.")
+    if len(name) > _LONGEST_NAME:
+        raise InputError(f"'name' has {len(name)} characters; {_LONGEST_NAME} is the maximum.")
+    if not name.isprintable() or name != name.strip():
+        raise InputError("'name' must be one line of printable text, without spaces around it.")
 
 
 def _check_size(name: str, data: Any) -> None:
@@ -289,6 +300,7 @@ class Manifest:
     after which a run with `until` had converged. `replicas` are those of each chain, and `ladder`
     their inverse temperatures once these are known. `experts` are the parts of the energy that are
     no masked passes; `compares` says that a chain's target depends on the text it started from.
+    `name` is what its user calls the run.
     """
 
     config: RunConfig
@@ -312,9 +324,11 @@ class Manifest:
     ladder: tuple[float, ...] | None = None
     precision_check: PrecisionCheck | None = None
     stopped_at: int | None = None
+    name: str = ""
     format: int = FORMAT
 
     def __post_init__(self) -> None:
+        check_name(self.name)
         _between("width", self.width, 1, _MOST)
         _between("shortest", self.shortest, 1, self.width)
         _between("regions", self.regions, 0, self.width)

@@ -13,6 +13,7 @@ from maskov.config import (
     ModelConfig,
     ModelSource,
     RunConfig,
+    check_name,
     stopping_rule,
 )
 from maskov.defaults import default_kernel, default_schedule
@@ -72,6 +73,7 @@ def sample(
     until: str | None = None,
     effective: int | None = None,
     out: str | Path | None = None,
+    name: str = "",
     token_budget: int | None = None,
     resident: int | None = None,
     prefetch: int = 0,
@@ -93,9 +95,9 @@ def sample(
     of its sources, `chains` to each, of the likeliest length, of the likeliest few, or of a length
     each draws (`lengths`: best, top, drawn). The last sequence of each chain is kept, or with
     `thin` every so many epochs after burn-in. With `out` the run is a folder that can be resumed.
-    `source` is how to load the model again. Texts and templates may be records of FASTA
-    (`read_fasta`): samples then carry their names and mutations, and a run folder also has
-    `samples.fa` and `mutations.csv`.
+    `name` is what reports and pages call it. `source` is how to load the model again. Texts and
+    templates may be records of FASTA (`read_fasta`): samples then carry their names and mutations,
+    and a run folder also has `samples.fa` and `mutations.csv`.
 
     Tokens of texts that are `frozen` stay: positions counted from 1 ("1-25,40"), words ("river,
     bridge"), what a regular expression finds ("re:PATTERN"), or for each text a boolean or a sign
@@ -140,6 +142,7 @@ def sample(
         kernel = Exchange(kernel, tuple(ladder), 0 if replicas == 1 else replicas)
     check_arguments(chains, start, seed, thin, resident, prefetch, trace)
     check_checkpoints(checkpoint_every)
+    check_name(name)
     path = None if out is None else Path(out)
     if path is not None:
         RunFolder.check_free(path)
@@ -200,7 +203,7 @@ def sample(
         length_prior=prior,
         until=rule,
     )
-    manifest = manifest_of(config, model, kernel, models_of(running), layout)
+    manifest = manifest_of(config, model, kernel, models_of(running), layout, name)
     with new_folder(path) if path is not None else nullcontext():
         store: Store = MemoryStore(manifest) if path is None else RunFolder.create(path, manifest)
         try:

@@ -38,7 +38,7 @@ def files(tmp_path_factory):
     run = maskov.sample(maskov.load("untrained"), kernel, annealed, chains=6, length=6, thin=2)
     pages = {
         "one": build([run], terms=True),
-        "many": build([small_run(4, 30), small_run(4, 30, seed=1), evil_run()]),
+        "many": build([small_run(4, 30, thin=3), small_run(4, 30, seed=1), evil_run()]),
         "least": build([small_run(1, 1)], samples=0),
         "proteins": build([protein_run(tmp_path_factory.mktemp("proteins"))]),
     }
@@ -78,6 +78,7 @@ def axis(page):
 
 
 def drag(page, along=(0.3, 0.6), down=(0.5, 0.5)):
+    page.locator(f"{FIRST} >> .plot").scroll_into_view_if_needed()
     box = page.locator(f"{FIRST} >> .plot").bounding_box()
     at = [
         (box["x"] + x * box["width"], box["y"] + y * box["height"])
@@ -135,6 +136,7 @@ def test_dragging_zooms_and_a_double_click_or_the_button_resets(visit):
 
 def test_hovering_tells_the_values_and_the_chain(visit):
     page = visit("one")
+    page.locator(f"{FIRST} >> .plot").scroll_into_view_if_needed()
     box = page.locator(f"{FIRST} >> .plot").bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     told = page.locator(f"{FIRST} >> .bubble")
@@ -190,6 +192,7 @@ def energies(page, column=0):
 
 def test_samples_are_sorted_searched_and_shown_in_portions(visit):
     page = visit("one")
+    page.get_by_label("Group similar samples").uncheck()
     rows = page.locator(".samples tbody tr")
     expect(rows).to_have_count(50)
     assert energies(page) == sorted(energies(page))
@@ -268,6 +271,7 @@ def test_runs_stand_side_by_side_and_markup_in_them_does_nothing(visit):
     page.locator(".controls label", has_text="all runs").locator("select").select_option(
         "mh-raw (3)"
     )
+    page.get_by_label("Group similar samples").uncheck()
     expect(page.locator(".samples tbody tr")).to_have_count(3)
     expect(page.locator(".samples .text").first).to_contain_text("<script>window.hacked=1</script>")
     expect(page.locator(".samples .source").first).to_contain_text("<img src=x")
@@ -308,3 +312,37 @@ def test_parents_have_logos_charts_and_mutations(visit, view):
     expect(page.locator("table.samples thead")).to_contain_text("parent and mutations")
     assert page.evaluate("window.hacked") is None
     assert_nothing_is_cut_off(page)
+
+
+def test_similar_samples_are_one_row_that_opens(visit):
+    page = visit("many")
+    page.locator(".controls label", has_text="all runs").locator("select").select_option(
+        "mh-raw (1)"
+    )
+    rows = page.locator(".samples tbody tr")
+    grouped = rows.count()
+    page.get_by_label("Group similar samples").uncheck()
+    every = rows.count()
+    page.get_by_label("Group similar samples").check()
+    expect(rows).to_have_count(grouped)
+    assert 0 < grouped < every
+    before = page.locator(".samples .similar").count()
+    for number in range(before):
+        button = page.locator(".samples .similar").nth(number)
+        button.focus()
+        page.keyboard.press("Enter")
+        expect(button).to_have_attribute("aria-expanded", "true")
+        expect(button).to_be_focused()
+    expect(rows).to_have_count(every)
+
+
+@pytest.mark.parametrize("view", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_five_samples_and_the_headline_come_first(visit, view):
+    page = visit("proteins", **view)
+    expect(page.locator(".first-samples li")).to_have_count(5)
+    assert page.evaluate("window.hacked") is None
+    expect(page.locator(".verdict strong").first).to_contain_text("The rule is exact")
+    top, charts = (page.locator(which).first.bounding_box()["y"] for which in (
+        ".first-samples", ".charts",
+    ))  # fmt: skip
+    assert top < charts

@@ -21,7 +21,6 @@ from view_runs import ServedRuns
 DESKTOP = {"viewport": {"width": 1200, "height": 1010}}
 PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True}
 DARK = {"color_scheme": "dark"}
-PLACE = "&chain=1&epoch=3&step=3"
 
 
 def pages(browser, address: str):
@@ -39,8 +38,8 @@ def pages(browser, address: str):
 
 
 def take_player(visit, run: str, name: str, view: dict) -> None:
-    """Take the player at a step that passed an early test and failed the last."""
-    page = visit(f"run?id={run}{PLACE}", view)
+    """Take the player where it opens, at the first accepted change."""
+    page = visit(f"run?id={run}", view)
     page.locator("#agreement:not(:empty)").wait_for()
     page.evaluate("document.getElementById('play').scrollIntoView()")
     page.screenshot(path=PICTURES / f"{name}.png")
@@ -49,10 +48,12 @@ def take_player(visit, run: str, name: str, view: dict) -> None:
 def take_live(visit, name: str) -> None:
     """Start a run and take it half-way."""
     page = visit("", DESKTOP)
-    page.get_by_role("spinbutton", name="Epochs").fill("24")
+    page.get_by_role("spinbutton", name="Epochs").fill("12")
+    page.get_by_text("Name, starting text, prefix").click()
+    page.get_by_label("Name", exact=True).fill("Sentences, first try")
     page.get_by_role("spinbutton", name="Seed").fill("5")
     page.get_by_role("button", name="Start and watch").click()
-    page.locator("#figures", has_text="12 / 24").wait_for()
+    page.locator("#figures", has_text="6 / 12").wait_for()
     page.locator(".word.fresh").first.wait_for()
     page.screenshot(path=PICTURES / f"{name}.png")
     page.get_by_role("button", name="Stop and save").click()
@@ -65,15 +66,17 @@ def take(runs: Path, home: Path) -> None:
         browser = launch(playwright)
         visit = pages(browser, server.address)
         page = visit("", DESKTOP)
-        page.locator("#runs-list a").first.wait_for()
+        page.locator("#runs-list .pill.wears").last.wait_for()
         page.screenshot(path=PICTURES / "serve-runs.png")
         run = page.locator("#runs-list a", has_text="mh-raw").get_attribute("href").split("=")[1]
         take_player(visit, run, "serve", DESKTOP)
         take_player(visit, run, "serve-dark", DESKTOP | DARK)
         take_player(visit, run, "serve-phone", PHONE)
         page = visit(f"run?id={run}", DESKTOP)
-        page.get_by_label("Search").fill("source")
-        page.locator("#count", has_text="10 of 60").wait_for()
+        page.get_by_label("Search").fill("the")
+        page.locator("#count", has_not_text="42 of 42").wait_for()
+        page.locator("#found .similar").first.click()
+        page.locator("#found .other").first.wait_for()
         page.evaluate("document.getElementById('samples').scrollIntoView()")
         page.screenshot(path=PICTURES / "serve-samples.png")
         take_live(visit, "serve-live")

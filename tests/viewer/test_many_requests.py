@@ -64,13 +64,13 @@ def test_a_failed_load_is_tried_again_by_the_next_request(runs, tmp_path, monkey
     """Of the player's loads and of a run's alike, and while both load at once."""
     load, calls, lock = live_module.load, [], threading.Lock()
 
-    def fails_first(*args):
+    def fails_first(*args, **options):
         with lock:
             calls.append(args)
             first = len(calls) <= 2
         if first:
             raise ImportError("cannot import name 'BertConfig' from 'transformers'")
-        return load(*args)
+        return load(*args, **options)
 
     monkeypatch.setattr(live_module, "load", fails_first)
     monkeypatch.setattr("maskov.runs.rebuild.load", fails_first)

@@ -26,9 +26,9 @@ from view_runs import make_expert_run, make_run, make_runs
 SMALL = {"model": "untrained", "chains": 2, "length": 6, "epochs": 4, "seed": 1}
 BASE = "http://127.0.0.1:8764"
 STATIC = (
-    "views.css", "player.css", "common.js", "runs.js", "run.js", "player.js", "decision.js",
-    "samples.js", "live.js", "icon.svg", "report.css", "charts.css", "scales.js", "charts.js",
-    "theme.js",
+    "views.css", "player.css", "common.js", "tokens.js", "runs.js", "run.js", "player.js",
+    "decision.js", "samples.js", "live.js", "icon.svg", "report.css", "charts.css", "scales.js",
+    "drawing.js", "charts.js", "theme.js",
 )  # fmt: skip
 
 
@@ -437,7 +437,9 @@ def test_the_form_offers_what_the_server_takes(client):
     # Others are there if their packages are.
     others = {"antiberty", "sapiens-vh", "sapiens-vl"}
     assert set(offered["models"]) - others == {"wiki-small", "untrained", "counterexample"}
-    assert offered["bounds"]["chains"] == {"value": 6, "least": 1, "most": MOST_CHAINS}
+    assert offered["bounds"]["chains"] == {
+        "value": 6, "least": 1, "most": MOST_CHAINS, "longest": None,
+    }  # fmt: skip
     assert offered["bounds"]["model"]["value"] == "wiki-small"
 
 

@@ -198,6 +198,10 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     ] = 0
     seed: Annotated[int, option("--seed", "seed of all random numbers", _RUN, "-s")] = 0
     out: Annotated[Path | None, option("--out", "run folder to write", _RUN, "-o")] = None
+    name: Annotated[
+        str | None,
+        option("--name", "name of the run in reports and pages (default: its folder)", _RUN),
+    ] = None
     token_budget: Annotated[
         int | None,
         option("--token-budget", "maximum tokens per model call (default: automatic)", _RUN),

@@ -16,6 +16,7 @@ from maskov.cli.output import print_run, read_texts, say
 from maskov.cli.signals import stop_on_signals
 from maskov.cli.terminal import progress_for
 from maskov.cli.workers import WorkerOptions
+from maskov.config import check_name
 from maskov.errors import InputError, Interrupted
 from maskov.models import MaskedModel
 from maskov.runs import Run
@@ -160,6 +161,9 @@ def _run(options: SamplingOptions, origin: Callable[[MaskedModel], dict[str, Any
     workers = options.build_workers(options.threads)
     if options.out is not None:
         RunFolder.check_free(options.out)
+    elif options.name is not None:
+        raise InputError("--name names a run folder: give one with --out.")
+    check_name(options.name or "")
     model = options.load_model()
     kernel = options.with_room(model).build_kernel(model.device)
     given = origin(model)
@@ -195,6 +199,7 @@ def _run(options: SamplingOptions, origin: Callable[[MaskedModel], dict[str, Any
             until=options.until,
             effective=options.effective,
             out=options.out,
+            name=options.name or "",
             token_budget=options.token_budget,
             resident=options.resident,
             prefetch=options.prefetch,

@@ -5,6 +5,7 @@ from maskov.diagnostics.diagnosis import Diagnosis, TokenFigures, diagnose
 from maskov.diagnostics.energies import EnergyFigures, GroupFigures
 from maskov.diagnostics.exchange import ExchangeFigures
 from maskov.diagnostics.experts import ExpertFigures
+from maskov.diagnostics.headline import headline, tone
 from maskov.diagnostics.outlook import Outlook
 from maskov.diagnostics.positions import PositionFigures
 from maskov.diagnostics.statistics import TokenStatistic
@@ -24,6 +25,8 @@ __all__ = [
     "TokenStatistic",
     "Verdict",
     "diagnose",
+    "headline",
     "summarise",
     "to_arviz",
+    "tone",
 ]

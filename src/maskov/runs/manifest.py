@@ -32,6 +32,7 @@ def manifest_of(
     kernel: Kernel,
     energy_models: dict[str, str],
     layout: Layout,
+    name: str = "",
 ) -> Manifest:
     """Return the config with what is known of the run before it begins."""
     invariant, notes = leaves_invariant(kernel, config.schedule)
@@ -62,6 +63,7 @@ def manifest_of(
         regions=max(map(len, layout.bounds), default=0),
         replicas=kernel.replicas,
         ladder=(kernel.ladder or None) if isinstance(kernel, Exchange) else None,
+        name=name,
     )
 
 

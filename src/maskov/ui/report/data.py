@@ -11,8 +11,7 @@ import numpy as np
 
 from maskov.config import Manifest
 from maskov.errors import InputError
-from maskov.models.token_spans import token_spans
-from maskov.runs import Run, Sample
+from maskov.runs import Run
 from maskov.runs.folder import RunFolder
 from maskov.types import Traces
 from maskov.ui.report.curves import (
@@ -29,7 +28,8 @@ from maskov.ui.report.curves import (
 from maskov.ui.report.findings import Findings, findings
 from maskov.ui.report.metadata import metadata, temperatures
 from maskov.ui.report.proteins import Family, families
-from maskov.ui.report.terms import Terms, TermScorer
+from maskov.ui.report.samples import ShownSample, first_samples, shown_samples
+from maskov.ui.report.terms import TermScorer
 from maskov.version import __version__
 
 # Limits that keep a page fast; averages are over everything.
@@ -60,29 +60,12 @@ class EnergyTrace:
 
 
 @dataclass(frozen=True)
-class ShownSample:
-    """A sample; `token_spans` splits its text into one span per token, or is None."""
-
-    chain: int
-    epoch: int
-    text: str
-    tokens: list[str]
-    token_spans: list[str] | None
-    energy_raw: float
-    energy_norm: float
-    source: str | None
-    terms: Terms | None
-    name: str | None = None
-    mutations: list[str] | None = None
-
-
-@dataclass(frozen=True)
 class RunReport:
     """The report of one run.
 
     Curves are over `epochs`, counted from 1; `shown_chains` have lines of their own. `remarks` say
-    what was left out to keep the report small. `families` are the parents of a run that started
-    from FASTA, with fixed lengths.
+    what was left out to keep the report small. `first_samples` are a few for its top.
+    `families` are the parents of a run that started from FASTA, with fixed lengths.
     """
 
     label: str
@@ -103,6 +86,7 @@ class RunReport:
     accepted: Spread
     novel: Spread
     families: list[Family]
+    first_samples: list[ShownSample]
     samples: list[ShownSample]
     samples_in_all: int
     shaded: bool
@@ -194,10 +178,8 @@ def _run_report(
         accepted=rate_spread(counted["accepted"], counted["steps"]),
         novel=rate_spread(counted["novel"], counted["steps"]),
         families=found,
-        samples=[
-            _shown(run.manifest, sample, terms)
-            for sample, terms in zip(chosen, scored, strict=True)
-        ],
+        first_samples=first_samples(run.manifest, every) if most else [],
+        samples=shown_samples(run.manifest, chosen, scored),
         samples_in_all=len(every),
         shaded=scorer is not None and bool(chosen),
         remarks=[
@@ -230,34 +212,19 @@ def _numbers(run: Run, traces: Traces) -> list[Number]:
     ]
 
 
-def _shown(manifest: Manifest, sample: Sample, terms: Terms | None) -> ShownSample:
-    sources = manifest.inputs.sources
-    return ShownSample(
-        sample.chain,
-        sample.epoch + 1,
-        sample.text,
-        sample.tokens,
-        token_spans(sample.text, sample.tokens),
-        sample.energy_raw,
-        sample.energy_norm,
-        None if sources is None else sources[sample.template],
-        terms,
-        sample.name,
-        sample.mutations,
-    )
-
-
 def _labels(runs: Sequence[Run]) -> list[str]:
-    """Name runs by the shortest distinct ends of their paths, or number them."""
+    """Call runs by their names or the shortest distinct ends of their paths, or number them."""
     paths = [_path(run) for run in runs]
-    for parts in (1, 2, 3):
+    named = [run.manifest.name or path.name for run, path in zip(runs, paths, strict=True)]
+    if len(set(named)) == len(named):
+        return named
+    for parts in (2, 3):
         names = ["/".join(path.parts[-parts:]) for path in paths]
         if len(set(names)) == len(names):
             return names
-    names = [path.name for path in paths]
-    repeated, seen = Counter(names), Counter[str]()
+    repeated, seen = Counter(named), Counter[str]()
     labels = []
-    for name in names:
+    for name in named:
         seen[name] += 1
         labels.append(f"{name} ({seen[name]})" if repeated[name] > 1 else name)
     return labels

@@ -6,10 +6,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from maskov.diagnostics import EnergyFigures, ExchangeFigures, ExpertFigures, PositionFigures
+from maskov.diagnostics import (
+    EnergyFigures,
+    ExchangeFigures,
+    ExpertFigures,
+    PositionFigures,
+    headline,
+    tone,
+)
 from maskov.runs import Run
-
-_GOOD, _BAD = ("converged",), ("not converged", "no target", "constant", "forced")
 
 
 @dataclass(frozen=True)
@@ -50,12 +55,14 @@ class PositionCurve:
 class Findings:
     """A verdict with its reason and tone (`good`, `bad` or `open`), and the numbers behind it.
 
+    `headline` tells the rule, which may be exact, from the run, which may be too short.
     `outlook` says how much longer the run would need, or is empty.
     `experts` has a row for each expert: its name, weight, mean energy and calls per step.
     `exchange` has the swap rates of replicas and their round trips, each with its name.
     """
 
     verdict: str
+    headline: str
     reason: str
     outlook: str
     tone: str
@@ -71,7 +78,7 @@ class Findings:
 def findings(run: Run) -> Findings:
     """Run the diagnostics."""
     diagnosis = run.diagnose()
-    state, tokens = diagnosis.verdict.state, diagnosis.tokens
+    tokens = diagnosis.tokens
     correlations = [
         _correlation(name, figures.autocorrelation, figures.spacing or 1)
         for name, figures in diagnosis.energies.items()
@@ -85,10 +92,11 @@ def findings(run: Run) -> Findings:
         for label, one in tokens.extremes().items():
             mixing.append(Mixing(label, one.r_hat, one.ess, None, one.mean, None, None, False))
     return Findings(
-        verdict=state,
+        verdict=diagnosis.verdict.state,
+        headline=headline(diagnosis),
         reason=diagnosis.verdict.reason,
         outlook="" if diagnosis.outlook is None else diagnosis.outlook.text,
-        tone="good" if state in _GOOD else "bad" if state in _BAD else "open",
+        tone=tone(diagnosis),
         invariant=run.manifest.leaves_invariant,
         mixing=mixing,
         correlations=[curve for curve in correlations if curve is not None],

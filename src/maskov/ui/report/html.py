@@ -17,10 +17,11 @@ from importlib.resources import files
 from maskov.ui.report.data import Number, Report, RunReport
 from maskov.ui.report.json_data import PAGE_DIGITS, json_safe
 from maskov.ui.report.logo import logo
-from maskov.ui.report.numbers import EXPERTS, UNKNOWN, mixing_row, with_error
+from maskov.ui.report.numbers import EXPERTS, UNKNOWN, mixing_row, shown, with_error
 
 _SCRIPTS = (
     "scales.js",
+    "drawing.js",
     "charts.js",
     "proteins.js",
     "figures.js",
@@ -132,7 +133,6 @@ def _run(run: RunReport, index: int, count: int) -> str:
     title = "" if count == 1 else f"<h2 id='run-{index}-title'>{escape(run.label)}</h2>"
     labelled = "aria-label='Run'" if count == 1 else f"aria-labelledby='run-{index}-title'"
     level = "h2" if count == 1 else "h3"
-    yes = "yes" if diagnosis.invariant else "no"
     tone, verdict, reason = diagnosis.tone, escape(diagnosis.verdict), escape(diagnosis.reason)
     outlook = f"<p>{escape(diagnosis.outlook)}</p>" if diagnosis.outlook else ""
     cards = "".join(_card(number) for number in run.numbers)
@@ -145,9 +145,9 @@ def _run(run: RunReport, index: int, count: int) -> str:
         for name, value in run.metadata.items()
     )
     return f"""<section id="run-{index}" class="part" {labelled}>{title}
-<div class="verdict {tone}"><p><span class="pill {tone}">{verdict}</span>{done}
-<span>{reason}</span></p>{outlook}
-<p class="small">leaves its target invariant: <strong>{yes}</strong></p></div>
+<div class="verdict {tone}"><p><strong>{escape(diagnosis.headline)}.</strong></p>
+<p><span class="pill {tone}">{verdict}</span>{done}<span>{reason}</span></p>{outlook}</div>
+{_first_samples(run, level)}
 <dl class="cards">{cards}</dl>
 {_list((*run.notes, *diagnosis.notes, *run.remarks), "notes")}
 <{level}>Traces and mixing</{level}>
@@ -164,6 +164,33 @@ def _run(run: RunReport, index: int, count: int) -> str:
 <button type="button" class="copy" data-copy="signature-{index}"
  aria-describedby="signature-{index}-label" hidden>Copy</button></div>
 </section>"""
+
+
+def _first_samples(run: RunReport, level: str) -> str:
+    """Return a few samples, to be seen before anything else, by those who run no script too."""
+    if not run.first_samples:
+        return ""
+    lines = []
+    for sample in run.first_samples:
+        about = [
+            *filter(None, (sample.source, sample.name)),
+            f"chain {sample.chain}, epoch {sample.epoch}, E_raw {shown(sample.energy_raw)}",
+        ]
+        lines.append(
+            f"<li><span class='text'>{escape(sample.text)}</span> "
+            f"<span class='about'>{escape(' · '.join(about))}</span></li>"
+        )
+    of = "" if len(lines) == run.samples_in_all else f" of {run.samples_in_all:,}"
+    title = "1 sample" if len(lines) == 1 else f"{len(lines)} samples"
+    chosen = (
+        "The last samples of evenly chosen chains."
+        if run.chains >= len(lines)
+        else "The last sample of each chain, and earlier ones that differ."
+    )
+    return f"""<{level}>{title}{of}</{level}>
+<ol class="first-samples">{"".join(lines)}</ol>
+<p class="small">{chosen} <a href="#samples">More samples</a></p>
+"""
 
 
 def _families(run: RunReport, index: int, level: str) -> str:

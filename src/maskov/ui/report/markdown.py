@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from maskov.ui.report.data import Number, Report, RunReport
 from maskov.ui.report.numbers import EXPERTS, UNKNOWN, mixing_row, shown, with_error
+from maskov.ui.report.samples import ShownSample
 
 _LISTED = 20
 _MIXING = ("", "R-hat", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
@@ -36,11 +37,12 @@ def _comparison(report: Report) -> list[str]:
 def _run(run: RunReport, level: str) -> list[str]:
     lines = [f"{level} {_safe(run.label)}", ""] if level else []
     diagnosis = run.findings
-    invariant = "yes" if diagnosis.invariant else "no"
+    lines += [f"{_safe(diagnosis.headline)}.", ""]
     lines += [f"**{_safe(diagnosis.verdict)}**: {_safe(diagnosis.reason)}.", ""]
     if diagnosis.outlook:
         lines += [f"Outlook: {_safe(diagnosis.outlook)}.", ""]
-    lines += [f"Leaves its target invariant: {invariant}.", ""]
+    if run.first_samples:
+        lines += [*(f"- {_safe(sample.text)}" for sample in run.first_samples), ""]
     lines += [f"- {_safe(note)}" for note in (*run.notes, *diagnosis.notes, *run.remarks)]
     lines += ["", *_table(["", "value"], [[n.name, _number(n)] for n in run.numbers]), ""]
     if diagnosis.mixing:
@@ -75,24 +77,31 @@ def _families(run: RunReport) -> list[str]:
 
 
 def _samples(run: RunReport) -> list[str]:
-    lowest = sorted(run.samples, key=lambda sample: sample.energy_raw)[:_LISTED]
+    groups: dict[int, list[ShownSample]] = {}
+    for sample in sorted(run.samples, key=lambda sample: sample.energy_raw):
+        groups.setdefault(sample.group, []).append(sample)
+    lowest = [group[0] for group in groups.values()][:_LISTED]
     if not lowest:
         return ["No samples yet."]
+    similar = any(len(groups[sample.group]) > 1 for sample in lowest)
     sources = any(sample.source is not None for sample in lowest)
     named = any(sample.name is not None for sample in lowest)
-    head = ["E_raw", "E_norm", "text", *(["source"] if sources else [])]
+    head = ["E_raw", "E_norm", *(["similar"] if similar else []), "text"]
+    head += ["source"] if sources else []
     head += ["parent", "mutations"] if named else []
     rows = [
         [
             shown(sample.energy_raw),
             shown(sample.energy_norm),
+            *([str(len(groups[sample.group]) - 1)] if similar else []),
             sample.text,
             *([sample.source or ""] if sources else []),
             *([sample.name or "", " ".join(sample.mutations or ())] if named else []),
         ]
         for sample in lowest
     ]
-    title = f"The {len(lowest)} lowest in E_raw of {run.samples_in_all:,} samples:"
+    title = f"The {len(lowest)} lowest in E_raw of {run.samples_in_all:,} samples"
+    title += ", similar ones of a chain counted:" if similar else ":"
     return [title, "", *_table(head, rows)]
 
 

@@ -41,6 +41,8 @@ class LiveRun:
         self._pace = Pace(request.epochs)
         self._model: MaskedModel | None = None
         self._drawn = 0.0
+        # Chains move in groups; those that rest stay in sight.
+        self._chains: dict[int, dict[str, Any]] = {}
         # The energies after the last epoch, for kernels that do not track them.
         self._energies: dict[int, float] = {}
         self._progress: dict[str, Any] = {
@@ -74,6 +76,7 @@ class LiveRun:
                 "version": self._version,
                 "id": id_of(self._path),
                 "name": self._path.name,
+                "title": self._request.name or self._path.name,
                 "request": self._request.model_dump(),
                 "saved": (self._path / "manifest.json").is_file(),
                 **json_safe(self._progress),
@@ -99,7 +102,7 @@ class LiveRun:
 
     def _run(self) -> None:
         request = self._request
-        model = load(request.model, self._device)
+        model = load(request.model, self._device, prefix=request.prefix)
         if self._asked_to_stop.is_set():
             raise Interrupted("asked to stop")
         run = sample(
@@ -107,14 +110,15 @@ class LiveRun:
             request.kernel(),
             request.schedule(),
             chains=request.chains,
-            length=request.length,
+            **request.start(model),
             seed=request.seed,
             thin=max(1, request.epochs // _KEPT_SAMPLES),
             out=self._path,
+            name=request.name,
             checkpoint_every=_CHECKPOINT_SECONDS,
             listener=self,
             stop=self._asked_to_stop.is_set,
-            source=ModelSource(request.model),
+            source=ModelSource(request.model, prefix=request.prefix),
         )
         # Chains may have been shown ahead of the last written epoch; show their final state.
         self._note(chains=self._final_chains(run.traces["tokens"][-1].tolist()))
@@ -140,12 +144,12 @@ class LiveRun:
         self._drawn = now
         assert self._model is not None
         energies = self._energies_of(state)
-        chains = [
-            {"chain": int(state.chain[row]), "energy": energy, "words": self._words(state, row)}
-            for row, energy in enumerate(energies)
-        ]
+        for row, energy in enumerate(energies):
+            chain = int(state.chain[row])
+            words = self._words(state, row)
+            self._chains[chain] = {"chain": chain, "energy": energy, "words": words}
         self._note(
-            chains=chains,
+            chains=[self._chains[chain] for chain in sorted(self._chains)],
             epoch=epoch,
             passes=passes,
             per_second=self._pace.passes_per_second(passes),

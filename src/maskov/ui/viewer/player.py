@@ -82,7 +82,14 @@ class Player:
                 },
                 **{
                     name: json_safe(traces[name][: replayer.epochs, chain].tolist())
-                    for name in ("energy_raw", "energy_norm", "energy_target", "accepted", "steps")
+                    for name in (
+                        "energy_raw",
+                        "energy_norm",
+                        "energy_target",
+                        "accepted",
+                        "novel",
+                        "steps",
+                    )
                 },
             }
 

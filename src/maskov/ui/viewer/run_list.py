@@ -25,6 +25,11 @@ class OpenedRun:
     run: Run
     stamp: int
 
+    @property
+    def title(self) -> str:
+        """What its user called the run, or else its folder."""
+        return self.run.manifest.name or self.name
+
 
 class RunList:
     """Run folders, and folders of run folders, scanned on every request.

@@ -6,14 +6,18 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from maskov.config import check_name
+from maskov.errors import InputError
 from maskov.kernels import Kernel
 from maskov.kernels.registry import named_kernel
 from maskov.models import DEFAULT_MODEL
+from maskov.models.base import MaskedModel
 from maskov.models.registry import listed
 from maskov.moves import MaskedConditional, Site
 from maskov.schedules import Schedule
 
 MOST_CHAINS, MOST_EPOCHS, MOST_TOKENS = 16, 200, 64
+LONGEST_TEXT, LONGEST_RULE, LONGEST_NAME = 500, 200, 100
 METHODS = {
     "mh": "Metropolis–Hastings: exact",
     "gibbs": "degenerate Gibbs: accepts everything, has no target",
@@ -22,7 +26,11 @@ METHODS = {
 
 
 class RunRequest(BaseModel):
-    """The settings of a run, validated strictly; unknown fields are refused."""
+    """The settings of a run, validated strictly; unknown fields are refused.
+
+    With a `text`, chains start from it and have its length; `freeze` names those of its tokens that
+    stay. `prefix` is a text that the model reads before every sequence.
+    """
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -34,11 +42,40 @@ class RunRequest(BaseModel):
     epochs: int = Field(default=30, ge=1, le=MOST_EPOCHS)
     temperature: float = Field(default=1.0, ge=0.1, le=5.0)
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
+    name: str = Field(default="", max_length=LONGEST_NAME)
+    text: str = Field(default="", max_length=LONGEST_TEXT)
+    freeze: str = Field(default="", max_length=LONGEST_RULE)
+    prefix: str = Field(default="", max_length=LONGEST_RULE)
 
     def kernel(self) -> Kernel:
         """Return the kernel of the method."""
         moves = (Site(MaskedConditional(self.temperature)),)
         return named_kernel(self.method, self.energy, moves, iterations=self.epochs)
+
+    def check(self) -> None:
+        """Refuse what the fields alone cannot tell."""
+        check_name(self.name)
+        if self.model not in known_models():
+            raise InputError("no such model on this server.")
+        if self.freeze and not self.text:
+            raise InputError("frozen tokens are those of a text: give one to start from.")
+        if self.text and self.method == "mask-predict":
+            raise InputError("mask-predict starts from all masked: leave the text empty.")
+        if self.freeze.startswith("re:"):
+            # The server could not stop a slow pattern.
+            raise InputError(
+                "this page takes no regular expression: freeze positions or words, or use "
+                "`maskov sample --freeze`."
+            )
+
+    def start(self, model: MaskedModel) -> dict[str, Any]:
+        """Return where chains start, as arguments of `sample`."""
+        if not self.text:
+            return {"length": self.length}
+        tokens = len(model.encode(self.text))
+        if tokens > MOST_TOKENS:
+            raise InputError(f"the text has {tokens} tokens; {MOST_TOKENS} is the maximum here.")
+        return {"texts": [self.text], "frozen": self.freeze or None}
 
     def schedule(self) -> Schedule:
         """Return the schedule."""
@@ -59,6 +96,7 @@ def choices() -> dict[str, Any]:
             "value": None if field.is_required() else field.default,
             "least": getattr(limits.get("ge"), "ge", None),
             "most": getattr(limits.get("le"), "le", None),
+            "longest": getattr(limits.get("maxlen"), "max_length", None),
         }
     bounds["model"]["value"] = DEFAULT_MODEL
     return {

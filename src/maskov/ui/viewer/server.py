@@ -18,19 +18,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel, ConfigDict
 
-from maskov.errors import InputError, MaskovError
-from maskov.ui.viewer.details import (
-    SORTS,
-    RunSummaries,
-    SampleQuery,
-    overview,
-    report_page,
-    samples,
-)
+from maskov.errors import MaskovError
+from maskov.ui.viewer.details import RunSummaries, Verdicts, overview, report_page
 from maskov.ui.viewer.live import LiveRuns
 from maskov.ui.viewer.player import Player
 from maskov.ui.viewer.run_list import OpenedRun, RunList
-from maskov.ui.viewer.run_request import RunRequest, choices, known_models
+from maskov.ui.viewer.run_request import RunRequest, choices
+from maskov.ui.viewer.sample_list import SORTS, SampleLists, SampleQuery
 from maskov.ui.web.files import StaticFiles
 from maskov.ui.web.json_response import json_response
 from maskov.ui.web.requests import read
@@ -40,11 +34,11 @@ from maskov.ui.web.threads import RequestThreads
 LONGEST_BODY = 4 * 1024
 _PAGES = {"": "runs.html", "run": "run.html", "live": "live.html"}
 _OWN = (
-    "views.css", "player.css", "common.js", "runs.js", "run.js", "player.js", "decision.js",
-    "samples.js", "live.js", "icon.svg",
+    "views.css", "player.css", "common.js", "tokens.js", "runs.js", "run.js", "player.js",
+    "decision.js", "samples.js", "live.js", "icon.svg",
 )  # fmt: skip
 # Styles and charts shared with reports.
-_SHARED = ("report.css", "charts.css", "scales.js", "charts.js", "theme.js")
+_SHARED = ("report.css", "charts.css", "scales.js", "drawing.js", "charts.js", "theme.js")
 _STOPPING_SECONDS = 10.0
 # Pages and the progress of a run have all other threads.
 _READING_THREADS, _REPLAYING_THREADS = 8, 2
@@ -138,7 +132,7 @@ def _add_runs(router: APIRouter, run_list: RunList, player: Player) -> None:
         content = page.html.encode(errors="replace")
         return HTMLResponse(content, headers={"Content-Security-Policy": policy})
 
-    summaries = RunSummaries(run_list)
+    summaries, verdicts, lists = RunSummaries(run_list), Verdicts(), SampleLists()
 
     @router.get("/api/runs")
     async def runs() -> Response:
@@ -152,6 +146,10 @@ def _add_runs(router: APIRouter, run_list: RunList, player: Player) -> None:
 
         return await reading.run(told)
 
+    @router.get("/api/runs/{run_id}/verdict")
+    async def verdict(run_id: str) -> Response:
+        return await reading.run(lambda: json_response(verdicts.of(opened(run_id))))
+
     @router.get("/api/runs/{run_id}/samples")
     async def run_samples(
         run_id: str,
@@ -163,9 +161,13 @@ def _add_runs(router: APIRouter, run_list: RunList, player: Player) -> None:
         descending: bool = False,
         offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
         limit: Annotated[int, Query(ge=1, le=200)] = 50,
+        grouped: bool = False,
+        group: Annotated[int | None, Query(ge=0, le=2**31)] = None,
     ) -> Response:
-        query = SampleQuery(search, chain, lowest, highest, sort, descending, offset, limit)
-        return await reading.run(lambda: json_response(samples(opened(run_id).run, query)))
+        query = SampleQuery(
+            search, chain, lowest, highest, sort, descending, offset, limit, grouped, group
+        )
+        return await reading.run(lambda: json_response(lists.of(opened(run_id), query)))
 
     @router.get("/api/runs/{run_id}/chains/{chain}")
     async def chain_of(run_id: str, chain: int) -> Response:
@@ -193,8 +195,7 @@ def _add_live(router: APIRouter, live: LiveRuns | None) -> None:
         run_request = await read(request, RunRequest, LONGEST_BODY)
         if live is None:
             raise HTTPException(403, "this server starts no runs")
-        if run_request.model not in known_models():
-            raise InputError("no such model on this server.")
+        run_request.check()
         started = await run_in_threadpool(live.start, run_request)
         return started.progress()
 

@@ -36,14 +36,17 @@ class Samples {
       select.addEventListener("change", () => change(select.value));
       return [html("label", {}, html("span", {}, label), select), select];
     };
-    const again = () => { this.shown = PORTION; this.list(); };
+    const again = () => { this.shown = PORTION; this.open.clear(); this.list(); };
     const search = html("input", { type: "search", id: "search", autocomplete: "off", spellcheck: "false" });
     search.addEventListener("input", again);
     const [order, orderSelect] = choice("Sort by", Object.entries(ORDERS).map(([value, [text]]) => [value, text]), again);
     const [from, fromSelect] = choice("Order", [["1", "lowest first"], ["-1", "highest first"]], again);
     const [runs, runSelect] = choice("Run", [["", "all runs"], ...data.runs.map((run, index) => [String(index), run.label])], again);
+    const group = html("input", { type: "checkbox", checked: true });
+    group.addEventListener("change", again);
+    this.open = new Set(); // groups that are shown in full
     const [shade, shadeSelect] = choice("Shade by", [["norm", "E_norm terms"], ["raw", "E_raw terms"], ["", "nothing"]], () => this.list());
-    Object.assign(this, { search, orderSelect, fromSelect, runSelect, shadeSelect });
+    Object.assign(this, { search, orderSelect, fromSelect, runSelect, shadeSelect, group });
     this.ramp = html("p", { class: "ramp" });
     this.count = html("p", { class: "count", role: "status" });
     this.body = html("tbody");
@@ -66,7 +69,8 @@ class Samples {
     holder.append(
       html("div", { class: "controls" },
         html("label", { class: "search" }, html("span", {}, "Search"), search), order, from,
-        several ? runs : "", this.scales.norm ? shade : ""),
+        several ? runs : "", this.scales.norm ? shade : "",
+        html("label", { class: "tick" }, group, "Group similar samples of a chain")),
       this.scales.norm ? this.ramp : "", this.count, table,
       html("p", { class: "more" }, this.more, this.every), this.tip,
     );
@@ -81,11 +85,20 @@ class Samples {
     const found = this.all.filter((one) => (this.runSelect.value === "" || one.run === Number(this.runSelect.value))
       && (!query || one.text.toLowerCase().includes(query) || [one.source, one.name, (one.mutations ?? []).join(" ")].some((text) => (text ?? "").toLowerCase().includes(query))));
     found.sort((one, other) => (far(one) < far(other) ? -1 : far(one) > far(other) ? 1 : 0));
-    const shown = found.slice(0, this.shown);
-    this.body.replaceChildren(...shown.map((one) => this.row(one)));
+    const groups = new Map(); // in the order of their first samples
+    for (const [index, one] of found.entries()) {
+      const key = this.group.checked ? `${one.run} ${one.group}` : index;
+      if (groups.has(key)) groups.get(key).push(one); else groups.set(key, [one]);
+    }
+    const shown = [...groups].slice(0, this.shown);
+    this.body.replaceChildren(...shown.flatMap(([key, [first, ...others]]) => [
+      this.row(first, others.length ? this.similar(key, others.length) : ""),
+      ...(this.open.has(key) ? others.map((one) => this.row(one, "", "other")) : []),
+    ]));
     const all = query || this.runSelect.value !== "" ? `${found.length} found among ${this.all.length}` : `${this.all.length}`;
-    this.count.textContent = `${shown.length} of ${all} samples`;
-    this.more.hidden = this.every.hidden = shown.length >= found.length;
+    this.count.textContent = groups.size < found.length
+      ? `${shown.length} of ${groups.size} group${groups.size === 1 ? "" : "s"} of ${all} samples` : `${shown.length} of ${all} samples`;
+    this.more.hidden = this.every.hidden = shown.length >= groups.size;
     const scale = this.scales[this.shadeSelect.value];
     this.ramp.hidden = !scale;
     if (scale) {
@@ -93,17 +106,30 @@ class Samples {
     }
   }
 
-  row(one) {
+  // The button that shows the rest of a group, or hides it.
+  similar(key, count) {
+    const open = this.open.has(key);
+    const button = html("button", { type: "button", class: "similar", "aria-expanded": String(open) }, `+ ${count} similar`);
+    button.addEventListener("click", () => {
+      if (!this.open.delete(key)) this.open.add(key);
+      const at = [...this.body.querySelectorAll(".similar")].indexOf(button);
+      this.list();
+      this.body.querySelectorAll(".similar")[at].focus();
+    });
+    return button;
+  }
+
+  row(one, beside = "", kind = null) {
     const cell = (text, kind, label) => html("td", { class: kind, "data-label": label }, text);
     const run = data.runs[one.run];
     return html(
-      "tr", {},
+      "tr", { class: kind },
       cell(known(one.energy_raw) ? one.energy_raw.toFixed(2).replace("-", "−") : "–", "number", "E_raw"),
       cell(known(one.energy_norm) ? one.energy_norm.toFixed(2).replace("-", "−") : "–", "number", "E_norm"),
       several ? html("td", { class: "run", "data-label": "run" }, html("span", { class: `key s${one.run % 7}` }), run.label) : "",
       cell(String(one.chain), "number", "chain"),
       cell(String(one.epoch), "number", "epoch"),
-      html("td", { class: "text" }, ...this.text(one)),
+      html("td", { class: "text" }, ...this.text(one), beside ? " " : "", beside),
       this.sources ? html("td", { class: "source" }, one.source ?? "") : "",
       this.named ? html("td", { class: "source" }, html("strong", {}, one.name ?? ""), ` ${(one.mutations ?? []).join(" ")}`) : "",
     );

@@ -1,4 +1,4 @@
-// Shared by all pages: requests to the server, spelling of tokens, number formats.
+// Shared by all pages: requests to the server, number formats, cards.
 
 const byId = (id) => document.getElementById(id);
 
@@ -17,24 +17,6 @@ const ask = async (path, body) => {
   const answer = await response.json().catch(() => ({}));
   if (!response.ok) throw new Error(answer.detail ?? `The server refused (${response.status}).`);
   return answer;
-};
-
-// Vocabularies mark subwords differently: what to show, and whether a word continues.
-const spelled = (words) => {
-  const marked = words.some((word) => /^[Ġ▁]/.test(word));
-  const ended = words.some((word) => word.endsWith("</w>"));
-  let open = false;
-  return words.map((word, index) => {
-    let glued = open;
-    open = false;
-    let text = word;
-    if (text.startsWith("##") && text.length > 2) { text = text.slice(2); glued = true; }
-    else if (/^[Ġ▁]/.test(text)) text = text.slice(1);
-    else if (marked) glued = true;
-    if (text.endsWith("@@") && text.length > 2) { text = text.slice(0, -2); open = true; }
-    if (ended) { open = !text.endsWith("</w>"); text = text.replace(/<\/w>$/, ""); }
-    return { text: text === "" ? "␣" : text, glued: glued && index > 0 };
-  });
 };
 
 const minus = (text) => text.replace("-", "−");

@@ -1,7 +1,5 @@
 // Why a step was accepted or rejected: the energies, the proposal's probabilities, u.
 
-const named = (replay, tokens) => tokens.map((token) => replay.words[token]).join(" ");
-
 const outcome = (step) => {
   if (step.repeated) return { word: "unchanged", sign: "=", tone: "open" };
   return step.accepted
@@ -71,7 +69,7 @@ const drawShares = (step) => html(
   )),
 );
 
-const drawDecision = (holder, replay, step) => {
+const drawDecision = (holder, replay, step, parts) => {
   if (!step) {
     holder.className = "decision";
     holder.replaceChildren(html("p", {}, html("strong", {}, `Epoch ${replay.epoch + 1}`), ` begins with this sequence and takes ${replay.steps.length} step${replay.steps.length === 1 ? "" : "s"}. Play it, or go on step by step.`));
@@ -83,32 +81,33 @@ const drawDecision = (holder, replay, step) => {
   holder.className = `decision ${tone}`;
   const head = html("p", { class: "outcome" }, html("span", { class: `pill ${tone}`, "data-part": "outcome" }, `${sign} ${word}`), html("span", { "data-part": "where" }, `Masked ${where}.`));
   const proposal = html(
-    "p", { class: "proposal" }, html("code", {}, named(replay, step.old)), " → ", html("code", {}, named(replay, step.new)),
+    "p", { class: "proposal" },
+    ...parts.flatMap(({ from, to }, index) => [index ? ", " : "", html("code", {}, from || "nothing"), " → ", html("code", {}, to || "nothing")]),
   );
-  const parts = [head, proposal];
+  const content = [head, proposal];
   if (step.repeated) {
-    parts.push(html("p", {}, "The model proposed what stood there already: the sequence stays as it is, and there is nothing to decide."));
-    parts.push(html("dl", { class: "sums" }, amount("log q(x′|x), to propose it", fixed(step.log_q_forward), "q-forward")));
+    content.push(html("p", {}, "The model proposed what stood there already: the sequence stays as it is, and there is nothing to decide."));
+    content.push(html("dl", { class: "sums" }, amount("log q(x′|x), to propose it", fixed(step.log_q_forward), "q-forward")));
   } else if (!known(replay.energy)) {
-    parts.push(html("p", {}, "This step accepts everything: no energy was asked for, and no target is left invariant."));
-    parts.push(html(
+    content.push(html("p", {}, "This step accepts everything: no energy was asked for, and no target is left invariant."));
+    content.push(html(
       "dl", { class: "sums" },
       amount("log q(x′|x), to propose it", fixed(step.log_q_forward), "q-forward"),
       amount("log q(x|x′), to come back", fixed(step.log_q_reverse), "q-reverse"),
     ));
   } else {
-    parts.push(drawSum(replay, step));
-    if (step.shares.length) parts.push(html("p", {}, html("strong", {}, "Shares of E(x) − E(x′)"), ": a part that falls speaks for the proposal."), drawShares(step));
-    parts.push(...step.tests.map(drawTest));
+    content.push(drawSum(replay, step));
+    if (step.shares.length) content.push(html("p", {}, html("strong", {}, "Shares of E(x) − E(x′)"), ": a part that falls speaks for the proposal."), drawShares(step));
+    content.push(...step.tests.map(drawTest));
   }
-  holder.replaceChildren(...parts);
+  holder.replaceChildren(...content);
 };
 
-const inWords = (replay, step) => {
+const inWords = (replay, step, parts) => {
   if (!step) return `Epoch ${replay.epoch + 1}, before its first step`;
   const { word } = outcome(step);
   const places = step.positions.map((place) => place + 1).join(", ");
   const last = step.tests[step.tests.length - 1];
   const why = last ? `, log u ${fixed(Math.log(last.uniform), 2)}, needed below ${fixed(last.log_threshold, 2)}` : "";
-  return `Step ${step.number + 1} of ${replay.steps.length}: position ${places}, ${named(replay, step.old)} to ${named(replay, step.new)}, ${word}${why}`;
+  return `Step ${step.number + 1} of ${replay.steps.length}: position ${places}, ${parts.map(({ from, to }) => `${from} to ${to}`).join(", ")}, ${word}${why}`;
 };

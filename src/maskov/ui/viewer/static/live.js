@@ -3,6 +3,7 @@
 const PAUSE = 200;
 const LONG_PAUSE = 2000;
 let version = -1;
+let mayStart = false;
 let chart = null;
 let shownId = null;
 const before = new Map(); // chain -> words of the frame before
@@ -10,8 +11,8 @@ const before = new Map(); // chain -> words of the frame before
 const drawChain = ({ chain, energy, words }) => {
   const old = before.get(chain);
   const line = html("span", { class: "text" });
-  spelled(words).forEach(({ text, glued }, index) => {
-    if (index && !glued) line.append(" ");
+  spelled(words).forEach(({ text, space }, index) => {
+    if (space) line.append(" ");
     const fresh = old && old.words[index] !== words[index];
     line.append(html("span", { class: fresh ? "word fresh" : "word" }, text));
   });
@@ -41,14 +42,16 @@ const drawEnergies = (seen) => {
 const draw = (seen) => {
   if (seen.id !== shownId) { shownId = seen.id; before.clear(); }
   const { request } = seen;
-  byId("title").textContent = seen.name;
-  byId("settings").textContent = `${request.model} · ${request.method}${request.method === "mh" ? ` · E_${request.energy}` : ""} · ${request.chains} chains of ${request.length} tokens · ${request.epochs} epochs · seed ${request.seed}`;
+  byId("title").textContent = seen.title;
+  byId("settings").textContent = `${request.model} · ${request.method}${request.method === "mh" ? ` · E_${request.energy}` : ""} · ${request.chains} chains ${request.text ? "from a text" : `of ${request.length} tokens`}${request.freeze ? `, frozen: ${request.freeze}` : ""}${request.prefix ? ` · after “${request.prefix}”` : ""} · ${request.epochs} epochs · seed ${request.seed}`;
   const state = seen.status[0].toUpperCase() + seen.status.slice(1);
   if (byId("state").textContent !== state) byId("state").textContent = byId("spoken").textContent = state;
   byId("message").textContent = seen.message;
+  byId("progress").parentElement.hidden = false;
   byId("progress").max = request.epochs;
   byId("progress").value = seen.epoch;
   byId("stop").hidden = !seen.running;
+  byId("start").hidden = seen.running || !mayStart;
   byId("open").hidden = seen.running || !seen.saved;
   byId("open").href = `run?id=${seen.id}`;
   byId("figures").replaceChildren(
@@ -62,12 +65,18 @@ const draw = (seen) => {
   if (seen.energy_raw.length) drawEnergies(seen);
 };
 
+const showIdle = () => {
+  byId("state").textContent = mayStart ? "Start a run and watch its chains" : "This server starts no runs";
+  byId("start").hidden = !mayStart;
+  byId("progress").parentElement.hidden = true;
+};
+
 const watch = async () => {
   let pause = PAUSE;
   try {
     const seen = await ask(`live?after=${version}`);
     if (seen.status && seen.status !== "none") draw(seen);
-    if (seen.status === "none") byId("state").textContent = "Nothing was started";
+    if (seen.status === "none") showIdle();
     version = seen.version;
     if (byId("stop").hidden) pause = LONG_PAUSE;
     document.documentElement.dataset.ready = "true";
@@ -88,4 +97,4 @@ byId("stop").addEventListener("click", async () => {
   byId("stop").disabled = false;
 });
 
-watch();
+ask("choices").then((offered) => { mayStart = offered.may_start; }, () => {}).then(watch);

@@ -17,6 +17,29 @@ const putIcon = (button, name) => {
   button.replaceChildren(icon);
 };
 
+const proposed = (tokens, step) => {
+  const after = [...tokens];
+  if (step.start !== null) after.splice(step.start, step.old.length, ...step.new);
+  else step.positions.forEach((place, index) => { after[place] = step.new[index]; });
+  return after;
+};
+
+// Shows what a term of the table means while it is pointed at or has the focus.
+const explain = (term) => {
+  const tip = byId(term.getAttribute("aria-describedby"));
+  const show = () => {
+    const { left, top } = term.getBoundingClientRect();
+    tip.classList.add("shown");
+    tip.style.left = `${clamp(left, 8, Math.max(8, innerWidth - tip.offsetWidth - 8))}px`;
+    tip.style.top = `${Math.max(8, top - tip.offsetHeight - 8)}px`;
+  };
+  const hide = () => tip.classList.remove("shown");
+  for (const event of ["mouseenter", "focus"]) term.addEventListener(event, show);
+  for (const event of ["mouseleave", "blur"]) term.addEventListener(event, hide);
+  term.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
+  addEventListener("scroll", hide, { passive: true });
+};
+
 class Player {
   constructor(run, place) {
     this.run = run;
@@ -43,7 +66,18 @@ class Player {
     byId("source").hidden = !known(this.recorded.source);
     byId("source").textContent = known(this.recorded.source) ? `Source: ${this.recorded.source}` : "";
     this.replays.clear();
-    await this.go(this.epoch, this.step);
+    if (this.epoch === null) await this.goToFirstChange();
+    else await this.go(this.epoch, this.step);
+  }
+
+  // An epoch may begin with many steps that change nothing.
+  async goToFirstChange() {
+    const epoch = Math.max(this.recorded.novel.findIndex((count) => count > 0), 0);
+    await this.go(epoch);
+    const changed = (this.replay?.steps ?? []).findIndex((step) => step.accepted && !step.repeated);
+    if (this.replay?.epoch !== epoch || changed < 0) return;
+    this.step = changed + 1;
+    this.draw();
   }
 
   steps(epoch) {
@@ -64,6 +98,7 @@ class Player {
       const replay = await this.steps(this.epoch);
       if (chain !== this.chain || replay.epoch !== this.epoch) return; // somebody went elsewhere
       this.replay = replay;
+      this.before = this.sequences(replay);
       this.step = clamp(step < 0 ? replay.steps.length + 1 + step : step, 0, replay.steps.length);
       this.showSteps();
       this.draw();
@@ -86,7 +121,7 @@ class Player {
     if (this.replay?.epoch === this.epoch && this.replay?.chain === this.chain) return;
     this.replay = null;
     const { tokens, words } = recorded;
-    this.drawWords(tokens[this.epoch].map((token) => words[token]), null);
+    this.drawWords(tokens[this.epoch].map((token) => words[token]), null, []);
     byId("decision").className = "decision waiting";
     byId("decision").replaceChildren(html("p", {}, "The sequence at the end of this epoch. Replaying its steps …"));
     byId("steps").replaceChildren();
@@ -113,30 +148,39 @@ class Player {
     return html(
       "tr", {},
       html("td", {}, button),
-      html("td", {}, step.start !== null ? `from ${step.start + 1}` : step.positions.map((place) => place + 1).join(", ")),
-      html("td", { class: "words" }, step.repeated ? named(this.replay, step.old) : `${named(this.replay, step.old)} → ${named(this.replay, step.new)}`),
-      html("td", {}, last ? fixed(Math.log(last.uniform), 2) : "–"),
-      html("td", {}, last ? fixed(last.log_threshold, 2) : "–"),
-      html("td", { class: `words ${tone}` }, `${sign} ${word}`),
+      html("td", { "data-label": "position" }, step.start !== null ? `from ${step.start + 1}` : step.positions.map((place) => place + 1).join(", ")),
+      html("td", { class: "words proposed" }, this.parts(number).map(({ from, to }) => (step.repeated ? from : `${from || "nothing"} → ${to || "nothing"}`)).join(", ")),
+      html("td", { class: `words result ${tone}` }, `${sign} ${word}`),
+      html("td", { "data-label": "log u", class: last ? null : "untested" }, last ? fixed(Math.log(last.uniform), 2) : "–"),
+      html("td", { "data-label": "limit", class: last ? null : "untested" }, last ? fixed(last.log_threshold, 2) : "–"),
     );
   }
 
-  // The tokens just before the shown step.
-  before() {
-    const tokens = [...this.replay.before];
-    for (const step of this.replay.steps.slice(0, Math.max(this.step - 1, 0))) {
-      if (step.accepted && step.start !== null) tokens.splice(step.start, step.old.length, ...step.new);
-      else if (step.accepted) step.positions.forEach((place, index) => { tokens[place] = step.new[index]; });
+  // The tokens of the epoch just before each step.
+  sequences(replay) {
+    const found = [replay.before];
+    for (const step of replay.steps) {
+      const tokens = found[found.length - 1];
+      found.push(step.accepted ? proposed(tokens, step) : tokens);
     }
-    return tokens;
+    return found;
+  }
+
+  // What a step would change, in whole words.
+  parts(number) {
+    const step = this.replay.steps[number - 1];
+    const before = this.before[number - 1];
+    const words = (tokens) => tokens.map((token) => this.replay.words[token]);
+    return changedParts(words(before), words(proposed(before, step)), step);
   }
 
   draw(speak = false) {
     const { replay } = this;
     const step = this.step ? replay.steps[this.step - 1] : null;
-    const words = this.before().map((token) => replay.words[token]);
-    this.drawWords(words, step);
-    drawDecision(byId("decision"), replay, step);
+    const words = this.before[Math.max(this.step - 1, 0)].map((token) => replay.words[token]);
+    const parts = step ? this.parts(this.step) : [];
+    this.drawWords(words, step, parts);
+    drawDecision(byId("decision"), replay, step, parts);
     byId("step").value = this.step;
     byId("step-said").textContent = `${this.step} of ${replay.steps.length}`;
     byId("step").setAttribute("aria-valuetext", `step ${this.step} of ${replay.steps.length}`);
@@ -150,47 +194,35 @@ class Player {
     byId("back").disabled = this.step === 0 && this.epoch === 0;
     byId("forward").disabled = this.atEnd();
     byId("next").disabled = this.epoch + 1 >= this.run.epochs_done;
-    if (speak && !this.timer) byId("spoken").textContent = inWords(replay, step);
+    if (speak && !this.timer) byId("spoken").textContent = inWords(replay, step, parts);
     const place = new URLSearchParams({ id: this.run.id, chain: this.chain, epoch: this.epoch + 1, step: this.step });
     history.replaceState(null, "", `?${place}${location.hash}`);
   }
 
-  drawWords(words, step) {
-    const shown = spelled(words);
-    const resized = step && step.start !== null;
-    const changed = step && !resized ? new Map(step.positions.map((place, index) => [place, index])) : new Map();
+  drawWords(words, step, parts) {
     const holder = byId("sentence");
     holder.replaceChildren();
-    shown.forEach(({ text, glued }, place) => {
-      if (resized && place === step.start) this.drawWindow(holder, step);
-      if (resized && place >= step.start && place < step.start + step.old.length) return;
-      if (place && !glued) holder.append(" ");
-      if (!changed.has(place)) {
-        const frozen = this.recorded.free[place] === false;
-        holder.append(html("span", { class: frozen ? "token frozen" : "token", title: `position ${place + 1}${frozen ? ", frozen" : ""}` }, text));
-        return;
-      }
-      const index = changed.get(place);
-      const [next] = spelled([this.replay.words[step.new[index]]]);
-      const { sign, tone } = outcome(step);
-      const same = step.new[index] === step.old[index];
-      holder.append(html(
-        "span", { class: `token slot ${tone}`, title: `position ${place + 1}` },
-        html(step.accepted && !same ? "del" : "span", { class: "old" }, text),
-        same ? "" : html(step.accepted ? "ins" : "del", { class: "new" }, next.text),
-        html("span", { class: "sign", "aria-hidden": "true" }, sign),
-      ));
+    spelled(words).forEach(({ text, space }, place) => {
+      const part = parts.find(({ first, last }) => place >= first && (place < last || place === first));
+      if (part?.first === place) this.drawPart(holder, step, part);
+      if (part && place < part.last) return;
+      if (space) holder.append(" ");
+      const frozen = this.recorded.free[place] === false;
+      holder.append(html("span", { class: frozen ? "token frozen" : "token", title: `position ${place + 1}${frozen ? ", frozen" : ""}` }, text));
     });
-    if (resized && step.start >= shown.length) this.drawWindow(holder, step);
+    const added = parts.find(({ first }) => first >= words.length);
+    if (added) this.drawPart(holder, step, added);
   }
 
-  // A window of old tokens that gives way to one of another size.
-  drawWindow(holder, step) {
+  // Words that a step would replace by others.
+  drawPart(holder, step, { first, last, from, to, space }) {
     const { sign, tone } = outcome(step);
-    holder.append(" ", html(
-      "span", { class: `token slot ${tone}`, title: `from position ${step.start + 1}` },
-      step.old.length ? html(step.accepted ? "del" : "span", { class: "old" }, named(this.replay, step.old)) : "",
-      step.new.length ? html(step.accepted ? "ins" : "del", { class: "new" }, named(this.replay, step.new)) : "",
+    const same = from === to;
+    const where = last - first > 1 ? `positions ${first + 1} to ${last}` : `position ${first + 1}`;
+    holder.append(space ? " " : "", html(
+      "span", { class: `token slot ${tone}`, title: where },
+      from ? html(step.accepted && !same ? "del" : "span", { class: "old" }, from) : "",
+      to && !same ? html(step.accepted ? "ins" : "del", { class: "new" }, to) : "",
       html("span", { class: "sign", "aria-hidden": "true" }, sign),
     ));
   }
@@ -269,6 +301,7 @@ class Player {
       waiting = setTimeout(() => this.go(this.epoch), SETTLE);
     });
     document.addEventListener("keydown", (event) => this.key(event));
+    document.querySelectorAll(".term").forEach(explain);
   }
 
   key(event) {

@@ -3,14 +3,14 @@
 const NAMES = { raw: "E_raw", norm: "E_norm" };
 
 const showHead = (run) => {
-  document.title = `${run.name} – maskov`;
-  byId("title").textContent = run.name;
+  document.title = `${run.title} – maskov`;
+  byId("title").textContent = run.title;
   const found = run.findings;
   const verdict = html(
     "div", { class: `verdict ${found.tone}` },
-    html("p", {}, pill(found.verdict, found.tone), run.finished ? "" : pill("not finished", "bad"), html("span", {}, found.reason)),
+    html("p", {}, html("strong", {}, `${found.headline}.`)),
+    html("p", {}, pill(found.verdict, found.tone), run.finished ? "" : pill("not finished", "open"), html("span", {}, found.reason)),
     found.outlook ? html("p", {}, found.outlook) : "",
-    html("p", { class: "small" }, "leaves its target invariant: ", html("strong", {}, found.invariant ? "yes" : "no")),
   );
   const cards = Object.entries(run.numbers).map(([name, shown]) => {
     const [value, error] = shown.split(" ± ");
@@ -85,7 +85,7 @@ const startPage = async () => {
   else {
     player = new Player(run, {
       chain: whole(asked.get("chain"), 0, run.chains - 1),
-      epoch: whole(asked.get("epoch"), 1, run.epochs_done) - 1,
+      epoch: asked.has("epoch") || asked.has("step") ? whole(asked.get("epoch"), 1, run.epochs_done) - 1 : null,
       step: whole(asked.get("step"), 0, 1e6),
     });
   }

@@ -15,14 +15,15 @@ class SampleList {
       clearTimeout(waiting);
       waiting = setTimeout(() => this.load(0), WAIT);
     });
-    byId("more").addEventListener("click", () => this.load(byId("found").children.length));
+    byId("more").addEventListener("click", () => this.load(this.shown));
     this.load(0);
   }
 
   query(offset) {
     const given = new URLSearchParams({ offset, limit: PORTION });
     for (const field of this.form.elements) {
-      if (field.name && field.value !== "" && field.checkValidity()) given.set(field.name, field.value);
+      if (field.type === "checkbox") given.set(field.name, field.checked);
+      else if (field.name && field.value !== "" && field.checkValidity()) given.set(field.name, field.value);
     }
     return given;
   }
@@ -36,14 +37,38 @@ class SampleList {
       if (mine !== this.asked) return; // a later request is pending
       if (!offset) byId("found").replaceChildren();
       byId("found").append(...answer.samples.map((one) => this.row(one)));
-      const shown = byId("found").children.length;
-      byId("more").hidden = shown >= answer.found;
+      this.shown = offset + answer.samples.length;
+      byId("more").hidden = this.shown >= answer.rows;
+      const grouped = answer.rows < answer.found ? ` in ${answer.rows.toLocaleString("en")} group${answer.rows === 1 ? "" : "s"}` : "";
       byId("count").textContent = answer.in_all === 0
         ? "No samples were kept yet."
-        : `${answer.found.toLocaleString("en")} of ${answer.in_all.toLocaleString("en")} samples${shown < answer.found ? `, the first ${shown} shown` : ""}`;
+        : `${answer.found.toLocaleString("en")} of ${answer.in_all.toLocaleString("en")} samples${grouped}${this.shown < answer.rows ? `, the first ${this.shown} shown` : ""}`;
     } catch (error) {
       byId("count").textContent = error.message;
     }
+  }
+
+  // A button that shows the other samples of a group below the first.
+  others(one) {
+    if (!one.similar) return "";
+    const button = html("button", { type: "button", class: "small-button similar", "aria-expanded": "false" }, `+ ${one.similar} similar`);
+    let rows = null;
+    button.addEventListener("click", async () => {
+      const open = button.getAttribute("aria-expanded") !== "true";
+      button.setAttribute("aria-expanded", String(open));
+      if (!open) { rows?.forEach((row) => row.remove()); return; }
+      const query = this.query(0);
+      for (const [name, value] of Object.entries({ grouped: false, group: one.group, limit: 200 })) query.set(name, value);
+      try {
+        const { samples } = await ask(`runs/${this.run.id}/samples?${query}`);
+        rows = samples.filter(({ epoch }) => epoch !== one.epoch).map((other) => this.row(other));
+        rows.forEach((row) => row.classList.add("other"));
+        if (button.getAttribute("aria-expanded") === "true") button.closest("tr")?.after(...rows);
+      } catch (error) {
+        byId("count").textContent = error.message;
+      }
+    });
+    return button;
   }
 
   row(one) {
@@ -56,7 +81,7 @@ class SampleList {
       html("td", { "data-label": "E_norm" }, fixed(one.energy_norm, 2)),
       html("td", { "data-label": "chain" }, String(one.chain)),
       html("td", { "data-label": "epoch" }, String(one.epoch + 1)),
-      html("td", { class: "words" }, one.text, known(one.source) ? html("span", { class: "source" }, one.source) : ""),
+      html("td", { class: "words" }, one.text, one.similar ? " " : "", this.others(one), known(one.source) ? html("span", { class: "source" }, one.source) : ""),
       html("td", {}, button),
     );
   }

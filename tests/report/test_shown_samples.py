@@ -1,0 +1,114 @@
+"""Samples as reports show them: readable, similar ones together, a few first."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskov.runs import Sample
+from maskov.ui.detokenise import detokenised, readable_spans
+from maskov.ui.report import build, to_html, to_markdown
+from maskov.ui.report.samples import first_samples, shown_samples
+from maskov.ui.similar import are_similar, similar_groups
+from report_runs import evil_run, small_run
+
+WORDS = st.lists(
+    st.sampled_from(["the", "##s", ".", ",", "-", "'", '"', "(", ")", "10", "000", "s"])
+)
+
+
+def made(chain: int, epoch: int, ids: list[int]) -> Sample:
+    words = [f"w{token}" for token in ids]
+    return Sample(chain, epoch, " ".join(words), words, ids, -1.0 * epoch, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "expected"),
+    [
+        ("anti - judaism.", ["anti", "-", "juda", "##ism", "."], "anti-judaism."),
+        ("the king's men", ["the", "king", "'", "s", "men"], "the king's men"),
+        ("he said'yes '", ["he", "said", "'", "yes", "'"], "he said 'yes'"),
+        ("E V Q", ["E", "V", "Q"], "EVQ"),
+        # Vocabularies that mark spaces know where they are.
+        ("a - b", ["Ġa", "Ġ-", "Ġb"], "a - b"),
+        # Tokens that are spelled otherwise than the text leave it alone.
+        ("caf\u00e9 - au lait", ["cafe", "-", "au", "lait"], "caf\u00e9 - au lait"),
+    ],
+)
+def test_texts_are_spaced_as_people_write(text, tokens, expected):
+    marked = [*tokens, "##x"] if "said" in text else tokens
+    if "said" in text:  # a vocabulary of word pieces: the decoder's spaces do not count
+        text, expected = text + "x", expected + "x"
+    assert detokenised(text, marked) == expected
+
+
+@given(WORDS)
+def test_only_spaces_change_and_each_token_keeps_its_span(tokens):
+    text = " ".join(tokens).replace(" ##", "").replace("##", "")
+    spans = readable_spans(text, tokens)
+    if not tokens:
+        assert spans is None
+        return
+    assert len(spans) == len(tokens)
+    assert [span.strip() for span in spans] == [token.removeprefix("##") for token in tokens]
+    assert "".join(spans) == detokenised(text, tokens)
+
+
+def test_samples_of_a_chain_that_differ_little_share_a_group():
+    first = list(range(8))
+    changed = [*first[:6], 90, 91]
+    other = [90, 91, 92, *first[3:]]
+    samples = [made(0, 0, first), made(1, 0, first), made(0, 1, changed), made(0, 2, other)]
+    assert similar_groups(samples) == [0, 1, 0, 2]
+    assert [one.group for one in shown_samples(small_run().manifest, samples, [None] * 4)] == [
+        0, 1, 0, 2,
+    ]  # fmt: skip
+    assert are_similar(first, [*first[:4], 90, *first[4:]])
+    assert not are_similar(first, [90, *first, 91, 92, 93])
+    assert not are_similar([1, 2, 3], [1, 2, 4])
+    assert are_similar([1, 2, 3], [1, 2, 3])
+
+
+def test_the_first_samples_are_the_last_of_chains_and_all_differ():
+    manifest = small_run().manifest
+    many = [made(chain, epoch, [chain * 10 + epoch] * 8) for epoch in (0, 1) for chain in range(9)]
+    found = first_samples(manifest, many)
+    assert [(one.chain, one.epoch) for one in found] == [(0, 2), (2, 2), (4, 2), (6, 2), (8, 2)]
+    # One chain that moves slowly: of those that are similar, one.
+    slow = [made(0, epoch, [*range(7), epoch // 2]) for epoch in range(10)]
+    assert len(first_samples(manifest, slow)) == 1
+    far = [made(0, epoch, [epoch] * 8) for epoch in range(10)]
+    assert [one.epoch for one in first_samples(manifest, far)] == [10, 9, 8, 7, 6]
+    assert first_samples(manifest, []) == []
+
+
+def test_a_report_begins_with_five_samples_that_need_no_script():
+    run = small_run(6, 20, thin=1)
+    page, text = to_html(build([run])), to_markdown(build([run]))
+    top = page[page.index("<main") : page.index('class="cards"')]
+    shown = build([run]).runs[0].first_samples
+    assert len(shown) == len({one.text for one in shown}) > 1
+    for one in shown:
+        assert one.text in top
+        assert f"- {one.text}\n" in text[: text.index("|")]
+    assert "first-samples" not in to_html(build([run], samples=0)).partition("<main")[2]
+    assert "<script>window.hacked" not in to_html(build([evil_run()])).partition("<main")[2]
+
+
+def test_markdown_counts_similar_samples():
+    run = small_run(1, 12, thin=1)
+    text = to_markdown(build([run]))
+    texts = [sample.text for sample in run.samples]
+    assert len(set(texts)) < len(texts)
+    assert "| similar |" in text
+    rows = text.partition("| similar |")[2].partition("Signature")[0].splitlines()[2:]
+    counts = [int(row.split("|")[3]) for row in rows if row.startswith("|")]
+    assert sum(counts) + len(counts) == len(texts)
+
+
+def test_no_page_puts_a_red_banner_beside_an_exact_rule():
+    page = to_html(build([small_run(4, 12)]))
+    assert "target invariant" not in page
+    assert 'class="verdict bad"' not in page
+    assert "The rule is exact;" in page
