@@ -149,7 +149,12 @@ def infill(
     schedule: Schedule | None = None,
     *,
     texts: Sequence[str | Record] | None = None,
+    trace: str = "every",
     progress: bool = True,
+    listener: Listener | None = None,
+    stop: Callable[[], bool] | None = None,
+    source: ModelSource | None = None,
+    workers: int | Workers | None = None,
     **options: Any,
 ) -> Run:
     """Fill the blanks of templates: sample them given the rest, from the same energy.
@@ -162,8 +167,9 @@ def infill(
     """
     lines = [templates] if isinstance(templates, str) else templates
     return sample(
-        model, kernel, schedule, templates=lines, texts=texts, progress=progress, **options
-    )
+        model, kernel, schedule, templates=lines, texts=texts, trace=trace, progress=progress,
+        listener=listener, stop=stop, source=source, workers=workers, **options,
+    )  # fmt: skip
 
 
 @takes_options(WorkerOptions)

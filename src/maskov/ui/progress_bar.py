@@ -84,7 +84,11 @@ class TerminalBar(ProgressBar):
     def __init__(self, epochs: int, most: bool = False, console: Console | None = None) -> None:
         super().__init__(epochs, most)
         self._live = Live(
-            console=console or PrintableConsole(stderr=True), auto_refresh=False, transient=True
+            console=console or PrintableConsole(stderr=True),
+            auto_refresh=False,
+            transient=True,
+            # What the user's own code prints goes above the bar, but stays where it is sent.
+            redirect_stdout=sys.stdout.isatty(),
         )
 
     def draw(self, share: float, text: str) -> None:
