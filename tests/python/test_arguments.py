@@ -58,6 +58,7 @@ def test_every_option_of_the_command_is_a_keyword():
         ({"span": (2, 3)}, {"span": "2:3"}),
         ({"moves": ["site:1", "span:2"]}, {"moves": "site:1,span:2"}),
         ({"ladder": (1.0, 0.5)}, {"ladder": "1.0,0.5"}),
+        ({"ladder": (), "contains": []}, {"ladder": None, "contains": None}),
         ({"delayed": 2}, {"delayed": "2"}),
         ({"delayed": (1, 2)}, {"delayed": "1,2"}),
         ({"contains": ["red", "blue"]}, {"contains": "red,blue"}),

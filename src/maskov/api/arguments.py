@@ -120,7 +120,7 @@ def as_option(options: type[Any], name: str, value: Any) -> Any:
         return as_range(value)
     if name in ("ladder", "delayed", "moves", "contains", "avoid"):
         listed = [value] if isinstance(value, str | int) else value
-        return ",".join(map(str, listed))
+        return ",".join(map(str, listed)) if len(listed) else None
     if name == "length_prior" and isinstance(value, Mapping):
         return ",".join(f"{length}:{weight}" for length, weight in value.items())
     if name in ("burn_in_energy", "tokenizer"):
