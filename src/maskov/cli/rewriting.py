@@ -12,7 +12,6 @@ from maskov.cli.dataclass_options import takes_options
 from maskov.cli.output import OutputOptions, read_frozen, read_lines, say
 from maskov.cli.signals import stop_on_signals
 from maskov.errors import Interrupted
-from maskov.options.constraints import CONSTRAINTS, FREEZE
 from maskov.options.rewriting import RewritingOptions
 from maskov.ui.escaping import json_printable, printable
 from maskov.ui.terminal import progress_for
@@ -25,9 +24,6 @@ def rewrite(
     source: Annotated[
         str, typer.Argument(metavar="FILE|-", help="texts, one per line (- for standard input)")
     ],
-    freeze: Annotated[
-        str | None, typer.Option("--freeze", help=FREEZE, rich_help_panel=CONSTRAINTS)
-    ] = None,
 ) -> None:
     """Rewrite lines: texts like them that a classifier or another expert prefers."""
     if not options.toward:
@@ -35,7 +31,7 @@ def rewrite(
     options.build("cpu")  # refused before a model is loaded
     workers = options.build_workers(options.threads)
     lines = read_lines(source)
-    frozen = read_frozen(freeze)
+    frozen = read_frozen(options.freeze)
     model = options.load_model()
     rewriter = options.build(model.device)
     with stop_on_signals() as stop:

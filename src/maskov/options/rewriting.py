@@ -11,7 +11,7 @@ from maskov.energies.loading import Loading
 from maskov.kernels.registry import named_moves, parse_moves, parse_sizes
 from maskov.models import DEFAULT_JUDGE
 from maskov.moves import MaskedConditional
-from maskov.options.constraints import ConstraintOptions
+from maskov.options.constraints import CONSTRAINTS, FREEZE, ConstraintOptions
 from maskov.options.model import ModelOptions, findable
 from maskov.options.option import option
 from maskov.options.workers import WorkerOptions
@@ -53,6 +53,8 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         float,
         option("--hot", "T of the first epoch, falling to --target-temperature", _ENERGY),
     ] = Rewriter.hot
+
+    freeze: Annotated[str | None, option("--freeze", FREEZE, CONSTRAINTS)] = None
 
     chains: Annotated[int, option("--chains", "chains of each line", _CHAINS, "-c")] = (
         Rewriter.chains
