@@ -17,7 +17,7 @@ from experiments.estimates import estimate
 from maskov.evaluation.translation import compare
 from maskov.models.base import Queries
 from maskov.models.conditional.model import ConditionalModel
-from maskov.translation.api import run_method, translate
+from maskov.translation.api import run_method, translate_lines
 from maskov.translation.methods import TranslationMethod
 
 # Tokens of a translation, for planning.
@@ -60,7 +60,7 @@ class DeterministicTranslations(Cell):
         method = TranslationMethod(self.method, iterations=self.iterations, beam=self.beam)
         twin = context.twin(pair) if self.method == "ar" else None
         settings = {} if self.method == "ar" else {"stop": context.stop}
-        translations = translate(model, sources, method, twin, **settings)
+        translations = translate_lines(model, sources, method, twin, **settings)
         texts = [translation.text for translation in translations]
         score = compare(texts, references)
         # Half of a 95 % interval is 1.96 standard errors.

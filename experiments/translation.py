@@ -25,7 +25,7 @@ from maskov.models import choose_device, device_name, load
 from maskov.models.conditional.model import ConditionalModel, read_source
 from maskov.models.fingerprints import model_weights_hash
 from maskov.models.registry import folder_of, model_for
-from maskov.translation.api import Translation, energies_of, translate
+from maskov.translation.api import Translation, energies_of, translate_lines
 from maskov.translation.autoregressive import AutoregressiveTranslator
 from maskov.translation.methods import TranslationMethod
 
@@ -164,7 +164,7 @@ def main(arguments: list[str] | None = None) -> None:
             continue
         method, start = ROWS[row], time.monotonic()
         settings = {} if method.name == "ar" else {"seed": options.seed}
-        translations = translate(model, read_sources, method, twin, **settings)
+        translations = translate_lines(model, read_sources, method, twin, **settings)
         seconds, remaining = time.monotonic() - start, iter(translations)
         outputs = [next(remaining).text if fit else "" for fit in fits]
         result = row_of(translations, outputs, references, seconds, method)

@@ -46,7 +46,7 @@ def sampled(
     burn_in = max(epochs // 10, 1)
     run = maskov.sample(
         answers, Metropolis(maskov.Norm(), move), Schedule(epochs=epochs, burn_in=burn_in),
-        chains=1, texts=starts, frozen=[frozen] * len(starts), thin=1, seed=seed,
+        chains=1, texts=starts, freeze=[frozen] * len(starts), thin=1, seed=seed,
     )  # fmt: skip
     drawn = Counter("".join(sample.tokens) for sample in run.samples)
     assert drawn.keys() <= set(every), "a sample left the lattice"

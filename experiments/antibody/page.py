@@ -1,4 +1,4 @@
-"""The figure of humanisation: precision against the number of mutations, published systems beside."""
+"""The figure of humanisation: precision by number of mutations, beside published systems."""
 
 from __future__ import annotations
 

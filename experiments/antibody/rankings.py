@@ -59,7 +59,7 @@ def samples(
     frozen = "".join("#" if at in held else "." for at in range(len(sequence)))
     run = maskov.sample(
         model, Metropolis(target, Site(conditional)), schedule, chains=chains,
-        texts=[Record(name, sequence)], frozen=[frozen], thin=1, seed=seed,
+        texts=[Record(name, sequence)], freeze=[frozen], thin=1, seed=seed,
     )  # fmt: skip
     counts = np.zeros((len(sequence), len(LETTERS)))
     for sample in run.samples:

@@ -7,6 +7,11 @@ Metropolis-Hastings test accepts or rejects (Goyal, Dyer & Berg-Kirkpatrick, ICL
 from maskov import startup  # noqa: F401 - first: it answers Ctrl-C while the rest is imported
 
 # isort: split
+from maskov.api.rewriting import rewrite
+from maskov.api.run import Run
+from maskov.api.sampling import infill, resume, sample
+from maskov.api.scoring import score
+from maskov.api.translating import translate
 from maskov.constraints import (
     AllowedTokens,
     AvoidWords,
@@ -18,7 +23,7 @@ from maskov.constraints import (
 from maskov.defaults import default_kernel, default_schedule
 from maskov.diagnostics import Summary
 from maskov.energies import Autoregressive, Energy, Norm, Raw, parse_energy
-from maskov.errors import InputError, MaskovError, ModelError, RunError
+from maskov.errors import InputError, Interrupted, MaskovError, ModelError, RunError
 from maskov.fasta import Record, read_fasta, to_fasta
 from maskov.kernels import (
     Cycle,
@@ -35,12 +40,11 @@ from maskov.models.conditional.model import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.moves import LowestConfidence, MaskedConditional, Move, Site, Span, Sweep
 from maskov.random import Rng
-from maskov.rewriting import Rewriter, Rewriting, rewrite
-from maskov.runs import Run, Sample
-from maskov.sampling import resume, sample
+from maskov.rewriting import Rewriter, Rewriting
+from maskov.runs import Sample
 from maskov.schedules import LinearSchedule, Schedule
-from maskov.scoring import Score, score, score_autoregressive
-from maskov.translation.api import Translation, translate
+from maskov.scoring import Score, score_autoregressive
+from maskov.translation.api import Translation
 from maskov.translation.autoregressive import AutoregressiveTranslator
 from maskov.translation.methods import TranslationMethod
 from maskov.types import Chains, Proposal
@@ -63,6 +67,7 @@ __all__ = [
     "Gibbs",
     "HuggingFaceModel",
     "InputError",
+    "Interrupted",
     "Kernel",
     "LinearSchedule",
     "LowestConfidence",
@@ -100,6 +105,7 @@ __all__ = [
     "counterexample",
     "default_kernel",
     "default_schedule",
+    "infill",
     "load",
     "mask_predict",
     "parse_energy",

@@ -17,7 +17,7 @@ from maskov.constraints.words import check_words
 from maskov.energies.words import compiled, whole_word
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
-from maskov.starts import read_text
+from maskov.starts import ONE, find_blanks, read_text
 
 Mask = str | Sequence[bool]
 _RANGE = re.compile(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?")
@@ -45,6 +45,36 @@ def frozen_positions(
         if len(places) == size:
             raise InputError(f"every token of text {line} is frozen: leave one free.")
     return tuple(tuple(sorted(places)) for places in found)
+
+
+def template_masks(
+    model: MaskedModel, texts: Sequence[str], templates: Sequence[str]
+) -> list[list[bool]]:
+    """Return a mask for each text: what its template has, too, is frozen; its blanks are free."""
+    if len(templates) != len(texts):
+        raise InputError(
+            f"there are {len(templates)} templates for {len(texts)} texts: give one each."
+        )
+    masks = []
+    for line, (text, template) in enumerate(zip(texts, templates, strict=True), 1):
+        if any(blank != ONE for blank in find_blanks(template)):
+            raise InputError(
+                f"template {line} has a blank of unknown length: beside a text write [MASK] for "
+                "each token of it."
+            )
+        ids = read_text(model, text, f"text {line}")
+        held = read_text(model, template, f"template {line}", blanks=True)
+        mask = [token != model.mask_id for token in held]
+        same = len(ids) == len(held) and all(
+            own == other or not frozen for own, other, frozen in zip(ids, held, mask, strict=True)
+        )
+        if not same:
+            raise InputError(
+                f"template {line} is not text {line} with blanks: write [MASK] for each of its "
+                f"{len(ids)} tokens that may change, and the others as they are."
+            )
+        masks.append(mask)
+    return masks
 
 
 def _by_masks(masks: Sequence[Mask], sizes: Sequence[int]) -> list[set[int]]:

@@ -34,7 +34,7 @@ from maskov.runs.rebuild import models_of
 from maskov.runs.result import Run
 from maskov.runs.signature import resizes
 from maskov.runs.task_runner import Listener
-from maskov.sampling import resume, sample
+from maskov.sampling import resume_chains, run_chains
 from maskov.schedules import LinearSchedule, Schedule
 from maskov.starts import read_text
 from maskov.workers import Workers
@@ -126,7 +126,7 @@ class Rewriter:
         model: MaskedModel,
         texts: Sequence[str],
         *,
-        frozen: str | Sequence[Mask] | None = None,
+        freeze: str | Sequence[Mask] | None = None,
         seed: int = 0,
         batch: int | None = None,
         every_chain: bool = False,
@@ -140,14 +140,14 @@ class Rewriter:
     ) -> Iterator[Rewriting]:
         """Yield a rewriting of each text in order, or with `every_chain` one of each chain.
 
-        Tokens that are `frozen` stay, as `sample` reads them. With `out`, a folder, finished lines
+        Tokens that `freeze` names stay, as `sample` reads it. With `out`, a folder, finished lines
         are kept: the same call goes on after them.
         """
         if batch is not None and batch < 1:
             raise InputError(f"a batch has at least 1 line, not {batch}.")
         for line, text in enumerate(texts, 1):
             read_text(model, text, f"line {line}")  # refused before anything is sampled
-        held = None if frozen is None else frozen_positions(model, texts, frozen)
+        held = None if freeze is None else frozen_positions(model, texts, freeze)
         kernel = self.kernel
         size = batch or (_BATCH if model.device.type == "cpu" else max(len(texts), 1))
         folder = None if out is None else _Folder.open(Path(out), self._settings(
@@ -166,7 +166,7 @@ class Rewriter:
                 None if folder is None else folder.run(first // size),
                 listener=listener, stop=stop, source=source, workers=workers,
                 token_budget=token_budget, resident=resident,
-                frozen=None if held is None else _masks(model, lines, held[first : first + size]),
+                freeze=None if held is None else _masks(model, lines, held[first : first + size]),
             )  # fmt: skip
             found = list(self.picked(model, run, lines, first, every_chain))
             if folder is not None:
@@ -182,15 +182,18 @@ class Rewriter:
         out: Path | None = None,
         **options: Any,
     ) -> Run:
-        """Run the chains of a batch of lines, or go on with them; `options` are those of sample."""
+        """Run the chains of a batch of lines, or go on with them.
+
+        `options` are those of `run_chains`.
+        """
         # A folder without its manifest was left before it held a run.
         if out is not None and (out / "manifest.json").is_file():
-            return resume(
+            return resume_chains(
                 out, model, listener=options.get("listener"), stop=options.get("stop"),
                 workers=options.get("workers"), trust_parts=True,
             )  # fmt: skip
         prior = "none" if resizes(kernel) else None
-        return sample(
+        return run_chains(
             model, kernel, self.schedule, chains=self.chains, texts=lines, seed=seed, out=out,
             length_prior=prior, **options,
         )  # fmt: skip
@@ -274,14 +277,6 @@ def _masks(
         [place in held for place in range(len(model.encode(line)))]
         for line, held in zip(lines, frozen, strict=True)
     ]
-
-
-def rewrite(
-    model: MaskedModel, texts: Sequence[str], toward: Energy | str | TextFunction, **options: Any
-) -> list[Rewriting]:
-    """Rewrite texts toward an expert; `options` are those of `Rewriter` and of its `rewrite`."""
-    own = {name: options.pop(name) for name in list(options) if name in Rewriter.__annotations__}
-    return list(Rewriter(toward, **own).rewrite(model, texts, **options))
 
 
 def _check_done(

@@ -46,7 +46,7 @@ class Score:
         return json.dumps(data, ensure_ascii=False)
 
 
-def score(
+def score_texts(
     model: MaskedModel,
     texts: Sequence[str | Record],
     energy: Energy | None = None,

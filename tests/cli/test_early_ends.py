@@ -46,7 +46,7 @@ def test_ctrl_c_in_a_command_is_one_sentence(tmp_path, monkeypatch, capfd):
         time.sleep(5)
 
     (tmp_path / "texts").write_text("the cat\n")
-    monkeypatch.setattr("maskov.cli.inspecting.score_texts", interrupted)
+    monkeypatch.setattr("maskov.options.scoring.score_texts", interrupted)
     with pytest.raises(SystemExit) as ended:
         main(["score", str(tmp_path / "texts"), "--model", "untrained"])
     assert ended.value.code == 130
@@ -83,7 +83,7 @@ def test_memory_that_runs_out_is_one_sentence(error, tmp_path, monkeypatch, capf
         raise error
 
     (tmp_path / "texts").write_text("the cat\n")
-    monkeypatch.setattr("maskov.cli.inspecting.score_texts", exhausted)
+    monkeypatch.setattr("maskov.options.scoring.score_texts", exhausted)
     with pytest.raises(SystemExit) as ended:
         main(["score", str(tmp_path / "texts"), "--model", "untrained"])
     err = capfd.readouterr().err
@@ -97,7 +97,7 @@ def test_other_errors_keep_their_traceback(tmp_path, monkeypatch):
         raise RuntimeError("a bug")
 
     (tmp_path / "texts").write_text("the cat\n")
-    monkeypatch.setattr("maskov.cli.inspecting.score_texts", broken)
+    monkeypatch.setattr("maskov.options.scoring.score_texts", broken)
     with pytest.raises(RuntimeError, match="a bug"):
         main(["score", str(tmp_path / "texts"), "--model", "untrained"])
 

@@ -128,7 +128,7 @@ def test_batches_have_chains_of_their_own(call):
 def test_lines_that_cannot_be_read_are_refused_before_any_is_sampled(
     lines, reason, call, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(rewriting, "sample", lambda *_, **__: pytest.fail("it was sampled"))
+    monkeypatch.setattr(rewriting, "run_chains", lambda *_, **__: pytest.fail("it was sampled"))
     code, out, err = call("--out", tmp_path / "out", source="-", stdin=lines)
     assert (code, out) == (2, "")
     assert reason in err
@@ -205,7 +205,7 @@ def test_a_folder_goes_on_where_it_was(call, tmp_path):
 def test_other_options_are_refused(changed, what, call, tmp_path, monkeypatch):
     out = tmp_path / "out"
     # Nothing needs to be sampled to know it.
-    monkeypatch.setattr(rewriting, "sample", lambda *_, **__: pytest.fail("it was sampled"))
+    monkeypatch.setattr(rewriting, "run_chains", lambda *_, **__: pytest.fail("it was sampled"))
     with pytest.raises(pytest.fail.Exception, match="sampled"):
         call("--out", out)
     code, printed, err = call("--out", out, *changed)
@@ -350,15 +350,15 @@ def test_workers_write_the_same_lines(call, tmp_path):
 def test_in_python(folders, tmp_path):
     model = maskov.load(folders / "masked", "cpu")
     options = {"chains": 2, "epochs": 2, "keep": 0.0}
-    found = rewriting.rewrite(model, LINES[:2], "contains('good')", **options)
+    found = maskov.rewrite(model, LINES[:2], "contains('good')", **options)
     assert [one.source for one in found] == LINES[:2]
     assert found[0].energies.keys() == {"target", "raw", "norm", "contains('good')"}
-    assert rewriting.rewrite(model, [], "contains('good')", **options) == []
-    assert rewriting.rewrite(model, [], "contains('good')", out=tmp_path / "o", **options) == []
-    grouped = rewriting.rewrite(model, LINES[:1], "edit", fluency="norm(groups=2)", **options)
+    assert maskov.rewrite(model, [], "contains('good')", **options) == []
+    assert maskov.rewrite(model, [], "contains('good')", out=tmp_path / "o", **options) == []
+    grouped = maskov.rewrite(model, LINES[:1], "edit", fluency="norm(groups=2)", **options)
     assert json.loads(grouped[0].to_json())["energies"].keys() == {"target", "edit"}
     with pytest.raises(InputError, match="at least 1 line"):
-        rewriting.rewrite(model, LINES, "edit", batch=0)
+        maskov.rewrite(model, LINES, "edit", batch=0)
 
 
 def test_functions_of_ones_own(folders, tmp_path, monkeypatch):
@@ -367,9 +367,9 @@ def test_functions_of_ones_own(folders, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     model = maskov.load(folders / "masked", "cpu")
     options = {"chains": 2, "epochs": 2, "out": tmp_path / "out"}
-    first = rewriting.rewrite(model, LINES[:2], "own_expert:short", **options)
+    first = maskov.rewrite(model, LINES[:2], "own_expert:short", **options)
     assert "own_expert:short" in first[0].energies
-    assert rewriting.rewrite(model, LINES[:2], "own_expert:short", **options) == first
+    assert maskov.rewrite(model, LINES[:2], "own_expert:short", **options) == first
     rewriter = rewriting.Rewriter(lambda texts: [0.0] * len(texts), chains=2, epochs=1)
     assert len(list(rewriter.rewrite(model, LINES[:1]))) == 1
     with pytest.raises((InputError, RunError), match="cannot be written to a run folder"):

@@ -13,10 +13,11 @@ import torch
 from rich.console import Console
 
 from maskov import sample
-from maskov.cli import main, terminal
-from maskov.cli.terminal import LiveView, PlainProgress, progress_for
+from maskov.cli import main
 from maskov.runs.eta import Pace, in_words
 from maskov.schedules import Schedule
+from maskov.ui import terminal
+from maskov.ui.terminal import LiveView, PlainProgress, progress_for
 from small import random_state, tiny_bert
 
 

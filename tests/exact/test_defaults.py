@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import maskov
-from maskov.cli.options import SamplingOptions
 from maskov.defaults import default_kernel
 from maskov.execution.loop import kernel_at
+from maskov.options.sampling import SamplingOptions
 from maskov.runs.rebuild import with_burn_in
 from maskov.testing import check_energy, check_kernel
 from small import random_table, tiny_bert

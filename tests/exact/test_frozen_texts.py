@@ -102,7 +102,7 @@ def test_samples_keep_what_is_frozen_and_chains_are_those_of_lock_step(move):
     found = [
         sample(
             model, Metropolis(Norm(), move), Schedule(epochs=6), texts=texts, chains=4, seed=2,
-            frozen=["#..#.", ".#."], asynchronous=asynchronous,
+            freeze=["#..#.", ".#."], asynchronous=asynchronous,
         )
         for asynchronous in (True, False)
     ]  # fmt: skip

@@ -33,7 +33,7 @@ from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
 from maskov.moves.span import Span
 from maskov.random import CounterRng
-from maskov.scoring import score
+from maskov.scoring import score_texts
 from maskov.testing import check_energy, check_kernel, step_matrix
 from maskov.types import Sequences
 from small import epoch, random_state, random_table, tiny_bert
@@ -327,5 +327,5 @@ def test_passes_of_spans_of_two():
 def test_scores_of_texts():
     texts = ["red blue green red", "blue"]
     lines = [torch.tensor([TINY.encode(text)]) for text in texts]
-    for line, found in zip(lines, score(TINY, texts, Norm(groups=2)), strict=True):
+    for line, found in zip(lines, score_texts(TINY, texts, Norm(groups=2)), strict=True):
         assert found.energy == pytest.approx(float(by_hand(TINY, line, 2, True)))

@@ -16,10 +16,10 @@ import torch
 import maskov
 from maskov import Metropolis, Norm, Run, RunError, Schedule, resume, sample
 from maskov.cli import main
-from maskov.cli.escaping import json_printable, printable
 from maskov.config import ModelSource
 from maskov.errors import Interrupted, ModelError
 from maskov.runs.rebuild import load_model
+from maskov.ui.escaping import json_printable, printable
 from small import tiny_bert
 
 MODEL = tiny_bert("red green blue white", torch.float32)

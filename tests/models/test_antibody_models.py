@@ -11,9 +11,9 @@ import torch
 import maskov
 from maskov import ModelError, Record
 from maskov.cli import main
-from maskov.cli.model_options import findable
 from maskov.models import antibody
 from maskov.models.registry import listed
+from maskov.options.model import findable
 from plain_energies import site_terms
 from tiny_antibodies import write_antiberty, write_sapiens
 

@@ -124,7 +124,9 @@ def test_energy_is_that_of_masking_one_token_at_a_time(case, energy, which):
 
 @pytest.mark.parametrize("budget", [1, 64, 100_000])
 def test_energy_does_not_depend_on_batch_size(case, budget):
-    small = [s.energy for s in maskov.score(case.model, case.texts, maskov.Norm(), budget=budget)]
+    small = [
+        s.energy for s in maskov.score(case.model, case.texts, maskov.Norm(), token_budget=budget)
+    ]
     alone = [maskov.score(case.model, [text], maskov.Norm())[0].energy for text in case.texts]
     assert small == pytest.approx(alone, abs=1e-9)
 

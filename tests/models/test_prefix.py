@@ -16,7 +16,7 @@ from maskov.errors import InputError, Interrupted
 from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
 from maskov.models.serialization import PackedModel
-from maskov.scoring import score
+from maskov.scoring import score_texts
 from maskov.types import Sequences
 from maskov.ui.report import build as build_report
 from maskov.ui.report import to_markdown
@@ -67,9 +67,9 @@ def test_conditionals_are_those_of_the_whole_text(family, precision, tmp_path):
 
 
 def test_terms_are_those_of_the_same_positions():
-    (own,) = score(PREFIXED, ["green white red"], Norm())
-    (whole,) = score(MODEL, [f"{PREFIX} green white red"], Norm())
-    (bare,) = score(MODEL, ["green white red"], Norm())
+    (own,) = score_texts(PREFIXED, ["green white red"], Norm())
+    (whole,) = score_texts(MODEL, [f"{PREFIX} green white red"], Norm())
+    (bare,) = score_texts(MODEL, ["green white red"], Norm())
     assert own.terms == pytest.approx(whole.terms[2:], abs=1e-12)
     assert own.terms != pytest.approx(bare.terms, abs=1e-3)
     assert own.tokens == ["green", "white", "red"]
@@ -94,7 +94,7 @@ def test_a_model_that_is_sent_elsewhere_keeps_its_prefix(coarse):
     model = PREFIXED.in_precision(torch.bfloat16) if coarse else PREFIXED
     there = PackedModel.of(model).unpack(torch.device("cpu"))
     assert (there.prefix, there.fingerprint()) == (PREFIX, PREFIXED.fingerprint())
-    found, wanted = (score(one, ["green white"], Norm())[0].terms for one in (there, model))
+    found, wanted = (score_texts(one, ["green white"], Norm())[0].terms for one in (there, model))
     assert found == wanted
 
 
@@ -180,7 +180,7 @@ def test_commands(call, folder, tmp_path):
     code, out, err = call("score", file, *model, "-e", "norm", "--prefix", first, "--json")
     assert (code, err) == (0, "")
     masked = maskov.load(folder, "cpu")
-    (whole,) = score(masked, [f"{first} {second}"], Norm())
+    (whole,) = score_texts(masked, [f"{first} {second}"], Norm())
     terms = json.loads(out)["terms"]
     assert terms == pytest.approx(whole.terms[-len(terms) :], abs=1e-4)
     fast = ["--epochs", "2", "--chains", "2", "--length", "4", "-q", "--prefix", first]

@@ -29,7 +29,7 @@ FROZEN = [[0, 2], [1, 3]]
 
 def _sample(name: str, folder: Path, **settings) -> maskov.Run:
     return maskov.sample(
-        MODEL, Metropolis(Norm(), MOVES[name]), Schedule(8), texts=TEXTS, frozen="red, blue",
+        MODEL, Metropolis(Norm(), MOVES[name]), Schedule(8), texts=TEXTS, freeze="red, blue",
         chains=3, thin=1, seed=4, resident=4, out=folder, **settings,
     )  # fmt: skip
 
@@ -112,13 +112,13 @@ def test_rewritings_keep_frozen_words(tmp_path):
     def rewrite(folder, **options):
         return list(rewriter.rewrite(MODEL, lines, batch=2, out=folder, **options))
 
-    found = rewrite(tmp_path / "out", frozen="red")
+    found = rewrite(tmp_path / "out", freeze="red")
     for one in found:
         assert one.text.split().count("red") >= one.source.split().count("red")
     assert found[0].text.startswith("red")
     assert found[2].text.endswith("red")
-    assert rewrite(tmp_path / "out", frozen="red") == found
+    assert rewrite(tmp_path / "out", freeze="red") == found
     with pytest.raises(MaskovError, match="another frozen"):
-        rewrite(tmp_path / "out", frozen="blue")
+        rewrite(tmp_path / "out", freeze="blue")
     with pytest.raises(MaskovError, match="occurs in no text"):
-        rewrite(tmp_path / "other", frozen="white")
+        rewrite(tmp_path / "other", freeze="white")

@@ -90,10 +90,10 @@ def test_frozen_tokens_need_texts():
     kernel = Metropolis(Norm(), Span())
     for given in ({"length": 3}, {"templates": ["red [MASK]"]}):
         with pytest.raises(InputError, match="texts to start from"):
-            sample(MODEL, kernel, Schedule(1), chains=1, frozen="1", **given)
+            sample(MODEL, kernel, Schedule(1), chains=1, freeze="1", **given)
     resizing = Mixture((kernel, Metropolis(Norm(), Resize())))
     with pytest.raises(InputError, match="drop --length"):
-        sample(MODEL, resizing, Schedule(1), texts=TEXTS, length=(2, 9), frozen="1")
+        sample(MODEL, resizing, Schedule(1), texts=TEXTS, length=(2, 9), freeze="1")
 
 
 def test_regions_between_frozen_tokens():

@@ -28,8 +28,9 @@ LAYERS = [
     ["sampling"],
     ["evaluation", "replay"],
     ["rewriting", "translation"],
+    ["options"],
     ["benchmarks", "ui"],
-    ["cli"],
+    ["api", "cli"],
     ["__init__", "__main__"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -22,7 +22,7 @@ from maskov.benchmarks.variants import Variant
 from maskov.energies import parse_energy
 from maskov.models import HuggingFaceModel
 from maskov.runs import Run
-from maskov.sampling import sample
+from maskov.sampling import run_chains
 from maskov.schedules import Schedule
 
 
@@ -102,7 +102,7 @@ def measure_sampling(model: HuggingFaceModel, options: Options, variant: Variant
 
 def _time_run(model: HuggingFaceModel, options: Options, variant: Variant, epochs: int) -> TimedRun:
     timer = RunTimer()
-    run = sample(
+    run = run_chains(
         model,
         variant.build_kernel(parse_energy(options.energy)),
         Schedule(epochs=epochs, burn_in=min(options.burn_in, epochs - 1)),

@@ -13,7 +13,7 @@ from maskov.benchmarks.sentences import SENTENCES
 from maskov.energies import Norm
 from maskov.errors import InputError
 from maskov.models import HuggingFaceModel
-from maskov.scoring import score
+from maskov.scoring import score_texts
 
 SCORERS = ("maskov", "minicons")
 
@@ -75,7 +75,7 @@ def _time(scorer: Scorer, texts: Sequence[str], seconds: float) -> dict[str, Any
 
 def _maskov(model: HuggingFaceModel) -> Scorer:
     def scorer(texts: Sequence[str]) -> list[float]:
-        return [scored.energy for scored in score(model, texts, Norm())]
+        return [scored.energy for scored in score_texts(model, texts, Norm())]
 
     return scorer
 

@@ -21,7 +21,7 @@ from maskov.benchmarks.machine import all_versions, machine
 from maskov.models import choose_device, load
 from maskov.models.conditional.model import ConditionalModel
 from maskov.models.registry import folder_of
-from maskov.translation.api import translate
+from maskov.translation.api import translate_lines
 from maskov.translation.autoregressive import AutoregressiveTranslator
 from maskov.translation.methods import TranslationMethod
 
@@ -107,9 +107,9 @@ def main(arguments: list[str] | None = None) -> None:
         if name in results["rows"]:
             continue
         method = METHODS[name]
-        translate(model, lines[:2], method, twin)
+        translate_lines(model, lines[:2], method, twin)
         begin = time.perf_counter()
-        translate(model, lines, method, twin)
+        translate_lines(model, lines, method, twin)
         if device.type == "cuda":
             torch.cuda.synchronize()
         seconds = time.perf_counter() - begin

@@ -16,8 +16,8 @@ from maskov.benchmarks import run as run_benchmark
 from maskov.benchmarks.files import check_writable, write_json
 from maskov.benchmarks.options import ROWS
 from maskov.cli.output import print_json, say
-from maskov.cli.sampling import parse_length
 from maskov.models import DEFAULT_MODEL
+from maskov.options.running import parse_length
 
 # The quantities in the table, the most important first; the JSON contains all.
 _SHOWN = {

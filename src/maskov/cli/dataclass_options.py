@@ -1,48 +1,46 @@
-"""Options as the fields of a dataclass, so that each is written once."""
+"""Options as the fields of dataclasses, so that each is written once."""
 
 from __future__ import annotations
 
 import inspect
+import types
 from collections.abc import Callable
-from dataclasses import MISSING, fields
-from typing import Any, get_type_hints
+from dataclasses import MISSING, Field, fields
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import typer
 
+from maskov.options.option import Option
 
-def option(name: str, text: str, panel: str, short: str | None = None) -> Any:
-    """Return an option of the command line with its help, in one of the panels."""
-    names = (name, short) if short else (name,)
-    return typer.Option(*names, help=text, rich_help_panel=panel)
+# What a command line can give; Python may give more.
+_PLAIN = (str, int, float, bool, type(None))
 
 
-def takes_options(options: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command every field of a dataclass as an option; it receives them as one object.
+def takes_options(
+    options: type[Any], **others: type[Any]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command every field of some dataclasses as an option.
 
-    Options of its own come before those that it shares with others.
+    It receives one object for each dataclass: `options`, and `others` under their names. Options of
+    its own come before those that it shares with other commands.
     """
+    groups = {"options": options, **others}
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         def run(**values: Any) -> Any:
-            chosen = options(**{f.name: values.pop(f.name) for f in fields(options)})
-            return command(options=chosen, **values)
+            chosen = {
+                group: kind(**{f.name: values.pop(f.name) for f in fields(kind)})
+                for group, kind in groups.items()
+            }
+            return command(**chosen, **values)
 
         hints = get_type_hints(command, include_extras=True)
         own = [
             parameter.replace(annotation=hints[parameter.name])
             for parameter in inspect.signature(command).parameters.values()
-            if parameter.name != "options"
+            if parameter.name not in groups
         ]
-        kinds = get_type_hints(options, include_extras=True)
-        shared = [
-            inspect.Parameter(
-                f.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=inspect.Parameter.empty if f.default is MISSING else f.default,
-                annotation=kinds[f.name],
-            )
-            for f in sorted(fields(options), key=lambda f: f.name not in options.__annotations__)
-        ]
+        shared = [parameter for kind in groups.values() for parameter in _parameters(kind)]
         keyword = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
         run.__signature__ = inspect.Signature([*keyword, *shared])  # type: ignore[attr-defined]
         run.__name__, run.__doc__ = command.__name__, command.__doc__
@@ -50,3 +48,38 @@ def takes_options(options: type[Any]) -> Callable[[Callable[..., Any]], Callable
         return run
 
     return decorate
+
+
+def _parameters(kind: type[Any]) -> list[inspect.Parameter]:
+    """Return an option for each field, those of the dataclass itself before inherited ones."""
+    hints = get_type_hints(kind, include_extras=True)
+    own_first: list[Field[Any]] = sorted(
+        fields(kind), key=lambda field: field.name not in kind.__annotations__
+    )
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+            annotation=_annotation(hints[field.name]),
+        )
+        for field in own_first
+    ]
+
+
+def _annotation(hint: Any) -> Any:
+    """Return the annotation that typer reads."""
+    kind, shown = get_args(hint)
+    assert isinstance(shown, Option)
+    names = (shown.name, shown.short) if shown.short else (shown.name,)
+    parameter = typer.Option(*names, help=shown.text, rich_help_panel=shown.panel)
+    return Annotated[_plain(kind), parameter]
+
+
+def _plain(kind: Any) -> Any:
+    """Return what a command line can give of several kinds."""
+    if get_origin(kind) not in (Union, types.UnionType):
+        return kind
+    parts = get_args(kind)
+    plain = tuple(part for part in parts if part in _PLAIN)
+    return kind if len(plain) < 1 + (type(None) in parts) else Union[plain]  # noqa: UP007

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from maskov.cli.escaping import printable
 from maskov.cli.output import print_table
 from maskov.diagnostics.diagnosis import Diagnosis
 from maskov.diagnostics.energies import EnergyFigures
 from maskov.diagnostics.exchange import ExchangeFigures
 from maskov.diagnostics.experts import ExpertFigures
 from maskov.diagnostics.statistics import TokenStatistic
+from maskov.ui.escaping import printable
 
 _COLUMNS = ("", "R-hat", "median", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
 _UNKNOWN = "–"

@@ -10,15 +10,12 @@ import typer
 from rich.table import Table
 
 from maskov.cli.diagnosis import print_diagnosis
-from maskov.cli.escaping import PrintableConsole
 from maskov.cli.output import as_lines, print_json, read_texts
-from maskov.energies import Autoregressive, parse_energy
-from maskov.energies.loading import Loading
-from maskov.errors import InputError
-from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, choose_device, load
+from maskov.models import DEFAULT_MODEL
+from maskov.options.scoring import ScoringOptions
 from maskov.runs import Run
-from maskov.scoring import Score, score_autoregressive
-from maskov.scoring import score as score_texts
+from maskov.scoring import Score
+from maskov.ui.escaping import PrintableConsole
 from maskov.ui.report.json_data import json_safe
 from maskov.verify import verify as verify_kernels
 
@@ -55,25 +52,10 @@ def score(
 ) -> None:
     """Score texts: the energy of each text and the term of each token."""
     lines = read_texts(file)
-    where = choose_device(device)
-
-    loading = Loading(where, trust_remote_code, budget=token_budget)
-    if energy == "autoregressive":
-        if prefix:
-            raise InputError("the energy 'autoregressive' reads no prefix: drop --prefix.")
-        name = causal_model or (DEFAULT_JUDGE if model == DEFAULT_MODEL else model)
-        if name is None:
-            raise InputError("the energy 'autoregressive' needs --causal-model, a causal LM.")
-        causal = Autoregressive(
-            name, where, trust_remote_code=trust_remote_code, budget=token_budget
-        )
-        _print_scores(score_autoregressive(causal, lines), json)
-        return
-    chosen = parse_energy(energy, causal_model or DEFAULT_JUDGE, loading)
-    masked = load(
-        model, where, tokenizer=tokenizer, trust_remote_code=trust_remote_code, prefix=prefix
+    options = ScoringOptions(
+        model, energy, causal_model, tokenizer, device, trust_remote_code, prefix, token_budget
     )
-    _print_scores(score_texts(masked, lines, chosen, token_budget), json)
+    _print_scores(options.scores(lines), json)
 
 
 def diagnose(

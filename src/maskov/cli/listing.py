@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from maskov.cli.escaping import PrintableConsole
 from maskov.cli.output import print_json
 from maskov.models.registry import listed
+from maskov.ui.escaping import PrintableConsole
 
 
 def models(

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from rich.table import Table
 
-from maskov.cli.escaping import PrintableConsole, json_printable, printable
 from maskov.errors import InputError
 from maskov.fasta import Record, is_fasta, parse
+from maskov.options.option import option
 from maskov.runs import Run
+from maskov.ui.escaping import PrintableConsole, json_printable, printable
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """What `sample` and `infill` print."""
+
+    json: Annotated[bool, option("--json", "JSON lines on standard output", "Run")] = False
+    quiet: Annotated[bool, option("--quiet", "no progress", "Run", "-q")] = False
 
 
 def read_lines(source: str, empty: bool = False) -> list[str]:
@@ -39,6 +49,17 @@ def read_texts(source: str) -> list[str] | list[Record]:
     """Read texts, one per line, or the records of a FASTA file."""
     lines = read_lines(source)
     return parse(lines, source) if is_fasta(source, lines) else lines
+
+
+def read_frozen(rule: str | None) -> str | list[str] | None:
+    """Return a rule of frozen tokens, or the masks of a file of this name."""
+    if rule is None:
+        return None
+    try:
+        named = Path(rule).is_file()
+    except OSError:  # too long for a name
+        named = False
+    return read_lines(rule) if named else rule
 
 
 def reason_of(error: Exception) -> str:

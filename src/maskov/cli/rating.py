@@ -10,10 +10,10 @@ import typer
 from rich.table import Table
 from typer.core import TyperCommand
 
-from maskov.cli.escaping import printable
 from maskov.cli.output import print_json, print_table, say
 from maskov.cli.signals import interruptible
 from maskov.errors import InputError
+from maskov.ui.escaping import printable
 from maskov.ui.ratings import Mean, Ratings, Study, load, make
 from maskov.ui.ratings.store import check_name
 

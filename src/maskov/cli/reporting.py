@@ -8,14 +8,12 @@ from typing import Annotated
 
 import typer
 
-from maskov.cli.escaping import json_printable, printable
-from maskov.cli.output import reason_of, say
+from maskov.cli.output import say
 from maskov.errors import InputError
 from maskov.runs import Run
-from maskov.runs.files import write_atomically
-from maskov.ui.report import build, to_html, to_json, to_markdown
-
-_FORMATS = {"html": to_html, "md": to_markdown, "json": to_json}
+from maskov.ui.escaping import json_printable, printable
+from maskov.ui.report import build
+from maskov.ui.report.writing import check_file, content_of, format_of, write_file
 
 
 def report(
@@ -45,11 +43,11 @@ def report(
     ] = None,
 ) -> None:
     """Write a self-contained page about runs: verdicts, charts, samples, comparison."""
-    kind = _format(format_, out)
+    kind = format_of(format_, out)
     if kind == "html" and out is None:
         raise InputError("HTML needs a file: give --out report.html, or --format md or json.")
-    if out is not None and out.is_dir():
-        raise InputError(f"'{out}' is a folder; give --out a file.")
+    if out is not None:
+        check_file(out)
     data = build(
         [Run.open(path) for path in runs],
         title=title,
@@ -59,23 +57,10 @@ def report(
         trust_remote_code=trust_remote_code,
         allow_download=allow_download,
     )
-    # A broken decoder can produce lone surrogates, which cannot be encoded.
-    content = _FORMATS[kind](data).encode("utf-8", "replace")
+    content = content_of(data, kind)
     if out is None:
         escape = json_printable if kind == "json" else printable
         sys.stdout.write(escape(content.decode()))
         return
-    try:
-        write_atomically(out, content)
-    except OSError as error:
-        raise InputError(f"cannot write '{out}': {reason_of(error)}.") from error
+    write_file(out, content)
     say(f"{out}: {len(runs)} run{'s' * (len(runs) > 1)}, {len(content) / 1e6:.1f} MB")
-
-
-def _format(given: str | None, out: Path | None) -> str:
-    """Return the given format, or the one of the file's name."""
-    if given is None:
-        given = {".md": "md", ".json": "json"}.get(out.suffix.lower() if out else "", "html")
-    if given not in _FORMATS:
-        raise InputError(f"unknown format '{given}'; use one of {', '.join(_FORMATS)}.")
-    return given

@@ -9,30 +9,35 @@ from typing import Annotated, Any
 
 import typer
 
-from maskov.cli.constraint_options import CONSTRAINTS, FREEZE, read_frozen
 from maskov.cli.dataclass_options import takes_options
-from maskov.cli.options import SamplingOptions
-from maskov.cli.output import print_run, read_texts, say
+from maskov.cli.output import OutputOptions, print_run, read_frozen, read_texts, say
 from maskov.cli.signals import stop_on_signals
-from maskov.cli.terminal import progress_for
-from maskov.cli.workers import WorkerOptions
-from maskov.config import check_name
 from maskov.errors import InputError, Interrupted
 from maskov.models import MaskedModel
+from maskov.options.constraints import CONSTRAINTS, FREEZE
+from maskov.options.running import (
+    check_before_loading,
+    check_start,
+    for_templates,
+    parse_length,
+    plan_run,
+    start_of,
+    start_run,
+)
+from maskov.options.sampling import SamplingOptions
+from maskov.options.workers import WorkerOptions
 from maskov.runs import Run
 from maskov.runs.folder import RunFolder
-from maskov.runs.preparation import schedule_for_passes
-from maskov.runs.rebuild import load_model, own_parts, with_burn_in
-from maskov.sampling import resume as resume_run
-from maskov.sampling import sample as sample_run
-from maskov.starts import ONE, find_blanks
-
-DEFAULT_LENGTH = 20
+from maskov.runs.rebuild import load_model, own_parts
+from maskov.sampling import resume_chains
+from maskov.starts import find_blanks
+from maskov.ui.terminal import progress_for
 
 
-@takes_options(SamplingOptions)
+@takes_options(SamplingOptions, output=OutputOptions)
 def sample(
     options: SamplingOptions,
+    output: OutputOptions,
     length: Annotated[
         str | None,
         typer.Option(
@@ -52,31 +57,21 @@ def sample(
     ] = None,
 ) -> None:
     """Draw samples from a masked language model."""
-    if start_text is not None and length is not None and not options.resizes:
-        raise InputError("the texts of --start-text have their own lengths: drop --length.")
-    if start_text is not None and options.start != "masked":
-        raise InputError("chains start from --start-text or from --start, not both.")
-    if start_text is not None and options.kernel == "mask-predict":
-        raise InputError("mask-predict starts from all masked: drop --start-text.")
-    if options.max_changes is not None and start_text is None:
-        raise InputError("--max-changes counts changes to a text: give one with --start-text.")
-    if freeze is not None and start_text is None:
-        raise InputError("--freeze names tokens of a text: give one with --start-text.")
+    check_start(options, length, start_text, None, freeze)
     texts = None if start_text is None else read_texts(start_text)
-    frozen = read_frozen(freeze)
-    span = None if length is None else parse_length(length)
-    usual = DEFAULT_LENGTH if texts is not None else None
     _run(
         options,
-        lambda model: {
-            "length": span or usual or _usual(model), "texts": texts, "frozen": frozen,
-        },
-    )  # fmt: skip
+        output,
+        length=None if length is None else parse_length(length),
+        texts=texts,
+        freeze=read_frozen(freeze),
+    )
 
 
-@takes_options(SamplingOptions)
+@takes_options(SamplingOptions, output=OutputOptions)
 def infill(
     options: SamplingOptions,
+    output: OutputOptions,
     template: Annotated[
         str,
         typer.Argument(
@@ -85,17 +80,14 @@ def infill(
     ],
 ) -> None:
     """Fill blanks: sample them given the rest, from the same energy."""
-    if options.max_changes is not None:
-        raise InputError("a template changes only in its blanks: drop --max-changes.")
+    check_start(options, templates=template)
     literal = bool(find_blanks(template))
     if not literal and template != "-" and not Path(template).is_file():
         raise InputError(
             f"'{template}' is neither a template nor a file: write [MASK] for each blank."
         )
     lines = [template] if literal else read_texts(template)
-    if any(blank != ONE for line in lines for blank in find_blanks(str(line))):
-        options = options.with_resizing()
-    _run(options, lambda model: {"templates": lines})
+    _run(for_templates(options, lines), output, templates=lines)
 
 
 @takes_options(WorkerOptions)
@@ -125,7 +117,7 @@ def resume(
     workers = options.build_workers()
 
     def go_on(**watch: Any) -> Run:
-        return resume_run(
+        return resume_chains(
             run, model, device, checkpoint_every, workers=workers,
             trust_remote_code=trust_remote_code, trust_parts=trust_parts,
             allow_download=allow_download, **watch,
@@ -139,80 +131,28 @@ def resume(
     _watched(go_on, model, epochs, run, json, quiet, manifest.config.until is not None)
 
 
-def parse_length(text: str) -> tuple[int, int]:
-    """Read `20` or `15:45`."""
-    first, colon, last = text.partition(":")
-    try:
-        return int(first), int(last if colon else first)
-    except ValueError:
-        raise InputError(f"the length '{text}' is no number or range; write 20 or 15:45.") from None
-
-
-def _usual(model: MaskedModel) -> tuple[int, int]:
-    """Return the default length, or the nearest that the model takes."""
-    length = min(max(DEFAULT_LENGTH, model.min_length), model.max_length)
-    return length, length
-
-
-def _run(options: SamplingOptions, origin: Callable[[MaskedModel], dict[str, Any]]) -> None:
+def _run(options: SamplingOptions, output: OutputOptions, **given: Any) -> None:
     """Check everything that can be checked, then load the model and sample."""
-    schedule = options.build_schedule()
-    options.build_kernel("cpu")
+    check_before_loading(options)
     workers = options.build_workers(options.threads)
-    if options.out is not None:
-        RunFolder.check_free(options.out)
-    elif options.name is not None:
-        raise InputError("--name names a run folder: give one with --out.")
-    check_name(options.name or "")
     model = options.load_model()
-    kernel = options.with_room(model).build_kernel(model.device)
-    given = origin(model)
-    if options.passes is not None:
-        trust = options.trust_remote_code
-        running = with_burn_in(kernel, schedule, model, trust, trust_parts=True)
-        schedule = schedule_for_passes(
-            model, running, schedule, options.passes, chains=options.chains, seed=options.seed,
-            token_budget=options.token_budget, automatic_burn_in=options.burn_in is None, **given,
-        )  # fmt: skip
-        if options.burn_in_energy not in (None, "same") and schedule.burn_in_energy is None:
-            raise InputError(
-                f"{options.passes} passes of a chain are one epoch, which leaves no burn-in: ask "
-                "for more --passes or drop --burn-in-energy."
-            )
-        if not options.quiet:
-            say(f"note: {options.passes:,} passes of a chain are about {schedule.epochs:,} epochs")
-    if not options.quiet and options.until is not None:
+    start = start_of(model, **given)
+    kernel, schedule = plan_run(options, model, start)
+    if not output.quiet and options.passes is not None:
+        say(f"note: {options.passes:,} passes of a chain are about {schedule.epochs:,} epochs")
+    if not output.quiet and options.until is not None:
         say(f"note: the run ends when it has converged, after at most {schedule.epochs:,} epochs")
-    if not options.quiet and options.kernel != "mh" and options.energy != "raw":
+    if not output.quiet and options.kernel != "mh" and options.energy != "raw":
         say(f"note: '{options.kernel}' has no target; --energy plays no part (both are traced)")
 
     def begin(**watch: Any) -> Run:
-        return sample_run(
-            model,
-            kernel,
-            schedule,
-            chains=options.chains,
-            start=options.start,
-            length_prior=options.length_prior,
-            seed=options.seed,
-            thin=options.thin,
-            until=options.until,
-            effective=options.effective,
-            out=options.out,
-            name=options.name or "",
-            token_budget=options.token_budget,
-            resident=options.resident,
-            prefetch=options.prefetch,
-            asynchronous=options.asynchronous,
-            checkpoint_every=options.checkpoint_every,
-            source=options.source(),
-            workers=workers,
-            **given,
-            **watch,
+        source = options.source()
+        return start_run(
+            options, model, kernel, schedule, start, source=source, workers=workers, **watch
         )
 
     most = options.until is not None
-    _watched(begin, model, schedule.epochs, options.out, options.json, options.quiet, most)
+    _watched(begin, model, schedule.epochs, options.out, output.json, output.quiet, most)
 
 
 def _watched(

@@ -6,7 +6,9 @@ and the arguments it was made with (`maskov.parts`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from types import MappingProxyType
 from typing import Any
 
 from maskov.constraints import (
@@ -90,6 +92,15 @@ def to_data(part: Any) -> Any:
     return part
 
 
+def has_name(energy: Energy) -> bool:
+    """Whether the name of an energy says how to build it again."""
+    try:
+        to_data(energy)
+    except InputError:
+        return False
+    return True
+
+
 def _own_data(part: Any) -> dict[str, Any]:
     """Return a part of the user's own as plain data; its fields may be built-in parts."""
     made = made_as(part)
@@ -129,27 +140,35 @@ def from_data(
     data: Any,
     loading: Loading | None = None,
     trust_parts: bool = False,
+    known: Mapping[str, Energy] = MappingProxyType({}),
 ) -> Any:
-    """Build the part that `to_data` described; own parts are imported only if they are trusted."""
+    """Build the part that `to_data` described; own parts are imported only if they are trusted.
+
+    Energies that are `known` by their names are taken as they are.
+    """
+
+    def energy(text: str) -> Energy:
+        if text in known:
+            return known[text]
+        return parse_energy(text, loading=loading, trust_parts=trust_parts)
+
+    def built(value: Any) -> Any:
+        return from_data(value, loading, trust_parts, known)
+
     if isinstance(data, list):
-        return tuple(from_data(value, loading, trust_parts) for value in data)
+        return tuple(map(built, data))
     if not isinstance(data, dict) or "part" not in data:
         return data
     name, rest = data["part"], {key: value for key, value in data.items() if key != "part"}
     if is_import_path(name):
-        options = {
-            key: from_data(value, loading, trust_parts) for key, value in rest["options"].items()
-        }
+        options = {key: built(value) for key, value in rest["options"].items()}
         return load_part(name, rest["arguments"], options, trust_parts)
     if name == "energy":
-        return parse_energy(rest["text"], loading=loading, trust_parts=trust_parts)
+        return energy(rest["text"])
     if name not in _PARTS:
         raise InputError(f"unknown part '{name}'.")
     values = {
-        key: parse_energy(value, loading=loading, trust_parts=trust_parts)
-        if key == "energy"
-        else from_data(value, loading, trust_parts)
-        for key, value in rest.items()
+        key: energy(value) if key == "energy" else built(value) for key, value in rest.items()
     }
     return _PARTS[name](**values)
 
@@ -158,9 +177,10 @@ def kernel_from_data(
     data: dict[str, Any],
     loading: Loading | None = None,
     trust_parts: bool = False,
+    known: Mapping[str, Energy] = MappingProxyType({}),
 ) -> Kernel:
     """Build a kernel again."""
-    return as_kernel(from_data(data, loading, trust_parts))
+    return as_kernel(from_data(data, loading, trust_parts, known))
 
 
 def as_kernel(part: object) -> Kernel:

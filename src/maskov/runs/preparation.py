@@ -37,7 +37,7 @@ def schedule_for_passes(
     length: int | tuple[int, int] = 20,
     texts: Sequence[str | Record] | None = None,
     templates: Sequence[str | Record] | None = None,
-    frozen: str | Sequence[Mask] | None = None,
+    freeze: str | Sequence[Mask] | None = None,
     lengths: str = "best",
     seed: int = 0,
     token_budget: int | None = None,
@@ -51,7 +51,7 @@ def schedule_for_passes(
     if passes < 1:
         raise InputError(f"--passes counts masked passes of a chain: 1 or more, not {passes}.")
     inputs = inputs_of(
-        model, length, texts, templates, lengths, chains, seed, resizes(kernel), frozen
+        model, length, texts, templates, lengths, chains, seed, resizes(kernel), freeze
     )
     constraints = kernel.conditional.constraints
     layout = layout_of(model, inputs, chains, seed, constraints)

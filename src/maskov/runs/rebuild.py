@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
 
 from maskov.config import Manifest, RunConfig, to_json
-from maskov.energies import Energy, parse_energy
+from maskov.defaults import GROUPS
+from maskov.energies import Energy, grouped, parse_energy
 from maskov.energies.loading import Loading
 from maskov.errors import InputError, RunError
 from maskov.kernels import Exchange, Kernel
 from maskov.kernels.base import leaves
 from maskov.kernels.burn_in import BurnIn
-from maskov.kernels.registry import imported_parts, kernel_from_data
+from maskov.kernels.registry import imported_parts, kernel_from_data, to_data
 from maskov.models import MaskedModel, load
 from maskov.models.conditional.model import ConditionalModel
 from maskov.runs.inputs import layout_of
@@ -26,6 +30,54 @@ class Parts:
 
     kernel: Kernel
     layout: Layout
+
+
+@dataclass(frozen=True)
+class GivenParts:
+    """A kernel or an energy to use in place of the one that a manifest names, if it is the same."""
+
+    kernel: Kernel | None = None
+    energy: Energy | None = None
+
+    def check(self, manifest: Manifest) -> None:
+        """Refuse parts that are not those of the run."""
+        if self.kernel is not None and self.energy is not None:
+            raise InputError("a kernel has its energy: give `kernel` or `energy`, not both.")
+        if self.energy is not None and str(self.energy) != manifest.energy:
+            raise InputError(
+                f"the energy '{self.energy}' is not that of this run, '{manifest.energy}'."
+            )
+        if self.kernel is not None and not self._is_that_of(manifest):
+            raise InputError(
+                "the kernel is not the one that this run began with: give one with the same parts "
+                "and arguments, or start a new run."
+            )
+
+    def kernel_of(self, manifest: Manifest) -> Kernel | None:
+        """Return the kernel, with the replicas of the run."""
+        data = manifest.config.kernel
+        if self.kernel is None or isinstance(self.kernel, Exchange) or not _exchanges(data):
+            return self.kernel
+        return Exchange(self.kernel, tuple(data["ladder"]), data["replicas"])
+
+    def energies(self) -> dict[str, Energy]:
+        """Return the energies that are known by name: that of the target and its usual burn-in."""
+        energy = self.energy if self.kernel is None else self.kernel.energy
+        first = None if energy is None else grouped(energy, GROUPS)
+        return {str(one): one for one in (energy, first) if one is not None}
+
+    def _is_that_of(self, manifest: Manifest) -> bool:
+        data = manifest.config.kernel
+        if _exchanges(data) and not isinstance(self.kernel, Exchange):
+            data = data["kernel"]
+        try:
+            return bool(json.loads(json.dumps(to_data(self.kernel))) == data)
+        except InputError:  # nobody can tell how it was made
+            return False
+
+
+def _exchanges(data: dict[str, Any]) -> bool:
+    return data.get("part") == "exchange"
 
 
 def load_model(
@@ -59,10 +111,11 @@ def rebuild(
     model: MaskedModel,
     trust_parts: bool = False,
     allow_download: bool = False,
+    given: GivenParts | None = None,
 ) -> Parts:
-    """Build kernel and layout again; refuse a model that has changed."""
+    """Build kernel and layout again; refuse a model or `given` parts that have changed."""
     check_same(manifest.config.model.name, manifest.config.model.fingerprint, model.fingerprint())
-    kernel = kernel_of(manifest, model, trust_parts, allow_download)
+    kernel = kernel_of(manifest, model, trust_parts, allow_download, given)
     for name, found in models_of(kernel).items():
         check_same(name, manifest.energy_models.get(name), found)
     return Parts(kernel, _layout(manifest, model, kernel))
@@ -93,11 +146,15 @@ def with_burn_in(
     trust_remote_code: bool = False,
     trust_parts: bool = False,
     allow_download: bool = True,
+    known: Mapping[str, Energy] = MappingProxyType({}),
 ) -> Kernel:
-    """Return the kernel with the energy that the schedule's burn-in has, if it has one."""
+    """Return the kernel with the energy that the schedule's burn-in has, if it has one.
+
+    Energies that are `known` by their names are taken as they are.
+    """
     if schedule.burn_in_energy is None:
         return kernel
-    first = parse_energy(
+    first = known.get(schedule.burn_in_energy) or parse_energy(
         schedule.burn_in_energy,
         loading=Loading(model.device, trust_remote_code, allow_download),
         trust_parts=trust_parts,
@@ -121,12 +178,18 @@ def kernel_of(
     model: MaskedModel,
     trust_parts: bool = False,
     allow_download: bool = False,
+    given: GivenParts | None = None,
 ) -> Kernel:
     """Build the kernel of a run again, with the energy of its burn-in."""
     config, trust = manifest.config, manifest.config.model.source.trust_remote_code
     loading = Loading(model.device, trust, allow_download)
+    given = given or GivenParts()
+    given.check(manifest)
+    known = given.energies()
     try:
-        kernel: Kernel = kernel_from_data(config.kernel, loading, trust_parts)
+        kernel = given.kernel_of(manifest) or kernel_from_data(
+            config.kernel, loading, trust_parts, known
+        )
         if isinstance(kernel, Exchange) and manifest.ladder is not None:
             kernel = replace(kernel, ladder=manifest.ladder)
         if kernel.replicas != manifest.replicas:
@@ -141,7 +204,9 @@ def kernel_of(
             f"the manifest of this run is damaged: invalid 'kernel' ({error})"
         ) from error
     try:
-        return with_burn_in(kernel, config.schedule, model, trust, trust_parts, allow_download)
+        return with_burn_in(
+            kernel, config.schedule, model, trust, trust_parts, allow_download, known
+        )
     except InputError as error:
         if own_parts(config):
             raise

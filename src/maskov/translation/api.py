@@ -14,7 +14,7 @@ from maskov.errors import InputError
 from maskov.models.conditional.model import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.runs import Run, Sample
-from maskov.sampling import sample
+from maskov.sampling import run_chains
 from maskov.translation.autoregressive import AutoregressiveTranslator
 from maskov.translation.methods import TranslationMethod
 from maskov.translation.selection import least_risk, lowest
@@ -39,7 +39,7 @@ class Translation:
         return json.dumps(asdict(self), ensure_ascii=False)
 
 
-def translate(
+def translate_lines(
     model: ConditionalModel,
     texts: Sequence[str],
     method: TranslationMethod | None = None,
@@ -51,7 +51,7 @@ def translate(
 
     Returns one translation per source, selected from its chains by `method.pick`, or with
     `every_chain` the last sample of each chain. `twin` is the autoregressive model that the method
-    'ar' needs. `settings` are passed to `maskov.sample`, such as `seed`, `out` or `listener`.
+    'ar' needs. `settings` are passed to `run_chains`, such as `seed`, `out` or `listener`.
     """
     method = method or TranslationMethod()
     lines = [line for line, text in enumerate(texts) if text.strip()]
@@ -72,7 +72,7 @@ def translate(
 
 def run_method(given: ConditionalModel, method: TranslationMethod, **settings: Any) -> Run:
     """Run the chains of a method over the sources of a model."""
-    return sample(
+    return run_chains(
         given,
         method.kernel(),
         method.schedule(),

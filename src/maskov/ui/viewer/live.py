@@ -1,6 +1,6 @@
 """Runs that pages start: each in its own thread, with its progress readable at any time.
 
-They use the same `sample` function, and end up as ordinary run folders.
+They use the same `run_chains` as the commands, and end up as ordinary run folders.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from maskov.errors import InputError, Interrupted, MaskovError
 from maskov.models import load
 from maskov.models.base import MaskedModel
 from maskov.runs.eta import Pace
-from maskov.sampling import sample
+from maskov.sampling import run_chains
 from maskov.types import Chains, Traces
 from maskov.ui.report.json_data import json_safe
 from maskov.ui.viewer.run_list import id_of
@@ -105,7 +105,7 @@ class LiveRun:
         model = load(request.model, self._device, prefix=request.prefix)
         if self._asked_to_stop.is_set():
             raise Interrupted("asked to stop")
-        run = sample(
+        run = run_chains(
             model,
             request.kernel(),
             request.schedule(),

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
-from maskov.cli.dataclass_options import option
-from maskov.cli.output import read_lines
 from maskov.constraints import (
     AllowedTokens,
     AvoidWords,
@@ -16,6 +13,7 @@ from maskov.constraints import (
     MaxChanges,
     MaxEdits,
 )
+from maskov.options.option import option
 
 CONSTRAINTS = "Constraints"
 # What `--freeze` takes.
@@ -58,17 +56,6 @@ class ConstraintOptions:
             limit = MaxEdits if resizes else MaxChanges
             found.append(limit(self.max_changes))
         return tuple(found)
-
-
-def read_frozen(rule: str | None) -> str | list[str] | None:
-    """Return a rule of frozen tokens, or the masks of a file of this name."""
-    if rule is None:
-        return None
-    try:
-        named = Path(rule).is_file()
-    except OSError:  # too long for a name
-        named = False
-    return read_lines(rule) if named else rule
 
 
 def words_of(text: str) -> tuple[str, ...]:

@@ -12,10 +12,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from maskov.cli.escaping import PrintableConsole, printable
 from maskov.models.base import MaskedModel
 from maskov.runs.eta import Pace, in_words
 from maskov.types import Chains, Traces
+from maskov.ui.escaping import PrintableConsole, printable
 
 _FRAMES_PER_SECOND = 12
 _SHOWN_CHAINS = 8
@@ -46,10 +46,10 @@ class PlainProgress:
 
     def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
         """Print the rates of the epoch."""
-        paced = _paced(self._pace, epoch + 1, self._epochs, passes, self._most)
+        speed = paced(self._pace, epoch + 1, self._epochs, passes, self._most)
         if (epoch + 1) % self._every and epoch + 1 < self._epochs:
             return
-        line = f"epoch {epoch + 1}/{self._epochs}  {_rates(values)}  {paced}"
+        line = f"epoch {epoch + 1}/{self._epochs}  {rates(values)}  {speed}"
         print(line, file=sys.stderr, flush=True)
 
     def __enter__(self) -> PlainProgress:
@@ -90,15 +90,15 @@ class LiveView:
         if now - self._drawn < 1 / _FRAMES_PER_SECOND:
             return
         self._drawn = now
-        paced = _paced(self._pace, epoch + 0.5, self._epochs, passes, self._most)
-        status = f"epoch {epoch + 1}/{self._epochs}  {paced}"
+        speed = paced(self._pace, epoch + 0.5, self._epochs, passes, self._most)
+        status = f"epoch {epoch + 1}/{self._epochs}  {speed}"
         self._live.update(
             Group(self._table(state), Text(f"{status}  {self._footer}", style="dim")), refresh=True
         )
 
     def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
         """Keep the rates for the line below the chains."""
-        self._footer = _rates(values)
+        self._footer = rates(values)
 
     def _table(self, state: Chains) -> Table:
         table = Table(box=None, show_header=False, padding=(0, 1))
@@ -136,7 +136,8 @@ def _changed(words: list[str], before: list[str]) -> Text:
     return line
 
 
-def _rates(values: Traces) -> str:
+def rates(values: Traces) -> str:
+    """Return the mean energies and the rates of an epoch."""
     steps = max(int(values["steps"].sum()), 1)
     names = ["raw", "norm"]
     if all(math.isnan(values[f"energy_{name}"].mean()) for name in names):
@@ -148,7 +149,7 @@ def _rates(values: Traces) -> str:
     return "  ".join(parts)
 
 
-def _paced(pace: Pace, done: float, epochs: int, passes: int, most: bool) -> str:
+def paced(pace: Pace, done: float, epochs: int, passes: int, most: bool) -> str:
     """Return the speed and, once it can be estimated, the time left, or the `most` it can be."""
     left = pace.seconds_left(done)
     about = "at most" if most else "about"

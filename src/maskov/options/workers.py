@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from maskov.cli.dataclass_options import option
+from maskov.options.option import option
 from maskov.workers import Workers
 
 _WORKERS = "Workers"

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from maskov.cli.dataclass_options import option
 from maskov.config import ModelSource
 from maskov.models import DEFAULT_MODEL, MaskedModel, load
 from maskov.models.registry import is_name
+from maskov.options.option import option
 
 _MODEL = "Model"
 

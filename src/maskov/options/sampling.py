@@ -1,4 +1,4 @@
-"""The options that `sample` and `infill` share, written once."""
+"""The options of `sample` and `infill`, and the kernel and the schedule that they mean."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from maskov.cli.constraint_options import ConstraintOptions, words_of
-from maskov.cli.dataclass_options import option
-from maskov.cli.model_options import ModelOptions, findable
-from maskov.cli.workers import WorkerOptions
 from maskov.config import DEFAULT_EPOCHS, MOST_UNTIL_CONVERGED, stopping_rule
 from maskov.constraints import ContainsWords
 from maskov.defaults import BURN_IN, DEFAULT_SPAN, GROUPS
@@ -20,6 +16,7 @@ from maskov.kernels import DelayedAcceptance, Exchange, Kernel
 from maskov.kernels.registry import (
     KERNELS,
     as_kernel,
+    has_name,
     named_kernel,
     named_moves,
     parse_moves,
@@ -27,6 +24,10 @@ from maskov.kernels.registry import (
 )
 from maskov.models import DEFAULT_JUDGE, MaskedModel
 from maskov.moves import MaskedConditional, Site, Sweep
+from maskov.options.constraints import ConstraintOptions, words_of
+from maskov.options.model import ModelOptions, findable
+from maskov.options.option import option
+from maskov.options.workers import WorkerOptions
 from maskov.parts import is_import_path, load_part, parse_call
 from maskov.schedules import LinearSchedule, Schedule
 
@@ -42,13 +43,13 @@ _SITE_OPTIONS = ("order", "block", "temperature", "top_p", "top_k", "epsilon", "
 
 @dataclass(frozen=True)
 class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
-    """Everything the command line can say about a run."""
+    """Everything the command line can say about a run; in Python an energy may be an object."""
 
     causal_model: Annotated[
         str | None, option("--causal-model", "causal LM for the energy 'autoregressive'", _MODEL)
     ] = None
     energy: Annotated[
-        str,
+        str | Energy,
         option(
             "--energy",
             "raw, norm, raw(groups=4), autoregressive, module:Class(...), or a sum: raw+0.5*norm",
@@ -224,8 +225,6 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     checkpoint_every: Annotated[
         float, option("--checkpoint-every", "seconds between checkpoints", _RUN)
     ] = 60.0
-    json: Annotated[bool, option("--json", "JSON lines on standard output", _RUN)] = False
-    quiet: Annotated[bool, option("--quiet", "no progress", _RUN, "-q")] = False
 
     @property
     def most_epochs(self) -> int:
@@ -241,7 +240,9 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         stopping_rule(self.until, self.effective)  # refused before a model is loaded
         if self.passes is not None:
             if self.epochs is not None or self.until is not None:
-                raise InputError("a run ends after --passes, --epochs or --until: give one.")
+                raise InputError(
+                    "a run ends after --passes, or after --epochs or --until, not both: give one."
+                )
             if self.passes < 1:
                 raise InputError(f"--passes must be 1 or more, not {self.passes}.")
             if self.kernel == "mask-predict":
@@ -256,21 +257,25 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
             )
         if self.block < 1:
             raise InputError(f"a block has at least one position, not {self.block}.")
-        floor = self.target_temperature if self.anneal == 0 else 0.01
         return Schedule(
             epochs=self.most_epochs,
             burn_in=self.chosen_burn_in,
-            target_temperature=LinearSchedule(
-                self.target_temperature,
-                self.anneal,
-                floor if self.target_floor is None else self.target_floor,
-            ),
-            block=LinearSchedule(
-                float(self.block), self.block_anneal, float(self.block_floor or 1)
-            ),
+            target_temperature=self._scheduled_temperature(),
+            # The kernel has the block; only one that falls is scheduled.
+            block=None
+            if self.block_anneal == 0
+            else LinearSchedule(float(self.block), self.block_anneal, float(self.block_floor or 1)),
             force_accept=self.force_accept,
             burn_in_energy=self._burn_in_energy(),
         )
+
+    def _scheduled_temperature(self) -> LinearSchedule | None:
+        """Return the temperature by epoch; None where it is the kernel's own, 1."""
+        if self.anneal == 0:
+            fixed = self.target_temperature
+            return None if fixed == 1 else LinearSchedule(fixed, 0.0, fixed)
+        floor = 0.01 if self.target_floor is None else self.target_floor
+        return LinearSchedule(self.target_temperature, self.anneal, floor)
 
     @property
     def chosen_burn_in(self) -> int:
@@ -291,15 +296,20 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         """
         if self.burn_in_energy == "same":
             return None
-        causal = self.causal_model or DEFAULT_JUDGE
         if self.burn_in_energy is None:
             if self.burn_in is not None or self.chosen_burn_in == 0:
                 return None
-            energy = parse_energy(self.energy, causal, Loading(find=findable))
-            found = grouped(energy, GROUPS)
-            return None if found is None else str(found)
-        energy = parse_energy(self.burn_in_energy, causal, Loading(find=findable))
-        return str(energy)
+            found = grouped(self.build_energy(), GROUPS)
+            return None if found is None or not has_name(found) else str(found)
+        causal = self.causal_model or DEFAULT_JUDGE
+        return str(parse_energy(self.burn_in_energy, causal, Loading(find=findable)))
+
+    def build_energy(self, loading: Loading | None = None) -> Energy:
+        """Return the energy of the target."""
+        if isinstance(self.energy, Energy):
+            return self.energy
+        causal = self.causal_model or DEFAULT_JUDGE
+        return parse_energy(self.energy, causal, loading or Loading(find=findable))
 
     def build_kernel(self, device: Any) -> Kernel:
         """Return the kernel, or refuse options that contradict it."""
@@ -310,6 +320,10 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
                 "span, insert-delete or resize, or drop --contains, --avoid, --allow and "
                 "--max-changes."
             )
+        return self.with_replicas(kernel)
+
+    def with_replicas(self, kernel: Kernel) -> Kernel:
+        """Return the kernel with the replicas that were asked for."""
         if self.replicas == 1 and self.ladder is None:
             return kernel
         return Exchange(kernel, self._betas(), 0 if self.replicas == 1 else self.replicas)
@@ -341,7 +355,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
             self.build_constraints(self.resizes),
         )
         self.build_delayed()  # refused even if unused
-        parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE)  # refused even if unused
+        self.build_energy(Loading())  # refused even if unused
         if self.moves is not None and self.kernel != "mh":
             raise InputError("--moves are those of --kernel mh: drop one of them.")
         if self.span is not None and "span" not in self.chosen_moves:
@@ -374,7 +388,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
             return named_kernel("gibbs", moves=(Site(proposal, positions),))
 
         loading = Loading(device, self.trust_remote_code, find=findable)
-        energy = parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE, loading)
+        energy = self.build_energy(loading)
         moves, weights = parse_moves(
             self.chosen_moves, named_moves(proposal, self._sizes(), positions)
         )

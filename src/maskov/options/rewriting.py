@@ -1,0 +1,129 @@
+"""The options of `rewrite`, and how lines are rewritten by them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from maskov.energies import Energy, parse_energy
+from maskov.energies.loading import Loading
+from maskov.kernels.registry import named_moves, parse_moves, parse_sizes
+from maskov.models import DEFAULT_JUDGE
+from maskov.moves import MaskedConditional
+from maskov.options.constraints import CONSTRAINTS, FREEZE, ConstraintOptions
+from maskov.options.model import ModelOptions, findable
+from maskov.options.option import option
+from maskov.options.workers import WorkerOptions
+from maskov.rewriting import Rewriter
+
+_ENERGY = "Energy"
+_CHAINS = "Chains"
+_RUN = "Run"
+_MOVES = "site:6,span:2,insert-delete:1"
+
+
+@dataclass(frozen=True)
+class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
+    """The options of `rewrite`."""
+
+    toward: Annotated[
+        str | Energy,
+        option(
+            "--toward",
+            "what texts should become, an energy: classifier(MODEL, label=positive), "
+            "contains('river'), length(12), a sum ...",
+            _ENERGY,
+        ),
+    ] = ""
+    strength: Annotated[float, option("--strength", "weight of --toward", _ENERGY)] = (
+        Rewriter.strength
+    )
+    keep: Annotated[
+        float, option("--keep", "weight of every token changed (edit distance)", _ENERGY)
+    ] = Rewriter.keep
+    fluency: Annotated[
+        str | Energy, option("--fluency", "energy of fluent text: norm, raw, or a sum", _ENERGY)
+    ] = str(Rewriter.fluency)
+    target_temperature: Annotated[
+        float, option("--target-temperature", "T in p ∝ exp(-E/T)", _ENERGY)
+    ] = Rewriter.temperature
+
+    hot: Annotated[
+        float,
+        option("--hot", "T of the first epoch, falling to --target-temperature", _ENERGY),
+    ] = Rewriter.hot
+
+    freeze: Annotated[str | None, option("--freeze", FREEZE, CONSTRAINTS)] = None
+
+    chains: Annotated[int, option("--chains", "chains of each line", _CHAINS, "-c")] = (
+        Rewriter.chains
+    )
+    epochs: Annotated[int, option("--epochs", "sweeps over all positions", _CHAINS, "-n")] = (
+        Rewriter.epochs
+    )
+    pick: Annotated[
+        str,
+        option(
+            "--pick",
+            "lowest energy of any chain and epoch, last sample of the first chain, or mbr over "
+            "the chains",
+            _CHAINS,
+        ),
+    ] = Rewriter.pick
+    moves: Annotated[
+        str, option("--moves", "moves by weight: site, span, insert-delete, resize", _CHAINS)
+    ] = _MOVES
+    span: Annotated[str, option("--span", "positions of a span: 2, or a range", _CHAINS)] = "2:3"
+    temperature: Annotated[
+        float, option("--temperature", "temperature of the proposal", _CHAINS)
+    ] = 1.0
+
+    every_chain: Annotated[
+        bool, option("--every-chain", "print all chains of a line instead of one", _RUN)
+    ] = False
+    seed: Annotated[int, option("--seed", "random seed", _RUN, "-s")] = 0
+    out: Annotated[
+        Path | None,
+        option("--out", "folder for finished lines; repeat the command to continue", _RUN, "-o"),
+    ] = None
+    batch: Annotated[
+        int | None, option("--batch", "lines of a run (default: 32; on a GPU all)", _RUN)
+    ] = None
+    token_budget: Annotated[
+        int | None, option("--token-budget", "tokens per model call (default: automatic)", _RUN)
+    ] = None
+    resident: Annotated[
+        int | None,
+        option("--resident", "maximum chains per device batch (default: automatic)", _RUN),
+    ] = None
+    threads: Annotated[
+        int | None,
+        option("--threads", "threads of each process on a CPU (default: 1)", _RUN),
+    ] = None
+
+    def build(self, device: object) -> Rewriter:
+        """Return how lines are rewritten."""
+        loading = Loading(str(device), self.trust_remote_code, find=findable)
+        resizes = "insert-delete" in self.moves or "resize" in self.moves
+        proposal = MaskedConditional(self.temperature, constraints=self.build_constraints(resizes))
+        moves, weights = parse_moves(self.moves, named_moves(proposal, parse_sizes(self.span)))
+
+        def energy(given: str | Energy) -> Energy:
+            return (
+                given if isinstance(given, Energy) else parse_energy(given, DEFAULT_JUDGE, loading)
+            )
+
+        return Rewriter(
+            energy(self.toward),
+            self.strength,
+            self.keep,
+            energy(self.fluency),
+            self.target_temperature,
+            self.hot,
+            self.chains,
+            self.epochs,
+            self.pick,
+            moves,
+            weights,
+        )

@@ -1,0 +1,82 @@
+"""The options of `score`, and the scores that they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from maskov.energies import Autoregressive, Energy, parse_energy
+from maskov.energies.loading import Loading
+from maskov.errors import InputError
+from maskov.fasta import Record
+from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, MaskedModel, choose_device, load
+from maskov.options.option import option
+from maskov.scoring import Score, score_autoregressive, score_texts
+
+_MODEL = "Model"
+
+
+@dataclass(frozen=True)
+class ScoringOptions:
+    """How texts are scored."""
+
+    model: Annotated[str, option("--model", "built-in name, folder or hub name", _MODEL, "-m")] = (
+        DEFAULT_MODEL
+    )
+    energy: Annotated[
+        str | Energy,
+        option("--energy", "raw, norm, raw(groups=4), autoregressive, or a sum", _MODEL, "-e"),
+    ] = "raw"
+    causal_model: Annotated[
+        str | None,
+        option("--causal-model", "causal LM for 'autoregressive' (default: --model)", _MODEL),
+    ] = None
+    tokenizer: Annotated[
+        str | None,
+        option("--tokenizer", "folder, hub name or vocab.txt (default: the model's)", _MODEL),
+    ] = None
+    device: Annotated[str, option("--device", "auto, cpu, cuda, cuda:1 ...", _MODEL)] = "auto"
+    trust_remote_code: Annotated[
+        bool, option("--trust-remote-code", "run code that comes with the model", _MODEL)
+    ] = False
+    prefix: Annotated[
+        str, option("--prefix", "text that the model reads before every text", _MODEL)
+    ] = ""
+    token_budget: Annotated[
+        int | None, option("--token-budget", "tokens per model call (default: automatic)", _MODEL)
+    ] = None
+
+    def scores(
+        self, lines: Sequence[str | Record], loaded: MaskedModel | None = None
+    ) -> list[Score]:
+        """Return the score of each line, by a model that is `loaded` or by the one named."""
+        if self.token_budget is not None and self.token_budget < 1:
+            raise InputError(f"--token-budget must be at least 1, not {self.token_budget}.")
+        where = choose_device(self.device) if loaded is None else loaded.device
+        if self.energy == "autoregressive":
+            if self.prefix:
+                raise InputError("the energy 'autoregressive' reads no prefix: drop --prefix.")
+            named = loaded is None and self.model != DEFAULT_MODEL
+            name = self.causal_model or (self.model if named else DEFAULT_JUDGE)
+            if name is None:
+                raise InputError("the energy 'autoregressive' needs --causal-model, a causal LM.")
+            causal = Autoregressive(
+                name,
+                where,
+                trust_remote_code=self.trust_remote_code,
+                budget=self.token_budget,
+            )
+            return score_autoregressive(causal, lines)
+        loading = Loading(where, self.trust_remote_code, budget=self.token_budget)
+        energy = self.energy
+        if not isinstance(energy, Energy):
+            energy = parse_energy(energy, self.causal_model or DEFAULT_JUDGE, loading)
+        model = loaded or load(
+            self.model,
+            where,
+            tokenizer=self.tokenizer,
+            trust_remote_code=self.trust_remote_code,
+            prefix=self.prefix,
+        )
+        return score_texts(model, lines, energy, self.token_budget)

@@ -1,0 +1,158 @@
+"""The options of `translate`, and the models and the method that they mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated
+
+from maskov.errors import InputError
+from maskov.models import choose_device, load
+from maskov.models.conditional.model import ConditionalModel
+from maskov.models.registry import folder_of, model_for
+from maskov.options.option import option
+from maskov.options.workers import WorkerOptions
+from maskov.translation.autoregressive import AutoregressiveTranslator
+from maskov.translation.methods import METHODS, TranslationMethod
+
+_MODEL = "Model"
+_METHOD = "TranslationMethod"
+_RUN = "Run"
+
+
+@dataclass(frozen=True)
+class TranslatingOptions(WorkerOptions):
+    """The options of `translate`."""
+
+    pair: Annotated[str | None, option("--pair", "languages, such as de-en or ro-en", _MODEL)] = (
+        None
+    )
+    model: Annotated[
+        str | None, option("--model", "masked model: name or folder", _MODEL, "-m")
+    ] = None
+    twin: Annotated[
+        str | None, option("--twin", "autoregressive model for --method ar", _MODEL)
+    ] = None
+    device: Annotated[str, option("--device", "auto, cpu, cuda, cuda:1 ...", _MODEL)] = "auto"
+    precision: Annotated[
+        str, option("--precision", "float32, float64, or coarser: tf32, bfloat16", _MODEL)
+    ] = "float32"
+
+    method: Annotated[str, option("--method", ", ".join(METHODS), _METHOD)] = "mask-predict"
+    energy: Annotated[
+        str | None, option("--energy", "target of mh: raw (default), norm, or a sum", _METHOD, "-e")
+    ] = None
+    iterations: Annotated[
+        int | None, option("--iterations", "iterations of mask-predict (default: 10)", _METHOD)
+    ] = None
+    length_beam: Annotated[
+        int | None, option("--length-beam", "lengths tried by mask-predict (default: 1)", _METHOD)
+    ] = None
+    epochs: Annotated[
+        int | None, option("--epochs", "sweeps over the target (default: 33)", _METHOD, "-n")
+    ] = None
+    temperature: Annotated[
+        float | None, option("--temperature", "temperature of the proposal (default: 0.8)", _METHOD)
+    ] = None
+    target_temperature: Annotated[
+        float | None, option("--target-temperature", "initial T in p ∝ exp(-E/T)", _METHOD)
+    ] = None
+    anneal: Annotated[
+        float | None, option("--anneal", "decrease of T per epoch (default: 0.02)", _METHOD)
+    ] = None
+    target_floor: Annotated[
+        float | None, option("--target-floor", "lowest T (default: 0.01)", _METHOD)
+    ] = None
+    force_accept: Annotated[
+        int | None,
+        option("--force-accept", "first epochs that accept everything (default: 8)", _METHOD),
+    ] = None
+    block: Annotated[
+        int | None, option("--block", "positions masked together (default: 4)", _METHOD)
+    ] = None
+    block_anneal: Annotated[
+        float | None,
+        option("--block-anneal", "decrease of the block size (default: 0.2)", _METHOD),
+    ] = None
+    chains: Annotated[
+        int | None, option("--chains", "chains per source (default: 1)", _METHOD, "-c")
+    ] = None
+    lengths: Annotated[
+        str | None, option("--lengths", "lengths of the chains: best, top or drawn", _METHOD)
+    ] = None
+    pick: Annotated[
+        str | None,
+        option("--pick", "last sample, lowest energy per token, or mbr over the chains", _METHOD),
+    ] = None
+    beam: Annotated[
+        int | None, option("--beam", "beam of ar; 1 is greedy (default: 5)", _METHOD)
+    ] = None
+    length_power: Annotated[
+        float | None,
+        option("--length-power", "x in ar's log p / length^x (default: 1)", _METHOD),
+    ] = None
+
+    every_chain: Annotated[
+        bool, option("--every-chain", "print all chains instead of one", _RUN)
+    ] = False
+    seed: Annotated[int, option("--seed", "random seed", _RUN, "-s")] = 0
+    out: Annotated[Path | None, option("--out", "run folder to write", _RUN, "-o")] = None
+    token_budget: Annotated[
+        int | None, option("--token-budget", "tokens per model call (default: automatic)", _RUN)
+    ] = None
+    resident: Annotated[
+        int | None,
+        option("--resident", "maximum chains per device batch (default: automatic)", _RUN),
+    ] = None
+    threads: Annotated[
+        int | None,
+        option("--threads", "threads of each process on a CPU (default: 1)", _RUN),
+    ] = None
+
+    def build_method(self) -> TranslationMethod:
+        """Return the method; options that it does not use are refused."""
+        known = {field.name for field in fields(TranslationMethod)} - {"name"}
+        return TranslationMethod(self.method, **{name: getattr(self, name) for name in known})
+
+    def check_used(self) -> None:
+        """Refuse options of the run that the method does not use."""
+        if self.method == "ar":
+            if not self.build_workers(self.threads).here:
+                raise InputError("the method 'ar' runs no chains: drop --workers and --engine.")
+            unused = ["out", "token_budget", "resident", "threads"]
+        else:
+            unused = ["twin"]
+        for name in unused:
+            if getattr(self, name) is not None:
+                flag = name.replace("_", "-")
+                raise InputError(f"the method '{self.method}' makes no use of --{flag}: drop it.")
+        if self.token_budget is not None and self.token_budget < 1:
+            raise InputError(f"--token-budget must be at least 1, not {self.token_budget}.")
+
+    @property
+    def model_name(self) -> str:
+        """The name of the masked model, given directly or by its languages."""
+        return _named(self.model, self.pair, "translation")
+
+    def load_model(self) -> ConditionalModel:
+        """Load the masked model."""
+        model = load(self.model_name, self.device, self.precision)
+        if not isinstance(model, ConditionalModel):
+            raise InputError(f"'{self.model_name}' is not a translation model: it has no source.")
+        return model
+
+    def load_twin(self) -> AutoregressiveTranslator:
+        """Load the autoregressive model."""
+        name = _named(self.twin, self.pair, "twin")
+        return AutoregressiveTranslator.load(
+            folder_of(name) or Path(name), choose_device(self.device), name
+        )
+
+
+def _named(name: str | None, pair: str | None, kind: str) -> str:
+    """Return the name of the model, given directly or by its languages."""
+    if name is not None:
+        return name
+    if pair is None:
+        raise InputError("give the languages, such as --pair de-en, or --model.")
+    return model_for(pair, kind)

@@ -1,0 +1,279 @@
+"""Options as keywords: what each means, and one sentence for what cannot be."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import maskov
+from maskov import InputError, Metropolis, Norm, Raw, Schedule, Workers
+from maskov.api import sampling
+from maskov.api.arguments import kind_of, read_options
+from maskov.defaults import default_kernel, default_schedule
+from maskov.options.running import plan_run, start_of
+from maskov.options.sampling import SamplingOptions
+from small import random_table, tiny_bert
+
+MODEL = tiny_bert("red green blue white", torch.float32)
+SMALL = {"chains": 2, "epochs": 2, "length": 4}
+
+
+def test_the_six_lines_of_a_newcomer():
+    run = maskov.sample("untrained", energy="norm", epochs=4, chains=3, length="4:6", seed=1)
+    assert len(run) == 3
+    assert run.manifest.energy == "norm"
+    assert run.manifest.schedule.epochs == 4
+    assert all(4 <= len(one.ids) <= 6 for one in run)
+    assert run.manifest.config.model.source.name == "untrained"
+
+
+def test_defaults_are_those_of_the_command():
+    run = maskov.sample(random_table(3, 2))
+    options = SamplingOptions()
+    assert run.manifest.chains == options.chains
+    assert run.manifest.schedule == options.build_schedule() == default_schedule()
+    assert options.build_kernel("cpu") == default_kernel()
+    assert start_of(MODEL)["length"] == (20, 20)
+    parameters = inspect.signature(maskov.sample).parameters
+    for one in fields(SamplingOptions):
+        if one.name not in ("model", "kernel", "workers"):
+            assert parameters[one.name].default == one.default, one.name
+
+
+def test_every_option_of_the_command_is_a_keyword():
+    names = {one.name for one in fields(SamplingOptions)}
+    for function in (maskov.sample, maskov.infill):
+        assert names <= set(inspect.signature(function).parameters)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "words"),
+    [
+        ({"span": 2}, {"span": "2"}),
+        ({"span": (2, 3)}, {"span": "2:3"}),
+        ({"moves": ["site:1", "span:2"]}, {"moves": "site:1,span:2"}),
+        ({"ladder": (1.0, 0.5)}, {"ladder": "1.0,0.5"}),
+        ({"ladder": (), "contains": []}, {"ladder": None, "contains": None}),
+        ({"delayed": 2}, {"delayed": "2"}),
+        ({"delayed": (1, 2)}, {"delayed": "1,2"}),
+        ({"contains": ["red", "blue"]}, {"contains": "red,blue"}),
+        ({"length_prior": {8: 1, 12: 4.5}}, {"length_prior": "8:1,12:4.5"}),
+        ({"temperature": 1, "chains": np.int64(3)}, {"temperature": 1.0, "chains": 3}),
+        ({"burn_in_energy": Raw(groups=4)}, {"burn_in_energy": "raw(groups=4)"}),
+        ({"out": "runs/a"}, {"out": Path("runs/a")}),
+    ],
+)  # fmt: skip
+def test_objects_stand_for_the_words_of_the_command(keywords, words):
+    found = read_options(SamplingOptions, keywords)
+    assert found == SamplingOptions(**words)
+    for name, value in words.items():
+        assert type(getattr(found, name)) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("length", "bounds"), [(5, (5, 5)), ((3, 6), (3, 6)), ("3:6", (3, 6)), ("5", (5, 5))]
+)
+def test_lengths(length, bounds):
+    run = maskov.sample(MODEL, epochs=1, chains=1, length=length)
+    assert run.manifest.inputs.length == bounds
+
+
+def test_the_usual_length_is_one_that_the_model_takes():
+    assert start_of(random_table(3, 2))["length"] == (3, 3)
+    assert maskov.sample(random_table(3, 2), epochs=1, chains=1).manifest.inputs.length == (3, 3)
+
+
+def test_energies_by_name_object_and_function():
+    def by_length(texts):
+        return [float(len(text)) for text in texts]
+
+    named = maskov.sample(MODEL, energy="norm", **SMALL)
+    given = maskov.sample(MODEL, energy=Norm(), **SMALL)
+    assert named.samples == given.samples
+    assert given.manifest.schedule.burn_in_energy == "norm(groups=4)"
+    own = maskov.sample(MODEL, energy=by_length, **SMALL)
+    assert own.manifest.energy == "by_length"
+    both = maskov.sample(MODEL, energy=maskov.parse_energy("raw") + 2.0 * Norm(), **SMALL)
+    assert both.manifest.energy == "raw+2*norm"
+    # A part that nobody can build again by name has no burn-in of its own.
+    mixed = Raw() + maskov.energies.as_energy(by_length)
+    assert maskov.sample(MODEL, energy=mixed, **SMALL).manifest.schedule.burn_in_energy is None
+
+
+def test_an_energy_and_the_kernel_that_has_it_are_one_run():
+    schedule = Schedule(epochs=3)
+    kernel = maskov.Mixture((Metropolis(Norm()), Metropolis(Norm(), maskov.Span())), (1.0, 2.0))
+    options = {"energy": "norm", "moves": "site:1,span:2", "span": "1:2", "delayed": "auto"}
+    found = maskov.sample(MODEL, schedule=schedule, chains=3, length=5, **options)
+    assert found.manifest.config.kernel["part"] == "mixture"
+    given = maskov.sample(MODEL, kernel, schedule, chains=3, length=5)
+    kept = given.manifest.config.kernel
+    assert kept["weights"] == found.manifest.config.kernel["weights"] == [1.0, 2.0]
+
+
+def test_an_epoch_is_an_option_beside_a_kernel_object():
+    """Such a run has no burn-in, as one with a schedule object."""
+    settings = {"chains": 3, "length": 5, "seed": 2}
+    one = maskov.sample(MODEL, Metropolis(Raw()), epochs=6, **settings)
+    other = maskov.sample(MODEL, Metropolis(Raw()), Schedule(epochs=6), **settings)
+    assert one.manifest.schedule == other.manifest.schedule
+    assert one.samples == other.samples
+    burnt = maskov.sample(MODEL, Metropolis(Raw()), epochs=6, burn_in=2, **settings)
+    assert burnt.manifest.schedule == Schedule(epochs=6, burn_in=2)
+
+
+def test_a_kernel_keeps_its_own_temperature():
+    hot = Metropolis(Raw(), target_temperature=3.0)
+    kernel, schedule = plan_run(SamplingOptions(epochs=4), MODEL, start_of(MODEL), hot)
+    assert (kernel, schedule) == (hot, Schedule(epochs=4))
+
+
+@pytest.mark.parametrize("name", sampling.OF_KERNELS)
+def test_a_kernel_object_and_its_options_are_not_both_given(name):
+    with pytest.raises(InputError, match=rf"\A'{name}' and a kernel say the same thing.*\Z"):
+        maskov.sample(MODEL, Metropolis(Raw()), **{name: _some(name)}, chains=1, length=3)
+
+
+@pytest.mark.parametrize("name", sampling.OF_SCHEDULES)
+def test_a_schedule_object_and_its_options_are_not_both_given(name):
+    with pytest.raises(InputError, match=rf"\A'{name}' and a schedule say the same thing.*\Z"):
+        maskov.sample(MODEL, schedule=Schedule(1), **{name: _some(name)}, chains=1, length=3)
+
+
+def _some(name):
+    """Return some value of an option, other than None."""
+    kind = str(kind_of(SamplingOptions, name))
+    return "1" if "str" in kind else 1
+
+
+@pytest.mark.parametrize(
+    ("keywords", "sentence"),
+    [
+        ({"texts": "red green"},
+         "'texts' takes a list of texts, not 'red green' (str): write texts=['red green']."),
+        ({"length": 3.5},
+         "'length' takes a number of tokens such as 12, or a range such as (8, 24) or '8:24', not "
+         "3.5 (float)."),
+        ({"model": 3},
+         "'model' takes the name of a model, a folder or a MaskedModel, not 3 (int)."),
+        ({"energy": 3},
+         "'energy' takes a name such as 'raw' or 'raw+0.5*norm', an Energy, or a function of "
+         "texts, not 3 (int)."),
+        ({"chains": "8"}, "'chains' takes a whole number, not '8' (str)."),
+        ({"chains": True}, "'chains' takes a whole number, not True (bool)."),
+        ({"temperature": "1"}, "'temperature' takes a number, not '1' (str)."),
+        ({"asynchronous": 1}, "'asynchronous' takes True or False, not 1 (int)."),
+        ({"epochs": 2.0}, "'epochs' takes a whole number or None, not 2.0 (float)."),
+        ({"kernel": 3},
+         "'kernel' takes a Kernel, or a name: mh, gibbs, mask-predict or module:Class, not 3 "
+         "(int)."),
+        ({"schedule": 20}, "'schedule' takes a Schedule or None, not 20 (int)."),
+        ({"texts": ["red", 3]}, "'texts' takes a list of texts, not ['red', 3] (list)."),
+        ({"workers": "2"}, "'workers' takes a number of processes, or Workers, not '2' (str)."),
+        ({"chain": 8}, "sample() takes no 'chain'; did you mean 'chains'?"),
+        ({"epoch": 8}, "sample() takes no 'epoch'; did you mean 'epochs'?"),
+        ({"frozen": "1"}, "sample() takes no 'frozen'; did you mean 'freeze'?"),
+        ({"start_text": "x"}, "sample() takes no 'start_text'; did you mean 'texts'?"),
+        ({"zzz": 8}, "sample() takes no 'zzz'; help(maskov.sample) lists what it takes."),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_answered_in_one_sentence(keywords, sentence):
+    with pytest.raises(InputError) as refused:
+        maskov.sample(**{"model": MODEL} | keywords)
+    assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: maskov.score(MODEL, "red"), "'texts' takes a list of texts"),
+        (lambda: maskov.score(3, ["red"]), "'model' takes the name of a model"),
+        (lambda: maskov.score(MODEL, ["red"], budget=3), "did you mean 'token_budget'"),
+        (lambda: maskov.score(MODEL, ["red"], device="cpu"), "a model that is loaded"),
+        (lambda: maskov.rewrite(MODEL, "red", "edit"), "'texts' takes a list of texts"),
+        (lambda: maskov.rewrite(MODEL, ["red"], 3), "'toward' takes a name such as"),
+        (lambda: maskov.rewrite(MODEL, ["red"], "edit", kep=3), "did you mean 'keep'"),
+        (lambda: maskov.rewrite(MODEL, ["red"], maskov.Rewriter("edit"), keep=3), "a Rewriter"),
+        (lambda: maskov.translate(texts="red"), "'texts' takes a list of texts"),
+        (lambda: maskov.translate(pair="de-en"), "give `texts`"),
+        (lambda: maskov.translate(texts=["x"]), "give the languages"),
+        (lambda: maskov.translate(texts=["x"], method="mh", epochs="3"), "a whole number or None"),
+        (lambda: maskov.infill(MODEL, ["red"], epochs=1), "has no blank"),
+        (lambda: maskov.sample(MODEL, templates=["red [MASK]"], length=3), "drop --length"),
+        (lambda: maskov.resume(3), "'run' takes"),
+        (lambda: maskov.sample(MODEL, workers=Workers(0), threads=2), "and Workers say"),
+        (lambda: maskov.sample(MODEL, device="cpu"), "a model that is loaded"),
+        (lambda: maskov.sample("no such model"), "no such model"),
+        (lambda: maskov.sample(MODEL, length="3-5"), "write 20 or 15:45"),
+        (lambda: maskov.sample(MODEL, moves="sit"), "unknown move"),
+    ],
+)  # fmt: skip
+def test_other_calls_refuse_as_well(call, sentence):
+    with pytest.raises(maskov.MaskovError, match=r"\A.+\Z") as refused:
+        call()
+    assert sentence in str(refused.value)
+
+
+def test_constraints_and_moves_by_name():
+    run = maskov.sample(
+        MODEL, contains="red", avoid=["white"], moves="site:1,span:2", chains=6, epochs=4, length=5
+    )  # fmt: skip
+    for one in run:
+        assert "red" in one.tokens
+        assert "white" not in one.tokens
+    limited = maskov.sample(
+        MODEL, texts=["red green blue white"], max_changes=1, chains=5, epochs=4
+    )
+    for one in limited:
+        words = ["red", "green", "blue", "white"]
+        assert sum(a != b for a, b in zip(one.tokens, words, strict=True)) <= 1
+
+
+def test_replicas_and_passes_and_until_by_name():
+    tempered = maskov.sample(MODEL, replicas=2, ladder=[1.0, 0.5], **SMALL)
+    assert tempered.manifest.replicas == 2
+    paid = maskov.sample(random_table(3, 2), passes=60, chains=2)
+    assert paid.manifest.schedule.epochs > 1
+    until = maskov.sample(random_table(3, 2), until="converged", epochs=40, chains=4)
+    assert until.manifest.config.until is not None
+    with pytest.raises(InputError, match="not both"):
+        maskov.sample(MODEL, passes=60, until="converged")
+
+
+def test_gibbs_and_mask_predict_by_name():
+    for name in ("gibbs", "mask-predict"):
+        assert maskov.sample(MODEL, kernel=name, **SMALL).manifest.kernel == name
+
+
+def test_scores_by_name(tmp_path):
+    (named,) = maskov.score("untrained", ["the cat sat"], "norm")
+    (given,) = maskov.score(maskov.load("untrained"), ["the cat sat"], Norm())
+    assert named == given
+    (own,) = maskov.score(MODEL, ["red green"], lambda texts: [3.0] * len(texts))
+    assert own.energy == 3.0
+    default = maskov.score(MODEL, ["red green"])
+    assert default == maskov.score(MODEL, ["red green"], Raw())
+
+
+def test_a_rewriter_is_the_options_it_has():
+    texts = ["red green blue"]
+    options = {"chains": 2, "epochs": 2, "seed": 3}
+    toward = "contains('white')"
+    by_name = maskov.rewrite(MODEL, texts, toward, **options)
+    whole = maskov.Rewriter(toward, chains=2, epochs=2)
+    assert maskov.rewrite(MODEL, texts, whole, seed=3) == by_name
+    frozen = maskov.rewrite(MODEL, texts, toward, freeze="green", **options)
+    assert "green" in frozen[0].text
+
+
+def test_folders_are_models(tmp_path):
+    MODEL.network.save_pretrained(tmp_path / "model")
+    MODEL.tokenizer.save_pretrained(tmp_path / "model")
+    for name in (tmp_path / "model", str(tmp_path / "model")):
+        run = maskov.sample(name, device="cpu", **SMALL)
+        assert run.manifest.config.model.source.name == str((tmp_path / "model").resolve())

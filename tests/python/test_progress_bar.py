@@ -1,0 +1,146 @@
+"""A bar on terminals and in notebooks, and nothing anywhere else."""
+
+from __future__ import annotations
+
+import io
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+from rich.console import Console
+
+import maskov
+from maskov.ui import progress_bar
+from maskov.ui.progress_bar import NoBar, NotebookBar, TerminalBar
+from small import tiny_bert
+
+MODEL = tiny_bert("red green blue", torch.float32)
+SMALL = {"chains": 2, "epochs": 4, "length": 3}
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def on_terminal(monkeypatch):
+    """Return what stands for the screen; called in a test, since fixtures have another stderr."""
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    return screen
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    """A notebook that keeps what was displayed, and what it became."""
+    frames = []
+
+    class Handle:
+        def update(self, shown):
+            frames.append(shown.data)
+
+    def display(shown, display_id):
+        assert display_id
+        frames.append(shown.data)
+        return Handle()
+
+    module = SimpleNamespace(
+        get_ipython=lambda: SimpleNamespace(kernel=object()),
+        display=SimpleNamespace(HTML=lambda text: SimpleNamespace(data=text), display=display),
+    )
+    monkeypatch.setitem(sys.modules, "IPython", module)
+    return frames
+
+
+def test_a_terminal_has_a_bar(monkeypatch):
+    terminal = on_terminal(monkeypatch)
+    maskov.sample(MODEL, **SMALL)
+    shown = terminal.getvalue()
+    assert "━" in shown
+    assert "epoch 4/4" in shown
+    assert "passes/s" in shown
+
+
+@pytest.mark.parametrize("settings", [{"progress": False}, {"listener": TerminalBar(4)}])
+def test_it_can_be_turned_off(settings, monkeypatch):
+    terminal = on_terminal(monkeypatch)
+    for listener in settings.values():
+        if listener:
+            monkeypatch.setattr(listener, "draw", lambda share, text: None)
+    maskov.sample(MODEL, **SMALL, **settings)
+    assert terminal.getvalue() == ""
+
+
+def test_a_pipe_has_none(capfd):
+    maskov.sample(MODEL, **SMALL)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_notebook_has_a_bar_which_goes_at_the_end(notebook, capfd):
+    maskov.sample(MODEL, **SMALL)
+    assert notebook[0].startswith('<progress value="0.000" max="1"></progress> epoch 0/4')
+    assert any(">" in frame and "epoch 4/4" in frame for frame in notebook)
+    assert notebook[-1] == ""
+    assert capfd.readouterr() == ("", "")
+    notebook.clear()
+    maskov.sample(MODEL, progress=False, **SMALL)
+    assert notebook == []
+
+
+def test_infill_rewrite_and_resume_have_bars(monkeypatch, tmp_path):
+    terminal = on_terminal(monkeypatch)
+    calls = [
+        lambda: maskov.infill(MODEL, "red [MASK]", chains=1, epochs=2),
+        lambda: maskov.rewrite(MODEL, ["red green"], "edit", chains=1, epochs=2),
+        lambda: maskov.resume(_cut(tmp_path / "run"), MODEL),
+    ]
+    for call in calls:
+        terminal.seek(0)
+        terminal.truncate()
+        call()
+        assert "━" in terminal.getvalue()
+
+
+def _cut(folder):
+    asked = []
+
+    def stop():
+        asked.append(1)
+        return len(asked) > 3
+
+    with pytest.raises(maskov.Interrupted):
+        maskov.sample(MODEL, out=folder, stop=stop, progress=False, **SMALL)
+    return folder
+
+
+def test_a_python_prompt_in_ipython_is_no_notebook(monkeypatch):
+    shell = SimpleNamespace(get_ipython=lambda: SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "IPython", shell)
+    assert not progress_bar.in_notebook()
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert isinstance(progress_bar.progress_bar(3), NoBar)
+
+
+def test_the_bar_grows_and_an_error_takes_it_away():
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=100)
+    bar = TerminalBar(10, console=console)
+
+    def broken():
+        with bar:
+            bar.draw(0.5, "half")
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        broken()
+    assert "half" in screen.getvalue()
+    assert not bar._live.is_started
+
+
+def test_a_caution_of_the_model_is_printed_once(notebook, capfd):
+    untrained = maskov.load("untrained", "cpu")
+    maskov.sample(untrained, **SMALL)
+    assert capfd.readouterr().err.count("note:") == 1
+    assert isinstance(progress_bar.progress_bar(3), NotebookBar)

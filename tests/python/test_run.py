@@ -1,0 +1,238 @@
+"""What a `Run` offers in Python: samples, tables, figures, pages, and going on with it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+import maskov
+from maskov import InputError, Interrupted, Metropolis, Raw, Run, Schedule
+from maskov.cli import main
+from small import tiny_bert
+
+MODEL = tiny_bert("red green blue white", torch.float32)
+
+
+@pytest.fixture(scope="module")
+def run():
+    return maskov.sample(MODEL, epochs=30, burn_in=5, chains=6, length=4, seed=1)
+
+
+def test_it_is_a_sequence_of_its_samples(run):
+    assert len(run) == 6
+    assert list(run) == run.samples
+    assert run[0] == run.samples[0]
+    assert [one.chain for one in run] == list(range(6))
+
+
+def test_its_representation_is_short(run):
+    assert repr(run) == "<Run of tiny-bert: 6 samples, 6 chains, 30 epochs, energy raw>"
+    gibbs = maskov.sample(MODEL, kernel="gibbs", epochs=2, chains=1, length=3)
+    assert repr(gibbs) == "<Run of tiny-bert: 1 samples, 1 chains, 2 epochs, no target>"
+
+
+def test_an_unfinished_run_says_so(tmp_path):
+    with pytest.raises(Interrupted):
+        _stopped(tmp_path / "run", Metropolis(Raw()))
+    opened = Run.open(tmp_path / "run")
+    assert opened  # though it has no sample yet
+    assert len(opened) == 0
+    assert re.search(r"\d of 6 epochs", repr(opened))
+    assert "too short to tell" in opened._repr_html_()
+
+
+def test_a_notebook_shows_verdict_energies_and_a_few_samples(run):
+    page = run._repr_html_()
+    assert f"<b>{run.diagnose().verdict.state}</b>" in page
+    assert f"<td>{run.diagnose().energies['E_raw'].mean:.2f}</td>" in page
+    assert page.count("<td style") == 5
+    assert "and 1 more samples" in page
+    for one in run.samples[:5]:
+        assert f">{one.text}</td>" in page
+
+
+def test_what_a_notebook_shows_is_escaped():
+    model = tiny_bert("<b>x</b> \x1b[31m <script>", torch.float32)
+    page = maskov.sample(model, epochs=2, chains=3, length=4)._repr_html_()
+    assert "<script" not in page
+    assert "<b>x" not in page
+    assert "\x1b" not in page
+    assert "&lt;" in page
+
+
+def test_a_table_of_samples(run):
+    table = run.to_pandas()
+    assert list(table["text"]) == [one.text for one in run]
+    assert table["energy_norm"].tolist() == [one.energy_norm for one in run]
+    assert list(table["ids"]) == [one.ids for one in run]
+    assert "name" not in table
+    experts = maskov.sample(
+        MODEL, energy="raw+2*contains('red')", epochs=2, chains=2, length=3
+    ).to_pandas()
+    assert {"energy_target", "energy_contains('red')"} <= set(experts.columns)
+
+
+def test_a_table_of_no_samples_has_its_columns(tmp_path):
+    with pytest.raises(Interrupted):
+        _stopped(tmp_path / "run", Metropolis(Raw()))
+    table = Run.open(tmp_path / "run").to_pandas()
+    assert len(table) == 0
+    assert "text" in table
+
+
+def test_a_data_tree(run):
+    tree = run.to_arviz()
+    assert tree["posterior"]["energy_raw"].shape == (6, 25)
+    np.testing.assert_array_equal(
+        tree["posterior"]["energy_raw"].values, run.traces["energy_raw"][5:].T
+    )
+
+
+def test_a_figure_of_energies_and_r_hat(run):
+    figure = run.plot()
+    energies, r_hats = figure.axes
+    mean = next(line for line in energies.lines if line.get_label() == "mean of all chains")
+    np.testing.assert_allclose(mean.get_ydata(), run.traces["energy_target"].mean(1))
+    assert len(energies.lines) == 7
+    diagnosis = run.diagnose()
+    named = [label.get_text() for label in r_hats.get_yticklabels()]
+    assert named[:2] == ["E_raw", "E_norm"]
+    assert named[2:] == [one.name for one in diagnosis.tokens.statistics]
+    widths = [bar.get_width() + 1 for bar in r_hats.patches]
+    assert widths[0] == pytest.approx(min(diagnosis.energies["E_raw"].r_hat, 3.0))
+    assert r_hats.get_title() == diagnosis.verdict.state
+
+
+def test_a_figure_of_a_run_without_target():
+    figure = maskov.sample(MODEL, kernel="gibbs", epochs=3, chains=2, length=3).plot()
+    assert figure.axes[0].get_ylabel() == "energy raw"
+
+
+@pytest.mark.parametrize(("call", "module"), [("to_pandas", "pandas"), ("plot", "matplotlib")])
+def test_what_is_not_installed_is_named(run, call, module, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(InputError) as refused:
+        getattr(run, call)()
+    assert str(refused.value) == f"{call}() needs {module}: pip install 'maskov[notebook]'."
+
+
+@pytest.mark.parametrize("suffix", ["html", "md", "json"])
+def test_a_report_is_the_file_of_the_command(suffix, tmp_path, capfd):
+    folder = tmp_path / "run"
+    run = maskov.sample(MODEL, epochs=4, chains=2, length=3, out=folder)
+    path = run.report(tmp_path / f"python.{suffix}")
+    assert path == tmp_path / f"python.{suffix}"
+    with pytest.raises(SystemExit):
+        main(["report", str(folder), "--out", str(tmp_path / f"command.{suffix}")])
+    capfd.readouterr()
+    assert path.read_bytes() == (tmp_path / f"command.{suffix}").read_bytes()
+
+
+def test_a_report_of_a_run_in_memory(run, tmp_path):
+    data = json.loads(run.report(str(tmp_path / "run.json"), title="mine").read_text())
+    assert data["title"] == "mine"
+    with pytest.raises(InputError, match="is a folder"):
+        run.report(tmp_path)
+    with pytest.raises(InputError, match="cannot write"):
+        run.report(tmp_path / "missing" / "run.html")
+
+
+# Going on with a run.
+
+
+class Breaker:
+    def __init__(self, at):
+        self.at = at
+
+    def __call__(self):
+        self.at -= 1
+        return self.at < 0
+
+
+@dataclass(frozen=True)
+class Colder(Metropolis):
+    """A kernel of one's own."""
+
+
+@dataclass(frozen=True)
+class Blueness:
+    """An energy of one's own."""
+
+    weight: float = 2.0
+
+    def __call__(self, texts):
+        return [self.weight * text.count("blue") for text in texts]
+
+
+def _stopped(folder, kernel, **settings):
+    maskov.sample(
+        MODEL, kernel, Schedule(epochs=6), chains=3, length=4, out=folder, stop=Breaker(4),
+        **settings,
+    )  # fmt: skip
+
+
+def _whole(kernel, **settings):
+    return maskov.sample(MODEL, kernel, Schedule(epochs=6), chains=3, length=4, **settings)
+
+
+def test_stop_raises_interrupted_and_the_folder_goes_on(tmp_path):
+    kernel = Metropolis(Raw())
+    with pytest.raises(Interrupted):
+        _stopped(tmp_path / "run", kernel)
+    opened = Run.open(tmp_path / "run")
+    assert not opened.finished
+    resumed = maskov.resume(opened, MODEL)
+    assert isinstance(resumed, Run)
+    assert resumed.samples == _whole(kernel).samples
+
+
+def test_a_kernel_of_ones_own_is_passed_instead_of_trusted(tmp_path):
+    kernel = Colder(Raw(), target_temperature=0.5)
+    with pytest.raises(Interrupted):
+        _stopped(tmp_path / "run", kernel)
+    with pytest.raises(maskov.RunError, match="--trust-parts"):
+        maskov.resume(tmp_path / "run", MODEL)
+    for other in (Colder(Raw(), target_temperature=0.6), Metropolis(Raw())):
+        with pytest.raises(InputError, match="is not the one that this run began with"):
+            maskov.resume(tmp_path / "run", MODEL, kernel=other)
+    resumed = maskov.resume(tmp_path / "run", MODEL, kernel=kernel)
+    assert resumed.samples == _whole(kernel).samples
+
+
+def test_a_kernel_with_replicas(tmp_path):
+    kernel, settings = Colder(Raw()), {"ladder": [1.0, 0.5]}
+    with pytest.raises(Interrupted):
+        _stopped(tmp_path / "run", kernel, **settings)
+    resumed = maskov.resume(tmp_path / "run", MODEL, kernel=kernel)
+    assert resumed.samples == _whole(kernel, **settings).samples
+
+
+@pytest.mark.parametrize("burn_in", [False, True])
+def test_an_energy_of_ones_own_is_passed_instead_of_trusted(burn_in, tmp_path):
+    energy = Raw() + maskov.energies.as_energy(Blueness())
+    settings = {"energy": energy, "epochs": 6, "chains": 3, "length": 4}
+    settings |= {} if burn_in else {"burn_in": 0}
+    with pytest.raises(Interrupted):
+        maskov.sample(MODEL, out=tmp_path / "run", stop=Breaker(4), **settings)
+    manifest = Run.open(tmp_path / "run").manifest
+    assert (manifest.schedule.burn_in_energy is not None) is burn_in
+    with pytest.raises(maskov.RunError, match="--trust-parts"):
+        maskov.resume(tmp_path / "run", MODEL)
+    other = Raw() + maskov.energies.as_energy(Blueness(3.0))
+    with pytest.raises(InputError, match="is not that of this run"):
+        maskov.resume(tmp_path / "run", MODEL, energy=other)
+    with pytest.raises(InputError, match="not both"):
+        maskov.resume(tmp_path / "run", MODEL, kernel=Metropolis(energy), energy=energy)
+    resumed = maskov.resume(tmp_path / "run", MODEL, energy=energy)
+    assert resumed.samples == maskov.sample(MODEL, **settings).samples
+
+
+def test_a_run_in_memory_has_no_folder(run):
+    with pytest.raises(InputError, match="sample with `out`"):
+        maskov.resume(run)
