@@ -11,6 +11,7 @@ ROOT = Path(maskov.__file__).parent
 # From the lowest to the highest; those of one line do not import each other.
 LAYERS = [
     ["types", "errors", "version", "startup"],
+    ["shipped"],
     ["grouping", "parts", "philox", "schedules"],
     ["random"],
     ["encoders"],
@@ -28,6 +29,7 @@ LAYERS = [
     ["sampling"],
     ["evaluation", "replay"],
     ["rewriting", "translation"],
+    ["public"],
     ["benchmarks", "ui"],
     ["cli"],
     ["__init__", "__main__"],

@@ -25,8 +25,7 @@ from maskov.cli.signals import interruptible
 from maskov.cli.threads import one_thread
 from maskov.cli.translating import translate
 from maskov.errors import MaskovError
-from maskov.models.batches import is_out_of_memory
-from maskov.startup import INTERRUPTED, imported
+from maskov.startup import INTERRUPTED
 from maskov.version import __version__
 
 app = typer.Typer(
@@ -76,7 +75,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> None:
     """Run a command; errors that the user can fix are one sentence and exit code 2."""
-    imported()
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     try:
@@ -96,6 +94,8 @@ def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None = None)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (OSError, MemoryError, RuntimeError) as error:
+        from maskov.models.batches import is_out_of_memory
+
         if debug or not (isinstance(error, OSError) or is_out_of_memory(error)):
             raise
         say(f"{name}: {_MEMORY if is_out_of_memory(error) else reason_of(error)}.")

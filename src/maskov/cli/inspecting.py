@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -12,15 +12,11 @@ from rich.table import Table
 from maskov.cli.diagnosis import print_diagnosis
 from maskov.cli.escaping import PrintableConsole
 from maskov.cli.output import as_lines, print_json, read_texts
-from maskov.energies import Autoregressive, parse_energy
-from maskov.energies.loading import Loading
 from maskov.errors import InputError
-from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, choose_device, load
-from maskov.runs import Run
-from maskov.scoring import Score, score_autoregressive
-from maskov.scoring import score as score_texts
-from maskov.ui.report.json_data import json_safe
-from maskov.verify import verify as verify_kernels
+from maskov.shipped import default_model
+
+if TYPE_CHECKING:
+    from maskov.scoring import Score
 
 
 def score(
@@ -29,7 +25,7 @@ def score(
     ],
     model: Annotated[
         str, typer.Option("--model", "-m", help="built-in name, folder or hub name")
-    ] = DEFAULT_MODEL,
+    ] = default_model(),
     energy: Annotated[
         str,
         typer.Option("--energy", "-e", help="raw, norm, raw(groups=4), autoregressive, or a sum"),
@@ -54,6 +50,12 @@ def score(
     json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
 ) -> None:
     """Score texts: the energy of each text and the term of each token."""
+    from maskov.energies import Autoregressive, parse_energy
+    from maskov.energies.loading import Loading
+    from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, choose_device, load
+    from maskov.scoring import score as score_texts
+    from maskov.scoring import score_autoregressive
+
     lines = read_texts(file)
     where = choose_device(device)
 
@@ -81,6 +83,9 @@ def diagnose(
     json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> None:
     """Check the convergence of a run: R-hat, effective sample sizes, rates, costs."""
+    from maskov.runs import Run
+    from maskov.ui.report.json_data import json_safe
+
     opened = Run.open(run)
     summary, diagnosis = opened.summary().to_dict(), opened.diagnose()
     if json:
@@ -101,6 +106,8 @@ def verify(
     json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
 ) -> None:
     """Prove the kernels on the paper's counter-example, by their exact transition matrices."""
+    from maskov.verify import verify as verify_kernels
+
     findings = verify_kernels()
     if json:
         print_json(finding.to_json() for finding in findings)

@@ -9,13 +9,14 @@ from rich.table import Table
 
 from maskov.cli.escaping import PrintableConsole
 from maskov.cli.output import print_json
-from maskov.models.registry import listed
 
 
 def models(
     json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
 ) -> None:
     """List the models shipped with maskov."""
+    from maskov.models.registry import listed
+
     if json:
         print_json(model.to_json() for model in listed())
         return

@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
 from maskov.cli.escaping import PrintableConsole, json_printable, printable
 from maskov.errors import InputError
-from maskov.fasta import Record, is_fasta, parse
-from maskov.runs import Run
+
+if TYPE_CHECKING:
+    from maskov.fasta import Record
+    from maskov.runs import Run
 
 
 def read_lines(source: str, empty: bool = False) -> list[str]:
@@ -37,6 +39,8 @@ def read_lines(source: str, empty: bool = False) -> list[str]:
 
 def read_texts(source: str) -> list[str] | list[Record]:
     """Read texts, one per line, or the records of a FASTA file."""
+    from maskov.fasta import is_fasta, parse
+
     lines = read_lines(source)
     return parse(lines, source) if is_fasta(source, lines) else lines
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -14,8 +14,9 @@ from maskov.cli.escaping import printable
 from maskov.cli.output import print_json, print_table, say
 from maskov.cli.signals import interruptible
 from maskov.errors import InputError
-from maskov.ui.ratings import Mean, Ratings, Study, load, make
-from maskov.ui.ratings.store import check_name
+
+if TYPE_CHECKING:
+    from maskov.ui.ratings import Mean, Ratings
 
 rate = typer.Typer(
     no_args_is_help=True,
@@ -60,6 +61,9 @@ def new(
     ] = None,
 ) -> None:
     """Make a blind study of texts from several runs."""
+    from maskov.ui.ratings import make
+    from maskov.ui.ratings.store import check_name
+
     for name in raters or []:
         check_name(name)  # before anything is written
     created = make(study, runs, per_run, seed)
@@ -79,6 +83,8 @@ def rater(
     name: Annotated[str, typer.Argument(metavar="NAME", help="name of the rater")],
 ) -> None:
     """Add a rater and print their link; for an existing rater, print it again."""
+    from maskov.ui.ratings import Study
+
     with Study.open(study).store() as store:
         token, is_new = store.add_rater(name)
     if not is_new:
@@ -94,6 +100,8 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="port; 0 for any free port")] = 8765,
 ) -> None:
     """Serve the rating page to everyone with a link."""
+    from maskov.ui.ratings import Study
+
     try:
         from maskov.ui.ratings.server import create_app
         from maskov.ui.web.serving import listen
@@ -127,6 +135,8 @@ def report(
     ] = None,
 ) -> None:
     """Report the means of each condition with 95 % intervals, and the raters' agreement."""
+    from maskov.ui.ratings import load
+
     ratings = load(study)
     if csv is not None:
         ratings.write_csv(csv)

@@ -6,7 +6,7 @@ import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,15 +16,11 @@ from maskov.cli.escaping import json_printable, printable
 from maskov.cli.model_options import ModelOptions, findable
 from maskov.cli.output import read_lines, say
 from maskov.cli.signals import stop_on_signals
-from maskov.cli.terminal import progress_for
 from maskov.cli.workers import WorkerOptions
-from maskov.energies import parse_energy
-from maskov.energies.loading import Loading
 from maskov.errors import Interrupted
-from maskov.kernels.registry import named_moves, parse_moves, parse_sizes
-from maskov.models import DEFAULT_JUDGE
-from maskov.moves import MaskedConditional
-from maskov.rewriting import Rewriter
+
+if TYPE_CHECKING:
+    from maskov.rewriting import Rewriter
 
 _ENERGY = "Energy"
 _CHAINS = "Chains"
@@ -45,32 +41,26 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
             _ENERGY,
         ),
     ] = ""
-    strength: Annotated[float, option("--strength", "weight of --toward", _ENERGY)] = (
-        Rewriter.strength
-    )
+    strength: Annotated[float, option("--strength", "weight of --toward", _ENERGY)] = 20.0
     keep: Annotated[
         float, option("--keep", "weight of every token changed (edit distance)", _ENERGY)
-    ] = Rewriter.keep
+    ] = 8.0
     fluency: Annotated[
         str, option("--fluency", "energy of fluent text: norm, raw, or a sum", _ENERGY)
-    ] = str(Rewriter.fluency)
+    ] = "0.3*norm"
     target_temperature: Annotated[
         float, option("--target-temperature", "T in p ∝ exp(-E/T)", _ENERGY)
-    ] = Rewriter.temperature
+    ] = 1.0
 
     hot: Annotated[
         float,
         option("--hot", "T of the first epoch, falling to --target-temperature", _ENERGY),
-    ] = Rewriter.hot
+    ] = 1.0
 
     freeze: Annotated[str | None, option("--freeze", FREEZE, CONSTRAINTS)] = None
 
-    chains: Annotated[int, option("--chains", "chains of each line", _CHAINS, "-c")] = (
-        Rewriter.chains
-    )
-    epochs: Annotated[int, option("--epochs", "sweeps over all positions", _CHAINS, "-n")] = (
-        Rewriter.epochs
-    )
+    chains: Annotated[int, option("--chains", "chains of each line", _CHAINS, "-c")] = 8
+    epochs: Annotated[int, option("--epochs", "sweeps over all positions", _CHAINS, "-n")] = 15
     pick: Annotated[
         str,
         option(
@@ -79,7 +69,7 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
             "the chains",
             _CHAINS,
         ),
-    ] = Rewriter.pick
+    ] = "lowest"
     moves: Annotated[
         str, option("--moves", "moves by weight: site, span, insert-delete, resize", _CHAINS)
     ] = _MOVES
@@ -115,6 +105,13 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
 
     def build(self, device: object) -> Rewriter:
         """Return how lines are rewritten."""
+        from maskov.energies import parse_energy
+        from maskov.energies.loading import Loading
+        from maskov.kernels.registry import named_moves, parse_moves, parse_sizes
+        from maskov.models import DEFAULT_JUDGE
+        from maskov.moves import MaskedConditional
+        from maskov.rewriting import Rewriter
+
         loading = Loading(str(device), self.trust_remote_code, find=findable)
         resizes = "insert-delete" in self.moves or "resize" in self.moves
         proposal = MaskedConditional(self.temperature, constraints=self.build_constraints(resizes))
@@ -142,6 +139,8 @@ def rewrite(
     ],
 ) -> None:
     """Rewrite lines: texts like them that a classifier or another expert prefers."""
+    from maskov.cli.terminal import progress_for
+
     if not options.toward:
         raise typer.BadParameter("give what texts should become.", param_hint="--toward")
     options.build("cpu")  # refused before a model is loaded

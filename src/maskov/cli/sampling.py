@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,17 +14,12 @@ from maskov.cli.dataclass_options import takes_options
 from maskov.cli.options import SamplingOptions
 from maskov.cli.output import print_run, read_texts, say
 from maskov.cli.signals import stop_on_signals
-from maskov.cli.terminal import progress_for
 from maskov.cli.workers import WorkerOptions
 from maskov.errors import InputError, Interrupted
-from maskov.models import MaskedModel
-from maskov.runs import Run
-from maskov.runs.folder import RunFolder
-from maskov.runs.preparation import schedule_for_passes
-from maskov.runs.rebuild import load_model, own_parts, with_burn_in
-from maskov.sampling import resume as resume_run
-from maskov.sampling import sample as sample_run
-from maskov.starts import ONE, find_blanks
+
+if TYPE_CHECKING:
+    from maskov.models import MaskedModel
+    from maskov.runs import Run
 
 DEFAULT_LENGTH = 20
 
@@ -84,6 +79,8 @@ def infill(
     ],
 ) -> None:
     """Fill blanks: sample them given the rest, from the same energy."""
+    from maskov.starts import ONE, find_blanks
+
     if options.max_changes is not None:
         raise InputError("a template changes only in its blanks: drop --max-changes.")
     literal = bool(find_blanks(template))
@@ -118,6 +115,11 @@ def resume(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
 ) -> None:
     """Go on with a run that was stopped, from its last checkpoint."""
+    from maskov.runs import Run
+    from maskov.runs.folder import RunFolder
+    from maskov.runs.rebuild import load_model
+    from maskov.sampling import resume as resume_run
+
     folder = RunFolder.open(run)
     folder.check_unchanged()
     manifest = folder.manifest
@@ -155,6 +157,11 @@ def _usual(model: MaskedModel) -> tuple[int, int]:
 
 def _run(options: SamplingOptions, origin: Callable[[MaskedModel], dict[str, Any]]) -> None:
     """Check everything that can be checked, then load the model and sample."""
+    from maskov.runs.folder import RunFolder
+    from maskov.runs.preparation import schedule_for_passes
+    from maskov.runs.rebuild import with_burn_in
+    from maskov.sampling import sample as sample_run
+
     schedule = options.build_schedule()
     options.build_kernel("cpu")
     workers = options.build_workers(options.threads)
@@ -220,6 +227,10 @@ def _watched(
     most: bool,
 ) -> None:
     """Do the work with a view on it, and with signals that stop it softly."""
+    from maskov.cli.terminal import progress_for
+    from maskov.runs.folder import RunFolder
+    from maskov.runs.rebuild import own_parts
+
     with stop_on_signals() as stop:
         try:
             with ExitStack() as stack:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -13,9 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from maskov.cli.escaping import PrintableConsole, printable
-from maskov.models.base import MaskedModel
 from maskov.runs.eta import Pace, in_words
-from maskov.types import Chains, Traces
+
+if TYPE_CHECKING:
+    from maskov.models.base import MaskedModel
+    from maskov.types import Chains, Traces
 
 _FRAMES_PER_SECOND = 12
 _SHOWN_CHAINS = 8

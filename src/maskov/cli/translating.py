@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,21 +13,19 @@ from maskov.cli.dataclass_options import option, takes_options
 from maskov.cli.model_options import findable
 from maskov.cli.output import print_json, read_lines, say
 from maskov.cli.signals import stop_on_signals
-from maskov.cli.terminal import progress_for
 from maskov.cli.workers import WorkerOptions
 from maskov.config import ModelSource
 from maskov.errors import InputError, Interrupted
-from maskov.models import choose_device, load
-from maskov.models.conditional.model import ConditionalModel
-from maskov.models.registry import folder_of, model_for
-from maskov.runs.folder import RunFolder
-from maskov.translation.api import translate as translate_lines
-from maskov.translation.autoregressive import AutoregressiveTranslator
-from maskov.translation.methods import METHODS, TranslationMethod
+from maskov.shipped import folder_of, model_for
+
+if TYPE_CHECKING:
+    from maskov.translation.autoregressive import AutoregressiveTranslator
+    from maskov.translation.methods import TranslationMethod
 
 _MODEL = "Model"
 _METHOD = "TranslationMethod"
 _RUN = "Run"
+_METHODS = "greedy, mask-predict, gibbs, block-gibbs, mh, block-mh or ar"
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class TranslatingOptions(WorkerOptions):
         str, option("--precision", "float32, float64, or coarser: tf32, bfloat16", _MODEL)
     ] = "float32"
 
-    method: Annotated[str, option("--method", ", ".join(METHODS), _METHOD)] = "mask-predict"
+    method: Annotated[str, option("--method", _METHODS, _METHOD)] = "mask-predict"
     energy: Annotated[
         str | None, option("--energy", "target of mh: raw (default), norm, or a sum", _METHOD, "-e")
     ] = None
@@ -123,6 +121,8 @@ class TranslatingOptions(WorkerOptions):
 
     def build_method(self) -> TranslationMethod:
         """Return the method; options that it does not use are refused."""
+        from maskov.translation.methods import TranslationMethod
+
         known = {field.name for field in fields(TranslationMethod)} - {"name"}
         return TranslationMethod(self.method, **{name: getattr(self, name) for name in known})
 
@@ -135,6 +135,12 @@ def translate(
     ],
 ) -> None:
     """Translate lines with a conditional masked model or an autoregressive one."""
+    from maskov.cli.terminal import progress_for
+    from maskov.models import load
+    from maskov.models.conditional.model import ConditionalModel
+    from maskov.runs.folder import RunFolder
+    from maskov.translation.api import translate as translate_lines
+
     method = options.build_method()
     workers = options.build_workers(options.threads)
     if options.method == "ar":
@@ -199,6 +205,9 @@ def _named(name: str | None, pair: str | None, kind: str) -> str:
 
 
 def _load_twin(options: TranslatingOptions) -> AutoregressiveTranslator:
+    from maskov.models import choose_device
+    from maskov.translation.autoregressive import AutoregressiveTranslator
+
     name = _named(options.twin, options.pair, "twin")
     return AutoregressiveTranslator.load(
         folder_of(name) or Path(name), choose_device(options.device), name
