@@ -139,7 +139,7 @@ def rewrite(
     ],
 ) -> None:
     """Rewrite lines: texts like them that a classifier or another expert prefers."""
-    from maskov.cli.terminal import progress_for
+    from maskov.cli.terminal import progress_for, watched_stop
 
     if not options.toward:
         raise typer.BadParameter("give what texts should become.", param_hint="--toward")
@@ -157,9 +157,9 @@ def rewrite(
                     stack.enter_context(view)
                 for one in rewriter.rewrite(
                     model, lines, frozen=frozen, seed=options.seed, batch=options.batch,
-                    every_chain=options.every_chain, out=options.out, listener=view, stop=stop,
-                    source=options.source(), workers=workers, token_budget=options.token_budget,
-                    resident=options.resident,
+                    every_chain=options.every_chain, out=options.out, listener=view,
+                    stop=watched_stop(stop, view), source=options.source(), workers=workers,
+                    token_budget=options.token_budget, resident=options.resident,
                 ):  # fmt: skip
                     text = json_printable(one.to_json()) if options.json else printable(one.text)
                     # At once: whoever reads loses no finished line.

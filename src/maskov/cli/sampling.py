@@ -227,7 +227,7 @@ def _watched(
     most: bool,
 ) -> None:
     """Do the work with a view on it, and with signals that stop it softly."""
-    from maskov.cli.terminal import progress_for
+    from maskov.cli.terminal import progress_for, watched_stop
     from maskov.runs.folder import RunFolder
     from maskov.runs.rebuild import own_parts
 
@@ -237,7 +237,7 @@ def _watched(
                 view = None if model is None else progress_for(model, epochs, quiet, most)
                 if view is not None:
                     stack.enter_context(view)
-                run = work(listener=view, stop=stop)
+                run = work(listener=view, stop=watched_stop(stop, view))
         except (Interrupted, KeyboardInterrupt):
             if folder is not None:
                 parts = own_parts(RunFolder.open(folder).manifest.config)

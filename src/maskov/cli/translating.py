@@ -135,7 +135,7 @@ def translate(
     ],
 ) -> None:
     """Translate lines with a conditional masked model or an autoregressive one."""
-    from maskov.cli.terminal import progress_for
+    from maskov.cli.terminal import progress_for, watched_stop
     from maskov.models import load
     from maskov.models.conditional.model import ConditionalModel
     from maskov.runs.folder import RunFolder
@@ -180,7 +180,7 @@ def translate(
                     view = progress_for(model, method.sweeps, options.quiet)
                     if view is not None:
                         stack.enter_context(view)
-                    settings |= {"listener": view, "stop": stop}
+                    settings |= {"listener": view, "stop": watched_stop(stop, view)}
                 translations = translate_lines(
                     model, lines, method, twin, options.every_chain, **settings
                 )
