@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from maskov.cli.escaping import PrintableConsole, json_printable, printable
+from maskov.cli.verdict import last_words
 from maskov.errors import InputError
 
 if TYPE_CHECKING:
@@ -112,4 +113,7 @@ def _say_summary(run: Run, said: str) -> None:
     for note in summary.notes:
         if note != said:
             say(f"note: {note}")
+    if summary.acceptance_rate is not None:
+        for sentence in last_words(run.manifest, run.diagnose()):
+            say(sentence)
     say(run.signature)
