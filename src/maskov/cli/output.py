@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from maskov.errors import InputError
 
 if TYPE_CHECKING:
     from maskov.fasta import Record
-    from maskov.runs import Run
+    from maskov.runs import Run, Sample
 
 
 def read_lines(source: str, empty: bool = False) -> list[str]:
@@ -75,33 +75,24 @@ def as_lines(value: Any) -> str:
     return "\n".join(f"{each:.6g}" if isinstance(each, float) else str(each) for each in values)
 
 
-def print_run(run: Run, json: bool, quiet: bool, said: str = "") -> None:
-    """Print the samples and, on standard error, the summary without the note `said` before."""
-    samples = run.samples
-    if json:
-        print_json(sample.to_json() for sample in samples)
-    else:
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        for name in ("chain", "E_raw", "E_norm"):
-            table.add_column(name, justify="right", style="cyan" if name != "chain" else "dim")
-        mutated = any(sample.mutations is not None for sample in samples)
-        for name in ("name", "mutations") if mutated else ("text",):
-            table.add_column(name, overflow="fold")
-        for sample in samples:
-            shown = (sample.name, " ".join(sample.mutations or ())) if mutated else (sample.text,)
-            table.add_row(
-                str(sample.chain), f"{sample.energy_raw:.2f}", f"{sample.energy_norm:.2f}", *shown
-            )
-        print_table(table)
-    if quiet:
-        # Progress would have said so when the run went on.
-        for note in run.recovered:
-            say(f"note: {note}")
-    else:
-        _say_summary(run, said)
+def print_samples(samples: Sequence[Sample]) -> None:
+    """Print a table of samples."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("chain", "E_raw", "E_norm"):
+        table.add_column(name, justify="right", style="cyan" if name != "chain" else "dim")
+    mutated = any(sample.mutations is not None for sample in samples)
+    for name in ("name", "mutations") if mutated else ("text",):
+        table.add_column(name, overflow="fold")
+    for sample in samples:
+        shown = (sample.name, " ".join(sample.mutations or ())) if mutated else (sample.text,)
+        table.add_row(
+            str(sample.chain), f"{sample.energy_raw:.2f}", f"{sample.energy_norm:.2f}", *shown
+        )
+    print_table(table)
 
 
-def _say_summary(run: Run, said: str) -> None:
+def say_summary(run: Run, said: str) -> None:
+    """Print the rates, the verdict and the signature, without the note `said` before."""
     summary = run.summary()
     say(
         f"accepted {summary.acceptance_rate:.3f}  novel {summary.novel_rate:.3f}  "

@@ -11,8 +11,9 @@ import typer
 
 from maskov.cli.constraint_options import CONSTRAINTS, FREEZE, read_frozen
 from maskov.cli.dataclass_options import takes_options
+from maskov.cli.fills import print_fills
 from maskov.cli.options import SamplingOptions
-from maskov.cli.output import print_run, read_texts, say
+from maskov.cli.output import print_json, print_samples, read_texts, say, say_summary
 from maskov.cli.signals import stop_on_signals
 from maskov.cli.workers import WorkerOptions
 from maskov.errors import InputError, Interrupted
@@ -246,4 +247,19 @@ def _watched(
             else:
                 say("stopped; nothing was kept (with --out a run can be resumed)")
             raise typer.Exit(stop.exit_code) from None
-    print_run(run, json, quiet, said="" if model is None else model.caution)
+    _print(run, model, json, quiet)
+
+
+def _print(run: Run, model: MaskedModel | None, json: bool, quiet: bool) -> None:
+    """Print the samples, or the fills of templates, and on standard error the summary."""
+    if json:
+        print_json(sample.to_json() for sample in run.samples)
+    elif run.manifest.inputs.templates is not None and model is not None:
+        print_fills(run, model, quiet)
+    else:
+        print_samples(run.samples)
+    if not quiet:
+        say_summary(run, said="" if model is None else model.caution)
+        return
+    for note in run.recovered:  # progress would have said so when the run went on
+        say(f"note: {note}")
