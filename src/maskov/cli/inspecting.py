@@ -11,17 +11,25 @@ from rich.table import Table
 
 from maskov.cli.diagnosis import print_diagnosis
 from maskov.cli.escaping import PrintableConsole
-from maskov.cli.output import as_lines, print_json, read_texts
+from maskov.cli.output import as_lines, print_json, print_table, say, texts_or_files
 from maskov.errors import InputError
 from maskov.shipped import default_model
 
 if TYPE_CHECKING:
+    from maskov.models import MaskedModel
     from maskov.scoring import Score
+
+# Lines with unknown tokens that are pointed out one by one.
+_POINTED_OUT = 5
 
 
 def score(
-    file: Annotated[
-        str, typer.Argument(help="texts, one per line, or FASTA; - for standard input")
+    source: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TEXT|FILE|-...",
+            help="texts, or files of texts: one per line, or FASTA (- for standard input)",
+        ),
     ],
     model: Annotated[
         str, typer.Option("--model", "-m", help="built-in name, folder or hub name")
@@ -47,6 +55,9 @@ def score(
     token_budget: Annotated[
         int | None, typer.Option(min=1, help="tokens per model call (default: automatic)")
     ] = None,
+    words: Annotated[
+        bool, typer.Option("--words", help="show the term of each word (--json always has them)")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
 ) -> None:
     """Score texts: the energy of each text and the term of each token."""
@@ -56,7 +67,7 @@ def score(
     from maskov.scoring import score as score_texts
     from maskov.scoring import score_autoregressive
 
-    lines = read_texts(file)
+    lines = texts_or_files(source)
     where = choose_device(device)
 
     loading = Loading(where, trust_remote_code, budget=token_budget)
@@ -69,13 +80,15 @@ def score(
         causal = Autoregressive(
             name, where, trust_remote_code=trust_remote_code, budget=token_budget
         )
-        _print_scores(score_autoregressive(causal, lines), json)
+        _print_scores(score_autoregressive(causal, lines), json, words)
         return
     chosen = parse_energy(energy, causal_model or DEFAULT_JUDGE, loading)
     masked = load(
         model, where, tokenizer=tokenizer, trust_remote_code=trust_remote_code, prefix=prefix
     )
-    _print_scores(score_texts(masked, lines, chosen, token_budget), json)
+    scores = score_texts(masked, lines, chosen, token_budget)
+    _print_scores(scores, json, words)
+    _point_out_unknown(masked, scores)
 
 
 def diagnose(
@@ -126,7 +139,21 @@ def verify(
     PrintableConsole().print(table, markup=False, highlight=False)
 
 
-def _print_scores(scores: list[Score], json: bool) -> None:
+def _point_out_unknown(model: MaskedModel, scores: list[Score]) -> None:
+    """Say which texts hold tokens that the model does not know, and why that may be."""
+    from maskov.fasta import has_letters
+
+    unknown = [(number, one) for number, one in enumerate(scores, 1) if one.unknown]
+    for number, one in unknown[:_POINTED_OUT]:
+        count, total = one.unknown, len(one.tokens)
+        be = "is" if count == 1 else "are"
+        advice = "; separate residues by spaces?" if has_letters(model) else ""
+        say(f"note: line {number}: {count} of {total} tokens {be} unknown{advice}")
+    if len(unknown) > _POINTED_OUT:
+        say(f"note: {len(unknown) - _POINTED_OUT:,} more lines have unknown tokens")
+
+
+def _print_scores(scores: list[Score], json: bool, words: bool) -> None:
     if json:
         print_json(score.to_json() for score in scores)
         return
@@ -134,6 +161,10 @@ def _print_scores(scores: list[Score], json: bool) -> None:
     table.add_column("energy", justify="right", style="cyan")
     named = any(score.name is not None for score in scores)
     table.add_column("name" if named else "text", overflow="fold")
+    if words:
+        table.add_column("words", overflow="fold")
     for score in scores:
-        table.add_row(f"{score.energy:.4f}", score.name if named else score.text)
-    PrintableConsole().print(table, markup=False, highlight=False)
+        by_word = zip(score.words, score.word_terms, strict=True)
+        shown = ["  ".join(f"{word} {term:.2f}" for word, term in by_word)] if words else []
+        table.add_row(f"{score.energy:.4f}", score.name if named else score.text, *shown)
+    print_table(table)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,10 @@ from maskov.errors import InputError
 if TYPE_CHECKING:
     from maskov.fasta import Record
     from maskov.runs import Run, Sample
+
+
+# One word with a folder or an ending.
+_LIKE_A_FILE = re.compile(r"\S*/\S*|\S+\.[A-Za-z]\w{0,5}")
 
 
 def read_lines(source: str, empty: bool = False) -> list[str]:
@@ -44,6 +50,24 @@ def read_texts(source: str) -> list[str] | list[Record]:
 
     lines = read_lines(source)
     return parse(lines, source) if is_fasta(source, lines) else lines
+
+
+def texts_or_files(sources: Sequence[str]) -> list[str] | list[Record]:
+    """Return texts given on the command line, and those of the files that are named there."""
+    found: list[Any] = []
+    for source in sources:
+        found += read_texts(source) if _names_a_file(source) else [source]
+    if len({isinstance(one, str) for one in found}) > 1:
+        raise InputError("give texts or FASTA, not both.")
+    return found
+
+
+def _names_a_file(source: str) -> bool:
+    """Whether a word is a file, or looks like one that is not there."""
+    with suppress(OSError, ValueError):  # too long for a name, or a null character
+        if source == "-" or Path(source).exists():
+            return True
+    return _LIKE_A_FILE.fullmatch(source) is not None
 
 
 def reason_of(error: Exception) -> str:

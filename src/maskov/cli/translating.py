@@ -54,7 +54,7 @@ class TranslatingOptions(WorkerOptions):
         int | None, option("--iterations", "iterations of mask-predict (default: 10)", _METHOD)
     ] = None
     length_beam: Annotated[
-        int | None, option("--length-beam", "lengths tried by mask-predict (default: 1)", _METHOD)
+        int | None, option("--length-beam", "lengths tried by mask-predict (default: 5)", _METHOD)
     ] = None
     epochs: Annotated[
         int | None, option("--epochs", "sweeps over the target (default: 33)", _METHOD, "-n")
@@ -121,10 +121,13 @@ class TranslatingOptions(WorkerOptions):
 
     def build_method(self) -> TranslationMethod:
         """Return the method; options that it does not use are refused."""
-        from maskov.translation.methods import TranslationMethod
+        from maskov.translation.methods import DEFAULT_LENGTHS, TranslationMethod
 
         known = {field.name for field in fields(TranslationMethod)} - {"name"}
-        return TranslationMethod(self.method, **{name: getattr(self, name) for name in known})
+        chosen = {name: getattr(self, name) for name in known}
+        if self.method == "mask-predict" and self.length_beam is None:
+            chosen["length_beam"] = DEFAULT_LENGTHS
+        return TranslationMethod(self.method, **chosen)
 
 
 @takes_options(TranslatingOptions)
