@@ -13,6 +13,7 @@ import typer
 
 from maskov.cli.benchmarking import bench
 from maskov.cli.evaluating import evaluate
+from maskov.cli.help import Command, CommandGroup
 from maskov.cli.inspecting import diagnose, score, verify
 from maskov.cli.listing import models
 from maskov.cli.output import reason_of, say
@@ -29,6 +30,7 @@ from maskov.startup import INTERRUPTED
 from maskov.version import __version__
 
 app = typer.Typer(
+    cls=CommandGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -40,8 +42,8 @@ for command in (
     sample, infill, rewrite, translate, score, evaluate, resume, diagnose, report, serve, verify,
     models,
 ):  # fmt: skip
-    app.command()(interruptible(one_thread(command)))
-app.command()(interruptible(bench))  # which measures whatever the machine has
+    app.command(cls=Command)(interruptible(one_thread(command)))
+app.command(cls=Command)(interruptible(bench))  # which measures whatever the machine has
 app.add_typer(rate, name="rate")
 
 

@@ -12,7 +12,7 @@ from maskov.cli.output import read_lines
 if TYPE_CHECKING:
     from maskov.constraints import Constraint
 
-CONSTRAINTS = "Constraints"
+CONSTRAINTS = "Advanced: constraints"
 # What `--freeze` takes.
 FREEZE = (
     "tokens of each text that stay: positions '1-25,40', words 'river, bridge', a regular "

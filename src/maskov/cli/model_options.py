@@ -6,21 +6,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from maskov.cli.dataclass_options import option
+from maskov.cli.dataclass_options import FIRST, option
 from maskov.config import ModelSource
 from maskov.shipped import default_model, is_name
 
 if TYPE_CHECKING:
     from maskov.models import MaskedModel
 
-_MODEL = "Model"
+
+_MODEL = "Advanced: model"
 
 
 @dataclass(frozen=True)
 class ModelOptions:
     """The options of the masked model."""
 
-    model: Annotated[str, option("--model", "built-in name, folder or hub name", _MODEL, "-m")] = (
+    model: Annotated[str, option("--model", "built-in name, folder or hub name", FIRST, "-m")] = (
         default_model()
     )
     tokenizer: Annotated[

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskov.cli.constraint_options import ConstraintOptions, words_of
-from maskov.cli.dataclass_options import option
+from maskov.cli.dataclass_options import FIRST, option
 from maskov.cli.model_options import ModelOptions, findable
 from maskov.cli.workers import WorkerOptions
 from maskov.config import DEFAULT_EPOCHS, MOST_UNTIL_CONVERGED, stopping_rule
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from maskov.kernels import DelayedAcceptance, Kernel
     from maskov.models import MaskedModel
 
-_MODEL = "Model"
-_KERNEL = "Kernel"
-_SCHEDULE = "Schedule"
-_RUN = "Run"
+_MODEL = "Advanced: model"
+_KERNEL = "Advanced: kernel"
+_SCHEDULE = "Advanced: schedule"
+_RUN = "Advanced: run"
 # The moves of templates with blanks of unknown length.
 RESIZING = "span:2,insert-delete:1,resize:1"
 # Options of the site move, which a kernel or move of the user's own does not have.
@@ -36,14 +36,15 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     """Everything the command line can say about a run."""
 
     causal_model: Annotated[
-        str | None, option("--causal-model", "causal LM for the energy 'autoregressive'", _MODEL)
+        str | None,
+        option("--causal-model", "causal LM for the energy 'autoregressive'", _MODEL),
     ] = None
     energy: Annotated[
         str,
         option(
             "--energy",
             "raw, norm, raw(groups=4), autoregressive, module:Class(...), or a sum: raw+0.5*norm",
-            _KERNEL,
+            FIRST,
             "-e",
         ),
     ] = "raw"
@@ -123,7 +124,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
             "--epochs",
             f"sweeps over all positions (default: {DEFAULT_EPOCHS}); with --until the most there "
             f"may be (default: {MOST_UNTIL_CONVERGED})",
-            _SCHEDULE,
+            FIRST,
             "-n",
         ),
     ] = None
@@ -132,7 +133,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         option(
             "--until",
             "converged: stop when R-hat and the effective draws are good enough",
-            _SCHEDULE,
+            FIRST,
         ),
     ] = None
     effective: Annotated[
@@ -180,15 +181,16 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         int, option("--force-accept", "first epochs that accept everything", _SCHEDULE)
     ] = 0
 
-    chains: Annotated[int, option("--chains", "chains (to each template)", _RUN, "-c")] = 8
+    chains: Annotated[int, option("--chains", "chains (to each template)", FIRST, "-c")] = 8
     start: Annotated[
         str, option("--start", "masked (filled at random) or greedy (one pass)", _RUN)
     ] = "masked"
     thin: Annotated[
-        int, option("--thin", "epochs between samples of a chain; 0: only the last is kept", _RUN)
+        int,
+        option("--thin", "epochs between samples of a chain; 0: only the last is kept", _RUN),
     ] = 0
     seed: Annotated[int, option("--seed", "seed of all random numbers", _RUN, "-s")] = 0
-    out: Annotated[Path | None, option("--out", "run folder to write", _RUN, "-o")] = None
+    out: Annotated[Path | None, option("--out", "run folder to write", FIRST, "-o")] = None
     token_budget: Annotated[
         int | None,
         option("--token-budget", "maximum tokens per model call (default: automatic)", _RUN),
@@ -211,7 +213,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     checkpoint_every: Annotated[
         float, option("--checkpoint-every", "seconds between checkpoints", _RUN)
     ] = 60.0
-    json: Annotated[bool, option("--json", "JSON lines on standard output", _RUN)] = False
+    json: Annotated[bool, option("--json", "JSON lines on standard output", FIRST)] = False
     quiet: Annotated[bool, option("--quiet", "no progress", _RUN, "-q")] = False
 
     @property

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
-from typer.core import TyperCommand
 
 from maskov.cli.escaping import printable
+from maskov.cli.help import Command, CommandGroup
 from maskov.cli.output import print_json, print_table, say
 from maskov.cli.signals import interruptible
 from maskov.errors import InputError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from maskov.ui.ratings import Mean, Ratings
 
 rate = typer.Typer(
+    cls=CommandGroup,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Have people rate texts blindly: coherence and fluency, 1 to 4.",
@@ -26,7 +27,7 @@ rate = typer.Typer(
 _Study = Annotated[Path, typer.Argument(metavar="STUDY", help="study folder")]
 
 
-class _Lists(TyperCommand):
+class _Lists(Command):
     """A command whose options --runs and --raters take several words each."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -76,7 +77,7 @@ def new(
     say(f"then: maskov rate serve {study}")
 
 
-@rate.command()
+@rate.command(cls=Command)
 @interruptible
 def rater(
     study: _Study,
@@ -92,7 +93,7 @@ def rater(
     print(_link(token))
 
 
-@rate.command()
+@rate.command(cls=Command)
 @interruptible
 def serve(
     study: _Study,
@@ -125,7 +126,7 @@ def serve(
     serve_app(create_app(opened, loopback=loopback), socket)
 
 
-@rate.command()
+@rate.command(cls=Command)
 @interruptible
 def report(
     study: _Study,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maskov.cli.constraint_options import CONSTRAINTS, FREEZE, ConstraintOptions, read_frozen
-from maskov.cli.dataclass_options import option, takes_options
+from maskov.cli.dataclass_options import FIRST, option, takes_options
 from maskov.cli.escaping import json_printable, printable
 from maskov.cli.model_options import ModelOptions, findable
 from maskov.cli.output import read_lines, say
@@ -22,9 +22,9 @@ from maskov.errors import Interrupted
 if TYPE_CHECKING:
     from maskov.rewriting import Rewriter
 
-_ENERGY = "Energy"
-_CHAINS = "Chains"
-_RUN = "Run"
+_ENERGY = "Advanced: energy"
+_CHAINS = "Advanced: chains"
+_RUN = "Advanced: run"
 _MOVES = "site:6,span:2,insert-delete:1"
 
 
@@ -38,12 +38,12 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
             "--toward",
             "what texts should become, an energy: classifier(MODEL, label=positive), "
             "contains('river'), length(12), a sum ...",
-            _ENERGY,
+            FIRST,
         ),
     ] = ""
-    strength: Annotated[float, option("--strength", "weight of --toward", _ENERGY)] = 20.0
+    strength: Annotated[float, option("--strength", "weight of --toward", FIRST)] = 20.0
     keep: Annotated[
-        float, option("--keep", "weight of every token changed (edit distance)", _ENERGY)
+        float, option("--keep", "weight of every token changed (edit distance)", FIRST)
     ] = 8.0
     fluency: Annotated[
         str, option("--fluency", "energy of fluent text: norm, raw, or a sum", _ENERGY)
@@ -59,8 +59,8 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
 
     freeze: Annotated[str | None, option("--freeze", FREEZE, CONSTRAINTS)] = None
 
-    chains: Annotated[int, option("--chains", "chains of each line", _CHAINS, "-c")] = 8
-    epochs: Annotated[int, option("--epochs", "sweeps over all positions", _CHAINS, "-n")] = 15
+    chains: Annotated[int, option("--chains", "chains of each line", FIRST, "-c")] = 8
+    epochs: Annotated[int, option("--epochs", "sweeps over all positions", FIRST, "-n")] = 15
     pick: Annotated[
         str,
         option(
@@ -84,13 +84,14 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     seed: Annotated[int, option("--seed", "random seed", _RUN, "-s")] = 0
     out: Annotated[
         Path | None,
-        option("--out", "folder for finished lines; repeat the command to continue", _RUN, "-o"),
+        option("--out", "folder for finished lines; repeat the command to continue", FIRST, "-o"),
     ] = None
     batch: Annotated[
         int | None, option("--batch", "lines of a run (default: 32; on a GPU all)", _RUN)
     ] = None
     token_budget: Annotated[
-        int | None, option("--token-budget", "tokens per model call (default: automatic)", _RUN)
+        int | None,
+        option("--token-budget", "tokens per model call (default: automatic)", _RUN),
     ] = None
     resident: Annotated[
         int | None,
@@ -100,7 +101,7 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         int | None,
         option("--threads", "threads of each process on a CPU (default: 1)", _RUN),
     ] = None
-    json: Annotated[bool, option("--json", "JSON lines on standard output", _RUN)] = False
+    json: Annotated[bool, option("--json", "JSON lines on standard output", FIRST)] = False
     quiet: Annotated[bool, option("--quiet", "no progress", _RUN, "-q")] = False
 
     def build(self, device: object) -> Rewriter:

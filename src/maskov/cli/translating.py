@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maskov.cli.dataclass_options import option, takes_options
+from maskov.cli.dataclass_options import FIRST, option, takes_options
 from maskov.cli.model_options import findable
 from maskov.cli.output import print_json, read_lines, say
 from maskov.cli.signals import stop_on_signals
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from maskov.translation.autoregressive import AutoregressiveTranslator
     from maskov.translation.methods import TranslationMethod
 
-_MODEL = "Model"
-_METHOD = "TranslationMethod"
-_RUN = "Run"
+_MODEL = "Advanced: model"
+_METHOD = "Advanced: method"
+_RUN = "Advanced: run"
 _METHODS = "greedy, mask-predict, gibbs, block-gibbs, mh, block-mh or ar"
 
 
@@ -32,12 +32,10 @@ _METHODS = "greedy, mask-predict, gibbs, block-gibbs, mh, block-mh or ar"
 class TranslatingOptions(WorkerOptions):
     """The options of `translate`."""
 
-    pair: Annotated[str | None, option("--pair", "languages, such as de-en or ro-en", _MODEL)] = (
+    pair: Annotated[str | None, option("--pair", "languages, such as de-en or ro-en", FIRST)] = None
+    model: Annotated[str | None, option("--model", "masked model: name or folder", FIRST, "-m")] = (
         None
     )
-    model: Annotated[
-        str | None, option("--model", "masked model: name or folder", _MODEL, "-m")
-    ] = None
     twin: Annotated[
         str | None, option("--twin", "autoregressive model for --method ar", _MODEL)
     ] = None
@@ -46,15 +44,15 @@ class TranslatingOptions(WorkerOptions):
         str, option("--precision", "float32, float64, or coarser: tf32, bfloat16", _MODEL)
     ] = "float32"
 
-    method: Annotated[str, option("--method", _METHODS, _METHOD)] = "mask-predict"
+    method: Annotated[str, option("--method", _METHODS, FIRST)] = "mask-predict"
     energy: Annotated[
-        str | None, option("--energy", "target of mh: raw (default), norm, or a sum", _METHOD, "-e")
+        str | None, option("--energy", "target of mh: raw (default), norm, or a sum", FIRST, "-e")
     ] = None
     iterations: Annotated[
         int | None, option("--iterations", "iterations of mask-predict (default: 10)", _METHOD)
     ] = None
     length_beam: Annotated[
-        int | None, option("--length-beam", "lengths tried by mask-predict (default: 5)", _METHOD)
+        int | None, option("--length-beam", "lengths tried by mask-predict (default: 5)", FIRST)
     ] = None
     epochs: Annotated[
         int | None, option("--epochs", "sweeps over the target (default: 33)", _METHOD, "-n")
@@ -83,7 +81,7 @@ class TranslatingOptions(WorkerOptions):
         option("--block-anneal", "decrease of the block size (default: 0.2)", _METHOD),
     ] = None
     chains: Annotated[
-        int | None, option("--chains", "chains per source (default: 1)", _METHOD, "-c")
+        int | None, option("--chains", "chains per source (default: 1)", FIRST, "-c")
     ] = None
     lengths: Annotated[
         str | None, option("--lengths", "lengths of the chains: best, top or drawn", _METHOD)
@@ -104,9 +102,10 @@ class TranslatingOptions(WorkerOptions):
         bool, option("--every-chain", "print all chains instead of one", _RUN)
     ] = False
     seed: Annotated[int, option("--seed", "random seed", _RUN, "-s")] = 0
-    out: Annotated[Path | None, option("--out", "run folder to write", _RUN, "-o")] = None
+    out: Annotated[Path | None, option("--out", "run folder to write", FIRST, "-o")] = None
     token_budget: Annotated[
-        int | None, option("--token-budget", "tokens per model call (default: automatic)", _RUN)
+        int | None,
+        option("--token-budget", "tokens per model call (default: automatic)", _RUN),
     ] = None
     resident: Annotated[
         int | None,
@@ -116,7 +115,7 @@ class TranslatingOptions(WorkerOptions):
         int | None,
         option("--threads", "threads of each process on a CPU (default: 1)", _RUN),
     ] = None
-    json: Annotated[bool, option("--json", "JSON lines on standard output", _RUN)] = False
+    json: Annotated[bool, option("--json", "JSON lines on standard output", FIRST)] = False
     quiet: Annotated[bool, option("--quiet", "no progress", _RUN, "-q")] = False
 
     def build_method(self) -> TranslationMethod:
