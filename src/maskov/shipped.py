@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 
 from maskov.errors import ModelError
@@ -145,6 +146,13 @@ def source_of(name: str, kind: str) -> str:
             )
     folder = folder_of(name)
     return name if folder is None else str(folder)
+
+
+def did_you_mean(name: str) -> str:
+    """Return a question with the nearest name of a model, and a space; empty if none is near."""
+    models = {model.name.lower(): model.name for model in (*shipped(), *BUILT_IN, *PACKAGED)}
+    near = get_close_matches(name.lower(), models, 1, 0.75)
+    return f"Did you mean '{models[near[0]]}'? " if near else ""
 
 
 def default_model() -> str:

@@ -47,8 +47,8 @@ def test_sample_shows_few_options_first():
         "--length", "--start-text", "--model", "--energy", "--epochs", "--until", "--chains",
         "--out", "--json", "--help",
     ]  # fmt: skip
-    assert list(found) == [f"Advanced: {part}" for part in
-                           ("constraints", "model", "kernel", "schedule", "run", "workers")]  # fmt: skip
+    parts = ("constraints", "model", "kernel", "schedule", "run", "workers")
+    assert list(found) == [f"Advanced: {part}" for part in parts]
     assert "--trust-remote-code" in found["Advanced: model"]
 
 

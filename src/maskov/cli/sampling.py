@@ -185,6 +185,10 @@ def _run(options: SamplingOptions, origin: Callable[[MaskedModel], dict[str, Any
             )
         if not options.quiet:
             say(f"note: {options.passes:,} passes of a chain are about {schedule.epochs:,} epochs")
+    texts = given.get("texts")
+    if not options.quiet and texts is not None and len(texts) > 1:
+        each = f"{options.chains} chain{'s' * (options.chains > 1)}"
+        say(f"note: {len(texts)} texts start {each} each: {len(texts) * options.chains} chains")
     if not options.quiet and options.until is not None:
         say(f"note: the run ends when it has converged, after at most {schedule.epochs:,} epochs")
     if not options.quiet and options.kernel != "mh" and options.energy != "raw":

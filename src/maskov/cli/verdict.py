@@ -23,6 +23,7 @@ def last_words(manifest: Manifest, diagnosis: Diagnosis) -> list[str]:
 
 def _advice(manifest: Manifest, diagnosis: Diagnosis) -> str:
     """Return options by name, or nothing if the verdict is good."""
+    from maskov.defaults import BURN_IN
     from maskov.diagnostics.outlook import mixing_options
     from maskov.diagnostics.thresholds import MIN_DRAWS
 
@@ -37,7 +38,8 @@ def _advice(manifest: Manifest, diagnosis: Diagnosis) -> str:
     if verdict.state in ("one chain", "single chains"):
         return f"--chains {max(_CHAINS, 2 * manifest.chains)}"
     if verdict.state == "too short to tell":
-        return _epochs(manifest, max(2 * schedule.epochs, schedule.burn_in + MIN_DRAWS))
+        burn_in = max(schedule.burn_in, BURN_IN)  # a longer run may burn in for longer
+        return _epochs(manifest, max(2 * schedule.epochs, burn_in + MIN_DRAWS))
     if verdict.state == "constant" or (diagnosis.outlook and diagnosis.outlook.disagree):
         options = mixing_options(manifest)
         longer = _epochs(manifest, schedule.burn_in + 2 * kept)
