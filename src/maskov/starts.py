@@ -97,6 +97,7 @@ class Layout:
         for number in range(len(templates) * chains):
             line = number // chains
             blanks = find_blanks(templates[line])
+            _check_blanks(model, templates[line], line)
             sizes = _drawn_sizes(blanks, number, seed)
             ids = read_text(
                 model, expanded(templates[line], sizes), f"template {line + 1}", blanks=True
@@ -346,6 +347,14 @@ def find_blanks(template: str) -> list[tuple[int, int]]:
             )
         found.append(bounds)
     return found
+
+
+def _check_blanks(model: MaskedModel, template: str, line: int) -> None:
+    """Refuse <mask> where the model's tokenizer reads it as a word; [MASK] is a blank anywhere."""
+    if "<mask" in template and model.encode("<mask>") != [model.mask_id]:
+        raise InputError(
+            f"template {line + 1} has <mask>, which is no blank of '{model.name}': write [MASK]."
+        )
 
 
 def expanded(template: str, sizes: Sequence[int]) -> str:

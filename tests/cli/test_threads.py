@@ -38,8 +38,8 @@ def seen(monkeypatch):
         raise SystemExit(0)
 
     for name in (
-        "options.scoring.score_texts", "cli.evaluating.evaluate_texts", "cli.reporting.build",
-        "cli.inspecting.verify_kernels", "cli.inspecting.print_diagnosis",
+        "scoring.score_texts", "evaluation.evaluate", "ui.report.build", "verify.verify",
+        "cli.inspecting.print_diagnosis",
     ):  # fmt: skip
         monkeypatch.setattr(f"maskov.{name}", look)
     monkeypatch.setattr("maskov.ui.web.serving.serve", look)

@@ -11,6 +11,7 @@ ROOT = Path(maskov.__file__).parent
 # From the lowest to the highest; those of one line do not import each other.
 LAYERS = [
     ["types", "errors", "version", "startup"],
+    ["shipped"],
     ["grouping", "parts", "philox", "schedules"],
     ["random"],
     ["encoders"],
@@ -30,7 +31,9 @@ LAYERS = [
     ["rewriting", "translation"],
     ["options"],
     ["benchmarks", "ui"],
-    ["api", "cli"],
+    ["api"],
+    ["public"],
+    ["cli"],
     ["__init__", "__main__"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -19,7 +19,11 @@ ROWS = ("a", "b", "c", "score")
 
 @dataclass(frozen=True)
 class Options:
-    """Options shared by all rows."""
+    """Options shared by all rows.
+
+    `seconds` are those of the plain rows and of the scorers, and with `limited` of maskov's rows
+    too, which then have fewer chains where all would take longer.
+    """
 
     model: str = DEFAULT_MODEL
     device: str = "auto"
@@ -32,6 +36,7 @@ class Options:
     rows: tuple[str, ...] = ROWS
     seconds: float = 20.0
     seed: int = 0
+    limited: bool = False
 
     def __post_init__(self) -> None:
         _check_choice("precision", self.precision, PRECISIONS)

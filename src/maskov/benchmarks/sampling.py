@@ -9,7 +9,7 @@ both, such as the start and the wait for the last chains, cancel.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,9 @@ from maskov.models import HuggingFaceModel
 from maskov.runs import Run
 from maskov.sampling import run_chains
 from maskov.schedules import Schedule
+
+# Chains of the run that estimates how many there is time for.
+_PROBED = 4
 
 
 class RunTimer:
@@ -59,6 +62,9 @@ class TimedRun:
 
 def measure_sampling(model: HuggingFaceModel, options: Options, variant: Variant) -> dict[str, Any]:
     """Run one variant; time and count the epochs after burn-in."""
+    asked = options.chains
+    if options.limited:
+        options = _within_seconds(model, options, variant)
     if model.device.type != "cpu":  # the first run compiles and selects kernels
         _time_run(model, options, variant, options.burn_in)
     burn_in_run = _time_run(model, options, variant, options.burn_in)
@@ -66,6 +72,8 @@ def measure_sampling(model: HuggingFaceModel, options: Options, variant: Variant
     traces = full_run.run.traces
     kept = {name: values[options.burn_in :] for name, values in traces.items()}
     notes = list(full_run.run.summary().notes)
+    if options.chains < asked:
+        notes.append(f"{options.chains} of {asked} chains, to take about {options.seconds:g} s")
     if not np.array_equal(burn_in_run.run.traces["passes"], traces["passes"][: options.burn_in]):
         notes.append("burn-in alone took other passes than within the run: the time is an estimate")
     seconds = full_run.seconds - burn_in_run.seconds
@@ -98,6 +106,17 @@ def measure_sampling(model: HuggingFaceModel, options: Options, variant: Variant
         "signature": full_run.run.signature,
         "notes": notes,
     }
+
+
+def _within_seconds(model: HuggingFaceModel, options: Options, variant: Variant) -> Options:
+    """Return the options with as many chains as the time allows, by a run of a few of them."""
+    few = replace(options, chains=min(_PROBED, options.chains))
+    begin = time.perf_counter()
+    _time_run(model, few, variant, 1)
+    each = (time.perf_counter() - begin) / few.chains
+    # Burn-in runs twice, with the other epochs and alone.
+    chains = int(options.seconds / (each * (options.burn_in + options.epochs)))
+    return replace(options, chains=max(1, min(options.chains, chains)))
 
 
 def _time_run(model: HuggingFaceModel, options: Options, variant: Variant, epochs: int) -> TimedRun:

@@ -11,13 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from maskov.benchmarks import Options
-from maskov.benchmarks import run as run_benchmark
-from maskov.benchmarks.files import check_writable, write_json
-from maskov.benchmarks.options import ROWS
 from maskov.cli.output import print_json, say
-from maskov.models import DEFAULT_MODEL
-from maskov.options.running import parse_length
+from maskov.shipped import default_model
 
 # The quantities in the table, the most important first; the JSON contains all.
 _SHOWN = {
@@ -48,7 +43,7 @@ def bench(
             "-m",
             help="name, folder, bert-base-shaped, or bert-LxW-shaped (such as bert-4x256-shaped)",
         ),
-    ] = DEFAULT_MODEL,
+    ] = default_model(),
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 ...")] = "auto",
     precision: Annotated[str, typer.Option(help="float32, tf32 or bfloat16")] = "float32",
     energy: Annotated[str, typer.Option("--energy", "-e", help="raw or norm")] = "raw",
@@ -63,14 +58,25 @@ def bench(
         typer.Option(
             help="a: Algorithm 1, b: batched copies, c: maskov (or the name of a variant), score"
         ),
-    ] = ",".join(ROWS),
-    seconds: Annotated[float, typer.Option(help="seconds for each row of a, b and score")] = 20.0,
+    ] = "a,b,c,score",
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            help="seconds for each row, with fewer chains if need be (default: 20 for a, b and "
+            "score; maskov's rows end after --epochs)"
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", "-s", help="random seed")] = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="JSON file to write")] = None,
     json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
 ) -> None:
     """Measure speed against the paper's algorithm in plain code and another scorer."""
+    from maskov.benchmarks import Options
+    from maskov.benchmarks import run as run_benchmark
+    from maskov.benchmarks.files import check_writable, write_json
+    from maskov.options.running import parse_length
+
     options = Options(
         model=model,
         device=device,
@@ -81,8 +87,9 @@ def bench(
         epochs=epochs,
         burn_in=burn_in,
         rows=tuple(row.strip() for row in rows.split(",") if row.strip()),
-        seconds=seconds,
+        seconds=Options.seconds if seconds is None else seconds,
         seed=seed,
+        limited=seconds is not None,
     )
     if out is not None:
         check_writable(out)

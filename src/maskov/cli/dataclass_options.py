@@ -10,7 +10,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import typer
 
-from maskov.options.option import Option
+from maskov.options.option import FIRST, Option
 
 # What a command line can give; Python may give more.
 _PLAIN = (str, int, float, bool, type(None))
@@ -22,7 +22,7 @@ def takes_options(
     """Give a command every field of some dataclasses as an option.
 
     It receives one object for each dataclass: `options`, and `others` under their names. Options of
-    its own come before those that it shares with other commands.
+    its own come before those that it shares with other commands, but for those of the first panel.
     """
     groups = {"options": options, **others}
 
@@ -51,11 +51,14 @@ def takes_options(
 
 
 def _parameters(kind: type[Any]) -> list[inspect.Parameter]:
-    """Return an option for each field, those of the dataclass itself before inherited ones."""
+    """Return an option for each field; those of the dataclass itself before most inherited ones."""
     hints = get_type_hints(kind, include_extras=True)
-    own_first: list[Field[Any]] = sorted(
-        fields(kind), key=lambda field: field.name not in kind.__annotations__
-    )
+
+    def place(field: Field[Any]) -> int:
+        if field.name in kind.__annotations__:
+            return 1
+        return 0 if get_args(hints[field.name])[1].panel == FIRST else 2
+
     return [
         inspect.Parameter(
             field.name,
@@ -63,7 +66,7 @@ def _parameters(kind: type[Any]) -> list[inspect.Parameter]:
             default=inspect.Parameter.empty if field.default is MISSING else field.default,
             annotation=_annotation(hints[field.name]),
         )
-        for field in own_first
+        for field in sorted(fields(kind), key=place)
     ]
 
 
@@ -77,7 +80,9 @@ def _annotation(hint: Any) -> Any:
 
 
 def _plain(kind: Any) -> Any:
-    """Return what a command line can give of several kinds."""
+    """Return what a command line can give of several kinds; of any kind, text."""
+    if kind is Any:
+        return str
     if get_origin(kind) not in (Union, types.UnionType):
         return kind
     parts = get_args(kind)

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from maskov.cli.diagnosis import print_diagnosis
-from maskov.cli.output import as_lines, print_json, read_texts
-from maskov.models import DEFAULT_MODEL
+from maskov.cli.output import as_lines, print_json, print_table, say, texts_or_files
 from maskov.options.scoring import ScoringOptions
-from maskov.runs import Run
-from maskov.scoring import Score
+from maskov.shipped import default_model
 from maskov.ui.escaping import PrintableConsole
-from maskov.ui.report.json_data import json_safe
-from maskov.verify import verify as verify_kernels
+
+if TYPE_CHECKING:
+    from maskov.models import MaskedModel
+    from maskov.scoring import Score
+
+# Lines with unknown tokens that are pointed out one by one.
+_POINTED_OUT = 5
 
 
 def score(
-    file: Annotated[
-        str, typer.Argument(help="texts, one per line, or FASTA; - for standard input")
+    source: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TEXT|FILE|-...",
+            help="texts, or files of texts: one per line, or FASTA (- for standard input)",
+        ),
     ],
     model: Annotated[
         str, typer.Option("--model", "-m", help="built-in name, folder or hub name")
-    ] = DEFAULT_MODEL,
+    ] = default_model(),
     energy: Annotated[
         str,
         typer.Option("--energy", "-e", help="raw, norm, raw(groups=4), autoregressive, or a sum"),
@@ -48,14 +55,23 @@ def score(
     token_budget: Annotated[
         int | None, typer.Option(min=1, help="tokens per model call (default: automatic)")
     ] = None,
+    words: Annotated[
+        bool, typer.Option("--words", help="show the term of each word (--json always has them)")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
 ) -> None:
     """Score texts: the energy of each text and the term of each token."""
-    lines = read_texts(file)
+    lines = texts_or_files(source)
     options = ScoringOptions(
         model, energy, causal_model, tokenizer, device, trust_remote_code, prefix, token_budget
     )
-    _print_scores(options.scores(lines), json)
+    if energy == "autoregressive":  # no masked model scores
+        _print_scores(options.scores(lines), json, words)
+        return
+    masked = options.load_model()
+    scores = options.scores(lines, masked)
+    _print_scores(scores, json, words)
+    _point_out_unknown(masked, scores)
 
 
 def diagnose(
@@ -63,6 +79,9 @@ def diagnose(
     json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> None:
     """Check the convergence of a run: R-hat, effective sample sizes, rates, costs."""
+    from maskov.runs import Run
+    from maskov.ui.report.json_data import json_safe
+
     opened = Run.open(run)
     summary, diagnosis = opened.summary().to_dict(), opened.diagnose()
     if json:
@@ -83,6 +102,8 @@ def verify(
     json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
 ) -> None:
     """Prove the kernels on the paper's counter-example, by their exact transition matrices."""
+    from maskov.verify import verify as verify_kernels
+
     findings = verify_kernels()
     if json:
         print_json(finding.to_json() for finding in findings)
@@ -101,7 +122,21 @@ def verify(
     PrintableConsole().print(table, markup=False, highlight=False)
 
 
-def _print_scores(scores: list[Score], json: bool) -> None:
+def _point_out_unknown(model: MaskedModel, scores: list[Score]) -> None:
+    """Say which texts hold tokens that the model does not know, and why that may be."""
+    from maskov.fasta import has_letters
+
+    unknown = [(number, one) for number, one in enumerate(scores, 1) if one.unknown]
+    for number, one in unknown[:_POINTED_OUT]:
+        count, total = one.unknown, len(one.tokens)
+        be = "is" if count == 1 else "are"
+        advice = "; separate residues by spaces?" if has_letters(model) else ""
+        say(f"note: line {number}: {count} of {total} tokens {be} unknown{advice}")
+    if len(unknown) > _POINTED_OUT:
+        say(f"note: {len(unknown) - _POINTED_OUT:,} more lines have unknown tokens")
+
+
+def _print_scores(scores: list[Score], json: bool, words: bool) -> None:
     if json:
         print_json(score.to_json() for score in scores)
         return
@@ -109,6 +144,10 @@ def _print_scores(scores: list[Score], json: bool) -> None:
     table.add_column("energy", justify="right", style="cyan")
     named = any(score.name is not None for score in scores)
     table.add_column("name" if named else "text", overflow="fold")
+    if words:
+        table.add_column("words", overflow="fold")
     for score in scores:
-        table.add_row(f"{score.energy:.4f}", score.name if named else score.text)
-    PrintableConsole().print(table, markup=False, highlight=False)
+        by_word = zip(score.words, score.word_terms, strict=True)
+        shown = ["  ".join(f"{word} {term:.2f}" for word, term in by_word)] if words else []
+        table.add_row(f"{score.energy:.4f}", score.name if named else score.text, *shown)
+    print_table(table)

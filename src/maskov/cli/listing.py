@@ -8,14 +8,18 @@ import typer
 from rich.table import Table
 
 from maskov.cli.output import print_json
-from maskov.models.registry import listed
 from maskov.ui.escaping import PrintableConsole
+
+# What a model is the default of, by its kind.
+_DEFAULTS = {"masked": " (default)", "causal": " (default judge of evaluate)"}
 
 
 def models(
     json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
 ) -> None:
     """List the models shipped with maskov."""
+    from maskov.models.registry import listed
+
     if json:
         print_json(model.to_json() for model in listed())
         return
@@ -24,7 +28,8 @@ def models(
         table = Table(box=None, show_header=False, pad_edge=False)
         table.add_column(style="dim", min_width=10)
         table.add_column(overflow="fold")
-        table.add_row("model", f"{model.name} (default)" if model.default else model.name)
+        default = _DEFAULTS[model.kind] if model.default else ""
+        table.add_row("model", model.name + default)
         table.add_row("description", f"{model.kind}: {model.summary}")
         if model.pairs:
             table.add_row("translates", ", ".join(model.pairs))

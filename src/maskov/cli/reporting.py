@@ -10,10 +10,7 @@ import typer
 
 from maskov.cli.output import say
 from maskov.errors import InputError
-from maskov.runs import Run
 from maskov.ui.escaping import json_printable, printable
-from maskov.ui.report import build
-from maskov.ui.report.writing import check_file, content_of, format_of, write_file
 
 
 def report(
@@ -43,6 +40,10 @@ def report(
     ] = None,
 ) -> None:
     """Write a self-contained page about runs: verdicts, charts, samples, comparison."""
+    from maskov.runs import Run
+    from maskov.ui.report import build
+    from maskov.ui.report.writing import check_file, content_of, format_of, write_file
+
     kind = format_of(format_, out)
     if kind == "html" and out is None:
         raise InputError("HTML needs a file: give --out report.html, or --format md or json.")

@@ -14,7 +14,6 @@ from maskov.cli.signals import stop_on_signals
 from maskov.errors import Interrupted
 from maskov.options.rewriting import RewritingOptions
 from maskov.ui.escaping import json_printable, printable
-from maskov.ui.terminal import progress_for
 
 
 @takes_options(RewritingOptions, output=OutputOptions)
@@ -26,6 +25,8 @@ def rewrite(
     ],
 ) -> None:
     """Rewrite lines: texts like them that a classifier or another expert prefers."""
+    from maskov.ui.terminal import progress_for, watched_stop
+
     if not options.toward:
         raise typer.BadParameter("give what texts should become.", param_hint="--toward")
     options.build("cpu")  # refused before a model is loaded
@@ -42,9 +43,9 @@ def rewrite(
                     stack.enter_context(view)
                 for one in rewriter.rewrite(
                     model, lines, freeze=frozen, seed=options.seed, batch=options.batch,
-                    every_chain=options.every_chain, out=options.out, listener=view, stop=stop,
-                    source=options.source(), workers=workers, token_budget=options.token_budget,
-                    resident=options.resident,
+                    every_chain=options.every_chain, out=options.out, listener=view,
+                    stop=watched_stop(stop, view), source=options.source(), workers=workers,
+                    token_budget=options.token_budget, resident=options.resident,
                 ):  # fmt: skip
                     text = json_printable(one.to_json()) if output.json else printable(one.text)
                     # At once: whoever reads loses no finished line.

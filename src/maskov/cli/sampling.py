@@ -5,33 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from maskov.cli.dataclass_options import takes_options
-from maskov.cli.output import OutputOptions, print_run, read_frozen, read_texts, say
+from maskov.cli.fills import print_fills
+from maskov.cli.output import (
+    OutputOptions,
+    print_json,
+    print_samples,
+    read_frozen,
+    read_texts,
+    say,
+    say_summary,
+)
 from maskov.cli.signals import stop_on_signals
 from maskov.errors import InputError, Interrupted
-from maskov.models import MaskedModel
 from maskov.options.constraints import CONSTRAINTS, FREEZE
-from maskov.options.running import (
-    check_before_loading,
-    check_start,
-    for_templates,
-    parse_length,
-    plan_run,
-    start_of,
-    start_run,
-)
 from maskov.options.sampling import SamplingOptions
 from maskov.options.workers import WorkerOptions
-from maskov.runs import Run
-from maskov.runs.folder import RunFolder
-from maskov.runs.rebuild import load_model, own_parts
-from maskov.sampling import resume_chains
-from maskov.starts import find_blanks
-from maskov.ui.terminal import progress_for
+
+if TYPE_CHECKING:
+    from maskov.models import MaskedModel
+    from maskov.runs import Run
 
 
 @takes_options(SamplingOptions, output=OutputOptions)
@@ -57,6 +54,8 @@ def sample(
     ] = None,
 ) -> None:
     """Draw samples from a masked language model."""
+    from maskov.options.running import check_start, parse_length
+
     check_start(options, length, start_text, None, freeze)
     texts = None if start_text is None else read_texts(start_text)
     _run(
@@ -80,6 +79,9 @@ def infill(
     ],
 ) -> None:
     """Fill blanks: sample them given the rest, from the same energy."""
+    from maskov.options.running import check_start, for_templates
+    from maskov.starts import find_blanks
+
     check_start(options, templates=template)
     literal = bool(find_blanks(template))
     if not literal and template != "-" and not Path(template).is_file():
@@ -111,6 +113,11 @@ def resume(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
 ) -> None:
     """Go on with a run that was stopped, from its last checkpoint."""
+    from maskov.runs import Run
+    from maskov.runs.folder import RunFolder
+    from maskov.runs.rebuild import load_model
+    from maskov.sampling import resume_chains
+
     folder = RunFolder.open(run)
     folder.check_unchanged()
     manifest = folder.manifest
@@ -133,13 +140,21 @@ def resume(
 
 def _run(options: SamplingOptions, output: OutputOptions, **given: Any) -> None:
     """Check everything that can be checked, then load the model and sample."""
+    from maskov.options.running import check_before_loading, plan_run, start_of, start_run
+
     check_before_loading(options)
+    if options.name is not None and options.out is None:
+        raise InputError("--name names a run folder: give one with --out.")
     workers = options.build_workers(options.threads)
     model = options.load_model()
     start = start_of(model, **given)
     kernel, schedule = plan_run(options, model, start)
     if not output.quiet and options.passes is not None:
         say(f"note: {options.passes:,} passes of a chain are about {schedule.epochs:,} epochs")
+    texts = start["texts"]
+    if not output.quiet and texts is not None and len(texts) > 1:
+        each = f"{options.chains} chain{'s' * (options.chains > 1)}"
+        say(f"note: {len(texts)} texts start {each} each: {len(texts) * options.chains} chains")
     if not output.quiet and options.until is not None:
         say(f"note: the run ends when it has converged, after at most {schedule.epochs:,} epochs")
     if not output.quiet and options.kernel != "mh" and options.energy != "raw":
@@ -165,13 +180,17 @@ def _watched(
     most: bool,
 ) -> None:
     """Do the work with a view on it, and with signals that stop it softly."""
+    from maskov.runs.folder import RunFolder
+    from maskov.runs.rebuild import own_parts
+    from maskov.ui.terminal import progress_for, watched_stop
+
     with stop_on_signals() as stop:
         try:
             with ExitStack() as stack:
                 view = None if model is None else progress_for(model, epochs, quiet, most)
                 if view is not None:
                     stack.enter_context(view)
-                run = work(listener=view, stop=stop)
+                run = work(listener=view, stop=watched_stop(stop, view))
         except (Interrupted, KeyboardInterrupt):
             if folder is not None:
                 parts = own_parts(RunFolder.open(folder).manifest.config)
@@ -180,4 +199,19 @@ def _watched(
             else:
                 say("stopped; nothing was kept (with --out a run can be resumed)")
             raise typer.Exit(stop.exit_code) from None
-    print_run(run, json, quiet, said="" if model is None else model.caution)
+    _print(run, model, json, quiet)
+
+
+def _print(run: Run, model: MaskedModel | None, json: bool, quiet: bool) -> None:
+    """Print the samples, or the fills of templates, and on standard error the summary."""
+    if json:
+        print_json(sample.to_json() for sample in run.samples)
+    elif run.manifest.inputs.templates is not None and model is not None:
+        print_fills(run, model, quiet)
+    else:
+        print_samples(run.samples)
+    if not quiet:
+        say_summary(run, said="" if model is None else model.caution)
+        return
+    for note in run.recovered:  # progress would have said so when the run went on
+        say(f"note: {note}")

@@ -14,9 +14,6 @@ from maskov.config import ModelSource
 from maskov.errors import Interrupted
 from maskov.options.model import findable
 from maskov.options.translating import TranslatingOptions
-from maskov.runs.folder import RunFolder
-from maskov.translation.api import translate_lines
-from maskov.ui.terminal import progress_for
 
 
 @takes_options(TranslatingOptions, output=OutputOptions)
@@ -28,6 +25,10 @@ def translate(
     ],
 ) -> None:
     """Translate lines with a conditional masked model or an autoregressive one."""
+    from maskov.runs.folder import RunFolder
+    from maskov.translation.api import translate_lines
+    from maskov.ui.terminal import progress_for, watched_stop
+
     method = options.build_method()
     workers = options.build_workers(options.threads)
     options.check_used()
@@ -54,7 +55,7 @@ def translate(
                     view = progress_for(model, method.sweeps, output.quiet)
                     if view is not None:
                         stack.enter_context(view)
-                    settings |= {"listener": view, "stop": stop}
+                    settings |= {"listener": view, "stop": watched_stop(stop, view)}
                 translations = translate_lines(
                     model, lines, method, twin, options.every_chain, **settings
                 )

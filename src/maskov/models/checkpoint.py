@@ -12,6 +12,7 @@ from maskov.errors import InputError, MaskovError, ModelError
 from maskov.models.batches import is_out_of_memory
 from maskov.models.hf_logging import silence_transformers
 from maskov.models.tokenizing import check_patterns
+from maskov.shipped import did_you_mean
 
 # Far more than any network has.
 _MOST_LAYERS = 2**10
@@ -162,6 +163,7 @@ def _why(name: str, what: str, error: Exception) -> str:
     if not Path(name).exists() and isinstance(error, OSError):
         return (
             f"no {what} '{name}': there is no such folder, and the hub could not be reached or "
-            "has none. Give a folder with config.json and weights, or a hub name while online."
+            f"has none. {did_you_mean(name)}Give a folder with config.json and weights, or a hub "
+            "name while online."
         )
     return f"the model '{name}' could not be loaded: {first}"

@@ -65,7 +65,10 @@ class HuggingFaceModel(TokenizedModel):
         self.coarse_products = False
         self.forbidden = forbidden_tokens(tokenizer, size).to(self.device)
         if bool(self.forbidden.all()):
-            raise ModelError(f"every token of '{name}' is special; nothing can be sampled.")
+            raise ModelError(
+                f"every token of '{name}' is special, as if it had no tokenizer of its own: give "
+                "--tokenizer (a folder, a hub name or a vocab.txt)."
+            )
         self.min_length = 1
         self.max_length = capacity(network.config, tokenizer) - probe.shape[1] + 2
 

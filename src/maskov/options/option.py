@@ -21,3 +21,5 @@ class Option:
 
 # In lower case where it annotates a field.
 option = Option
+# The panel of the options that a newcomer needs; the others are "Advanced".
+FIRST = "Options"

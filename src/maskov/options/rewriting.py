@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from maskov.energies import Energy, parse_energy
-from maskov.energies.loading import Loading
-from maskov.kernels.registry import named_moves, parse_moves, parse_sizes
-from maskov.models import DEFAULT_JUDGE
-from maskov.moves import MaskedConditional
 from maskov.options.constraints import CONSTRAINTS, FREEZE, ConstraintOptions
 from maskov.options.model import ModelOptions, findable
-from maskov.options.option import option
+from maskov.options.option import FIRST, option
 from maskov.options.workers import WorkerOptions
-from maskov.rewriting import Rewriter
+from maskov.shipped import default_judge
 
-_ENERGY = "Energy"
-_CHAINS = "Chains"
-_RUN = "Run"
+if TYPE_CHECKING:
+    from maskov.energies import Energy
+    from maskov.rewriting import Rewriter
+
+_ENERGY = "Advanced: energy"
+_CHAINS = "Advanced: chains"
+_RUN = "Advanced: run"
 _MOVES = "site:6,span:2,insert-delete:1"
 
 
@@ -28,40 +27,34 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     """The options of `rewrite`."""
 
     toward: Annotated[
-        str | Energy,
+        Any,
         option(
             "--toward",
             "what texts should become, an energy: classifier(MODEL, label=positive), "
             "contains('river'), length(12), a sum ...",
-            _ENERGY,
+            FIRST,
         ),
     ] = ""
-    strength: Annotated[float, option("--strength", "weight of --toward", _ENERGY)] = (
-        Rewriter.strength
-    )
+    strength: Annotated[float, option("--strength", "weight of --toward", FIRST)] = 20.0
     keep: Annotated[
-        float, option("--keep", "weight of every token changed (edit distance)", _ENERGY)
-    ] = Rewriter.keep
+        float, option("--keep", "weight of every token changed (edit distance)", FIRST)
+    ] = 8.0
     fluency: Annotated[
-        str | Energy, option("--fluency", "energy of fluent text: norm, raw, or a sum", _ENERGY)
-    ] = str(Rewriter.fluency)
+        Any, option("--fluency", "energy of fluent text: norm, raw, or a sum", _ENERGY)
+    ] = "0.3*norm"
     target_temperature: Annotated[
         float, option("--target-temperature", "T in p ∝ exp(-E/T)", _ENERGY)
-    ] = Rewriter.temperature
+    ] = 1.0
 
     hot: Annotated[
         float,
         option("--hot", "T of the first epoch, falling to --target-temperature", _ENERGY),
-    ] = Rewriter.hot
+    ] = 1.0
 
     freeze: Annotated[str | None, option("--freeze", FREEZE, CONSTRAINTS)] = None
 
-    chains: Annotated[int, option("--chains", "chains of each line", _CHAINS, "-c")] = (
-        Rewriter.chains
-    )
-    epochs: Annotated[int, option("--epochs", "sweeps over all positions", _CHAINS, "-n")] = (
-        Rewriter.epochs
-    )
+    chains: Annotated[int, option("--chains", "chains of each line", FIRST, "-c")] = 8
+    epochs: Annotated[int, option("--epochs", "sweeps over all positions", FIRST, "-n")] = 15
     pick: Annotated[
         str,
         option(
@@ -70,7 +63,7 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
             "the chains",
             _CHAINS,
         ),
-    ] = Rewriter.pick
+    ] = "lowest"
     moves: Annotated[
         str, option("--moves", "moves by weight: site, span, insert-delete, resize", _CHAINS)
     ] = _MOVES
@@ -85,7 +78,7 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     seed: Annotated[int, option("--seed", "random seed", _RUN, "-s")] = 0
     out: Annotated[
         Path | None,
-        option("--out", "folder for finished lines; repeat the command to continue", _RUN, "-o"),
+        option("--out", "folder for finished lines; repeat the command to continue", FIRST, "-o"),
     ] = None
     batch: Annotated[
         int | None, option("--batch", "lines of a run (default: 32; on a GPU all)", _RUN)
@@ -104,15 +97,21 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
 
     def build(self, device: object) -> Rewriter:
         """Return how lines are rewritten."""
+        from maskov.energies import Energy, parse_energy
+        from maskov.energies.loading import Loading
+        from maskov.kernels.registry import named_moves, parse_moves, parse_sizes
+        from maskov.moves import MaskedConditional
+        from maskov.rewriting import Rewriter
+
         loading = Loading(str(device), self.trust_remote_code, find=findable)
         resizes = "insert-delete" in self.moves or "resize" in self.moves
         proposal = MaskedConditional(self.temperature, constraints=self.build_constraints(resizes))
         moves, weights = parse_moves(self.moves, named_moves(proposal, parse_sizes(self.span)))
 
         def energy(given: str | Energy) -> Energy:
-            return (
-                given if isinstance(given, Energy) else parse_energy(given, DEFAULT_JUDGE, loading)
-            )
+            if isinstance(given, Energy):
+                return given
+            return parse_energy(given, default_judge(), loading)
 
         return Rewriter(
             energy(self.toward),

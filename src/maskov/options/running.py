@@ -79,8 +79,6 @@ def check_before_loading(
     options.build_workers(options.threads)
     if options.out is not None:
         RunFolder.check_free(options.out)
-    elif options.name is not None:
-        raise InputError("--name names a run folder: give one with --out.")
     check_name(options.name or "")
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from maskov.energies import Autoregressive, Energy, parse_energy
-from maskov.energies.loading import Loading
 from maskov.errors import InputError
-from maskov.fasta import Record
-from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, MaskedModel, choose_device, load
 from maskov.options.option import option
-from maskov.scoring import Score, score_autoregressive, score_texts
+from maskov.shipped import default_judge, default_model
+
+if TYPE_CHECKING:
+    from maskov.fasta import Record
+    from maskov.models import MaskedModel
+    from maskov.scoring import Score
 
 _MODEL = "Model"
 
@@ -22,10 +23,10 @@ class ScoringOptions:
     """How texts are scored."""
 
     model: Annotated[str, option("--model", "built-in name, folder or hub name", _MODEL, "-m")] = (
-        DEFAULT_MODEL
+        default_model()
     )
     energy: Annotated[
-        str | Energy,
+        Any,
         option("--energy", "raw, norm, raw(groups=4), autoregressive, or a sum", _MODEL, "-e"),
     ] = "raw"
     causal_model: Annotated[
@@ -51,14 +52,19 @@ class ScoringOptions:
         self, lines: Sequence[str | Record], loaded: MaskedModel | None = None
     ) -> list[Score]:
         """Return the score of each line, by a model that is `loaded` or by the one named."""
+        from maskov.energies import Autoregressive, Energy, parse_energy
+        from maskov.energies.loading import Loading
+        from maskov.models import choose_device
+        from maskov.scoring import score_autoregressive, score_texts
+
         if self.token_budget is not None and self.token_budget < 1:
             raise InputError(f"--token-budget must be at least 1, not {self.token_budget}.")
         where = choose_device(self.device) if loaded is None else loaded.device
         if self.energy == "autoregressive":
             if self.prefix:
                 raise InputError("the energy 'autoregressive' reads no prefix: drop --prefix.")
-            named = loaded is None and self.model != DEFAULT_MODEL
-            name = self.causal_model or (self.model if named else DEFAULT_JUDGE)
+            named = loaded is None and self.model != default_model()
+            name = self.causal_model or (self.model if named else default_judge())
             if name is None:
                 raise InputError("the energy 'autoregressive' needs --causal-model, a causal LM.")
             causal = Autoregressive(
@@ -71,12 +77,17 @@ class ScoringOptions:
         loading = Loading(where, self.trust_remote_code, budget=self.token_budget)
         energy = self.energy
         if not isinstance(energy, Energy):
-            energy = parse_energy(energy, self.causal_model or DEFAULT_JUDGE, loading)
-        model = loaded or load(
+            energy = parse_energy(energy, self.causal_model or default_judge(), loading)
+        return score_texts(loaded or self.load_model(), lines, energy, self.token_budget)
+
+    def load_model(self) -> MaskedModel:
+        """Load the masked model."""
+        from maskov.models import load
+
+        return load(
             self.model,
-            where,
+            self.device,
             tokenizer=self.tokenizer,
             trust_remote_code=self.trust_remote_code,
             prefix=self.prefix,
         )
-        return score_texts(model, lines, energy, self.token_budget)

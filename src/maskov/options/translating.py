@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from maskov.errors import InputError
-from maskov.models import choose_device, load
-from maskov.models.conditional.model import ConditionalModel
-from maskov.models.registry import folder_of, model_for
-from maskov.options.option import option
+from maskov.options.option import FIRST, option
 from maskov.options.workers import WorkerOptions
-from maskov.translation.autoregressive import AutoregressiveTranslator
-from maskov.translation.methods import METHODS, TranslationMethod
+from maskov.shipped import folder_of, model_for
 
-_MODEL = "Model"
-_METHOD = "TranslationMethod"
-_RUN = "Run"
+if TYPE_CHECKING:
+    from maskov.models.conditional.model import ConditionalModel
+    from maskov.translation.autoregressive import AutoregressiveTranslator
+    from maskov.translation.methods import TranslationMethod
+
+_MODEL = "Advanced: model"
+_METHOD = "Advanced: method"
+_RUN = "Advanced: run"
+_METHODS = "greedy, mask-predict, gibbs, block-gibbs, mh, block-mh or ar"
 
 
 @dataclass(frozen=True)
 class TranslatingOptions(WorkerOptions):
     """The options of `translate`."""
 
-    pair: Annotated[str | None, option("--pair", "languages, such as de-en or ro-en", _MODEL)] = (
+    pair: Annotated[str | None, option("--pair", "languages, such as de-en or ro-en", FIRST)] = None
+    model: Annotated[str | None, option("--model", "masked model: name or folder", FIRST, "-m")] = (
         None
     )
-    model: Annotated[
-        str | None, option("--model", "masked model: name or folder", _MODEL, "-m")
-    ] = None
     twin: Annotated[
         str | None, option("--twin", "autoregressive model for --method ar", _MODEL)
     ] = None
@@ -38,15 +38,15 @@ class TranslatingOptions(WorkerOptions):
         str, option("--precision", "float32, float64, or coarser: tf32, bfloat16", _MODEL)
     ] = "float32"
 
-    method: Annotated[str, option("--method", ", ".join(METHODS), _METHOD)] = "mask-predict"
+    method: Annotated[str, option("--method", _METHODS, FIRST)] = "mask-predict"
     energy: Annotated[
-        str | None, option("--energy", "target of mh: raw (default), norm, or a sum", _METHOD, "-e")
+        str | None, option("--energy", "target of mh: raw (default), norm, or a sum", FIRST, "-e")
     ] = None
     iterations: Annotated[
         int | None, option("--iterations", "iterations of mask-predict (default: 10)", _METHOD)
     ] = None
     length_beam: Annotated[
-        int | None, option("--length-beam", "lengths tried by mask-predict (default: 1)", _METHOD)
+        int | None, option("--length-beam", "lengths tried by mask-predict (default: 5)", FIRST)
     ] = None
     epochs: Annotated[
         int | None, option("--epochs", "sweeps over the target (default: 33)", _METHOD, "-n")
@@ -75,7 +75,7 @@ class TranslatingOptions(WorkerOptions):
         option("--block-anneal", "decrease of the block size (default: 0.2)", _METHOD),
     ] = None
     chains: Annotated[
-        int | None, option("--chains", "chains per source (default: 1)", _METHOD, "-c")
+        int | None, option("--chains", "chains per source (default: 1)", FIRST, "-c")
     ] = None
     lengths: Annotated[
         str | None, option("--lengths", "lengths of the chains: best, top or drawn", _METHOD)
@@ -96,7 +96,7 @@ class TranslatingOptions(WorkerOptions):
         bool, option("--every-chain", "print all chains instead of one", _RUN)
     ] = False
     seed: Annotated[int, option("--seed", "random seed", _RUN, "-s")] = 0
-    out: Annotated[Path | None, option("--out", "run folder to write", _RUN, "-o")] = None
+    out: Annotated[Path | None, option("--out", "run folder to write", FIRST, "-o")] = None
     token_budget: Annotated[
         int | None, option("--token-budget", "tokens per model call (default: automatic)", _RUN)
     ] = None
@@ -111,8 +111,13 @@ class TranslatingOptions(WorkerOptions):
 
     def build_method(self) -> TranslationMethod:
         """Return the method; options that it does not use are refused."""
+        from maskov.translation.methods import DEFAULT_LENGTHS, TranslationMethod
+
         known = {field.name for field in fields(TranslationMethod)} - {"name"}
-        return TranslationMethod(self.method, **{name: getattr(self, name) for name in known})
+        chosen = {name: getattr(self, name) for name in known}
+        if self.method == "mask-predict" and self.length_beam is None:
+            chosen["length_beam"] = DEFAULT_LENGTHS
+        return TranslationMethod(self.method, **chosen)
 
     def check_used(self) -> None:
         """Refuse options of the run that the method does not use."""
@@ -136,6 +141,9 @@ class TranslatingOptions(WorkerOptions):
 
     def load_model(self) -> ConditionalModel:
         """Load the masked model."""
+        from maskov.models import load
+        from maskov.models.conditional.model import ConditionalModel
+
         model = load(self.model_name, self.device, self.precision)
         if not isinstance(model, ConditionalModel):
             raise InputError(f"'{self.model_name}' is not a translation model: it has no source.")
@@ -143,6 +151,9 @@ class TranslatingOptions(WorkerOptions):
 
     def load_twin(self) -> AutoregressiveTranslator:
         """Load the autoregressive model."""
+        from maskov.models import choose_device
+        from maskov.translation.autoregressive import AutoregressiveTranslator
+
         name = _named(self.twin, self.pair, "twin")
         return AutoregressiveTranslator.load(
             folder_of(name) or Path(name), choose_device(self.device), name

@@ -8,7 +8,7 @@ from typing import Annotated
 from maskov.options.option import option
 from maskov.workers import Workers
 
-_WORKERS = "Workers"
+_WORKERS = "Advanced: workers"
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
         f"epochs:{schedule.epochs}-{schedule.burn_in}",
         *([f"burn-in:{schedule.burn_in_energy}"] if schedule.burn_in_energy else []),
         f"forced:{schedule.force_accept}",
-        f"start:{config.start}",
+        f"start:{config.start if config.inputs.texts is None else 'texts'}",
         f"{_inputs(config.inputs)}",
         f"thin:{config.thin}",
         *([f"length-prior:{config.length_prior}"] if config.inputs.sampled else []),

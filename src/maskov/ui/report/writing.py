@@ -15,15 +15,22 @@ from maskov.ui.report.json_data import to_json
 from maskov.ui.report.markdown import to_markdown
 
 _FORMATS = {"html": to_html, "md": to_markdown, "json": to_json}
+# The suffixes of files, and the formats that they mean.
+_SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".json": "json"}
 
 
 def format_of(given: str | None, out: Path | None) -> str:
-    """Return the given format, or the one of the file's name."""
-    if given is None:
-        given = {".md": "md", ".json": "json"}.get(out.suffix.lower() if out else "", "html")
-    if given not in _FORMATS:
+    """Return the given format, or the one of the file's name; no other is written into it."""
+    if given is not None and given not in _FORMATS:
         raise InputError(f"unknown format '{given}'; use one of {', '.join(_FORMATS)}.")
-    return given
+    suffix = "" if out is None else out.suffix.lower()
+    named = _SUFFIXES.get(suffix)
+    if given is None and suffix and named is None:
+        raise InputError(
+            f"'{out}' would be a {suffix[1:].upper()} file; reports are HTML, Markdown or JSON: "
+            "use a name with .html (which a browser prints to PDF), .md or .json, or give --format."
+        )
+    return given or named or "html"
 
 
 def check_file(out: Path) -> None:
