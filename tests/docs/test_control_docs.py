@@ -1,4 +1,4 @@
-"""docs/control.md: every expert is listed, and every example is read as it stands."""
+"""docs/how-to/rewrite.md: every expert is listed, and every example is read as it stands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from maskov.energies import parse_energy
 from maskov.energies.registry import NAMES
 
-PAGE = Path(__file__).parents[2] / "docs" / "control.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "rewrite.md"
 
 
 def _rows():
