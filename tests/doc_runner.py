@@ -81,8 +81,9 @@ class PageRunner:
         if command.text.startswith("maskov ") and not _SHELL & set(command.text.split("#")[0]):
             code, output = self._maskov(_words(command.text))
         else:
+            own = f'maskov() {{ {shlex.quote(sys.executable)} -m maskov "$@"; }}'
             done = subprocess.run(
-                ["bash", "-c", command.text],
+                ["bash", "-c", f"{own}\n{command.text}"],
                 capture_output=True,
                 text=True,
                 env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}:{self._folder}"},
