@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from mkdocs.structure.files import File, Files
 
-INDEX = "reference/commands.md"
+INDEX = "reference/commands/index.md"
 FOLDER = "reference/commands"
 _KINDS = {str: "text", int: "number", float: "number", Path: "path", bool: ""}
 
@@ -36,7 +36,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     if page.file.src_uri != INDEX:
         return markdown
     rows = "".join(
-        f"| [`maskov {name}`](commands/{_file(name)}.md) | {_cell(_first(command.help))} |\n"
+        f"| [`maskov {name}`]({_file(name)}.md) | {_cell(_first(command.help))} |\n"
         for name, command in commands()
     )
     return f"{markdown}\n| command | what it does |\n|---|---|\n{rows}"
