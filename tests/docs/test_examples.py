@@ -104,6 +104,8 @@ def test_marks_need_a_block_and_a_reason(tmp_path):
 def test_commands_with_unknown_options_do_not_parse():
     parse(["sample", "--chains", "4"])
     parse(["rate", "report", "study"])
+    parse(["models", "--json"])
+    parse(["models", "fetch", "deroen-small"])
     with pytest.raises(Exception, match="No such option"):
         parse(["sample", "--chainz", "4"])
 
