@@ -3,7 +3,7 @@
 python -m recipes.archive models/deroen-small --out deroen-small-1.tar
 
 The same files give the same bytes: times, owners and order are fixed. The size and the SHA-256 that
-it prints belong into `maskov.models.fetching`.
+it prints belong into `maskov.fetching`.
 """
 
 from __future__ import annotations

@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
 import pytest
-from experiments.antibody import main, proposal
+from experiments.antibody.__main__ import main
+from experiments.antibody.answers import Answers
+from experiments.antibody.lattice import Lattice
+from experiments.antibody.panel import Curve, Panel
+from experiments.antibody.rankings import LETTERS
 
 import maskov
 from maskov import Record
@@ -59,52 +64,82 @@ def data(tmp_path, monkeypatch):
 
 
 def test_scores_agree_with_what_was_published(data, tmp_path):
-    main(["scores", str(data), "--out", str(tmp_path / "s.json"), "--rows", "3", "--device", "cpu"])
-    found = json.loads((tmp_path / "s.json").read_text())
+    work, out = tmp_path / "work", tmp_path / "s.json"
+    words = [str(data), str(work), "--out", str(out), "--device", "cpu"]
+    main(["scores", *words, "--rows", "1"])
+    main(["scores", *words, "--rows", "3"])
+    found = json.loads(out.read_text())
     assert found["sequences"] == 4
     assert found["largest_relative_difference"] < 1e-4
+    assert set(json.loads((work / "perplexities.json").read_text())) == {*HEAVY, "DIQMTQ"}
+
+
+def test_kept_answers_are_those_of_the_model(data, tmp_path):
+    """Every pass of the lattice is answered once, in two parts; scores are the model's own."""
+    for part in ("0/2", "1/2"):
+        words = [str(data), str(tmp_path), "--places", "2", "--device", "cpu", "--part", part]
+        main(["answer", *words])
+    model = maskov.load("antiberty", "cpu")
+    lattice = Lattice.read(data, 2)
+    # 6 fixed places of 4 sequences, and 2 places with 2 letters at the other one.
+    assert len(lattice.contexts(model)) == 6 * 4 + 2 * 2
+    answers = Answers(model)
+    answers.load(tmp_path / "answers-antiberty-2")
+    records = [Record(one, one) for one in lattice.sequences]
+    ours, theirs = (maskov.score(one, records, maskov.Norm()) for one in (answers, model))
+    assert answers.asked == 0
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.energy == pytest.approx(other.energy, abs=1e-4)
 
 
 @pytest.mark.slow
 def test_samples_of_the_lattice_follow_its_law(data, tmp_path):
-    words = ["--places", "2", "--chains", "8", "--epochs", "200", "--device", "cpu"]
-    main(["lattice", str(data), "--out", str(tmp_path / "l.json"), *words])
+    words = ["--places", "2", "--chains", "4", "--epochs", "250", "--device", "cpu"]
+    main(["lattice", str(data), str(tmp_path), "--out", str(tmp_path / "l.json"), *words])
     found = json.loads((tmp_path / "l.json").read_text())
-    assert found["sequences"] == 4
-    # 1,440 correlated draws; a wrong law on four sequences is far off.
-    assert found["total_variation"] < 0.1
-    assert found["of_independent_draws"] < 0.03
+    assert len(found["energies"]) == 4
+    assert found["passes_asked_anew"] == 6 * 4 + 2 * 2
+    # 900 draws; the uniform law, and any other wrong one worth the name, is farther off.
+    law = np.exp(-np.array(found["energies"]))
+    assert np.abs(law / law.sum() - 0.25).sum() / 2 > 0.15
+    assert found["sampled"]["total_variation"] < 0.08
 
 
-def test_humanisation_keeps_what_is_marked(data, tmp_path):
+@pytest.fixture
+def ranked(data, tmp_path):
+    words = ["--device", "cpu", "--evaluator", f"{tmp_path}/evaluator.py"]
+    main(["rank", str(data), str(tmp_path / "work"), *words])
+    chains = ["--chains", "1", "--epochs", "3", "--energy", "norm(groups=2)", "--keep", "0.5"]
+    main(["rank", str(data), str(tmp_path / "work"), *words, *chains])
+    return words
+
+
+def test_humanisation_keeps_what_is_marked(data, ranked, tmp_path):
     out = tmp_path / "out"
-    words = ["--epochs", "3", "--chains", "1", "--device", "cpu", "--energy", "norm(groups=2)"]
-    main(
-        [
-            "humanise",
-            str(data),
-            "--out",
-            str(out),
-            "--evaluator",
-            f"{tmp_path}/evaluator.py",
-            *words,
-        ]
-    )
+    main(["humanise", str(data), str(tmp_path / "work"), "--out", str(out), *ranked[2:]])
     found = json.loads((out / "humanise.json").read_text())
-    for curve in found["curves"].values():
-        assert set(curve) == {"chosen on", "rest", "all"}
-        assert all(row["cdr"] == 0 for part in curve.values() for row in part)
-        mutations = [row["mutations"] for row in curve["all"]]
-        assert mutations == sorted(mutations)
-        assert mutations[-1] > 0
+    assert set(found["curves"]) == {"antiberty", "masked", "one-pass", "samples", "product"}
+    assert found["weights"].keys() == {"antiberty", "masked", "one-pass", "samples"}
+    assert max(found["weights"].values()) == 1
+    assert {row["system"] for row in found["points"]} >= {"humab", "sapiens1"}
+    for part in ("chosen on", "rest", "all"):
+        assert found["kept"][part]["cdr"] == 0
     made = {record.name: record.sequence for record in maskov.read_fasta(out / "humanised.fa")}
     assert made["one VH"][2:4] == "QL"
-    assert set(found["published"]) >= {"humab", "sapiens1"}
+    assert made["one VL"][0] == "D"
 
 
-def test_the_best_letter_is_taken_where_the_parents_is_rare():
-    from collections import Counter
-
-    seen = [Counter({"E": 9, "Q": 1}), Counter({"V": 1, "I": 3, "L": 6})]
-    assert proposal("EV", seen, 0.5) == "EL"
-    assert proposal("EV", seen, 0.05) == "EV"
+def test_a_curve_counts_as_the_evaluator_does(data, tmp_path):
+    panel = Panel.read(data, tmp_path / "evaluator.py")
+    panel.made["one VH"] = "EAQLWESG"
+    rng = np.random.default_rng(0)
+    rankings = {name: 0.5 + rng.random((len(one), 20)) for name, one in panel.parents.items()}
+    rankings["one VH"][1, LETTERS.index("A")] = 50.0  # the most certain mutation, and right
+    curve = Curve.of(panel, rankings, list(panel.parents))
+    assert curve.mutations[0] == ("one VH", 1, "A")
+    assert len(curve.mutations) == 6 + 5 + 8 + 5
+    for count in (1, 3, 10):
+        judged = panel.judged(curve.sequences(panel, count), list(panel.parents))
+        assert judged["mutations"] == count
+        assert curve.at(count)[0] == pytest.approx(judged["precision"], abs=1e-3)
+    assert curve.at(1) == (1.0, 0.5)

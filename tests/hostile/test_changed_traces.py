@@ -4,32 +4,39 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from maskov import Metropolis, Norm, Run, RunError, Schedule, resume, sample
+from maskov import Metropolis, Norm, Run, RunError, Schedule, Site, resume, sample
 from maskov.cli import main
 from maskov.config import ModelSource
+from maskov.energies.lengths import Length
 from maskov.errors import Interrupted
+from maskov.moves import Resize
 from maskov.runs.checksums import in_words
+from maskov.runs.group import EXPERTS, REPLICAS
 from maskov.runs.store import TRACES
 from odd_workers import files
 from small import tiny_bert
 
 MODEL = tiny_bert("red green blue white", torch.float32)
 FAST = ("energy_raw", "rejected")
+NORM, SITE = Norm(), Site()
 SETTINGS = {"chains": 4, "length": (3, 5), "thin": 1, "resident": 2, "checkpoint_every": 0}
 
 
-def _run(folder: Path, looks: int = 10**9, seed: int = 1, **more) -> None:
-    left = iter(range(10**9))
+def _run(folder: Path, looks: int = 10**9, seed: int = 1, energy=NORM, move=SITE, **more) -> int:
+    """Run until it is asked to stop, which it asks for so many times; return how often it did."""
+    left = count()
     sample(
-        MODEL, Metropolis(Norm()), Schedule(epochs=6, burn_in=1), out=folder, seed=seed,
+        MODEL, Metropolis(energy, move), Schedule(epochs=6, burn_in=1), out=folder, seed=seed,
         stop=lambda: next(left) > looks, **SETTINGS | more,
     )  # fmt: skip
+    return next(left)
 
 
 @pytest.fixture(scope="module")
@@ -65,17 +72,41 @@ def _flip(folder: Path, name: str, epoch: int, chain: int) -> None:
     np.save(path, trace)
 
 
+# Traces that only some runs have, and what makes a run have them.
+RARE = {
+    **{name: {"energy": Norm() + 0.1 * Length(4, 2)} for name in EXPERTS},
+    **{name: {"replicas": 2, "ladder": (1.0, 0.7), "resident": 4} for name in REPLICAS},
+    "sizes": {"move": Resize()},
+}
+
+
 @pytest.mark.parametrize("name", [
-    name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in sorted(TRACES)
+    name if name in FAST else pytest.param(name, marks=pytest.mark.slow)
+    for name in sorted(TRACES.keys() - RARE.keys())
 ])  # fmt: skip
 def test_one_bit_of_a_trace_of_a_stopped_run_is_noticed_and_mended(name, runs, stopped):
     _flip(stopped, name, epoch=0, chain=3)
+    _check_mended(stopped, runs["whole"], name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(RARE))
+def test_so_is_one_of_a_trace_that_only_some_runs_have(name, tmp_path):
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    looks = _run(whole, **RARE[name])
+    with pytest.raises(Interrupted):  # in the last epochs of the last chains
+        _run(stopped, looks * 9 // 10, **RARE[name])
+    _flip(stopped, name, epoch=0, chain=3)
+    _check_mended(stopped, whole, name)
+
+
+def _check_mended(stopped: Path, whole: Path, name: str) -> None:
     run = resume(stopped, MODEL)
     assert stopped / "traces" / f"{name}.npy" in run.damaged
     (note,) = run.recovered
     assert f"traces/{name}.npy in epoch 1 does not fit the run of the chains 2-3" in note
     assert "start again from their beginning" in note
-    assert files(stopped) == files(runs["whole"])
+    assert files(stopped) == files(whole)
     assert run.finished
 
 

@@ -221,9 +221,8 @@ def test_a_checkpoint_that_claims_more_epochs_than_the_traces_hold_is_passed_ove
     ahead = []
     for file in (copy / "checkpoints").iterdir():
         tensors, numbers = _open(file)
-        if any(name.startswith("buffers.") for name in tensors):
-            file.unlink()  # so that the forged ones are the newest
-            continue
+        # As at the end of an epoch, when no proposal is under way.
+        tensors = {name: one for name, one in tensors.items() if not name.startswith("buffers.")}
         numbers["group"] |= {"epoch": 6}
         tensors |= {
             f"held.{epoch}.{name}": value

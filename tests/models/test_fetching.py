@@ -12,10 +12,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from recipes.archive import pack
 
+from maskov import fetching
 from maskov.cli import main
 from maskov.errors import InputError, ModelError
-from maskov.models import fetching, registry
-from maskov.models.fetching import Archive, fetch
+from maskov.fetching import Archive, fetch
+from maskov.models import registry
 
 ABOUT = {
     "name": "tiny",

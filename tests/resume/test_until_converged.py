@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import count
 
 import numpy as np
 import pytest
@@ -26,10 +27,16 @@ SETTINGS = {"length": 2, "chains": 16, "until": "converged", "effective": 340, "
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """A run that was never interrupted."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    return maskov.sample(TABLE, out=folder, resident=8, **SETTINGS)
+def counted(tmp_path_factory):
+    """A run that was never interrupted, and how often it asked whether to stop."""
+    folder, looks = tmp_path_factory.mktemp("whole") / "run", count()
+    run = maskov.sample(TABLE, out=folder, resident=8, stop=lambda: next(looks) < 0, **SETTINGS)
+    return run, next(looks)
+
+
+@pytest.fixture(scope="module")
+def whole(counted):
+    return counted[0]
 
 
 def manifest_of(folder) -> dict:
@@ -94,11 +101,13 @@ def test_the_same_chains_as_a_run_of_so_many_epochs(whole):
     assert (fixed.traces["tokens"] == whole.traces["tokens"]).all()
 
 
-@pytest.mark.parametrize(
-    "looks", [200, *(pytest.param(n, marks=pytest.mark.slow) for n in (10, 60, 120, 300, 450, 550))]
-)
-def test_stopped_on_the_way_and_resumed_it_ends_at_the_same_epoch(whole, looks, tmp_path):
-    left = iter(range(10**9))
+STOPS = [pytest.param(n, marks=pytest.mark.slow) for n in (0.02, 0.1, 0.2, 0.6, 0.9, 0.98)]
+
+
+@pytest.mark.parametrize("share", [0.4, *STOPS])
+def test_stopped_on_the_way_and_resumed_it_ends_at_the_same_epoch(counted, share, tmp_path):
+    whole, looks = counted[0], int(share * counted[1])
+    left = count()
     with pytest.raises(Interrupted):
         maskov.sample(
             TABLE, out=tmp_path / "run", resident=8, stop=lambda: next(left) > looks, **SETTINGS
@@ -109,10 +118,11 @@ def test_stopped_on_the_way_and_resumed_it_ends_at_the_same_epoch(whole, looks, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("looks", [60, 400])
-def test_an_end_that_was_noted_and_not_saved_is_the_end(whole, looks, tmp_path):
+@pytest.mark.parametrize("share", [0.1, 0.8])
+def test_an_end_that_was_noted_and_not_saved_is_the_end(counted, share, tmp_path):
     """As if power had been lost after the manifest was written and before the checkpoint was."""
-    left = iter(range(10**9))
+    whole, looks = counted[0], int(share * counted[1])
+    left = count()
     with pytest.raises(Interrupted):
         maskov.sample(
             TABLE, out=tmp_path / "run", resident=8, stop=lambda: next(left) > looks, **SETTINGS
@@ -137,7 +147,7 @@ def test_workers_end_at_the_same_epoch(whole, tmp_path, monkeypatch):
 @pytest.mark.parametrize("settings", [{"asynchronous": False}, {"prefetch": 2}])
 def test_processes_end_at_the_same_epoch(settings, tmp_path):
     model = tiny_bert("red green", torch.float32, hidden_size=4, initializer_range=0.1)
-    common = SETTINGS | {"effective": 60, "resident": 4} | settings
+    common = SETTINGS | {"effective": 60, "resident": 4, "kernel": Metropolis(Raw())} | settings
     here = maskov.sample(model, out=tmp_path / "here", workers=Workers(0), **common)
     assert here.manifest.stopped_at is not None
     maskov.sample(model, out=tmp_path / "there", workers=Workers(2), **common)

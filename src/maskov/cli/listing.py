@@ -11,7 +11,7 @@ from maskov.cli.escaping import PrintableConsole
 from maskov.cli.output import print_json, say
 from maskov.cli.signals import interruptible
 from maskov.errors import InputError
-from maskov.models.fetching import cache_folder, fetch
+from maskov.fetching import cache_folder, fetch
 from maskov.models.registry import listed
 
 if TYPE_CHECKING:

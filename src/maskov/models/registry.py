@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from maskov.errors import ModelError
-from maskov.models.fetching import cache_folder
+from maskov.fetching import cache_folder
 
 ROOT = Path(__file__).parent / "pretrained"
 REPOSITORY = Path(__file__).parents[3] / "models"

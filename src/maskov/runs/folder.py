@@ -247,10 +247,10 @@ class RunFolder(Store):
             self._fitting.add(group)
             return saved, damaged
         chains = self._checksums.groups[group]
-        self._tell(
-            f"{_told(misfits)} of the chains {chains.start}-{chains.stop - 1}; these start again "
-            "from their beginning"
-        )
+        which = f"chains {chains.start}-{chains.stop - 1}; these start again from their beginning"
+        if len(chains) == 1:
+            which = f"chain {chains.start}; it starts again from its beginning"
+        self._tell(f"{_told(misfits)} of the {which}")
         traces = [self.path / "traces" / f"{name}.npy" for name in misfits]
         return None, [*sorted(self.path.glob(f"checkpoints/{group:05d}-*")), *traces]
 

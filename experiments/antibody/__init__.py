@@ -1,0 +1,1 @@
+"""Antibodies: exactness on a lattice, published scores, humanisation."""
