@@ -16,7 +16,7 @@ from maskov import models as maskov_models
 from maskov.errors import InputError
 from maskov.models.conditional.model import ConditionalModel
 from maskov.models.fingerprints import model_weights_hash
-from maskov.models.registry import folder_of, model_for
+from maskov.shipped import folder_of, model_for
 from maskov.translation.autoregressive import AutoregressiveTranslator
 
 BUNDLED_DATA = Path(__file__).parent / "data"

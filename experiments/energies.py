@@ -27,7 +27,7 @@ import torch
 import maskov
 from maskov.evaluation.diversity import distinct, self_bleu
 from maskov.kernels.registry import named_kernel
-from maskov.models.registry import default_judge
+from maskov.shipped import default_judge
 
 MOVES = (maskov.Span(sizes=(1, 2, 3)),)
 PENALTY = 3.0

@@ -23,7 +23,7 @@ import numpy as np
 import maskov
 from maskov.kernels.registry import named_kernel
 from maskov.models import DEFAULT_MODEL
-from maskov.models.registry import default_judge
+from maskov.shipped import default_judge
 
 POINTS = (25, 50, 100, 200)
 MOVES = (maskov.Site(), maskov.Span(sizes=(2,)))

@@ -28,7 +28,7 @@ from maskov.benchmarks.models import load_model
 from maskov.diagnostics.convergence import convergence
 from maskov.evaluation.diversity import distinct, self_bleu
 from maskov.kernels.registry import named_kernel
-from maskov.models.registry import default_judge
+from maskov.shipped import default_judge
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from maskov.evaluation.translation import compare
 from maskov.models import choose_device, device_name, load
 from maskov.models.conditional.model import ConditionalModel, read_source
 from maskov.models.fingerprints import model_weights_hash
-from maskov.models.registry import folder_of, model_for
+from maskov.shipped import folder_of, model_for
 from maskov.translation.api import Translation, energies_of, translate
 from maskov.translation.autoregressive import AutoregressiveTranslator
 from maskov.translation.methods import TranslationMethod

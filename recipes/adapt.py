@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from maskov.models.heads import FAMILIES
-from maskov.models.registry import source_of
+from maskov.shipped import source_of
 from recipes.labelled import (
     Batch,
     LabelledCorpus,

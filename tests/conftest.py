@@ -19,9 +19,14 @@ except ImportError:  # a machine with the plain install, such as a borrowed GPU,
     _checked = nullcontext()
 
 with _checked:
-    import maskov
+    import maskov.benchmarks
     import maskov.cli
+    import maskov.cli.terminal
+    import maskov.evaluation
     import maskov.exact
+    import maskov.public
+    import maskov.ui.ratings
+    import maskov.ui.report
     import maskov.verify  # noqa: F401
 
 import pytest

@@ -4,111 +4,32 @@ A masked language model defines an energy, and its conditionals propose moves th
 Metropolis-Hastings test accepts or rejects (Goyal, Dyer & Berg-Kirkpatrick, ICLR 2022).
 """
 
+from __future__ import annotations
+
 from maskov import startup  # noqa: F401 - first: it answers Ctrl-C while the rest is imported
 
 # isort: split
-from maskov.constraints import (
-    AllowedTokens,
-    AvoidWords,
-    Constraint,
-    ContainsWords,
-    MaxChanges,
-    MaxEdits,
-)
-from maskov.defaults import default_kernel, default_schedule
-from maskov.diagnostics import Summary
-from maskov.energies import Autoregressive, Energy, Norm, Raw, parse_energy
-from maskov.errors import InputError, MaskovError, ModelError, RunError
-from maskov.fasta import Record, read_fasta, to_fasta
-from maskov.kernels import (
-    Cycle,
-    DelayedAcceptance,
-    Exchange,
-    Gibbs,
-    Kernel,
-    Metropolis,
-    Mixture,
-    mask_predict,
-)
-from maskov.models import HuggingFaceModel, MaskedModel, TabularModel, counterexample, load
-from maskov.models.conditional.model import ConditionalModel
-from maskov.models.scorer import Scorer
-from maskov.moves import LowestConfidence, MaskedConditional, Move, Site, Span, Sweep
-from maskov.random import Rng
-from maskov.rewriting import Rewriter, Rewriting, rewrite
-from maskov.runs import Run, Sample
-from maskov.sampling import resume, sample
-from maskov.schedules import LinearSchedule, Schedule
-from maskov.scoring import Score, score, score_autoregressive
-from maskov.translation.api import Translation, translate
-from maskov.translation.autoregressive import AutoregressiveTranslator
-from maskov.translation.methods import TranslationMethod
-from maskov.types import Chains, Proposal
-from maskov.version import __version__
-from maskov.workers import Workers
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "AllowedTokens",
-    "Autoregressive",
-    "AutoregressiveTranslator",
-    "AvoidWords",
-    "Chains",
-    "ConditionalModel",
-    "Constraint",
-    "ContainsWords",
-    "Cycle",
-    "DelayedAcceptance",
-    "Energy",
-    "Exchange",
-    "Gibbs",
-    "HuggingFaceModel",
-    "InputError",
-    "Kernel",
-    "LinearSchedule",
-    "LowestConfidence",
-    "MaskedConditional",
-    "MaskedModel",
-    "MaskovError",
-    "MaxChanges",
-    "MaxEdits",
-    "Metropolis",
-    "Mixture",
-    "ModelError",
-    "Move",
-    "Norm",
-    "Proposal",
-    "Raw",
-    "Record",
-    "Rewriter",
-    "Rewriting",
-    "Rng",
-    "Run",
-    "RunError",
-    "Sample",
-    "Schedule",
-    "Score",
-    "Scorer",
-    "Site",
-    "Span",
-    "Summary",
-    "Sweep",
-    "TabularModel",
-    "Translation",
-    "TranslationMethod",
-    "Workers",
-    "__version__",
-    "counterexample",
-    "default_kernel",
-    "default_schedule",
-    "load",
-    "mask_predict",
-    "parse_energy",
-    "read_fasta",
-    "resume",
-    "rewrite",
-    "sample",
-    "score",
-    "score_autoregressive",
-    "to_fasta",
-    "translate",
-]
+if TYPE_CHECKING:
+    from maskov.public import *  # noqa: F403
+    from maskov.public import __all__ as __all__
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is used: PyTorch takes seconds, and `maskov --help` does not need it."""
+    if not name.startswith("_") and find_spec(f"maskov.{name}") is not None:
+        return import_module(f"maskov.{name}")
+    if not name.startswith("_") or name in ("__all__", "__version__"):
+        public = import_module("maskov.public")
+        globals().update({each: getattr(public, each) for each in public.__all__})
+        globals()["__all__"] = public.__all__
+    if name in globals():
+        return globals()[name]
+    raise AttributeError(f"module 'maskov' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__getattr__("__all__")})

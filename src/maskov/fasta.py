@@ -123,6 +123,14 @@ def letters_of(model: MaskedModel) -> dict[str, int]:
     return dict(zip(names, ids, strict=True))
 
 
+def has_letters(model: MaskedModel) -> bool:
+    """Whether the model's tokens are single letters, as those of proteins are."""
+    try:
+        return bool(letters_of(model))
+    except InputError:
+        return False
+
+
 def letter(token: str) -> str:
     """Return the letter of a token, as a vocabulary spells it."""
     return token.lstrip(_MARKS) or token

@@ -14,6 +14,7 @@ from maskov.errors import InputError
 from maskov.fasta import Record, spelled
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
+from maskov.models.token_spans import spelling, words_of
 from maskov.starts import read_text
 from maskov.types import Float, Sequences, Tensor
 
@@ -26,7 +27,9 @@ class Score:
     """A text's energy; `terms` belong to `tokens` and add up to it.
 
     Parts of the energy that have no terms, such as a classifier, are in `experts` by name, with
-    their weights; they are added to the terms. `name` is that of a record of FASTA.
+    their weights; they are added to the terms. `name` is that of a record of FASTA. Other texts
+    have `words`, separated by spaces, whose `word_terms` are the sums of their tokens' terms.
+    `unknown` counts the tokens that the model does not know.
     """
 
     text: str
@@ -35,14 +38,20 @@ class Score:
     terms: list[float]
     name: str | None = None
     experts: dict[str, float] = field(default_factory=dict)
+    words: list[str] = field(default_factory=list)
+    word_terms: list[float] = field(default_factory=list)
+    unknown: int = 0
 
     def to_json(self) -> str:
         """Return the score as one line of JSON."""
         data = asdict(self)
         if self.name is None:
             del data["name"]
-        if not self.experts:
-            del data["experts"]
+        else:  # a sequence, which has no words
+            del data["words"], data["word_terms"]
+        for name in ("experts", "unknown"):
+            if not data[name]:
+                del data[name]
         return json.dumps(data, ensure_ascii=False)
 
 
@@ -73,8 +82,12 @@ def score(
             kept = terms[row, : len(ids)]
             whole = {name: float(values[row]) for name, values in experts.items()}
             total = float(kept.sum()) + sum(whole.values())
-            words = model.token_strings(ids)
-            scores.append(Score(str(text), words, total, kept.tolist(), _name(text), whole))
+            strings = model.token_strings(ids)
+            words = _by_word(str(text), strings, kept.tolist())
+            unknown = sum(bool(model.forbidden[token]) for token in ids)
+            scores.append(
+                Score(str(text), strings, total, kept.tolist(), _name(text), whole, *words, unknown)
+            )
     return scores
 
 
@@ -99,6 +112,20 @@ def _read(model: MaskedModel, text: str | Record, number: int) -> list[int]:
     return read_text(model, text, f"line {number}", unknown=True)
 
 
+def _by_word(
+    text: str, tokens: Sequence[str], terms: Sequence[float]
+) -> tuple[list[str], list[float]]:
+    """Return the words of a text and the sum of the terms of each."""
+    numbers = words_of(text, tokens)
+    words: list[list[str]] = [[] for _ in range(numbers[-1] + 1 if numbers else 0)]
+    sums = [0.0] * len(words)
+    for number, token, term in zip(numbers, tokens, terms, strict=True):
+        words[number].append(token)
+        sums[number] += term
+    given = text.split()
+    return given if len(given) == len(words) else [spelling(each) for each in words], sums
+
+
 def _name(text: str | Record) -> str | None:
     return text.name if isinstance(text, Record) else None
 
@@ -113,6 +140,11 @@ def score_autoregressive(energy: Autoregressive, texts: Sequence[str | Record]) 
             raise InputError(f"line {number} holds a mask or another special token; take it out.")
     terms = energy.token_terms(lines)
     return [
-        Score(str(text), energy.token_strings(ids), float(part.sum()), part.tolist(), _name(text))
+        _causal_score(text, energy.token_strings(ids), part)
         for text, ids, part in zip(texts, lines, terms, strict=True)
     ]
+
+
+def _causal_score(text: str | Record, tokens: list[str], terms: Tensor) -> Score:
+    words = _by_word(str(text), tokens, terms.tolist())
+    return Score(str(text), tokens, float(terms.sum()), terms.tolist(), _name(text), {}, *words)

@@ -1,7 +1,8 @@
 """Ctrl-C while the command `maskov` is still importing: one sentence instead of a traceback.
 
 Importing takes seconds, most of them PyTorch's, and a traceback out of its files helps nobody. The
-package imports this module first. Programs that import maskov are left alone.
+package imports this module first, and this one imports little. Programs that import maskov are left
+alone.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import os
 import signal
 import sys
 import threading
-from pathlib import Path
 from types import FrameType
 
 # What a shell reports for a process that SIGINT ended.
@@ -26,7 +26,7 @@ def is_command(words: list[str]) -> bool:
         elif word == "-m":
             return next(rest, "") == "maskov"
         elif word == "-c" or not word.startswith("-"):
-            return Path(word).name == "maskov"
+            return os.path.basename(word) == "maskov"
     return False
 
 

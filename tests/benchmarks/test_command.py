@@ -46,7 +46,7 @@ def call(capfd):
 @pytest.fixture
 def here(monkeypatch):
     """Measure in this process, since starting one for each row takes seconds."""
-    monkeypatch.setattr("maskov.cli.benchmarking.run_benchmark", partial(run, run_job=run_job))
+    monkeypatch.setattr("maskov.benchmarks.run", partial(run, run_job=run_job))
 
 
 def test_every_row_in_one_json_object(call, here, tmp_path):

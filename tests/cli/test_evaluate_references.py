@@ -10,8 +10,8 @@ import pytest
 
 import tiny_models
 import tiny_tokenizers
-from maskov import Autoregressive
-from maskov.cli import evaluating, main
+from maskov import Autoregressive, energies
+from maskov.cli import main
 from maskov.evaluation import compare, evaluate
 
 REFERENCES = ["the cat sat in the house", "a big red dog ran", "the old bird ate and ran", "dog"]
@@ -68,7 +68,7 @@ def _no_judge(monkeypatch):
     def load(*_, **__):
         raise AssertionError("a judge was loaded")
 
-    monkeypatch.setattr(evaluating, "Autoregressive", load)
+    monkeypatch.setattr(energies, "Autoregressive", load)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from maskov import sample
 from maskov.cli import main, terminal
-from maskov.cli.terminal import LiveView, PlainProgress, progress_for
+from maskov.cli.terminal import LiveView, PlainProgress, progress_for, watched_stop
 from maskov.runs.eta import Pace, in_words
 from maskov.schedules import Schedule
 from small import random_state, tiny_bert
@@ -74,6 +74,58 @@ def test_plain_lines_say_the_time_left_until_there_is_none(capfd):
     assert [line.split("  ")[0] for line in lines] == ["epoch 1/3", "epoch 2/3", "epoch 3/3"]
     assert all(re.search(r"accepted 1\.00  novel 1\.00  [\d,]+ passes/s", line) for line in lines)
     assert [bool(re.search(r"about \d+ s left$", line)) for line in lines] == [True, True, False]
+
+
+def test_plain_output_says_how_far_the_first_epoch_is(monkeypatch, capfd):
+    """It used to be silent until the end of the epoch: minutes, for a long protein."""
+    clock = Clock()
+    monkeypatch.setattr(terminal.time, "monotonic", clock)
+    view, model = PlainProgress(3), tiny_bert()
+    view._pace = Pace(3, clock)
+    asked = watched_stop(lambda: False, view)
+    for now in range(120):
+        clock.now = float(now)
+        if now == 7:
+            view.begun(model)
+        if now >= 20:
+            state = random_state(model, 3, 6)
+            view.moved(replace(state, number=torch.full((3,), now)), 0, passes=10 * now)
+        assert not asked()
+    lines = capfd.readouterr().err.splitlines()
+    assert lines == [
+        "starting  (5 s)",
+        "computing the first energies  (10 s)",
+        "computing the first energies  (15 s)",
+        "epoch 1/3  step 20  15 passes/s  (20 s)",
+        "epoch 1/3  step 27  14 passes/s  (27 s)",
+        "epoch 1/3  step 36  12 passes/s  (36 s)",
+        "epoch 1/3  step 48  12 passes/s  (48 s)",
+        "epoch 1/3  step 64  11 passes/s  (1 min 4 s)",
+        "epoch 1/3  step 86  11 passes/s  (1 min 26 s)",
+        "epoch 1/3  step 115  11 passes/s  (1 min 55 s)",
+    ]
+
+
+def test_a_run_in_a_pipe_speaks_before_its_first_epoch_has_ended(monkeypatch, capfd):
+    monkeypatch.setattr(terminal, "_SILENCE", 0.0)
+    monkeypatch.setattr(terminal, "_SILENT_SHARE", 0.0)
+    main_without_exit(["sample", "--model", "untrained", "--length", "9", "-c", "2", "-n", "2"])
+    lines = capfd.readouterr().err.splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("epoch 1/2  E_"))
+    before = "\n".join(lines[:first])
+    assert "computing the first energies" in before
+    assert re.search(r"epoch 1/2  step \d+  [\d,]+ passes/s", before)
+
+
+def test_the_live_view_says_that_it_works_before_there_are_chains(monkeypatch):
+    clock, out = Clock(), io.StringIO()
+    monkeypatch.setattr(terminal.time, "monotonic", clock)
+    view = LiveView(tiny_bert(), 4, Console(file=out, force_terminal=True, width=120))
+    asked = watched_stop(lambda: True, view)
+    with view:
+        clock.now = 12.0
+        assert asked()
+    assert "computing the first energies  (12 s)" in out.getvalue()
 
 
 def test_the_live_view_shows_chains_changes_energies_rates_pace_and_time_left(monkeypatch):

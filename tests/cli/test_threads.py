@@ -38,10 +38,10 @@ def seen(monkeypatch):
         raise SystemExit(0)
 
     for name in (
-        "inspecting.score_texts", "evaluating.evaluate_texts", "reporting.build",
-        "inspecting.verify_kernels", "inspecting.print_diagnosis",
+        "scoring.score", "evaluation.evaluate", "ui.report.build", "verify.verify",
+        "cli.inspecting.print_diagnosis",
     ):  # fmt: skip
-        monkeypatch.setattr(f"maskov.cli.{name}", look)
+        monkeypatch.setattr(f"maskov.{name}", look)
     monkeypatch.setattr("maskov.ui.web.serving.serve", look)
     yield counts
     assert torch.get_num_threads() == 3

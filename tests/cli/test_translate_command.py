@@ -81,6 +81,16 @@ def test_translations_are_json_lines_in_order(call, models):
     assert all(set(line["text"].split()) <= set(WORDS) for line in lines)
 
 
+def test_five_lengths_are_tried_by_default(call, models):
+    words = ["translate", "-", "--pair", "de-en", "--json", "-q"]
+    out = call(*words, stdin=_text(SOURCES))[1]
+    assert call(*words, "--length-beam", "5", stdin=_text(SOURCES))[1] == out
+    one = call(*words, "--length-beam", "1", stdin=_text(SOURCES))[1]
+    assert one != out
+    every = call(*words, "--every-chain", stdin=_text(SOURCES[:1]))[1]
+    assert [line["chain"] for line in _read(every)] == list(range(5))
+
+
 def test_plain_texts_are_one_a_line_from_a_file_or_standard_input(call, tmp_path):
     (tmp_path / "in.txt").write_bytes(_text(SOURCES))
     words = ["--pair", "ro-en", *FAST]

@@ -9,8 +9,8 @@ import pytest
 
 import maskov
 import tiny_models
+from maskov import shipped
 from maskov.evaluation import evaluate, evaluate_run
-from maskov.models import registry
 
 TEXTS = tiny_models.TEXTS
 KEYS = {
@@ -193,6 +193,6 @@ def test_a_run_without_samples_or_with_half_of_one_is_refused(
 
 
 def test_without_a_judge_one_is_asked_for(refused, file, tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "ROOT", tmp_path / "nothing")
+    monkeypatch.setattr(shipped, "ROOT", tmp_path / "nothing")
     assert "give --judge" in refused(file)
     assert "'untrained' is a masked model" in refused(file, "--judge", "untrained")

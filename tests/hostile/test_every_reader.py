@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import maskov
 from experiments import driver
-from maskov import InputError, MaskovError, ModelError
+from maskov import InputError, MaskovError, ModelError, shipped
 from maskov.cli import main
 from maskov.cli.evaluating import _read_rows, _texts
 from maskov.cli.output import read_lines
@@ -68,7 +68,7 @@ ABOUT = {
 @pytest.fixture
 def about(tmp_path, monkeypatch) -> Path:
     """The description of the only shipped model."""
-    monkeypatch.setattr(registry, "ROOT", tmp_path / "models")
+    monkeypatch.setattr(shipped, "ROOT", tmp_path / "models")
     monkeypatch.setenv("MASKOV_MODELS", str(tmp_path / "none"))
     (tmp_path / "models" / "tiny").mkdir(parents=True)
     return tmp_path / "models" / "tiny" / "about.json"
@@ -81,7 +81,7 @@ def test_any_description_of_a_model_is_read_or_refused(data, about):
     about.write_bytes(data.draw(st.just(content) | anything(content) | wrong(ABOUT)))
     unchanged = about.read_bytes() == content
     with or_refused(ModelError, naming=() if unchanged else ["'tiny'"]):
-        (model,) = registry.shipped()
+        (model,) = shipped.shipped()
         written = json.loads(about.read_bytes())
         assert model.name == about.parent.name
         assert model.kind == written["kind"]
@@ -90,7 +90,7 @@ def test_any_description_of_a_model_is_read_or_refused(data, about):
         assert model.quality == pytest.approx(written["quality"], nan_ok=True)
         assert json.loads(model.to_json())["pairs"] == list(model.pairs)
         assert registry.listed()[0].name == "tiny"
-        assert registry.source_of("other", "masked") == "other"
+        assert shipped.source_of("other", "masked") == "other"
 
 
 @pytest.mark.parametrize("value", HUGE)

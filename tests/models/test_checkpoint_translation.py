@@ -209,12 +209,12 @@ def test_a_tokenizer_that_does_not_fit(folder):
 
 
 def test_models_on_a_shelf_are_found_by_name(tmp_path, monkeypatch):
-    from maskov.models import registry
+    from maskov import shipped
 
     monkeypatch.setenv("MASKOV_MODELS", str(shelf(tmp_path / "models")))
-    assert registry.folder_of("tiny-twin") == tmp_path / "models" / "tiny-twin"
+    assert shipped.folder_of("tiny-twin") == tmp_path / "models" / "tiny-twin"
     model = maskov.load("tiny-translation", "cpu")
     assert (type(model), model.name) == (ConditionalModel, "tiny-translation")
-    assert registry.model_for("ro-en", "twin") == "tiny-twin"
+    assert shipped.model_for("ro-en", "twin") == "tiny-twin"
     with pytest.raises(ModelError, match="'tiny-twin' is a twin model, not a causal one"):
         maskov.Autoregressive("tiny-twin")

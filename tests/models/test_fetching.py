@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from recipes.archive import pack
 
-from maskov import fetching
+from maskov import fetching, shipped
 from maskov.cli import main
 from maskov.errors import InputError, ModelError
 from maskov.fetching import Archive, fetch
@@ -83,10 +83,10 @@ def test_from_a_file(cache, known):
 
 
 def test_a_fetched_model_is_found_by_name_and_pair(cache, known):
-    assert registry.folder_of("tiny") is None
+    assert shipped.folder_of("tiny") is None
     fetch("tiny", known(tar()))
-    assert registry.folder_of("tiny") == cache / "tiny"
-    assert registry.is_name("tiny")
+    assert shipped.folder_of("tiny") == cache / "tiny"
+    assert shipped.is_name("tiny")
     assert "tiny" in [model.name for model in registry.listed()]
 
 
@@ -94,10 +94,10 @@ def test_a_model_of_the_clone_comes_before_a_fetched_one(cache, known, tmp_path,
     own = tmp_path / "models" / "tiny"
     own.mkdir(parents=True)
     (own / "about.json").write_bytes(FILES["about.json"])
-    monkeypatch.setattr(registry, "REPOSITORY", tmp_path / "models")
+    monkeypatch.setattr(shipped, "REPOSITORY", tmp_path / "models")
     fetch("tiny", known(tar()))
-    assert registry.folder_of("tiny") == own
-    assert [model.name for model in registry.shipped()].count("tiny") == 1
+    assert shipped.folder_of("tiny") == own
+    assert [model.name for model in shipped.shipped()].count("tiny") == 1
 
 
 def test_what_is_there_is_not_fetched_again(cache, known):
@@ -131,7 +131,7 @@ def test_other_bytes_are_refused(cache, known, server, change):
     with pytest.raises(ModelError, match="size or hash differs"):
         fetch("tiny", f"{server.address}any")
     assert nothing_is_left(cache)
-    assert registry.folder_of("tiny") is None
+    assert shipped.folder_of("tiny") is None
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_the_command(cache, known, capfd):
 
 @pytest.mark.parametrize("archive", fetching.ARCHIVES, ids=lambda archive: archive.name)
 def test_recorded_hashes_are_those_of_the_models_here(archive, tmp_path):
-    folder = registry.REPOSITORY / archive.name
+    folder = shipped.REPOSITORY / archive.name
     if not folder.is_dir():
         pytest.skip("not in a clone")
     assert pack(folder, tmp_path / archive.file) == (archive.bytes, archive.sha256)

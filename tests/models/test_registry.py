@@ -9,8 +9,9 @@ import pytest
 import maskov
 import tiny_models
 import tiny_tokenizers
+from maskov import shipped
 from maskov.cli import main
-from maskov.models import antibody, registry
+from maskov.models import registry
 
 ABOUT = {
     "summary": "a small model",
@@ -40,46 +41,46 @@ def pretrained(tmp_path_factory):
 
 @pytest.fixture
 def root(pretrained, monkeypatch):
-    monkeypatch.setattr(registry, "ROOT", pretrained)
+    monkeypatch.setattr(shipped, "ROOT", pretrained)
     monkeypatch.setenv("MASKOV_MODELS", str(pretrained / "none"))
-    monkeypatch.setattr(antibody, "installed", list)
+    monkeypatch.setattr(registry, "installed", list)
     return pretrained
 
 
 @pytest.fixture
 def nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "ROOT", tmp_path / "pretrained")
+    monkeypatch.setattr(shipped, "ROOT", tmp_path / "pretrained")
     monkeypatch.setenv("MASKOV_MODELS", str(tmp_path / "none"))
-    monkeypatch.setattr(antibody, "installed", list)
+    monkeypatch.setattr(registry, "installed", list)
     return tmp_path / "pretrained"
 
 
 def test_shipped_models_are_described(root):
-    judge, small = registry.shipped()
+    judge, small = shipped.shipped()
     assert (judge.name, judge.kind) == ("wiki-judge", "causal")
     assert (small.name, small.kind, small.default) == ("wiki-small", "masked", True)
     assert small.quality == {"held-out single-mask log-loss": 2.0, "accuracy": 0.5}
-    assert registry.folder_of("wiki-small") == root / "wiki-small"
-    assert (registry.default_model(), registry.default_judge()) == ("wiki-small", "wiki-judge")
+    assert shipped.folder_of("wiki-small") == root / "wiki-small"
+    assert (shipped.default_model(), shipped.default_judge()) == ("wiki-small", "wiki-judge")
 
 
 def test_no_path_is_a_name(root):
     for name in ("none", "", ".", "../pretrained/wiki-small", str(root / "wiki-small")):
-        assert registry.folder_of(name) is None
-        assert registry.source_of(name, "masked") == name
+        assert shipped.folder_of(name) is None
+        assert shipped.source_of(name, "masked") == name
 
 
 def test_without_shipped_models_the_stand_in_is_the_default(nothing):
-    assert registry.shipped() == []
-    assert registry.folder_of("wiki-small") is None
-    assert (registry.default_model(), registry.default_judge()) == ("untrained", None)
+    assert shipped.shipped() == []
+    assert shipped.folder_of("wiki-small") is None
+    assert (shipped.default_model(), shipped.default_judge()) == ("untrained", None)
 
 
 def test_one_that_is_not_marked_is_no_default(nothing):
     (nothing / "wiki-other").mkdir(parents=True)
     describe(nothing / "wiki-other", kind="masked")
-    assert [model.name for model in registry.shipped()] == ["wiki-other"]
-    assert registry.default_model() == "untrained"
+    assert [model.name for model in shipped.shipped()] == ["wiki-other"]
+    assert shipped.default_model() == "untrained"
 
 
 def test_a_masked_model_loads_by_its_name(root):
@@ -135,7 +136,7 @@ def test_a_damaged_description_is_one_sentence(nothing, change):
     else:
         describe(folder, **change)
     with pytest.raises(maskov.ModelError, match="'wiki-small' is damaged") as caught:
-        registry.shipped()
+        shipped.shipped()
     assert str(caught.value).isprintable()
 
 
@@ -145,20 +146,20 @@ def test_built_in_models_are_as_described():
         untrained.name: sum(weight.numel() for weight in untrained.network.parameters()),
         table.name: table.scores.numel(),
     }
-    assert {model.name: model.parameters for model in registry.BUILT_IN} == sizes
+    assert {model.name: model.parameters for model in shipped.BUILT_IN} == sizes
 
 
 def test_what_this_package_ships_is_whole(monkeypatch):
     monkeypatch.delenv("MASKOV_MODELS", raising=False)
-    shipped = registry.shipped()
-    roots = (registry.ROOT, registry.REPOSITORY)
+    models = shipped.shipped()
+    roots = (shipped.ROOT, shipped.REPOSITORY)
     folders = [folder for root in roots for folder in root.glob("[!_.]*") if folder.is_dir()]
-    assert {model.name for model in shipped} == {folder.name for folder in folders}
+    assert {model.name for model in models} == {folder.name for folder in folders}
     for folder in folders:
         for name in ("config.json", "model.safetensors", "README.md"):
             assert (folder / name).is_file()
-    for kind in registry.KINDS:
-        assert sum(model.default for model in shipped if model.kind == kind) <= 1
+    for kind in shipped.KINDS:
+        assert sum(model.default for model in models if model.kind == kind) <= 1
 
 
 def call(capfd, *words):

@@ -6,7 +6,8 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
 import maskov
-from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, registry
+from maskov import shipped
+from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL
 
 REAL = [
     "the film was released in 2005 and received positive reviews from critics.",
@@ -28,15 +29,15 @@ def test_the_defaults_are_the_shipped_ones():
 
 @pytest.mark.parametrize("name", ["wiki-small", "wiki-judge"])
 def test_a_shipped_model_takes_at_most_24_mebibytes(name):
-    files = list((registry.ROOT / name).iterdir())
+    files = list((shipped.ROOT / name).iterdir())
     assert sum(file.stat().st_size for file in files) <= 24 * 2**20
-    weights = (registry.ROOT / name / "model.safetensors").stat().st_size
-    assert next(one for one in registry.shipped() if one.name == name).bytes == weights
+    weights = (shipped.ROOT / name / "model.safetensors").stat().st_size
+    assert next(one for one in shipped.shipped() if one.name == name).bytes == weights
 
 
 def test_transformers_alone_loads_them():
-    AutoModelForMaskedLM.from_pretrained(registry.ROOT / "wiki-small")
-    AutoModelForCausalLM.from_pretrained(registry.ROOT / "wiki-judge")
+    AutoModelForMaskedLM.from_pretrained(shipped.ROOT / "wiki-small")
+    AutoModelForCausalLM.from_pretrained(shipped.ROOT / "wiki-judge")
 
 
 @pytest.mark.parametrize("energy", [maskov.Raw(), maskov.Norm()])

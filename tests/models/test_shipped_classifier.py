@@ -10,15 +10,15 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 import maskov
+from maskov import shipped
 from maskov.cli import main
 from maskov.energies import parse_energy
 from maskov.energies.loading import Loading
-from maskov.models import registry
 from maskov.types import Sequences
 
 NEWS = "police said on tuesday that two people were arrested after the explosion."
 ARTICLE = "the species was first described in 1758 and is native to southern europe."
-FOLDER = registry.ROOT / "wiki-genre"
+FOLDER = shipped.ROOT / "wiki-genre"
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def probability(model, label, text):
 
 
 def test_it_is_small_and_as_described():
-    about = next(one for one in registry.shipped() if one.name == "wiki-genre")
+    about = next(one for one in shipped.shipped() if one.name == "wiki-genre")
     weights = (FOLDER / "model.safetensors").stat().st_size
     assert (about.kind, about.bytes) == ("classifier", weights)
     assert sum(file.stat().st_size for file in FOLDER.iterdir()) < 4 * 2**20
@@ -54,7 +54,7 @@ def test_its_card_repeats_what_was_measured():
 
 def test_its_tokens_are_those_of_the_default_model():
     name = "tokenizer.json"
-    assert (FOLDER / name).read_bytes() == (registry.ROOT / "wiki-small" / name).read_bytes()
+    assert (FOLDER / name).read_bytes() == (shipped.ROOT / "wiki-small" / name).read_bytes()
 
 
 def test_the_command_lists_it(capfd):

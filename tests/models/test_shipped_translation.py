@@ -7,13 +7,13 @@ import json
 import pytest
 
 import maskov
+from maskov import shipped
 from maskov.cli import main
-from maskov.models import registry
 
 MOST = 48 * 2**20  # bytes of weights
 
 pytestmark = pytest.mark.skipif(
-    not (registry.REPOSITORY / "deroen-small").is_dir(), reason="not in a clone of the repository"
+    not (shipped.REPOSITORY / "deroen-small").is_dir(), reason="not in a clone of the repository"
 )
 
 
@@ -27,8 +27,8 @@ def _own_models(monkeypatch):
 )
 @pytest.mark.parametrize("pair", ["de-en", "ro-en"])
 def test_found_by_pair_and_small_enough(kind, name, pair):
-    assert registry.model_for(pair, kind) == name
-    folder = registry.folder_of(name)
+    assert shipped.model_for(pair, kind) == name
+    folder = shipped.folder_of(name)
     about = json.loads((folder / "about.json").read_text())
     assert about["bytes"] == (folder / "model.safetensors").stat().st_size <= MOST
     card = (folder / "README.md").read_text()
@@ -40,7 +40,7 @@ def test_an_unknown_pair_is_refused_with_those_there_are():
     with pytest.raises(
         maskov.ModelError, match="no model translates 'fr-en'; use one of de-en, ro-en"
     ):
-        registry.model_for("fr-en", "translation")
+        shipped.model_for("fr-en", "translation")
 
 
 @pytest.mark.parametrize(

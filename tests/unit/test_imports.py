@@ -11,7 +11,9 @@ ROOT = Path(maskov.__file__).parent
 # From the lowest to the highest; those of one line do not import each other.
 LAYERS = [
     ["types", "errors", "version", "startup"],
-    ["fetching", "grouping", "parts", "philox", "schedules"],
+    ["fetching"],
+    ["shipped"],
+    ["grouping", "parts", "philox", "schedules"],
     ["random"],
     ["encoders"],
     ["models"],
@@ -28,6 +30,7 @@ LAYERS = [
     ["sampling"],
     ["evaluation", "replay"],
     ["rewriting", "translation"],
+    ["public"],
     ["benchmarks", "ui"],
     ["cli"],
     ["__init__", "__main__"],

@@ -20,7 +20,7 @@ import torch
 from maskov.benchmarks.machine import all_versions, machine
 from maskov.models import choose_device, load
 from maskov.models.conditional.model import ConditionalModel
-from maskov.models.registry import folder_of
+from maskov.shipped import folder_of
 from maskov.translation.api import translate
 from maskov.translation.autoregressive import AutoregressiveTranslator
 from maskov.translation.methods import TranslationMethod

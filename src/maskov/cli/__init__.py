@@ -13,6 +13,7 @@ import typer
 
 from maskov.cli.benchmarking import bench
 from maskov.cli.evaluating import evaluate
+from maskov.cli.help import Command, CommandGroup
 from maskov.cli.inspecting import diagnose, score, verify
 from maskov.cli.listing import models
 from maskov.cli.output import reason_of, say
@@ -25,11 +26,11 @@ from maskov.cli.signals import interruptible
 from maskov.cli.threads import one_thread
 from maskov.cli.translating import translate
 from maskov.errors import MaskovError
-from maskov.models.batches import is_out_of_memory
-from maskov.startup import INTERRUPTED, imported
+from maskov.startup import INTERRUPTED
 from maskov.version import __version__
 
 app = typer.Typer(
+    cls=CommandGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -40,8 +41,8 @@ app = typer.Typer(
 for command in (
     sample, infill, rewrite, translate, score, evaluate, resume, diagnose, report, serve, verify,
 ):  # fmt: skip
-    app.command()(interruptible(one_thread(command)))
-app.command()(interruptible(bench))  # which measures whatever the machine has
+    app.command(cls=Command)(interruptible(one_thread(command)))
+app.command(cls=Command)(interruptible(bench))  # which measures whatever the machine has
 app.add_typer(models, name="models")
 app.add_typer(rate, name="rate")
 
@@ -76,7 +77,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> None:
     """Run a command; errors that the user can fix are one sentence and exit code 2."""
-    imported()
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     try:
@@ -96,6 +96,8 @@ def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None = None)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (OSError, MemoryError, RuntimeError) as error:
+        from maskov.models.batches import is_out_of_memory
+
         if debug or not (isinstance(error, OSError) or is_out_of_memory(error)):
             raise
         say(f"{name}: {_MEMORY if is_out_of_memory(error) else reason_of(error)}.")

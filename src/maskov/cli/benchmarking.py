@@ -11,13 +11,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from maskov.benchmarks import Options
-from maskov.benchmarks import run as run_benchmark
-from maskov.benchmarks.files import check_writable, write_json
-from maskov.benchmarks.options import ROWS
 from maskov.cli.output import print_json, say
 from maskov.cli.sampling import parse_length
-from maskov.models import DEFAULT_MODEL
+from maskov.shipped import default_model
 
 # The quantities in the table, the most important first; the JSON contains all.
 _SHOWN = {
@@ -48,7 +44,7 @@ def bench(
             "-m",
             help="name, folder, bert-base-shaped, or bert-LxW-shaped (such as bert-4x256-shaped)",
         ),
-    ] = DEFAULT_MODEL,
+    ] = default_model(),
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 ...")] = "auto",
     precision: Annotated[str, typer.Option(help="float32, tf32 or bfloat16")] = "float32",
     energy: Annotated[str, typer.Option("--energy", "-e", help="raw or norm")] = "raw",
@@ -63,7 +59,7 @@ def bench(
         typer.Option(
             help="a: Algorithm 1, b: batched copies, c: maskov (or the name of a variant), score"
         ),
-    ] = ",".join(ROWS),
+    ] = "a,b,c,score",
     seconds: Annotated[float, typer.Option(help="seconds for each row of a, b and score")] = 20.0,
     seed: Annotated[int, typer.Option("--seed", "-s", help="random seed")] = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="JSON file to write")] = None,
@@ -71,6 +67,10 @@ def bench(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
 ) -> None:
     """Measure speed against the paper's algorithm in plain code and another scorer."""
+    from maskov.benchmarks import Options
+    from maskov.benchmarks import run as run_benchmark
+    from maskov.benchmarks.files import check_writable, write_json
+
     options = Options(
         model=model,
         device=device,

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from maskov.cli.dataclass_options import option
 from maskov.cli.output import read_lines
-from maskov.constraints import (
-    AllowedTokens,
-    AvoidWords,
-    Constraint,
-    ContainsWords,
-    MaxChanges,
-    MaxEdits,
-)
 
-CONSTRAINTS = "Constraints"
+if TYPE_CHECKING:
+    from maskov.constraints import Constraint
+
+CONSTRAINTS = "Advanced: constraints"
 # What `--freeze` takes.
 FREEZE = (
     "tokens of each text that stay: positions '1-25,40', words 'river, bridge', a regular "
@@ -47,7 +42,15 @@ class ConstraintOptions:
 
     def build_constraints(self, resizes: bool) -> tuple[Constraint, ...]:
         """Return what all samples must meet; `resizes` says that lengths change."""
-        found = list[Constraint]()
+        from maskov.constraints import (
+            AllowedTokens,
+            AvoidWords,
+            ContainsWords,
+            MaxChanges,
+            MaxEdits,
+        )
+
+        found: list[Constraint] = []
         if self.contains is not None:
             found.append(ContainsWords(words_of(self.contains)))
         if self.avoid is not None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
 from typing import Any, get_type_hints
 
 import typer
+
+# The panel of the options that a newcomer needs; the others are "Advanced".
+FIRST = "Options"
 
 
 def option(name: str, text: str, panel: str, short: str | None = None) -> Any:
@@ -19,7 +22,8 @@ def option(name: str, text: str, panel: str, short: str | None = None) -> Any:
 def takes_options(options: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a command every field of a dataclass as an option; it receives them as one object.
 
-    Options of its own come before those that it shares with others.
+    Options of its own come before those that it shares with others, but for those of the first
+    panel.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -34,6 +38,12 @@ def takes_options(options: type[Any]) -> Callable[[Callable[..., Any]], Callable
             if parameter.name != "options"
         ]
         kinds = get_type_hints(options, include_extras=True)
+
+        def place(f: Field[Any]) -> int:
+            if f.name in options.__annotations__:
+                return 1
+            return 0 if kinds[f.name].__metadata__[0].rich_help_panel == FIRST else 2
+
         shared = [
             inspect.Parameter(
                 f.name,
@@ -41,7 +51,7 @@ def takes_options(options: type[Any]) -> Callable[[Callable[..., Any]], Callable
                 default=inspect.Parameter.empty if f.default is MISSING else f.default,
                 annotation=kinds[f.name],
             )
-            for f in sorted(fields(options), key=lambda f: f.name not in options.__annotations__)
+            for f in sorted(fields(options), key=place)
         ]
         keyword = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
         run.__signature__ = inspect.Signature([*keyword, *shared])  # type: ignore[attr-defined]

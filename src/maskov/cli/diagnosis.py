@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from maskov.cli.escaping import printable
 from maskov.cli.output import print_table
-from maskov.diagnostics.diagnosis import Diagnosis
-from maskov.diagnostics.energies import EnergyFigures
-from maskov.diagnostics.exchange import ExchangeFigures
-from maskov.diagnostics.experts import ExpertFigures
-from maskov.diagnostics.statistics import TokenStatistic
+
+if TYPE_CHECKING:
+    from maskov.diagnostics.diagnosis import Diagnosis
+    from maskov.diagnostics.energies import EnergyFigures
+    from maskov.diagnostics.exchange import ExchangeFigures
+    from maskov.diagnostics.experts import ExpertFigures
+    from maskov.diagnostics.statistics import TokenStatistic
 
 _COLUMNS = ("", "R-hat", "median", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
 _UNKNOWN = "–"

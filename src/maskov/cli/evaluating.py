@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from maskov.cli.output import as_lines, print_json, print_table, read_lines
-from maskov.energies import Autoregressive
 from maskov.errors import InputError
-from maskov.evaluation import compare, evaluate_run
-from maskov.evaluation import evaluate as evaluate_texts
-from maskov.models import choose_device
-from maskov.models.registry import default_judge
-from maskov.runs import Run
+from maskov.shipped import default_judge
+
+if TYPE_CHECKING:
+    from maskov.energies import Autoregressive
 
 _ERROR = "_standard_error"
 _INTERVAL = "_interval"
@@ -54,6 +52,10 @@ def evaluate(
     json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> None:
     """Evaluate texts: perplexity, diversity, copies; translations against references."""
+    from maskov.evaluation import compare, evaluate_run
+    from maskov.evaluation import evaluate as evaluate_texts
+    from maskov.runs import Run
+
     if references is None:
         loaded = _load_judge(judge or default_judge(), device, token_budget)
         if Path(source).is_dir():
@@ -76,6 +78,9 @@ def evaluate(
 
 
 def _load_judge(name: str | None, device: str, budget: int | None) -> Autoregressive:
+    from maskov.energies import Autoregressive
+    from maskov.models import choose_device
+
     if name is None:
         raise InputError("no judge is shipped with this maskov: give --judge, a causal LM.")
     return Autoregressive(name, choose_device(device), budget=budget)

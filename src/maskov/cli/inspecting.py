@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from maskov.cli.diagnosis import print_diagnosis
 from maskov.cli.escaping import PrintableConsole
-from maskov.cli.output import as_lines, print_json, read_texts
-from maskov.energies import Autoregressive, parse_energy
-from maskov.energies.loading import Loading
+from maskov.cli.output import as_lines, print_json, print_table, say, texts_or_files
 from maskov.errors import InputError
-from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, choose_device, load
-from maskov.runs import Run
-from maskov.scoring import Score, score_autoregressive
-from maskov.scoring import score as score_texts
-from maskov.ui.report.json_data import json_safe
-from maskov.verify import verify as verify_kernels
+from maskov.shipped import default_model
+
+if TYPE_CHECKING:
+    from maskov.models import MaskedModel
+    from maskov.scoring import Score
+
+# Lines with unknown tokens that are pointed out one by one.
+_POINTED_OUT = 5
 
 
 def score(
-    file: Annotated[
-        str, typer.Argument(help="texts, one per line, or FASTA; - for standard input")
+    source: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TEXT|FILE|-...",
+            help="texts, or files of texts: one per line, or FASTA (- for standard input)",
+        ),
     ],
     model: Annotated[
         str, typer.Option("--model", "-m", help="built-in name, folder or hub name")
-    ] = DEFAULT_MODEL,
+    ] = default_model(),
     energy: Annotated[
         str,
         typer.Option("--energy", "-e", help="raw, norm, raw(groups=4), autoregressive, or a sum"),
@@ -51,10 +55,19 @@ def score(
     token_budget: Annotated[
         int | None, typer.Option(min=1, help="tokens per model call (default: automatic)")
     ] = None,
+    words: Annotated[
+        bool, typer.Option("--words", help="show the term of each word (--json always has them)")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
 ) -> None:
     """Score texts: the energy of each text and the term of each token."""
-    lines = read_texts(file)
+    from maskov.energies import Autoregressive, parse_energy
+    from maskov.energies.loading import Loading
+    from maskov.models import DEFAULT_JUDGE, DEFAULT_MODEL, choose_device, load
+    from maskov.scoring import score as score_texts
+    from maskov.scoring import score_autoregressive
+
+    lines = texts_or_files(source)
     where = choose_device(device)
 
     loading = Loading(where, trust_remote_code, budget=token_budget)
@@ -67,13 +80,15 @@ def score(
         causal = Autoregressive(
             name, where, trust_remote_code=trust_remote_code, budget=token_budget
         )
-        _print_scores(score_autoregressive(causal, lines), json)
+        _print_scores(score_autoregressive(causal, lines), json, words)
         return
     chosen = parse_energy(energy, causal_model or DEFAULT_JUDGE, loading)
     masked = load(
         model, where, tokenizer=tokenizer, trust_remote_code=trust_remote_code, prefix=prefix
     )
-    _print_scores(score_texts(masked, lines, chosen, token_budget), json)
+    scores = score_texts(masked, lines, chosen, token_budget)
+    _print_scores(scores, json, words)
+    _point_out_unknown(masked, scores)
 
 
 def diagnose(
@@ -81,6 +96,9 @@ def diagnose(
     json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> None:
     """Check the convergence of a run: R-hat, effective sample sizes, rates, costs."""
+    from maskov.runs import Run
+    from maskov.ui.report.json_data import json_safe
+
     opened = Run.open(run)
     summary, diagnosis = opened.summary().to_dict(), opened.diagnose()
     if json:
@@ -101,6 +119,8 @@ def verify(
     json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
 ) -> None:
     """Prove the kernels on the paper's counter-example, by their exact transition matrices."""
+    from maskov.verify import verify as verify_kernels
+
     findings = verify_kernels()
     if json:
         print_json(finding.to_json() for finding in findings)
@@ -119,7 +139,21 @@ def verify(
     PrintableConsole().print(table, markup=False, highlight=False)
 
 
-def _print_scores(scores: list[Score], json: bool) -> None:
+def _point_out_unknown(model: MaskedModel, scores: list[Score]) -> None:
+    """Say which texts hold tokens that the model does not know, and why that may be."""
+    from maskov.fasta import has_letters
+
+    unknown = [(number, one) for number, one in enumerate(scores, 1) if one.unknown]
+    for number, one in unknown[:_POINTED_OUT]:
+        count, total = one.unknown, len(one.tokens)
+        be = "is" if count == 1 else "are"
+        advice = "; separate residues by spaces?" if has_letters(model) else ""
+        say(f"note: line {number}: {count} of {total} tokens {be} unknown{advice}")
+    if len(unknown) > _POINTED_OUT:
+        say(f"note: {len(unknown) - _POINTED_OUT:,} more lines have unknown tokens")
+
+
+def _print_scores(scores: list[Score], json: bool, words: bool) -> None:
     if json:
         print_json(score.to_json() for score in scores)
         return
@@ -127,6 +161,10 @@ def _print_scores(scores: list[Score], json: bool) -> None:
     table.add_column("energy", justify="right", style="cyan")
     named = any(score.name is not None for score in scores)
     table.add_column("name" if named else "text", overflow="fold")
+    if words:
+        table.add_column("words", overflow="fold")
     for score in scores:
-        table.add_row(f"{score.energy:.4f}", score.name if named else score.text)
-    PrintableConsole().print(table, markup=False, highlight=False)
+        by_word = zip(score.words, score.word_terms, strict=True)
+        shown = ["  ".join(f"{word} {term:.2f}" for word, term in by_word)] if words else []
+        table.add_row(f"{score.energy:.4f}", score.name if named else score.text, *shown)
+    print_table(table)

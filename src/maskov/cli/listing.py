@@ -8,18 +8,18 @@ import typer
 from rich.table import Table
 
 from maskov.cli.escaping import PrintableConsole
+from maskov.cli.help import Command, CommandGroup
 from maskov.cli.output import print_json, say
 from maskov.cli.signals import interruptible
 from maskov.errors import InputError
 from maskov.fetching import cache_folder, fetch
-from maskov.models.registry import listed
 
 if TYPE_CHECKING:
     from typer import Context
 else:
     Context = typer.Context.__base__  # which is what Typer passes
 
-models = typer.Typer(invoke_without_command=True, no_args_is_help=False)
+models = typer.Typer(cls=CommandGroup, invoke_without_command=True, no_args_is_help=False)
 
 
 @models.callback()
@@ -32,6 +32,8 @@ def list_models(
         if json:
             raise InputError("--json lists models; fetch has no such option.")
         return
+    from maskov.models.registry import listed
+
     if json:
         print_json(model.to_json() for model in listed())
         return
@@ -54,7 +56,7 @@ def list_models(
         PrintableConsole().print(table, "", markup=False, highlight=False)
 
 
-@models.command("fetch")
+@models.command("fetch", cls=Command)
 @interruptible
 def fetch_models(
     names: Annotated[list[str], typer.Argument(help="models to fetch")],

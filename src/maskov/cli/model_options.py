@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from maskov.cli.dataclass_options import option
+from maskov.cli.dataclass_options import FIRST, option
 from maskov.config import ModelSource
-from maskov.models import DEFAULT_MODEL, MaskedModel, load
-from maskov.models.registry import is_name
+from maskov.shipped import default_model, is_name
 
-_MODEL = "Model"
+if TYPE_CHECKING:
+    from maskov.models import MaskedModel
+
+
+_MODEL = "Advanced: model"
 
 
 @dataclass(frozen=True)
 class ModelOptions:
     """The options of the masked model."""
 
-    model: Annotated[str, option("--model", "built-in name, folder or hub name", _MODEL, "-m")] = (
-        DEFAULT_MODEL
+    model: Annotated[str, option("--model", "built-in name, folder or hub name", FIRST, "-m")] = (
+        default_model()
     )
     tokenizer: Annotated[
         str | None,
@@ -47,6 +50,8 @@ class ModelOptions:
 
     def load_model(self) -> MaskedModel:
         """Load the masked model, called as the user calls it."""
+        from maskov.models import load
+
         return load(
             self.model,
             self.device,

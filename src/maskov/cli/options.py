@@ -4,36 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from maskov.cli.constraint_options import ConstraintOptions, words_of
-from maskov.cli.dataclass_options import option
+from maskov.cli.dataclass_options import FIRST, option
 from maskov.cli.model_options import ModelOptions, findable
 from maskov.cli.workers import WorkerOptions
 from maskov.config import DEFAULT_EPOCHS, MOST_UNTIL_CONVERGED, stopping_rule
-from maskov.constraints import ContainsWords
-from maskov.defaults import BURN_IN, DEFAULT_SPAN, GROUPS
-from maskov.energies import Energy, grouped, parse_energy
-from maskov.energies.loading import Loading
 from maskov.errors import InputError
-from maskov.kernels import DelayedAcceptance, Exchange, Kernel
-from maskov.kernels.registry import (
-    KERNELS,
-    as_kernel,
-    named_kernel,
-    named_moves,
-    parse_moves,
-    parse_sizes,
-)
-from maskov.models import DEFAULT_JUDGE, MaskedModel
-from maskov.moves import MaskedConditional, Site, Sweep
 from maskov.parts import is_import_path, load_part, parse_call
 from maskov.schedules import LinearSchedule, Schedule
+from maskov.shipped import default_judge
 
-_MODEL = "Model"
-_KERNEL = "Kernel"
-_SCHEDULE = "Schedule"
-_RUN = "Run"
+if TYPE_CHECKING:
+    from maskov.energies import Energy
+    from maskov.kernels import DelayedAcceptance, Kernel
+    from maskov.models import MaskedModel
+
+_MODEL = "Advanced: model"
+_KERNEL = "Advanced: kernel"
+_SCHEDULE = "Advanced: schedule"
+_RUN = "Advanced: run"
 # The moves of templates with blanks of unknown length.
 RESIZING = "span:2,insert-delete:1,resize:1"
 # Options of the site move, which a kernel or move of the user's own does not have.
@@ -45,14 +36,15 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     """Everything the command line can say about a run."""
 
     causal_model: Annotated[
-        str | None, option("--causal-model", "causal LM for the energy 'autoregressive'", _MODEL)
+        str | None,
+        option("--causal-model", "causal LM for the energy 'autoregressive'", _MODEL),
     ] = None
     energy: Annotated[
         str,
         option(
             "--energy",
             "raw, norm, raw(groups=4), autoregressive, module:Class(...), or a sum: raw+0.5*norm",
-            _KERNEL,
+            FIRST,
             "-e",
         ),
     ] = "raw"
@@ -132,7 +124,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
             "--epochs",
             f"sweeps over all positions (default: {DEFAULT_EPOCHS}); with --until the most there "
             f"may be (default: {MOST_UNTIL_CONVERGED})",
-            _SCHEDULE,
+            FIRST,
             "-n",
         ),
     ] = None
@@ -141,7 +133,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         option(
             "--until",
             "converged: stop when R-hat and the effective draws are good enough",
-            _SCHEDULE,
+            FIRST,
         ),
     ] = None
     effective: Annotated[
@@ -189,15 +181,16 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         int, option("--force-accept", "first epochs that accept everything", _SCHEDULE)
     ] = 0
 
-    chains: Annotated[int, option("--chains", "chains (to each template)", _RUN, "-c")] = 8
+    chains: Annotated[int, option("--chains", "chains (to each template)", FIRST, "-c")] = 8
     start: Annotated[
         str, option("--start", "masked (filled at random) or greedy (one pass)", _RUN)
     ] = "masked"
     thin: Annotated[
-        int, option("--thin", "epochs between samples of a chain; 0: only the last is kept", _RUN)
+        int,
+        option("--thin", "epochs between samples of a chain; 0: only the last is kept", _RUN),
     ] = 0
     seed: Annotated[int, option("--seed", "seed of all random numbers", _RUN, "-s")] = 0
-    out: Annotated[Path | None, option("--out", "run folder to write", _RUN, "-o")] = None
+    out: Annotated[Path | None, option("--out", "run folder to write", FIRST, "-o")] = None
     token_budget: Annotated[
         int | None,
         option("--token-budget", "maximum tokens per model call (default: automatic)", _RUN),
@@ -220,7 +213,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     checkpoint_every: Annotated[
         float, option("--checkpoint-every", "seconds between checkpoints", _RUN)
     ] = 60.0
-    json: Annotated[bool, option("--json", "JSON lines on standard output", _RUN)] = False
+    json: Annotated[bool, option("--json", "JSON lines on standard output", FIRST)] = False
     quiet: Annotated[bool, option("--quiet", "no progress", _RUN, "-q")] = False
 
     @property
@@ -271,6 +264,8 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     @property
     def chosen_burn_in(self) -> int:
         """The epochs of burn-in: by default some, where the run is an ordinary one."""
+        from maskov.defaults import BURN_IN
+
         if self.burn_in is not None:
             return self.burn_in
         moving = self.anneal != 0 or self.force_accept != 0 or self.until is not None
@@ -285,9 +280,13 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
 
         Where nothing is said of burn-in, it is the energy asked for in groups of positions.
         """
+        from maskov.defaults import GROUPS
+        from maskov.energies import grouped, parse_energy
+        from maskov.energies.loading import Loading
+
         if self.burn_in_energy == "same":
             return None
-        causal = self.causal_model or DEFAULT_JUDGE
+        causal = self.causal_model or default_judge()
         if self.burn_in_energy is None:
             if self.burn_in is not None or self.chosen_burn_in == 0:
                 return None
@@ -299,6 +298,8 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
 
     def build_kernel(self, device: Any) -> Kernel:
         """Return the kernel, or refuse options that contradict it."""
+        from maskov.kernels import Exchange
+
         kernel = self._chain_kernel(device)
         if kernel.conditional.constraints != self.build_constraints(self.resizes):
             raise InputError(
@@ -321,6 +322,11 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
 
     def _chain_kernel(self, device: Any) -> Kernel:
         """Return the kernel that moves each chain."""
+        from maskov.energies import parse_energy
+        from maskov.energies.loading import Loading
+        from maskov.kernels.registry import KERNELS, named_kernel, named_moves, parse_moves
+        from maskov.moves import MaskedConditional, Site, Sweep
+
         own = is_import_path(self.kernel)
         if not own and self.kernel not in KERNELS:
             raise InputError(
@@ -337,7 +343,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
             self.build_constraints(self.resizes),
         )
         self.build_delayed()  # refused even if unused
-        parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE)  # refused even if unused
+        parse_energy(self.energy, self.causal_model or default_judge())  # refused even if unused
         if self.moves is not None and self.kernel != "mh":
             raise InputError("--moves are those of --kernel mh: drop one of them.")
         if self.span is not None and "span" not in self.chosen_moves:
@@ -370,7 +376,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
             return named_kernel("gibbs", moves=(Site(proposal, positions),))
 
         loading = Loading(device, self.trust_remote_code, find=findable)
-        energy = parse_energy(self.energy, self.causal_model or DEFAULT_JUDGE, loading)
+        energy = parse_energy(self.energy, self.causal_model or default_judge(), loading)
         moves, weights = parse_moves(
             self.chosen_moves, named_moves(proposal, self._sizes(), positions)
         )
@@ -397,6 +403,9 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
 
     def with_room(self, model: MaskedModel) -> SamplingOptions:
         """Return these options with spans that move every word of --contains at once."""
+        from maskov.constraints import ContainsWords
+        from maskov.defaults import DEFAULT_SPAN
+
         if self.contains is None or self.span is not None or "span" not in self.chosen_moves:
             return self
         room = ContainsWords(words_of(self.contains)).longest(model) + 1
@@ -404,10 +413,14 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
 
     def _sizes(self) -> tuple[int, ...]:
         """Return the sizes of spans: a number or a range."""
+        from maskov.kernels.registry import parse_sizes
+
         return parse_sizes(self.span or "1:3")
 
     def _own_kernel(self) -> Kernel:
         """Return a kernel of the user's own, which has options of its own."""
+        from maskov.kernels.registry import as_kernel
+
         defaults = {field.name: field.default for field in fields(self)}
         for name in (*_SITE_OPTIONS, "energy", "delayed", "first_stage"):
             if getattr(self, name) != defaults[name]:
@@ -418,6 +431,8 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
 
     def build_delayed(self, energy: Energy | None = None) -> DelayedAcceptance:
         """Return the early tests of delayed acceptance, by default those that suit the energy."""
+        from maskov.kernels import DelayedAcceptance
+
         if self.delayed is None:
             # Passes of single positions are worth an early test; of groups there are few.
             alone = energy is not None and energy.needs_sites and energy.groups is None

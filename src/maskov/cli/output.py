@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
 from maskov.cli.escaping import PrintableConsole, json_printable, printable
+from maskov.cli.verdict import last_words
 from maskov.errors import InputError
-from maskov.fasta import Record, is_fasta, parse
-from maskov.runs import Run
+
+if TYPE_CHECKING:
+    from maskov.fasta import Record
+    from maskov.runs import Run, Sample
+
+
+# One word with a folder or an ending.
+_LIKE_A_FILE = re.compile(r"\S*/\S*|\S+\.[A-Za-z]\w{0,5}")
 
 
 def read_lines(source: str, empty: bool = False) -> list[str]:
@@ -37,8 +46,28 @@ def read_lines(source: str, empty: bool = False) -> list[str]:
 
 def read_texts(source: str) -> list[str] | list[Record]:
     """Read texts, one per line, or the records of a FASTA file."""
+    from maskov.fasta import is_fasta, parse
+
     lines = read_lines(source)
     return parse(lines, source) if is_fasta(source, lines) else lines
+
+
+def texts_or_files(sources: Sequence[str]) -> list[str] | list[Record]:
+    """Return texts given on the command line, and those of the files that are named there."""
+    found: list[Any] = []
+    for source in sources:
+        found += read_texts(source) if _names_a_file(source) else [source]
+    if len({isinstance(one, str) for one in found}) > 1:
+        raise InputError("give texts or FASTA, not both.")
+    return found
+
+
+def _names_a_file(source: str) -> bool:
+    """Whether a word is a file, or looks like one that is not there."""
+    with suppress(OSError, ValueError):  # too long for a name, or a null character
+        if source == "-" or Path(source).exists():
+            return True
+    return _LIKE_A_FILE.fullmatch(source) is not None
 
 
 def reason_of(error: Exception) -> str:
@@ -70,33 +99,24 @@ def as_lines(value: Any) -> str:
     return "\n".join(f"{each:.6g}" if isinstance(each, float) else str(each) for each in values)
 
 
-def print_run(run: Run, json: bool, quiet: bool, said: str = "") -> None:
-    """Print the samples and, on standard error, the summary without the note `said` before."""
-    samples = run.samples
-    if json:
-        print_json(sample.to_json() for sample in samples)
-    else:
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        for name in ("chain", "E_raw", "E_norm"):
-            table.add_column(name, justify="right", style="cyan" if name != "chain" else "dim")
-        mutated = any(sample.mutations is not None for sample in samples)
-        for name in ("name", "mutations") if mutated else ("text",):
-            table.add_column(name, overflow="fold")
-        for sample in samples:
-            shown = (sample.name, " ".join(sample.mutations or ())) if mutated else (sample.text,)
-            table.add_row(
-                str(sample.chain), f"{sample.energy_raw:.2f}", f"{sample.energy_norm:.2f}", *shown
-            )
-        print_table(table)
-    if quiet:
-        # Progress would have said so when the run went on.
-        for note in run.recovered:
-            say(f"note: {note}")
-    else:
-        _say_summary(run, said)
+def print_samples(samples: Sequence[Sample]) -> None:
+    """Print a table of samples."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("chain", "E_raw", "E_norm"):
+        table.add_column(name, justify="right", style="cyan" if name != "chain" else "dim")
+    mutated = any(sample.mutations is not None for sample in samples)
+    for name in ("name", "mutations") if mutated else ("text",):
+        table.add_column(name, overflow="fold")
+    for sample in samples:
+        shown = (sample.name, " ".join(sample.mutations or ())) if mutated else (sample.text,)
+        table.add_row(
+            str(sample.chain), f"{sample.energy_raw:.2f}", f"{sample.energy_norm:.2f}", *shown
+        )
+    print_table(table)
 
 
-def _say_summary(run: Run, said: str) -> None:
+def say_summary(run: Run, said: str) -> None:
+    """Print the rates, the verdict and the signature, without the note `said` before."""
     summary = run.summary()
     say(
         f"accepted {summary.acceptance_rate:.3f}  novel {summary.novel_rate:.3f}  "
@@ -108,4 +128,7 @@ def _say_summary(run: Run, said: str) -> None:
     for note in summary.notes:
         if note != said:
             say(f"note: {note}")
+    if summary.acceptance_rate is not None:
+        for sentence in last_words(run.manifest, run.diagnose()):
+            say(sentence)
     say(run.signature)

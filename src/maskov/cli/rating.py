@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
-from typer.core import TyperCommand
 
 from maskov.cli.escaping import printable
+from maskov.cli.help import Command, CommandGroup
 from maskov.cli.output import print_json, print_table, say
 from maskov.cli.signals import interruptible
 from maskov.errors import InputError
-from maskov.ui.ratings import Mean, Ratings, Study, load, make
-from maskov.ui.ratings.store import check_name
+
+if TYPE_CHECKING:
+    from maskov.ui.ratings import Mean, Ratings
 
 rate = typer.Typer(
+    cls=CommandGroup,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Have people rate texts blindly: coherence and fluency, 1 to 4.",
@@ -25,7 +27,7 @@ rate = typer.Typer(
 _Study = Annotated[Path, typer.Argument(metavar="STUDY", help="study folder")]
 
 
-class _Lists(TyperCommand):
+class _Lists(Command):
     """A command whose options --runs and --raters take several words each."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -60,6 +62,9 @@ def new(
     ] = None,
 ) -> None:
     """Make a blind study of texts from several runs."""
+    from maskov.ui.ratings import make
+    from maskov.ui.ratings.store import check_name
+
     for name in raters or []:
         check_name(name)  # before anything is written
     created = make(study, runs, per_run, seed)
@@ -72,13 +77,15 @@ def new(
     say(f"then: maskov rate serve {study}")
 
 
-@rate.command()
+@rate.command(cls=Command)
 @interruptible
 def rater(
     study: _Study,
     name: Annotated[str, typer.Argument(metavar="NAME", help="name of the rater")],
 ) -> None:
     """Add a rater and print their link; for an existing rater, print it again."""
+    from maskov.ui.ratings import Study
+
     with Study.open(study).store() as store:
         token, is_new = store.add_rater(name)
     if not is_new:
@@ -86,7 +93,7 @@ def rater(
     print(_link(token))
 
 
-@rate.command()
+@rate.command(cls=Command)
 @interruptible
 def serve(
     study: _Study,
@@ -94,6 +101,8 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="port; 0 for any free port")] = 8765,
 ) -> None:
     """Serve the rating page to everyone with a link."""
+    from maskov.ui.ratings import Study
+
     try:
         from maskov.ui.ratings.server import create_app
         from maskov.ui.web.serving import listen
@@ -117,7 +126,7 @@ def serve(
     serve_app(create_app(opened, loopback=loopback), socket)
 
 
-@rate.command()
+@rate.command(cls=Command)
 @interruptible
 def report(
     study: _Study,
@@ -127,6 +136,8 @@ def report(
     ] = None,
 ) -> None:
     """Report the means of each condition with 95 % intervals, and the raters' agreement."""
+    from maskov.ui.ratings import load
+
     ratings = load(study)
     if csv is not None:
         ratings.write_csv(csv)

@@ -11,11 +11,9 @@ import typer
 from maskov.cli.escaping import json_printable, printable
 from maskov.cli.output import reason_of, say
 from maskov.errors import InputError
-from maskov.runs import Run
-from maskov.runs.files import write_atomically
-from maskov.ui.report import build, to_html, to_json, to_markdown
 
-_FORMATS = {"html": to_html, "md": to_markdown, "json": to_json}
+# The suffixes of files, and the formats that they mean.
+_FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".json": "json"}
 
 
 def report(
@@ -45,6 +43,10 @@ def report(
     ] = None,
 ) -> None:
     """Write a self-contained page about runs: verdicts, charts, samples, comparison."""
+    from maskov.runs import Run
+    from maskov.runs.files import write_atomically
+    from maskov.ui.report import build, to_html, to_json, to_markdown
+
     kind = _format(format_, out)
     if kind == "html" and out is None:
         raise InputError("HTML needs a file: give --out report.html, or --format md or json.")
@@ -60,7 +62,8 @@ def report(
         allow_download=allow_download,
     )
     # A broken decoder can produce lone surrogates, which cannot be encoded.
-    content = _FORMATS[kind](data).encode("utf-8", "replace")
+    write = {"html": to_html, "md": to_markdown, "json": to_json}[kind]
+    content = write(data).encode("utf-8", "replace")
     if out is None:
         escape = json_printable if kind == "json" else printable
         sys.stdout.write(escape(content.decode()))
@@ -73,9 +76,15 @@ def report(
 
 
 def _format(given: str | None, out: Path | None) -> str:
-    """Return the given format, or the one of the file's name."""
-    if given is None:
-        given = {".md": "md", ".json": "json"}.get(out.suffix.lower() if out else "", "html")
-    if given not in _FORMATS:
-        raise InputError(f"unknown format '{given}'; use one of {', '.join(_FORMATS)}.")
-    return given
+    """Return the given format, or the one of the file's name; no other is written into it."""
+    kinds = list(dict.fromkeys(_FORMATS.values()))
+    if given is not None and given not in kinds:
+        raise InputError(f"unknown format '{given}'; use one of {', '.join(kinds)}.")
+    suffix = "" if out is None else out.suffix.lower()
+    named = _FORMATS.get(suffix)
+    if given is None and suffix and named is None:
+        raise InputError(
+            f"'{out}' would be a {suffix[1:].upper()} file; reports are HTML, Markdown or JSON: "
+            "use a name with .html (which a browser prints to PDF), .md or .json, or give --format."
+        )
+    return given or named or "html"

@@ -6,29 +6,25 @@ import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from maskov.cli.constraint_options import CONSTRAINTS, FREEZE, ConstraintOptions, read_frozen
-from maskov.cli.dataclass_options import option, takes_options
+from maskov.cli.dataclass_options import FIRST, option, takes_options
 from maskov.cli.escaping import json_printable, printable
 from maskov.cli.model_options import ModelOptions, findable
 from maskov.cli.output import read_lines, say
 from maskov.cli.signals import stop_on_signals
-from maskov.cli.terminal import progress_for
 from maskov.cli.workers import WorkerOptions
-from maskov.energies import parse_energy
-from maskov.energies.loading import Loading
 from maskov.errors import Interrupted
-from maskov.kernels.registry import named_moves, parse_moves, parse_sizes
-from maskov.models import DEFAULT_JUDGE
-from maskov.moves import MaskedConditional
-from maskov.rewriting import Rewriter
 
-_ENERGY = "Energy"
-_CHAINS = "Chains"
-_RUN = "Run"
+if TYPE_CHECKING:
+    from maskov.rewriting import Rewriter
+
+_ENERGY = "Advanced: energy"
+_CHAINS = "Advanced: chains"
+_RUN = "Advanced: run"
 _MOVES = "site:6,span:2,insert-delete:1"
 
 
@@ -42,35 +38,29 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
             "--toward",
             "what texts should become, an energy: classifier(MODEL, label=positive), "
             "contains('river'), length(12), a sum ...",
-            _ENERGY,
+            FIRST,
         ),
     ] = ""
-    strength: Annotated[float, option("--strength", "weight of --toward", _ENERGY)] = (
-        Rewriter.strength
-    )
+    strength: Annotated[float, option("--strength", "weight of --toward", FIRST)] = 20.0
     keep: Annotated[
-        float, option("--keep", "weight of every token changed (edit distance)", _ENERGY)
-    ] = Rewriter.keep
+        float, option("--keep", "weight of every token changed (edit distance)", FIRST)
+    ] = 8.0
     fluency: Annotated[
         str, option("--fluency", "energy of fluent text: norm, raw, or a sum", _ENERGY)
-    ] = str(Rewriter.fluency)
+    ] = "0.3*norm"
     target_temperature: Annotated[
         float, option("--target-temperature", "T in p ∝ exp(-E/T)", _ENERGY)
-    ] = Rewriter.temperature
+    ] = 1.0
 
     hot: Annotated[
         float,
         option("--hot", "T of the first epoch, falling to --target-temperature", _ENERGY),
-    ] = Rewriter.hot
+    ] = 1.0
 
     freeze: Annotated[str | None, option("--freeze", FREEZE, CONSTRAINTS)] = None
 
-    chains: Annotated[int, option("--chains", "chains of each line", _CHAINS, "-c")] = (
-        Rewriter.chains
-    )
-    epochs: Annotated[int, option("--epochs", "sweeps over all positions", _CHAINS, "-n")] = (
-        Rewriter.epochs
-    )
+    chains: Annotated[int, option("--chains", "chains of each line", FIRST, "-c")] = 8
+    epochs: Annotated[int, option("--epochs", "sweeps over all positions", FIRST, "-n")] = 15
     pick: Annotated[
         str,
         option(
@@ -79,7 +69,7 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
             "the chains",
             _CHAINS,
         ),
-    ] = Rewriter.pick
+    ] = "lowest"
     moves: Annotated[
         str, option("--moves", "moves by weight: site, span, insert-delete, resize", _CHAINS)
     ] = _MOVES
@@ -94,13 +84,14 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     seed: Annotated[int, option("--seed", "random seed", _RUN, "-s")] = 0
     out: Annotated[
         Path | None,
-        option("--out", "folder for finished lines; repeat the command to continue", _RUN, "-o"),
+        option("--out", "folder for finished lines; repeat the command to continue", FIRST, "-o"),
     ] = None
     batch: Annotated[
         int | None, option("--batch", "lines of a run (default: 32; on a GPU all)", _RUN)
     ] = None
     token_budget: Annotated[
-        int | None, option("--token-budget", "tokens per model call (default: automatic)", _RUN)
+        int | None,
+        option("--token-budget", "tokens per model call (default: automatic)", _RUN),
     ] = None
     resident: Annotated[
         int | None,
@@ -110,11 +101,18 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         int | None,
         option("--threads", "threads of each process on a CPU (default: 1)", _RUN),
     ] = None
-    json: Annotated[bool, option("--json", "JSON lines on standard output", _RUN)] = False
+    json: Annotated[bool, option("--json", "JSON lines on standard output", FIRST)] = False
     quiet: Annotated[bool, option("--quiet", "no progress", _RUN, "-q")] = False
 
     def build(self, device: object) -> Rewriter:
         """Return how lines are rewritten."""
+        from maskov.energies import parse_energy
+        from maskov.energies.loading import Loading
+        from maskov.kernels.registry import named_moves, parse_moves, parse_sizes
+        from maskov.models import DEFAULT_JUDGE
+        from maskov.moves import MaskedConditional
+        from maskov.rewriting import Rewriter
+
         loading = Loading(str(device), self.trust_remote_code, find=findable)
         resizes = "insert-delete" in self.moves or "resize" in self.moves
         proposal = MaskedConditional(self.temperature, constraints=self.build_constraints(resizes))
@@ -142,6 +140,8 @@ def rewrite(
     ],
 ) -> None:
     """Rewrite lines: texts like them that a classifier or another expert prefers."""
+    from maskov.cli.terminal import progress_for, watched_stop
+
     if not options.toward:
         raise typer.BadParameter("give what texts should become.", param_hint="--toward")
     options.build("cpu")  # refused before a model is loaded
@@ -158,9 +158,9 @@ def rewrite(
                     stack.enter_context(view)
                 for one in rewriter.rewrite(
                     model, lines, frozen=frozen, seed=options.seed, batch=options.batch,
-                    every_chain=options.every_chain, out=options.out, listener=view, stop=stop,
-                    source=options.source(), workers=workers, token_budget=options.token_budget,
-                    resident=options.resident,
+                    every_chain=options.every_chain, out=options.out, listener=view,
+                    stop=watched_stop(stop, view), source=options.source(), workers=workers,
+                    token_budget=options.token_budget, resident=options.resident,
                 ):  # fmt: skip
                     text = json_printable(one.to_json()) if options.json else printable(one.text)
                     # At once: whoever reads loses no finished line.

@@ -5,26 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from maskov.cli.constraint_options import CONSTRAINTS, FREEZE, read_frozen
 from maskov.cli.dataclass_options import takes_options
+from maskov.cli.fills import print_fills
 from maskov.cli.options import SamplingOptions
-from maskov.cli.output import print_run, read_texts, say
+from maskov.cli.output import print_json, print_samples, read_texts, say, say_summary
 from maskov.cli.signals import stop_on_signals
-from maskov.cli.terminal import progress_for
 from maskov.cli.workers import WorkerOptions
 from maskov.errors import InputError, Interrupted
-from maskov.models import MaskedModel
-from maskov.runs import Run
-from maskov.runs.folder import RunFolder
-from maskov.runs.preparation import schedule_for_passes
-from maskov.runs.rebuild import load_model, own_parts, with_burn_in
-from maskov.sampling import resume as resume_run
-from maskov.sampling import sample as sample_run
-from maskov.starts import ONE, find_blanks
+
+if TYPE_CHECKING:
+    from maskov.models import MaskedModel
+    from maskov.runs import Run
 
 DEFAULT_LENGTH = 20
 
@@ -84,6 +80,8 @@ def infill(
     ],
 ) -> None:
     """Fill blanks: sample them given the rest, from the same energy."""
+    from maskov.starts import ONE, find_blanks
+
     if options.max_changes is not None:
         raise InputError("a template changes only in its blanks: drop --max-changes.")
     literal = bool(find_blanks(template))
@@ -118,6 +116,11 @@ def resume(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress")] = False,
 ) -> None:
     """Go on with a run that was stopped, from its last checkpoint."""
+    from maskov.runs import Run
+    from maskov.runs.folder import RunFolder
+    from maskov.runs.rebuild import load_model
+    from maskov.sampling import resume as resume_run
+
     folder = RunFolder.open(run)
     folder.check_unchanged()
     manifest = folder.manifest
@@ -155,6 +158,11 @@ def _usual(model: MaskedModel) -> tuple[int, int]:
 
 def _run(options: SamplingOptions, origin: Callable[[MaskedModel], dict[str, Any]]) -> None:
     """Check everything that can be checked, then load the model and sample."""
+    from maskov.runs.folder import RunFolder
+    from maskov.runs.preparation import schedule_for_passes
+    from maskov.runs.rebuild import with_burn_in
+    from maskov.sampling import sample as sample_run
+
     schedule = options.build_schedule()
     options.build_kernel("cpu")
     workers = options.build_workers(options.threads)
@@ -220,13 +228,17 @@ def _watched(
     most: bool,
 ) -> None:
     """Do the work with a view on it, and with signals that stop it softly."""
+    from maskov.cli.terminal import progress_for, watched_stop
+    from maskov.runs.folder import RunFolder
+    from maskov.runs.rebuild import own_parts
+
     with stop_on_signals() as stop:
         try:
             with ExitStack() as stack:
                 view = None if model is None else progress_for(model, epochs, quiet, most)
                 if view is not None:
                     stack.enter_context(view)
-                run = work(listener=view, stop=stop)
+                run = work(listener=view, stop=watched_stop(stop, view))
         except (Interrupted, KeyboardInterrupt):
             if folder is not None:
                 parts = own_parts(RunFolder.open(folder).manifest.config)
@@ -235,4 +247,19 @@ def _watched(
             else:
                 say("stopped; nothing was kept (with --out a run can be resumed)")
             raise typer.Exit(stop.exit_code) from None
-    print_run(run, json, quiet, said="" if model is None else model.caution)
+    _print(run, model, json, quiet)
+
+
+def _print(run: Run, model: MaskedModel | None, json: bool, quiet: bool) -> None:
+    """Print the samples, or the fills of templates, and on standard error the summary."""
+    if json:
+        print_json(sample.to_json() for sample in run.samples)
+    elif run.manifest.inputs.templates is not None and model is not None:
+        print_fills(run, model, quiet)
+    else:
+        print_samples(run.samples)
+    if not quiet:
+        say_summary(run, said="" if model is None else model.caution)
+        return
+    for note in run.recovered:  # progress would have said so when the run went on
+        say(f"note: {note}")

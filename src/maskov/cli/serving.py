@@ -10,7 +10,6 @@ import typer
 
 from maskov.cli.output import say
 from maskov.errors import InputError
-from maskov.models import choose_device
 
 _TOKEN_BYTES = 24
 
@@ -73,6 +72,8 @@ def serve(
     if no_token and not is_loopback(host):
         raise InputError("--no-token is for this machine alone: drop it, or drop --host.")
     if device is not None:
+        from maskov.models import choose_device
+
         choose_device(device)  # refuse it now rather than on the first request
     run_list = RunList(runs or [], out)
     socket, address, loopback = listen(host, port)

@@ -6,22 +6,28 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from importlib import import_module
 from types import FrameType
 from typing import ParamSpec
 
 import typer
 
 from maskov.cli.output import say
-from maskov.startup import INTERRUPTED
+from maskov.startup import INTERRUPTED, imported
 
 P = ParamSpec("P")
 
 
 def interruptible(command: Callable[P, None]) -> Callable[P, None]:
-    """Let Ctrl-C end a command with one sentence, which the command's framework does not say."""
+    """Let Ctrl-C end a command with one sentence, which the command's framework does not say.
+
+    What a command computes with is imported here, after its options are read and its help is shown.
+    """
 
     @wraps(command)
     def interrupted(*arguments: P.args, **options: P.kwargs) -> None:
+        import_module("maskov.public")
+        imported()
         try:
             command(*arguments, **options)
         except KeyboardInterrupt:

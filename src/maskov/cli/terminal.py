@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -13,42 +14,62 @@ from rich.table import Table
 from rich.text import Text
 
 from maskov.cli.escaping import PrintableConsole, printable
-from maskov.models.base import MaskedModel
 from maskov.runs.eta import Pace, in_words
-from maskov.types import Chains, Traces
+
+if TYPE_CHECKING:
+    from maskov.models.base import MaskedModel
+    from maskov.types import Chains, Traces
 
 _FRAMES_PER_SECOND = 12
 _SHOWN_CHAINS = 8
 _PLAIN_LINES = 10
+# Plain output is silent for so many seconds, or for this share of the run so far.
+_SILENCE, _SILENT_SHARE = 5.0, 0.25
 
 
 class PlainProgress:
-    """About ten lines per run, for logs and pipes."""
+    """About ten lines per run, for logs and pipes, and one where nothing was said for a while."""
 
     def __init__(self, epochs: int, most: bool = False) -> None:
         self._epochs = epochs
         self._most = most
         self._every = max(1, epochs // _PLAIN_LINES)
         self._pace = Pace(epochs)
+        self._started = self._said = time.monotonic()
+        self._status = "starting"
 
     def begun(self, model: MaskedModel) -> None:
         """Start the clock and print the model's caution, if it has one."""
         self._pace.begin()
+        self._status = "computing the first energies"
         if model.caution:
             self.noted(model.caution)
+
+    def worked(self) -> None:
+        """Print how far the run is, unless that was said a moment ago."""
+        now = time.monotonic()
+        since = now - self._started
+        if now - self._said < max(_SILENCE, _SILENT_SHARE * since):
+            return
+        self._said = now
+        print(f"{self._status}  ({in_words(since)})", file=sys.stderr, flush=True)
 
     def noted(self, text: str) -> None:
         """Print a note."""
         print(printable(f"note: {text}"), file=sys.stderr, flush=True)
 
     def moved(self, state: Chains, epoch: int, passes: int) -> None:
-        """Print nothing between epochs."""
+        """Keep the steps of the epoch for `worked`."""
+        step = int(state.number.max()) if len(state.chain) else 0
+        paced = _paced(self._pace, epoch + 0.5, self._epochs, passes, self._most)
+        self._status = f"epoch {epoch + 1}/{self._epochs}  step {step:,}  {paced}"
 
     def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
         """Print the rates of the epoch."""
         paced = _paced(self._pace, epoch + 1, self._epochs, passes, self._most)
         if (epoch + 1) % self._every and epoch + 1 < self._epochs:
             return
+        self._said = time.monotonic()
         line = f"epoch {epoch + 1}/{self._epochs}  {_rates(values)}  {paced}"
         print(line, file=sys.stderr, flush=True)
 
@@ -70,15 +91,25 @@ class LiveView:
         self._most = most
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._pace = Pace(epochs)
-        self._drawn = time.monotonic()
+        self._started = self._drawn = time.monotonic()
         self._before: list[list[str]] = []
         self._footer = ""
+        self._shown = False
 
     def begun(self, model: MaskedModel) -> None:
         """Start the clock and print the model's caution, if it has one."""
         self._pace.begin()
         if model.caution:
             self.noted(model.caution)
+
+    def worked(self) -> None:
+        """Show that the run is at work before there are chains to show."""
+        now = time.monotonic()
+        if self._shown or now - self._drawn < 1:
+            return
+        self._drawn = now
+        text = f"computing the first energies  ({in_words(now - self._started)})"
+        self._live.update(Text(text, style="dim"), refresh=True)
 
     def noted(self, text: str) -> None:
         """Print a note above the chains."""
@@ -89,7 +120,7 @@ class LiveView:
         now = time.monotonic()
         if now - self._drawn < 1 / _FRAMES_PER_SECOND:
             return
-        self._drawn = now
+        self._drawn, self._shown = now, True
         paced = _paced(self._pace, epoch + 0.5, self._epochs, passes, self._most)
         status = f"epoch {epoch + 1}/{self._epochs}  {paced}"
         self._live.update(
@@ -157,6 +188,18 @@ def _paced(pace: Pace, done: float, epochs: int, passes: int, most: bool) -> str
 
 
 Progress = PlainProgress | LiveView
+
+
+def watched_stop(stop: Callable[[], bool], view: Progress | None) -> Callable[[], bool]:
+    """Return `stop`, which a run asks between batches, with the view told that it is at work."""
+    if view is None:
+        return stop
+
+    def asked() -> bool:
+        view.worked()
+        return stop()
+
+    return asked
 
 
 def progress_for(

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec
 
-import torch
-
 P = ParamSpec("P")
 
 
@@ -20,6 +18,8 @@ def one_thread(command: Callable[P, None]) -> Callable[P, None]:
 
     @wraps(command)
     def run(*arguments: P.args, **options: P.kwargs) -> None:
+        import torch
+
         before = torch.get_num_threads()
         torch.set_num_threads(1)
         try:

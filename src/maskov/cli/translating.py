@@ -5,41 +5,37 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maskov.cli.dataclass_options import option, takes_options
+from maskov.cli.dataclass_options import FIRST, option, takes_options
 from maskov.cli.model_options import findable
 from maskov.cli.output import print_json, read_lines, say
 from maskov.cli.signals import stop_on_signals
-from maskov.cli.terminal import progress_for
 from maskov.cli.workers import WorkerOptions
 from maskov.config import ModelSource
 from maskov.errors import InputError, Interrupted
-from maskov.models import choose_device, load
-from maskov.models.conditional.model import ConditionalModel
-from maskov.models.registry import folder_of, model_for
-from maskov.runs.folder import RunFolder
-from maskov.translation.api import translate as translate_lines
-from maskov.translation.autoregressive import AutoregressiveTranslator
-from maskov.translation.methods import METHODS, TranslationMethod
+from maskov.shipped import folder_of, model_for
 
-_MODEL = "Model"
-_METHOD = "TranslationMethod"
-_RUN = "Run"
+if TYPE_CHECKING:
+    from maskov.translation.autoregressive import AutoregressiveTranslator
+    from maskov.translation.methods import TranslationMethod
+
+_MODEL = "Advanced: model"
+_METHOD = "Advanced: method"
+_RUN = "Advanced: run"
+_METHODS = "greedy, mask-predict, gibbs, block-gibbs, mh, block-mh or ar"
 
 
 @dataclass(frozen=True)
 class TranslatingOptions(WorkerOptions):
     """The options of `translate`."""
 
-    pair: Annotated[str | None, option("--pair", "languages, such as de-en or ro-en", _MODEL)] = (
+    pair: Annotated[str | None, option("--pair", "languages, such as de-en or ro-en", FIRST)] = None
+    model: Annotated[str | None, option("--model", "masked model: name or folder", FIRST, "-m")] = (
         None
     )
-    model: Annotated[
-        str | None, option("--model", "masked model: name or folder", _MODEL, "-m")
-    ] = None
     twin: Annotated[
         str | None, option("--twin", "autoregressive model for --method ar", _MODEL)
     ] = None
@@ -48,15 +44,15 @@ class TranslatingOptions(WorkerOptions):
         str, option("--precision", "float32, float64, or coarser: tf32, bfloat16", _MODEL)
     ] = "float32"
 
-    method: Annotated[str, option("--method", ", ".join(METHODS), _METHOD)] = "mask-predict"
+    method: Annotated[str, option("--method", _METHODS, FIRST)] = "mask-predict"
     energy: Annotated[
-        str | None, option("--energy", "target of mh: raw (default), norm, or a sum", _METHOD, "-e")
+        str | None, option("--energy", "target of mh: raw (default), norm, or a sum", FIRST, "-e")
     ] = None
     iterations: Annotated[
         int | None, option("--iterations", "iterations of mask-predict (default: 10)", _METHOD)
     ] = None
     length_beam: Annotated[
-        int | None, option("--length-beam", "lengths tried by mask-predict (default: 1)", _METHOD)
+        int | None, option("--length-beam", "lengths tried by mask-predict (default: 5)", FIRST)
     ] = None
     epochs: Annotated[
         int | None, option("--epochs", "sweeps over the target (default: 33)", _METHOD, "-n")
@@ -85,7 +81,7 @@ class TranslatingOptions(WorkerOptions):
         option("--block-anneal", "decrease of the block size (default: 0.2)", _METHOD),
     ] = None
     chains: Annotated[
-        int | None, option("--chains", "chains per source (default: 1)", _METHOD, "-c")
+        int | None, option("--chains", "chains per source (default: 1)", FIRST, "-c")
     ] = None
     lengths: Annotated[
         str | None, option("--lengths", "lengths of the chains: best, top or drawn", _METHOD)
@@ -106,9 +102,10 @@ class TranslatingOptions(WorkerOptions):
         bool, option("--every-chain", "print all chains instead of one", _RUN)
     ] = False
     seed: Annotated[int, option("--seed", "random seed", _RUN, "-s")] = 0
-    out: Annotated[Path | None, option("--out", "run folder to write", _RUN, "-o")] = None
+    out: Annotated[Path | None, option("--out", "run folder to write", FIRST, "-o")] = None
     token_budget: Annotated[
-        int | None, option("--token-budget", "tokens per model call (default: automatic)", _RUN)
+        int | None,
+        option("--token-budget", "tokens per model call (default: automatic)", _RUN),
     ] = None
     resident: Annotated[
         int | None,
@@ -118,13 +115,18 @@ class TranslatingOptions(WorkerOptions):
         int | None,
         option("--threads", "threads of each process on a CPU (default: 1)", _RUN),
     ] = None
-    json: Annotated[bool, option("--json", "JSON lines on standard output", _RUN)] = False
+    json: Annotated[bool, option("--json", "JSON lines on standard output", FIRST)] = False
     quiet: Annotated[bool, option("--quiet", "no progress", _RUN, "-q")] = False
 
     def build_method(self) -> TranslationMethod:
         """Return the method; options that it does not use are refused."""
+        from maskov.translation.methods import DEFAULT_LENGTHS, TranslationMethod
+
         known = {field.name for field in fields(TranslationMethod)} - {"name"}
-        return TranslationMethod(self.method, **{name: getattr(self, name) for name in known})
+        chosen = {name: getattr(self, name) for name in known}
+        if self.method == "mask-predict" and self.length_beam is None:
+            chosen["length_beam"] = DEFAULT_LENGTHS
+        return TranslationMethod(self.method, **chosen)
 
 
 @takes_options(TranslatingOptions)
@@ -135,6 +137,12 @@ def translate(
     ],
 ) -> None:
     """Translate lines with a conditional masked model or an autoregressive one."""
+    from maskov.cli.terminal import progress_for, watched_stop
+    from maskov.models import load
+    from maskov.models.conditional.model import ConditionalModel
+    from maskov.runs.folder import RunFolder
+    from maskov.translation.api import translate as translate_lines
+
     method = options.build_method()
     workers = options.build_workers(options.threads)
     if options.method == "ar":
@@ -174,7 +182,7 @@ def translate(
                     view = progress_for(model, method.sweeps, options.quiet)
                     if view is not None:
                         stack.enter_context(view)
-                    settings |= {"listener": view, "stop": stop}
+                    settings |= {"listener": view, "stop": watched_stop(stop, view)}
                 translations = translate_lines(
                     model, lines, method, twin, options.every_chain, **settings
                 )
@@ -199,6 +207,9 @@ def _named(name: str | None, pair: str | None, kind: str) -> str:
 
 
 def _load_twin(options: TranslatingOptions) -> AutoregressiveTranslator:
+    from maskov.models import choose_device
+    from maskov.translation.autoregressive import AutoregressiveTranslator
+
     name = _named(options.twin, options.pair, "twin")
     return AutoregressiveTranslator.load(
         folder_of(name) or Path(name), choose_device(options.device), name

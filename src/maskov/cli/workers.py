@@ -8,7 +8,7 @@ from typing import Annotated
 from maskov.cli.dataclass_options import option
 from maskov.workers import Workers
 
-_WORKERS = "Workers"
+_WORKERS = "Advanced: workers"
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from maskov.models.checkpoint import load_checkpoint
 from maskov.models.fingerprints import fingerprint
 from maskov.models.huggingface import HuggingFaceModel, capacity
 from maskov.models.loading import LOADING
-from maskov.models.registry import folder_of, source_of
 from maskov.models.tokenizing import check_tokens, embedding_rows, frame_of, token_ids
+from maskov.shipped import folder_of, source_of
 from maskov.types import Sequences, Tensor
 
 

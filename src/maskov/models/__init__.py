@@ -11,15 +11,15 @@ from maskov.models.base import MaskedModel, Queries
 from maskov.models.huggingface import HuggingFaceModel
 from maskov.models.loading import LOADING
 from maskov.models.precision import PRECISIONS, in_precision, weights_of
-from maskov.models.registry import (
+from maskov.models.tabular import TabularModel, counterexample
+from maskov.models.untrained import untrained
+from maskov.shipped import (
     PACKAGED,
     default_judge,
     default_model,
     folder_of,
     source_of,
 )
-from maskov.models.tabular import TabularModel, counterexample
-from maskov.models.untrained import untrained
 
 # The untrained stand-in if no model is shipped; None if no judge is.
 DEFAULT_MODEL = default_model()

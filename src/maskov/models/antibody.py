@@ -18,7 +18,7 @@ import torch
 
 from maskov.errors import ModelError
 from maskov.models.huggingface import HuggingFaceModel
-from maskov.models.registry import PACKAGED, Shipped
+from maskov.shipped import PACKAGED, Shipped
 from maskov.types import Tensor
 
 # fairseq puts the first four before the letters of its dictionary, and the mask after them.

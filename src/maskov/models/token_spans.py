@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 # Markers of word starts and continuations in vocabularies.
 _BEFORE = ("##", "Ġ", "▁")
@@ -27,6 +28,30 @@ def token_spans(text: str, tokens: Sequence[str]) -> list[str] | None:
         return None
     spans[-1] += text[at:]
     return spans
+
+
+def words_of(text: str, tokens: Sequence[str]) -> list[int]:
+    """Return the number of the word, between spaces, that each token belongs to, from 0.
+
+    Where the text does not show it, as for unknown words, the marks of the vocabulary do.
+    """
+    spans = token_spans(text, tokens)
+    if spans is not None:
+        starts = [span[:1].isspace() for span in spans]
+    elif any(token.startswith(("Ġ", "▁")) for token in tokens):
+        starts = [token.startswith(("Ġ", "▁")) for token in tokens]
+    else:
+        before = ["", *tokens][: len(tokens)]
+        starts = [
+            not token.startswith("##") and not previous.endswith("@@")
+            for token, previous in zip(tokens, before, strict=True)
+        ]
+    return [number - starts[0] for number in accumulate(starts)] if starts else []
+
+
+def spelling(tokens: Sequence[str]) -> str:
+    """Return the tokens of a word as one text."""
+    return "".join(map(_spelling, tokens))
 
 
 def _spelling(token: str) -> str:

@@ -16,7 +16,7 @@ from maskov.models.scorer import Scorer
 from maskov.runs import Run, Sample
 from maskov.sampling import sample
 from maskov.translation.autoregressive import AutoregressiveTranslator
-from maskov.translation.methods import TranslationMethod
+from maskov.translation.methods import DEFAULT_LENGTHS, TranslationMethod
 from maskov.translation.selection import least_risk, lowest
 from maskov.types import Sequences
 
@@ -51,9 +51,10 @@ def translate(
 
     Returns one translation per source, selected from its chains by `method.pick`, or with
     `every_chain` the last sample of each chain. `twin` is the autoregressive model that the method
-    'ar' needs. `settings` are passed to `maskov.sample`, such as `seed`, `out` or `listener`.
+    'ar' needs. The default method is mask-predict with five lengths. `settings` are passed to
+    `maskov.sample`, such as `seed`, `out` or `listener`.
     """
-    method = method or TranslationMethod()
+    method = method or TranslationMethod(length_beam=DEFAULT_LENGTHS)
     lines = [line for line, text in enumerate(texts) if text.strip()]
     translations: dict[int, list[Translation]] = {}
     if lines:

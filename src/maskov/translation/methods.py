@@ -18,6 +18,9 @@ _CHAINS = {"epochs", "temperature", "chains", "lengths", "pick"}
 _TARGET = {"energy", "target_temperature", "anneal", "target_floor", "force_accept"}
 _BLOCKS = {"block", "block_anneal"}
 _FORCED = 8
+# Lengths that mask-predict tries where nobody chooses a method: with one it repeats words where the
+# likeliest length is too long ("How much does this bread cost cost?").
+DEFAULT_LENGTHS = 5
 
 # The options of each method; any other is refused.
 METHODS: dict[str, set[str]] = {

@@ -1,0 +1,107 @@
+"""What `import maskov` offers, imported all at once when the first of it is used."""
+
+from maskov.constraints import (
+    AllowedTokens,
+    AvoidWords,
+    Constraint,
+    ContainsWords,
+    MaxChanges,
+    MaxEdits,
+)
+from maskov.defaults import default_kernel, default_schedule
+from maskov.diagnostics import Summary
+from maskov.energies import Autoregressive, Energy, Norm, Raw, parse_energy
+from maskov.errors import InputError, MaskovError, ModelError, RunError
+from maskov.fasta import Record, read_fasta, to_fasta
+from maskov.kernels import (
+    Cycle,
+    DelayedAcceptance,
+    Exchange,
+    Gibbs,
+    Kernel,
+    Metropolis,
+    Mixture,
+    mask_predict,
+)
+from maskov.models import HuggingFaceModel, MaskedModel, TabularModel, counterexample, load
+from maskov.models.conditional.model import ConditionalModel
+from maskov.models.scorer import Scorer
+from maskov.moves import LowestConfidence, MaskedConditional, Move, Site, Span, Sweep
+from maskov.random import Rng
+from maskov.rewriting import Rewriter, Rewriting, rewrite
+from maskov.runs import Run, Sample
+from maskov.sampling import resume, sample
+from maskov.schedules import LinearSchedule, Schedule
+from maskov.scoring import Score, score, score_autoregressive
+from maskov.translation.api import Translation, translate
+from maskov.translation.autoregressive import AutoregressiveTranslator
+from maskov.translation.methods import TranslationMethod
+from maskov.types import Chains, Proposal
+from maskov.version import __version__
+from maskov.workers import Workers
+
+__all__ = [
+    "AllowedTokens",
+    "Autoregressive",
+    "AutoregressiveTranslator",
+    "AvoidWords",
+    "Chains",
+    "ConditionalModel",
+    "Constraint",
+    "ContainsWords",
+    "Cycle",
+    "DelayedAcceptance",
+    "Energy",
+    "Exchange",
+    "Gibbs",
+    "HuggingFaceModel",
+    "InputError",
+    "Kernel",
+    "LinearSchedule",
+    "LowestConfidence",
+    "MaskedConditional",
+    "MaskedModel",
+    "MaskovError",
+    "MaxChanges",
+    "MaxEdits",
+    "Metropolis",
+    "Mixture",
+    "ModelError",
+    "Move",
+    "Norm",
+    "Proposal",
+    "Raw",
+    "Record",
+    "Rewriter",
+    "Rewriting",
+    "Rng",
+    "Run",
+    "RunError",
+    "Sample",
+    "Schedule",
+    "Score",
+    "Scorer",
+    "Site",
+    "Span",
+    "Summary",
+    "Sweep",
+    "TabularModel",
+    "Translation",
+    "TranslationMethod",
+    "Workers",
+    "__version__",
+    "counterexample",
+    "default_kernel",
+    "default_schedule",
+    "load",
+    "mask_predict",
+    "parse_energy",
+    "read_fasta",
+    "resume",
+    "rewrite",
+    "sample",
+    "score",
+    "score_autoregressive",
+    "to_fasta",
+    "translate",
+]

@@ -1,0 +1,206 @@
+"""The models that maskov knows by name: shipped folders, two built in code, and packaged ones.
+
+A shipped model is a folder with config.json, weights, a tokenizer, a model card and a description,
+`about.json`. Small ones are part of the package; translation models are in the repository's
+`models/`, or in the folder that MASKOV_MODELS names. These names take precedence over folders in
+the working directory; `./NAME` means the folder. This module imports nothing heavy: the help of the
+command line names the default model.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from maskov.errors import ModelError
+from maskov.fetching import cache_folder
+
+ROOT = Path(__file__).parent / "models" / "pretrained"
+REPOSITORY = Path(__file__).parents[2] / "models"
+KINDS = ("masked", "causal", "classifier", "translation", "twin")
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """The description of a model in its `about.json`; `quality` maps measures to values.
+
+    `pairs` are the language pairs of a translation model, such as de-en. The kind `twin` is the
+    autoregressive counterpart of a masked translation model.
+    """
+
+    name: str
+    kind: str
+    summary: str
+    parameters: int
+    bytes: int
+    training_data: str
+    licence: str
+    quality: dict[str, float] = field(default_factory=dict)
+    default: bool = False
+    pairs: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """Return the description as one line of JSON."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+BUILT_IN = (
+    Shipped(
+        name="untrained",
+        kind="masked",
+        summary="a tiny model with random weights; its sentences mean nothing",
+        parameters=105_938,
+        bytes=0,
+        training_data="none",
+        licence="Apache-2.0",
+    ),
+    Shipped(
+        name="counterexample",
+        kind="masked",
+        summary="the paper's two tokens at two positions, with inconsistent conditionals",
+        parameters=8,
+        bytes=0,
+        training_data="none",
+        licence="Apache-2.0",
+    ),
+)
+
+# Models whose weights are in packages of other people (`models/antibody.py`).
+PACKAGED = (
+    Shipped(
+        name="antiberty",
+        kind="masked",
+        summary="antibodies of several species (AntiBERTy, from the package antiberty)",
+        parameters=25_759_769,
+        bytes=0,
+        training_data="558 million antibody sequences of OAS (Ruffolo et al. 2021)",
+        licence="MIT",
+    ),
+    Shipped(
+        name="sapiens-vh",
+        kind="masked",
+        summary="human heavy chains of antibodies (Sapiens, from the package sapiens)",
+        parameters=572_210,
+        bytes=0,
+        training_data="human heavy chains of OAS (Prihoda et al. 2022)",
+        licence="MIT",
+    ),
+    Shipped(
+        name="sapiens-vl",
+        kind="masked",
+        summary="human light chains of antibodies (Sapiens, from the package sapiens)",
+        parameters=570_162,
+        bytes=0,
+        training_data="human light chains of OAS (Prihoda et al. 2022)",
+        licence="MIT",
+    ),
+)
+
+
+def shipped() -> list[Shipped]:
+    """Return the shipped models, sorted by name within each folder."""
+    return [_read(folder) for folder in _folders().values()]
+
+
+def _folders() -> dict[str, Path]:
+    """Return the folder of each shipped model; of two with one name the first counts."""
+    found: dict[str, Path] = {}
+    for root in _roots():
+        for file in sorted(root.glob("*/about.json")):
+            found.setdefault(file.parent.name, file.parent)
+    return found
+
+
+def _roots() -> list[Path]:
+    """Return the folders that hold models, the package's own first."""
+    chosen = os.environ.get("MASKOV_MODELS")
+    return [ROOT, Path(chosen)] if chosen else [ROOT, REPOSITORY, cache_folder()]
+
+
+def is_name(name: str) -> bool:
+    """Whether this is the name of a model, so that no folder is meant."""
+    return any(model.name == name for model in (*shipped(), *BUILT_IN, *PACKAGED))
+
+
+def folder_of(name: str) -> Path | None:
+    """Return the folder of a shipped model, or None."""
+    return _folders().get(name)
+
+
+def model_for(pair: str, kind: str) -> str:
+    """Return the shipped model of a kind for a language pair."""
+    models = [model for model in shipped() if model.kind == kind]
+    for model in models:
+        if pair in model.pairs:
+            return model.name
+    pairs = sorted({known for model in models for known in model.pairs})
+    if not pairs:
+        raise ModelError(
+            "no translation model found: run `maskov models fetch deroen-small`, set MASKOV_MODELS "
+            "to the repository's models/ folder, or give --model."
+        )
+    raise ModelError(f"no model translates '{pair}'; use one of {', '.join(pairs)}.")
+
+
+def source_of(name: str, kind: str) -> str:
+    """Return where to load a model of this kind from: a shipped model's folder, or `name`."""
+    for model in (*shipped(), *BUILT_IN, *PACKAGED):
+        if model.name == name and model.kind != kind:
+            raise ModelError(
+                f"'{name}' is a {model.kind} model, not a {kind} one; `maskov models` lists all "
+                "models and their kinds."
+            )
+    folder = folder_of(name)
+    return name if folder is None else str(folder)
+
+
+def default_model() -> str:
+    """Return the masked model used by default."""
+    return _default("masked") or "untrained"
+
+
+def default_judge() -> str | None:
+    """Return the causal model that judges texts by default, if one is shipped."""
+    return _default("causal")
+
+
+def _default(kind: str) -> str | None:
+    return next((model.name for model in shipped() if model.default and model.kind == kind), None)
+
+
+def _read(folder: Path) -> Shipped:
+    """Read a description; a bad one means a damaged installation."""
+    try:
+        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+        model = Shipped(
+            name=str(about["name"]),
+            kind=str(about["kind"]),
+            summary=str(about["summary"]),
+            parameters=int(about["parameters"]),
+            bytes=int(about["bytes"]),
+            training_data=str(about["training_data"]),
+            licence=str(about["licence"]),
+            quality={str(what): float(value) for what, value in about["quality"].items()},
+            default=bool(about.get("default", False)),
+            pairs=tuple(str(pair) for pair in about.get("pairs", ())),
+        )
+    except (
+        OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError
+    ) as error:  # fmt: skip
+        raise _damaged(folder) from error
+    sizes = (model.parameters, model.bytes)
+    if (
+        model.name != folder.name
+        or model.kind not in KINDS
+        or not all(0 <= size < 2**60 for size in sizes)
+    ):
+        raise _damaged(folder)
+    return model
+
+
+def _damaged(folder: Path) -> ModelError:
+    return ModelError(
+        f"the shipped model '{folder.name}' is damaged (invalid about.json); install maskov again."
+    )

@@ -1,0 +1,67 @@
+"""A run ends with the verdict of `diagnose`, and with what to try next by name of option."""
+
+from __future__ import annotations
+
+import pytest
+
+from maskov import Run
+from maskov.cli import main
+from maskov.cli.verdict import last_words
+
+WORDS = ["sample", "--model", "counterexample", "--length", "2", "--workers", "0"]
+
+
+def said(words, capfd):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code in (0, None)
+    return capfd.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("options", "verdict", "advice"),
+    [
+        ("-n 20", "too short to tell: 12 traced epochs after burn-in (at least 20 are needed)",
+         "--epochs 40, or --until converged"),
+        ("-n 40 -c 1", "one chain: ", "--chains 8"),
+        ("-n 40 -k gibbs", "no target: degenerate Gibbs leaves no target invariant: ",
+         "--kernel mh, which samples from the energy"),
+        ("-n 40 --anneal 0.01", "annealed: ",
+         "no --anneal, or --burn-in until the temperature is at its floor"),
+        ("-n 40 --force-accept 20", "forced: ", "--burn-in 20 or more"),
+        ("-n 40 -c 2", "borderline: R-hat ", "--epochs "),
+        ("-n 120 -c 40", "converged: R-hat 1.0", None),
+    ],
+)  # fmt: skip
+def test_the_last_lines_are_a_verdict_and_advice(options, verdict, advice, capfd):
+    lines = said([*WORDS, *options.split()], capfd)
+    assert lines[-1].startswith("model:counterexample")
+    if advice is None:
+        assert lines[-2].startswith(verdict)
+        assert not any("try next" in line for line in lines)
+    else:
+        assert lines[-3].startswith(verdict)
+        assert lines[-2].startswith(f"try next: {advice}")
+
+
+def test_the_advice_is_enough_epochs_by_the_verdict(tmp_path, capfd):
+    """Burn-in stays, and the epochs after it are as many times more as the verdict asks for."""
+    said([*WORDS, "-n", "60", "-c", "6", "--out", str(tmp_path / "run")], capfd)
+    run = Run.open(tmp_path / "run")
+    diagnosis = run.diagnose()
+    factor = diagnosis.verdict.times_longer
+    assert diagnosis.verdict.state in ("borderline", "not converged")
+    advice = last_words(run.manifest, diagnosis)[1]
+    epochs = int(advice.split("--epochs ")[1].split(",")[0])
+    assert 8 + factor * 52 <= epochs <= 1.1 * (8 + factor * 52) + 1
+
+
+def test_resuming_ends_with_the_same_words(tmp_path, capfd):
+    first = said([*WORDS, "-n", "12", "--out", str(tmp_path / "run")], capfd)
+    again = said(["resume", str(tmp_path / "run")], capfd)
+    assert first[-3:] == again[-3:]
+    assert first[-3].startswith("too short to tell")
+
+
+def test_quiet_says_nothing(capfd):
+    assert said([*WORDS, "-n", "12", "-q"], capfd) == []
