@@ -15,12 +15,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPException
 from io import BufferedIOBase
 from pathlib import Path
-from urllib.error import URLError
-from urllib.parse import urlsplit
-from urllib.request import urlopen
 
 from maskov.errors import InputError, ModelError
 
@@ -107,9 +103,13 @@ def fetch(
 @contextmanager
 def _opened(address: str) -> Iterator[BufferedIOBase]:
     """Open an address or a file; what goes wrong, also while it is read, is one sentence."""
-    scheme = urlsplit(address).scheme
+    # Here, so that commands which fetch nothing start without them.
+    from http.client import HTTPException
+    from urllib.error import URLError
+    from urllib.request import urlopen
+
     try:
-        if scheme in ("http", "https"):
+        if address.startswith(("http://", "https://")):
             with urlopen(address, timeout=_TIMEOUT) as response:
                 yield response
         elif "://" in address:
