@@ -29,7 +29,7 @@ reproduce-quick: $(VENV)/.dev  ## every experiment of the paper, as a smoke test
 	$(BIN)/python -m experiments all --quick --device cpu --out build/reproduce-quick
 
 docs: $(VENV)/.dev  ## the documentation, into build/site; what is broken fails
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 docs-serve: $(VENV)/.dev  ## the documentation at http://127.0.0.1:8000, as you edit it
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve

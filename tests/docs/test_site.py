@@ -82,7 +82,7 @@ def test_cells(text, cell):
 
 def _build(folder, *words):
     return subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(folder), *words],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(folder), *words],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
