@@ -6,7 +6,7 @@ JOBS ?= 2
 AXE := 4.10.3
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test test-slow test-slow-part test-browser reproduce-quick lint types format check clean
+.PHONY: run test test-slow test-slow-part test-browser reproduce-quick docs docs-serve lint types format check clean
 
 run: $(VENV)/.core  ## draw sentences from the default model, changing as you watch
 	$(BIN)/maskov sample --chains 6 --epochs 8
@@ -28,6 +28,12 @@ reproduce-quick: $(VENV)/.dev  ## every experiment of the paper, as a smoke test
 	rm -rf build/reproduce-quick
 	$(BIN)/python -m experiments all --quick --device cpu --out build/reproduce-quick
 
+docs: $(VENV)/.dev  ## the documentation, into build/site; what is broken fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: $(VENV)/.dev  ## the documentation at http://127.0.0.1:8000, as you edit it
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
 lint: $(VENV)/.dev  ## style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -39,13 +45,13 @@ format: $(VENV)/.dev  ## mend what can be mended by itself
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-check: test lint types  ## all that CI runs
+check: test docs lint types  ## most of what CI runs
 
 clean:  ## remove what was set up
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/pip:
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)) and "maskov needs Python 3.11 or 3.12: make PYTHON=python3.12 ...")'
+	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; v > (3, 12) and print("maskov is tested with Python 3.11 and 3.12, not yet with this one.", file=sys.stderr); sys.exit(v < (3, 11) and "maskov needs Python 3.11 or later: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/pip
@@ -53,7 +59,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/pip
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/pip
-	$(INSTALL) --editable '.[dev,reference]'
+	$(INSTALL) --editable '.[dev,docs,reference]'
 	touch $@ $(VENV)/.core
 
 # Checks pages for accessibility; only the browser tests need it, so it is never part of the package.

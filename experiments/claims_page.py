@@ -59,7 +59,8 @@ def render_page(
         "# The paper's claims, one by one",
         "",
         f"{len(claims)} claims: {summary}. `python -m experiments report` renders this page from "
-        "the results; each claim links to its table, figure and JSON. docs/reproduce.md describes "
+        "the results; each claim links to its table, figure and JSON. "
+        "docs/reference/reproduce.md describes "
         "the settings and the estimates. A comparison is settled if the difference exceeds two "
         "standard errors: over chains, or, for BLEU of the last texts, over sentences (a paired "
         "bootstrap).",

@@ -165,8 +165,8 @@ def _introduction(comparison: Comparison, scores: Scores) -> list[str]:
         "The published evaluator took no part in energies, training or tuning. The classifiers of "
         "the energy learned from one half of the training lines. Settings were compared on "
         "held-out lines by a second classifier, of words and pairs of words, that learned from the "
-        f"other half.{_PICKED if 'picked_by' in record else ''} [docs/control.md]"
-        "(../../docs/control.md) explains the energy.",
+        f"other half.{_PICKED if 'picked_by' in record else ''} [docs/how-to/rewrite.md]"
+        "(../../docs/how-to/rewrite.md) explains the energy.",
         "",
     ]  # fmt: skip
 

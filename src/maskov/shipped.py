@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from maskov.errors import ModelError
+from maskov.fetching import cache_folder
 
 ROOT = Path(__file__).parent / "models" / "pretrained"
 REPOSITORY = Path(__file__).parents[2] / "models"
@@ -101,13 +102,22 @@ PACKAGED = (
 
 def shipped() -> list[Shipped]:
     """Return the shipped models, sorted by name within each folder."""
-    return [_read(file.parent) for root in _roots() for file in sorted(root.glob("*/about.json"))]
+    return [_read(folder) for folder in _folders().values()]
+
+
+def _folders() -> dict[str, Path]:
+    """Return the folder of each shipped model; of two with one name the first counts."""
+    found: dict[str, Path] = {}
+    for root in _roots():
+        for file in sorted(root.glob("*/about.json")):
+            found.setdefault(file.parent.name, file.parent)
+    return found
 
 
 def _roots() -> list[Path]:
     """Return the folders that hold models, the package's own first."""
     chosen = os.environ.get("MASKOV_MODELS")
-    return [ROOT, Path(chosen) if chosen else REPOSITORY]
+    return [ROOT, Path(chosen)] if chosen else [ROOT, REPOSITORY, cache_folder()]
 
 
 def is_name(name: str) -> bool:
@@ -117,8 +127,7 @@ def is_name(name: str) -> bool:
 
 def folder_of(name: str) -> Path | None:
     """Return the folder of a shipped model, or None."""
-    known = {file.parent.name: file.parent for r in _roots() for file in r.glob("*/about.json")}
-    return known.get(name)
+    return _folders().get(name)
 
 
 def model_for(pair: str, kind: str) -> str:
@@ -130,8 +139,8 @@ def model_for(pair: str, kind: str) -> str:
     pairs = sorted({known for model in models for known in model.pairs})
     if not pairs:
         raise ModelError(
-            "no translation model found: set MASKOV_MODELS to the repository's models/ folder, or "
-            "give --model."
+            "no translation model found: run `maskov models fetch deroen-small`, set MASKOV_MODELS "
+            "to the repository's models/ folder, or give --model."
         )
     raise ModelError(f"no model translates '{pair}'; use one of {', '.join(pairs)}.")
 

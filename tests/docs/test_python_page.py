@@ -1,4 +1,4 @@
-"""The Python of the documentation runs as it stands, and docs/python.md names every argument."""
+"""docs/how-to/python.md: its Python runs as it stands, and it names every argument."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def run_page(page: str) -> dict[str, Any]:
 
 
 def test_pages_have_blocks_that_can_be_read():
-    found = blocks("python.md")
+    found = blocks("how-to/python.md")
     assert len(found) == 5
     for block in found:
-        compile(block, "python.md", "exec")
+        compile(block, "how-to/python.md", "exec")
     assert len(found[0].split("\n\n", 1)[1].splitlines()) <= 6
 
 
@@ -42,7 +42,7 @@ def test_pages_have_blocks_that_can_be_read():
 def test_what_the_page_says_is_so(tmp_path, monkeypatch, capfd):
     """Its blocks run as they stand, and what its prose claims of them holds."""
     monkeypatch.chdir(tmp_path)
-    names = run_page("python.md")
+    names = run_page("how-to/python.md")
     shown = capfd.readouterr().out
     assert shown.startswith("<Run of wiki-small: 4 samples, 4 chains, 12 epochs, energy norm>")
     assert re.search(r"<Run of wiki-small: 0 samples, 2 chains, \d+ of 10 epochs", shown)
@@ -59,7 +59,7 @@ def test_what_the_page_says_is_so(tmp_path, monkeypatch, capfd):
 
 
 def test_every_option_is_in_the_table():
-    page = (DOCS / "python.md").read_text()
+    page = (DOCS / "how-to/python.md").read_text()
     table = page.partition("## Arguments and options")[2].partition("What Python writes")[0]
     named = set(re.findall(r"`([a-z_]+)`", table)) - {"sample", "infill"}
     options = {one.name for one in fields(SamplingOptions)}
@@ -76,7 +76,7 @@ def test_keywords_are_named_as_the_options():
 
 
 def test_every_method_of_a_run_is_in_the_table():
-    page = (DOCS / "python.md").read_text().partition("## What a run offers")[2]
+    page = (DOCS / "how-to/python.md").read_text().partition("## What a run offers")[2]
     public = {name for name in vars(maskov.Run) if not name.startswith("_")} - {"of"}
     inherited = {"traces", "manifest", "signature", "summary", "diagnose", "to_arviz", "open"}
     for name in (public | inherited) - {"damaged", "recovered"}:

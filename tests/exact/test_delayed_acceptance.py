@@ -70,7 +70,8 @@ def test_every_way_of_testing_is_in_detailed_balance(name, energy, tests):
     settings = settings[first::2]
     if name == "transformer" and TESTS[tests].first_stage:
         # One sequence a batch, so that low precision rounds alike wherever a sequence turns up; in
-        # a run its rounding is noise that the chain carries along with its state (docs/engine.md).
+        # a run its rounding is noise that the chain carries along with its state
+        # (docs/concepts/speed.md).
         engine, settings = Scorer(model, budget=1), settings[:1]
         states = all_states(model, 2)
     for proposal, temperature in settings:

@@ -1,4 +1,4 @@
-"""What can go wrong on a machine, and what then becomes of a run: the table in docs/scaling.md."""
+"""What can go wrong on a machine, and what becomes of a run: docs/reference/faults.md."""
 
 from __future__ import annotations
 

@@ -76,10 +76,10 @@ def sample(
         run = maskov.sample("wiki-small", energy="norm", epochs=40, chains=64)
 
     `model` is a name, a folder or a MaskedModel. Every option of `maskov sample` is a keyword of
-    the same name with the same default; docs/python.md lists them. Instead of options, `kernel` and
-    `schedule` may be objects: options that such an object has itself are then refused, and with a
-    kernel there is no burn-in unless it is asked for. An `energy` may be an object, too, or a
-    function that takes a list of texts and returns a number for each.
+    the same name with the same default; docs/how-to/python.md lists them. Instead of options,
+    `kernel` and `schedule` may be objects: options that such an object has itself are then refused,
+    and with a kernel there is no burn-in unless it is asked for. An `energy` may be an object, too,
+    or a function that takes a list of texts and returns a number for each.
 
     Chains have `length` tokens (12), or a length drawn from a range ((8, 24) or "8:24"); or start
     at given `texts`; or fill the blanks of `templates`; `chains` to each. Texts and templates may

@@ -14,10 +14,10 @@ The other benchmarks are scripts, run as `python -m maskov.benchmarks.NAME`:
 - `rounds`: asynchronous rounds on a GPU: share of the ceiling, host and device time
 - `translate`: sentences per second of every translation method
 - `overhead`: workers, Ray, checkpoints, resuming, and 100,000 chains
-- `overhead_table`: write the results of `overhead` into docs/scaling.md
+- `overhead_table`: write the results of `overhead` into docs/reference/scaling.md
 - `plot`: figures of results
 
-docs/benchmarks.md describes how everything is counted.
+docs/reference/benchmarks.md describes how everything is counted.
 """
 
 from maskov.benchmarks.options import Options

@@ -5,7 +5,8 @@
 
 Each part is written as soon as it is measured; parts already in the file are not measured again.
 Ray uses the machine's own address; `unshare --net sh -c 'ip link set lo up; python -m ...'` gives
-it a separate network. `maskov.benchmarks.overhead_table` writes the results into docs/scaling.md.
+it a separate network. `maskov.benchmarks.overhead_table` writes the results into
+docs/reference/scaling.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Write the results of `maskov.benchmarks.overhead` into docs/scaling.md, between its two marks.
+"""Write the results of `maskov.benchmarks.overhead` into docs/reference/scaling.md.
 
-python -m maskov.benchmarks.overhead_table results/bench/scale-cpu.json --page docs/scaling.md
+They stand between the two marks of that page:
+
+python -m maskov.benchmarks.overhead_table results/bench/scale-cpu.json
 """
 
 from __future__ import annotations
@@ -80,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path, help="JSON files of the benchmark")
-    parser.add_argument("--page", type=Path, default=Path("docs/scaling.md"))
+    parser.add_argument("--page", type=Path, default=Path("docs/reference/scaling.md"))
     options = parser.parse_args(arguments)
     parts = [tables(json.loads(file.read_text()), file.name) for file in options.files]
     text = options.page.read_text(encoding="utf-8")

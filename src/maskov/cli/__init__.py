@@ -40,10 +40,10 @@ app = typer.Typer(
 )
 for command in (
     sample, infill, rewrite, translate, score, evaluate, resume, diagnose, report, serve, verify,
-    models,
 ):  # fmt: skip
     app.command(cls=Command)(interruptible(one_thread(command)))
 app.command(cls=Command)(interruptible(bench))  # which measures whatever the machine has
+app.add_typer(models, name="models")
 app.add_typer(rate, name="rate")
 
 

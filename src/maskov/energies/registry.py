@@ -122,7 +122,7 @@ def _named(term: str, causal: str | None, text: str, loading: Loading, trust_par
     except (TypeError, ValueError, AttributeError):
         raise InputError(
             f"'{term.strip()}' has arguments that '{name}' does not take; `maskov sample --help` "
-            "and docs/control.md show how it is written."
+            "and docs/how-to/rewrite.md show how it is written."
         ) from None
 
 

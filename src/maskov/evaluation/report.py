@@ -30,7 +30,7 @@ _CORRELATED = (
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The evaluation of texts; docs/evaluation.md defines each number.
+    """The evaluation of texts; docs/how-to/evaluate.md defines each number.
 
     Standard errors are over sentences, None for a single one. `self_bleu` is None without
     sacreBLEU, `copied` without a training text, `run_signature` for texts that are not a run's.

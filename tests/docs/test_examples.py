@@ -1,0 +1,120 @@
+"""Every example of the documentation runs and prints what is shown, or says why it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from doc_examples import ROOT, alike, blocks, matches, pages
+from doc_runner import MismatchError, PageRunner, parse
+
+# Blocks that cannot be run here, by page: each says why in its mark.
+NOT_RUN = {
+    "README.md": 3,
+    "CONTRIBUTING.md": 1,
+    "docs/architecture.md": 4,
+    "docs/concepts/constraints.md": 2,
+    "docs/getting-started.md": 1,
+    "docs/how-to/browser.md": 1,
+    "docs/how-to/diagnose.md": 1,
+    "docs/how-to/gpu-and-cluster.md": 2,
+    "docs/how-to/models.md": 2,
+    "docs/how-to/proteins.md": 2,
+    "docs/how-to/ratings.md": 1,
+    "docs/how-to/rewrite.md": 1,
+    "docs/how-to/translate.md": 1,
+    "docs/reference/benchmarks.md": 1,
+    "docs/reference/reproduce.md": 4,
+}
+
+
+def _name(page):
+    return str(page.relative_to(ROOT))
+
+
+def _has(page, slow):
+    return any(("slow" in b.marks) == slow for b in blocks(page) if "not run" not in b.marks)
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if _has(page, slow=False)], ids=_name)
+def test_examples(page, tmp_path):
+    assert PageRunner(page, tmp_path).run(slow=False) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in pages() if _has(page, slow=True)], ids=_name)
+def test_long_examples(page, tmp_path):
+    assert PageRunner(page, tmp_path).run(slow=True) > 0
+
+
+def test_what_is_not_run_is_counted():
+    found = {_name(page): sum("not run" in b.marks for b in blocks(page)) for page in pages()}
+    assert {page: count for page, count in found.items() if count} == NOT_RUN
+
+
+@pytest.mark.parametrize("page", pages(), ids=_name)
+def test_commands_that_are_not_run_parse(page, tmp_path):
+    runner = PageRunner(page, tmp_path)
+    for block in blocks(page):
+        if "not run" in block.marks:
+            runner._parse(block)
+
+
+def _page(tmp_path, text):
+    path = ROOT / "docs" / "none.md"  # never written: only its name is used
+    page = tmp_path / path.name
+    page.write_text(text)
+    return page
+
+
+@pytest.mark.parametrize(
+    ("text", "fails"),
+    [
+        ("```console\n$ echo 1\n1\n```\n", False),
+        ("```console\n$ echo 1\n2\n```\n", True),
+        ("```console\n$ echo 1\n```\n", True),
+        ("<!-- example: shortened -->\n```console\n$ echo 1\n```\n", False),
+        ("<!-- example: shortened -->\n```console\n$ false\n```\n", True),
+        ("<!-- example: varies -->\n```console\n$ printf 'a b\\n1 2\\n'\na  b\n3 4\n```\n", False),
+        ("<!-- example: varies -->\n```console\n$ printf 'a b\\n1 2\\n'\na  c\n3 4\n```\n", True),
+        ("```console\n$ maskov models --json\n...\n```\n", False),
+        ("```console\n$ maskov models --jsom\n...\n```\n", True),
+        ("<!-- example: given\n$ echo 1 > file\n-->\n\n```console\n$ cat file\n1\n```\n", False),
+    ],
+)
+def test_the_runner_sees_what_is_wrong(tmp_path, text, fails):
+    runner = PageRunner(_page(tmp_path, text), tmp_path)
+    if fails:
+        with pytest.raises(MismatchError):
+            runner.run(slow=False)
+    else:
+        assert runner.run(slow=False) > 0
+
+
+def test_marks_need_a_block_and_a_reason(tmp_path):
+    for text in (
+        "<!-- example: not run -->\n```console\n$ echo\n```\n",
+        "<!-- example: unknown -->\n```console\n$ echo\n```\n",
+        "<!-- example: slow -->\n\nNo block.\n",
+        "```bash\necho\n```\n",
+    ):
+        with pytest.raises(AssertionError):
+            blocks(_page(tmp_path, text))
+
+
+def test_commands_with_unknown_options_do_not_parse():
+    parse(["sample", "--chains", "4"])
+    parse(["rate", "report", "study"])
+    parse(["models", "--json"])
+    parse(["models", "fetch", "deroen-small"])
+    with pytest.raises(Exception, match="No such option"):
+        parse(["sample", "--chainz", "4"])
+
+
+def test_matching():
+    assert matches(["a ... c"], ["a b c"])
+    assert matches(["...", "z"], ["a", "b", "z"])
+    assert matches(["..."], [])
+    assert not matches(["a ... c"], ["a b d"])
+    assert not matches(["a"], ["a", "b"])
+    assert alike(['{"a": 1, "b": ...'], ['{"a": 2, "b": "x"}'])
+    assert not alike(['{"a": 1, "c": ...'], ['{"a": 2, "b": "x"}'])
