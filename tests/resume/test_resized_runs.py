@@ -34,7 +34,7 @@ RUNS = {
     "blanks": {"templates": ["red [MASK*] blue [MASK{2,3}]"], "length_prior": "flat"},
     "frozen": {
         "texts": ["red green blue white green white green"],
-        "frozen": "re:^red|blue",
+        "freeze": "re:^red|blue",
         "length_prior": "none",
     },
 }

@@ -75,7 +75,7 @@ class RunRequest(BaseModel):
         tokens = len(model.encode(self.text))
         if tokens > MOST_TOKENS:
             raise InputError(f"the text has {tokens} tokens; {MOST_TOKENS} is the maximum here.")
-        return {"texts": [self.text], "frozen": self.freeze or None}
+        return {"texts": [self.text], "freeze": self.freeze or None}
 
     def schedule(self) -> Schedule:
         """Return the schedule."""
