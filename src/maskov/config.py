@@ -23,7 +23,7 @@ FORMAT = 3
 # Epochs × chains of one run: its traces are kept in full.
 MOST_TRACED = 10**8
 # The epochs of a run, and the most of one that ends when it has converged, unless given.
-DEFAULT_EPOCHS = 20
+DEFAULT_EPOCHS = 30
 MOST_UNTIL_CONVERGED = 2000
 _MOST = 10**7
 # Draws of each chain at the first check for convergence.

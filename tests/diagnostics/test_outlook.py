@@ -59,12 +59,12 @@ def test_factors_of_the_energy_and_of_the_slowest_and_fastest_statistic():
 
 def test_chains_that_disagree_are_told_what_to_try():
     assert said(energy(500), share("the", 8, r_hat=np.inf)) == (
-        "the chains disagree on the share of 'the': try --moves site:1,span:2 or --block 2 or "
-        "--temperature 1.5"
+        "the chains disagree on the share of 'the': try --moves site:1,span:2 or "
+        "--replicas 4"
     )
     assert said(energy(500), share("the", 0.9, r_hat=1.2)) == (
         "1 effective draws of the share of 'the', the slowest: try --moves site:1,span:2 or "
-        "--block 2 or --temperature 1.5"
+        "--replicas 4"
     )
 
 
@@ -73,10 +73,12 @@ def test_only_options_that_were_not_tried_are_named():
     cut = CONDITIONAL | {"top_p": 0.9, "temperature": 2.0}
     kernel = {"part": "mh", "move": {"part": "site", "conditional": cut}}
     object.__setattr__(made.config, "kernel", kernel)
-    assert mixing_options(made) == ["--epsilon 0.05", "--moves site:1,span:2", "--block 2"]
+    assert mixing_options(made) == ["--epsilon 0.05", "--moves site:1,span:2", "--replicas 4"]
     span = {"part": "mh", "move": {"part": "span", "conditional": CONDITIONAL}}
     object.__setattr__(made.config, "kernel", span)
-    assert mixing_options(made) == ["--block 2", "--temperature 1.5"]
+    assert mixing_options(made) == ["--replicas 4"]
+    object.__setattr__(made.config, "kernel", {"part": "exchange", "kernel": span})
+    assert mixing_options(made) == []
     assert mixing_options(manifest(100, 8, kernel="Mine")) == ["--burn-in 50"]
 
 

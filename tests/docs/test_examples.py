@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+
 import pytest
 
 from doc_examples import ROOT, alike, blocks, matches, pages
@@ -9,7 +12,7 @@ from doc_runner import MismatchError, PageRunner, parse
 
 # Blocks that cannot be run here, by page: each says why in its mark.
 NOT_RUN = {
-    "README.md": 3,
+    "README.md": 1,
     "CONTRIBUTING.md": 1,
     "docs/architecture.md": 4,
     "docs/concepts/constraints.md": 2,
@@ -57,6 +60,15 @@ def test_commands_that_are_not_run_parse(page, tmp_path):
     for block in blocks(page):
         if "not run" in block.marks:
             runner._parse(block)
+
+
+def test_the_commands_of_the_readmes_table_parse():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 140
+    found = re.findall(r"\| `(maskov [^`]*)`", text)
+    assert len(found) >= 10
+    for command in found:
+        parse(shlex.split(command)[1:])
 
 
 def _page(tmp_path, text):

@@ -36,7 +36,13 @@ _WIDER: dict[str, Any] = {
     "twin": Any,
 }
 # Names that somebody may try, and those that are meant.
-_MEANT = {"frozen": "freeze", "start_text": "texts", "budget": "token_budget", "quiet": "progress"}
+_MEANT = {
+    "frozen": "freeze",
+    "start_text": "texts",
+    "budget": "token_budget",
+    "quiet": "progress",
+    "max_mutations": "max_changes",
+}
 
 
 def takes_options(options: type[Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:

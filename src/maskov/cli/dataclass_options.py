@@ -74,7 +74,7 @@ def _annotation(hint: Any) -> Any:
     """Return the annotation that typer reads."""
     kind, shown = get_args(hint)
     assert isinstance(shown, Option)
-    names = (shown.name, shown.short) if shown.short else (shown.name,)
+    names = [name for name in (shown.name, shown.also, shown.short) if name]
     parameter = typer.Option(*names, help=shown.text, rich_help_panel=shown.panel)
     return Annotated[_plain(kind), parameter]
 

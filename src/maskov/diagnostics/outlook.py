@@ -77,10 +77,8 @@ def mixing_options(manifest: Manifest) -> list[str]:
         options.append("--epsilon 0.05")
     if "span" not in str(manifest.config.kernel).lower():
         options.append("--moves site:1,span:2")
-    if manifest.shortest > 1 and manifest.block == 1 and schedule.block_at(0) == 1:
-        options.append("--block 2")
-    if conditional.get("temperature") == 1.0:
-        options.append("--temperature 1.5")
+    if "exchange" not in str(manifest.config.kernel).lower():
+        options.append("--replicas 4")
     return options
 
 

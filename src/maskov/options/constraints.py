@@ -35,7 +35,12 @@ class ConstraintOptions:
     ] = None
     max_changes: Annotated[
         int | None,
-        option("--max-changes", "maximum number of tokens changed in a starting text", CONSTRAINTS),
+        option(
+            "--max-changes",
+            "maximum number of tokens changed in a starting text",
+            CONSTRAINTS,
+            also="--max-mutations",
+        ),
     ] = None
 
     def build_constraints(self, resizes: bool) -> tuple[Constraint, ...]:

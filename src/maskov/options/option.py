@@ -17,6 +17,7 @@ class Option:
     text: str
     panel: str
     short: str | None = None
+    also: str | None = None  # another name for it, which a field of science uses
 
 
 # In lower case where it annotates a field.
