@@ -34,6 +34,8 @@ class Fill:
 
 def fills(run: Run, model: MaskedModel) -> dict[int, list[Fill]]:
     """Return the fills of each template, the most frequent first."""
+    from maskov.ui.detokenise import detokenised  # which imports torch
+
     drawn: dict[int, dict[tuple[int, ...], list[tuple[float, float]]]] = defaultdict(
         lambda: defaultdict(list)
     )
@@ -44,7 +46,7 @@ def fills(run: Run, model: MaskedModel) -> dict[int, list[Fill]]:
         total = sum(map(len, texts.values()))
         rows = [
             Fill(
-                model.decode(list(ids)),
+                detokenised(model.decode(list(ids)), model.token_strings(ids)),
                 len(each),
                 len(each) / total,
                 _mean([raw for raw, _ in each]),

@@ -121,7 +121,9 @@ def as_lines(value: Any) -> str:
 
 
 def print_samples(samples: Sequence[Sample]) -> None:
-    """Print a table of samples."""
+    """Print a table of samples, texts as people write them."""
+    from maskov.ui.detokenise import detokenised  # which imports torch
+
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("chain", "E_raw", "E_norm"):
         table.add_column(name, justify="right", style="cyan" if name != "chain" else "dim")
@@ -129,7 +131,11 @@ def print_samples(samples: Sequence[Sample]) -> None:
     for name in ("name", "mutations") if mutated else ("text",):
         table.add_column(name, overflow="fold")
     for sample in samples:
-        shown = (sample.name, " ".join(sample.mutations or ())) if mutated else (sample.text,)
+        shown = (
+            (sample.name, " ".join(sample.mutations or ()))
+            if mutated
+            else (detokenised(sample.text, sample.tokens),)
+        )
         table.add_row(
             str(sample.chain), f"{sample.energy_raw:.2f}", f"{sample.energy_norm:.2f}", *shown
         )

@@ -182,7 +182,9 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         int, option("--force-accept", "first epochs that accept everything", _SCHEDULE)
     ] = 0
 
-    chains: Annotated[int, option("--chains", "chains (to each template)", FIRST, "-c")] = 8
+    chains: Annotated[
+        int, option("--chains", "number of chains, for each text or template", FIRST, "-c")
+    ] = 8
     start: Annotated[
         str, option("--start", "masked (filled at random) or greedy (one pass)", _RUN)
     ] = "masked"

@@ -34,7 +34,9 @@ def check_arguments(
     if chains < 1:
         raise InputError(f"a run has at least one chain, not {chains}.")
     if start not in STARTS:
-        raise InputError(f"unknown start '{start}'; use one of {', '.join(STARTS)}.")
+        raise InputError(
+            f"unknown start '{start}'; use one of {', '.join(STARTS)}, or --start-text for a file."
+        )
     CounterRng(seed)  # which refuses what is no seed
     if thin < 0:
         raise InputError(f"--thin counts epochs: 0 (only the last) or more, not {thin}.")
