@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+
+# A shell ignores Ctrl-C in what it runs in the background, and so would every process of a test.
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    and threading.current_thread() is threading.main_thread()
+):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # One thread, so that the suite is as fast as it is steady on a shared machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -36,12 +37,15 @@ def test_ctrl_c_while_importing_is_one_sentence(module):
         [sys.executable, "-X", "importtime", *COMMAND[1:]], stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
+        deadline = threading.Timer(120, process.kill)
+        deadline.start()
         for line in process.stderr:
             seen.append(line)
             if line.endswith(f" {module}\n"):
                 process.send_signal(signal.SIGINT)
                 break
         seen += process.stderr.readlines()
+        deadline.cancel()
     assert process.returncode == 130
     assert [line for line in seen if not line.startswith("import time:")] == ["maskov: stopped\n"]
 

@@ -59,8 +59,7 @@ def test_factors_of_the_energy_and_of_the_slowest_and_fastest_statistic():
 
 def test_chains_that_disagree_are_told_what_to_try():
     assert said(energy(500), share("the", 8, r_hat=np.inf)) == (
-        "the chains disagree on the share of 'the': try --moves site:1,span:2 or "
-        "--replicas 4"
+        "the chains disagree on the share of 'the': try --moves site:1,span:2 or --replicas 4"
     )
     assert said(energy(500), share("the", 0.9, r_hat=1.2)) == (
         "1 effective draws of the share of 'the', the slowest: try --moves site:1,span:2 or "
