@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
@@ -112,6 +112,7 @@ def spelled(model: MaskedModel, record: Record, blanks: bool = False) -> str:
     )
 
 
+@runtime_checkable
 class CausalModel(Protocol):
     """A left-to-right model with a tokenizer of its own."""
 

@@ -6,18 +6,14 @@ import gzip
 import hashlib
 import lzma
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BufferedIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from maskov.errors import InputError
 from maskov.evaluation.estimates import Estimate, mean
-
-if TYPE_CHECKING:
-    from hashlib import _Hash
 
 # Maximum bytes of a line or a record: a compressed file could expand beyond memory.
 _MAX_LINE = 2**20
@@ -35,7 +31,7 @@ def copied(texts: Sequence[str], training: str | Path, fasta: bool = False) -> t
     content = hashlib.sha256()
     try:
         with _open(Path(training)) as file:
-            lines = _lines(file, training, content)
+            lines = _lines(file, training, content.update)
             for text in _sequences(lines, training) if fasta else lines:
                 missing.discard(_hash(text))
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
@@ -44,13 +40,15 @@ def copied(texts: Sequence[str], training: str | Path, fasta: bool = False) -> t
     return mean(np.array([key not in missing for key in hashes], float)), content.hexdigest()
 
 
-def _lines(file: BufferedIOBase, training: object, content: _Hash) -> Iterator[str]:
-    """Yield the lines of a file and hash its content."""
+def _lines(
+    file: BufferedIOBase, training: object, update: Callable[[bytes], object]
+) -> Iterator[str]:
+    """Yield the lines of a file, whose bytes `update` is told of."""
     number = 0
     for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE), b""), 1):
         if len(line) == _MAX_LINE:
             raise InputError(f"line {number} of '{training}' is too long for a sentence.")
-        content.update(line)
+        update(line)
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
