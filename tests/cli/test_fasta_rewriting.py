@@ -121,8 +121,9 @@ def test_constraints_and_frozen_letters(call, tmp_path):
         assert "WW" not in text
         assert text[1] in "VILMA"
     assert any(row["mutations"] for row in rows)
-    same = rows_of(call("--json", "--freeze", "1-2")[1])
+    same = rows_of(call("--json", "--freeze", "re:^..|QL", "--keep", 0)[1])
     assert all(row["text"][:2] == row["source"][:2] for row in same)
+    assert same[0]["text"][2:4] == same[2]["text"][2:4] == "QL"
 
 
 @pytest.mark.parametrize(

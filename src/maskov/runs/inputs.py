@@ -51,7 +51,7 @@ def inputs_of(
         if not texts:
             raise InputError("there is no text to start from.")
         lines, names = named_texts(model, texts)
-        held = None if frozen is None else frozen_positions(model, lines, frozen)
+        held = None if frozen is None else frozen_positions(model, lines, frozen, names is not None)
         if not sampled:
             return Inputs(texts=lines, names=names, frozen=held)
         bounds = None if isinstance(length, int) else length
