@@ -121,16 +121,24 @@ def _by_words(model: MaskedModel, texts: Sequence[str], rule: str, letters: bool
     check_words(words, "freeze")
     found = [set[int]() for _ in texts]
     for word in words:
-        places = _by_pattern(model, texts, _motif(word) if letters else whole_word(word), letters)
+        if letters:
+            places = _by_motif(texts, word)
+        else:
+            places = _by_pattern(model, texts, whole_word(word), letters)
         if not any(places):
             raise InputError(f"the word '{word}', which is to be frozen, occurs in no text.")
         found = [known | more for known, more in zip(found, places, strict=True)]
     return found
 
 
-def _motif(word: str) -> re.Pattern[str]:
-    """Return what finds some letters next to each other, in any case."""
-    return re.compile(re.escape("".join(word.split())), re.IGNORECASE)
+def _by_motif(texts: Sequence[str], word: str) -> list[set[int]]:
+    """Return the letters of every occurrence of a motif; occurrences may overlap."""
+    motif, found = "".join(word.split()).upper(), []
+    for text in texts:
+        sequence = text.replace(" ", "").upper()
+        starts = [at for at in range(len(sequence)) if sequence.startswith(motif, at)]
+        found.append({start + offset for start in starts for offset in range(len(motif))})
+    return found
 
 
 def _by_pattern(

@@ -47,17 +47,18 @@ def test_rules(rule, expected):
     [
         ("1-2", ((0, 1), (0, 1))),
         ("QL", ((2, 3), (1, 2))),
-        ("q l, G", ((2, 3, 5), (1, 2))),
+        ("q l, G", ((2, 3, 5, 6, 7), (1, 2))),
+        ("GG", ((5, 6, 7), ())),
         ("re:Q.", ((2, 3), (1, 2))),
-        ("re:^V|G$", ((5,), (0,))),
-        (["##....", "..#"], ((0, 1), (2,))),
+        ("re:^V|G$", ((7,), (0,))),
+        (["##......", "..#"], ((0, 1), (2,))),
     ],
     ids=str,
 )
 @pytest.mark.parametrize("space", ["", " "])
 def test_words_of_sequences_are_motifs(tmp_path, rule, expected, space):
     model = (spaced_model if space else joined_model)(tmp_path / "model")
-    texts = [space.join("EVQLVG"), space.join("VQL")]
+    texts = [space.join("EVQLVGGG"), space.join("VQL")]
     assert frozen_positions(model, texts, rule, letters=True) == expected
     with pytest.raises(InputError, match="occurs in no text"):
         frozen_positions(model, texts, "EE", letters=True)
