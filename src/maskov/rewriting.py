@@ -164,7 +164,7 @@ class Rewriter:
             for line, text in enumerate(spelled, 1):
                 read_text(model, text, f"line {line}")
         else:
-            _check_experts(self.energy)
+            _check_experts(self.energy, model, max(spelled, key=len))
         held = None
         if freeze is not None:
             held = frozen_positions(model, spelled, freeze, letters=names is not None)
@@ -306,23 +306,29 @@ def _content(texts: Sequence[str | Record]) -> str:
     return to_fasta(records) if records else "\n".join(map(str, texts))
 
 
-def _check_experts(energy: Energy) -> None:
-    """Refuse experts of words and of English: sequences of letters have neither."""
+def _check_experts(energy: Energy, model: MaskedModel, sequence: str) -> None:
+    """Refuse experts that cannot read sequences of letters as the model writes them."""
+    ids = model.encode(sequence)
+    spaced = len(model.decode(ids).split()) == len(ids)
     for _, part in energy.parts:
-        if isinstance(part, Contains | Avoids | Repeats):
-            raise InputError(
-                f"'{part}' counts words, and sequences of letters have none: use --contains or "
-                "--avoid, or a function of your own."
-            )
-        if isinstance(part, Distance) and part.unit == "words":
-            raise InputError(
-                f"'{part}' counts words, and sequences of letters have none: drop the unit."
-            )
         if isinstance(part, Autoregressive) and part.name == default_judge():
             raise InputError(
                 f"'{part.name}' reads English: name a causal LM of sequences, as in "
                 "autoregressive(MODEL)."
             )
+        words = isinstance(part, Contains | Avoids | Repeats)
+        if not spaced and (words or (isinstance(part, Distance) and part.unit == "words")):
+            raise InputError(
+                f"'{part}' counts words, and '{model.name}' writes sequences without spaces: use "
+                "--contains or --avoid, tokens for words, or a function of your own."
+            )
+        for word in part.words if isinstance(part, Contains | Avoids) else ():
+            letters = " ".join("".join(word.split()))
+            if spaced and letters != " ".join(word.split()):
+                raise InputError(
+                    f"'{part}' finds no '{word}', since '{model.name}' writes spaces between "
+                    f"letters: write '{letters}'."
+                )
 
 
 def _masks(

@@ -154,10 +154,8 @@ def test_bad_records_are_refused_before_any_is_sampled(
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("--toward", "contains('A')"), "'contains('A')' counts words"),
-        (("--toward", "avoids('A')"), "'avoids('A')' counts words"),
-        (("--fluency", "norm+repeats"), "'repeats' counts words"),
-        (("--toward", "hamming(unit=words)"), "drop the unit"),
+        (("--toward", "contains('A', 'NG')"), "writes spaces between letters: write 'N G'"),
+        (("--fluency", "norm+avoids('NG')"), "writes spaces between letters: write 'N G'"),
         (("--toward", "autoregressive"), "'wiki-judge' reads English"),
         (("--fluency", "norm+autoregressive"), "'wiki-judge' reads English"),
         (("--freeze", "1-9"), "text 2 has 6 tokens"),
@@ -171,6 +169,30 @@ def test_what_sequences_do_not_have_is_refused(words, reason, call, monkeypatch,
     assert reason in err
     assert len(err.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_letters_are_words_of_experts(call):
+    """Models of proteins write spaces between letters."""
+    toward = "contains('A', 'C C')+avoids('V')+repeats+hamming(unit=words)"
+    code, out, err = call("--json", "--toward", toward, "--moves", "site")
+    assert (code, err) == (0, "")
+    for row in rows_of(out):
+        energies, text = row["energies"], row["text"]
+        assert energies["contains('A', 'C C')"] == ("A" not in text) + ("CC" not in text)
+        assert energies["avoids('V')"] == text.count("V")
+        assert energies["hamming(unit=words)"] == len(row["mutations"])
+        letters = list(filter(str.isalnum, text))
+        assert energies["repeats"] == sum(
+            letter in letters[max(0, place - 4) : place] for place, letter in enumerate(letters)
+        )
+
+
+@pytest.mark.parametrize("expert", ["contains('A')", "avoids('A')", "repeats", "edit(unit=words)"])
+def test_experts_of_words_need_spaces(expert, folders, monkeypatch):
+    model = maskov.load(folders / "esm", "cpu")
+    monkeypatch.setattr(model, "decode", lambda ids: "".join(model.token_strings(ids)))
+    with pytest.raises(InputError, match=r"counts words, and .* without spaces"):
+        maskov.rewrite(model, [Record("a", "EVQL")], expert, epochs=1, chains=1)
 
 
 @pytest.mark.parametrize("call", ["esm"], indirect=True)
