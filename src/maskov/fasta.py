@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
@@ -71,7 +72,7 @@ def parse(lines: Iterable[str], source: str) -> list[Record]:
 
 
 def read_fasta(path: str | Path) -> list[Record]:
-    """Read a FASTA file; its records are texts for `sample` and `score`."""
+    """Read a FASTA file; its records are texts for `sample`, `score`, `rewrite` and `evaluate`."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
@@ -108,6 +109,43 @@ def spelled(model: MaskedModel, record: Record, blanks: bool = False) -> str:
             return text
     raise InputError(
         f"the tokenizer of '{model.name}' does not split '{record.name}' into letters."
+    )
+
+
+@runtime_checkable
+class CausalModel(Protocol):
+    """A left-to-right model with a tokenizer of its own."""
+
+    name: str
+
+    def knows(self, text: str) -> bool:
+        """Whether the tokenizer reads all of a text."""
+        ...
+
+
+def causal_spellings(model: CausalModel, records: Sequence[Record]) -> list[str]:
+    """Return sequences as the tokenizer of a causal model reads them: joined or with spaces.
+
+    Its tokens may be longer than a letter. Gaps and other signs are refused whatever it knows:
+    tokenizers of bytes know all of them.
+    """
+    signs = sorted({letter for record in records for letter in record.sequence})
+    letters = {sign for sign in signs if sign.isascii() and sign.isalpha() and model.knows(sign)}
+    return [_causal_spelling(model, record, letters) for record in records]
+
+
+def _causal_spelling(model: CausalModel, record: Record, letters: set[str]) -> str:
+    for place, letter in enumerate(record.sequence, 1):
+        if letter not in letters:
+            raise InputError(
+                f"'{record.name}' has {_named(letter)} at position {place}, which '{model.name}' "
+                "does not know as a letter; take it out, or use another model."
+            )
+    for text in (record.sequence, " ".join(record.sequence)):
+        if model.knows(text):
+            return text
+    raise InputError(
+        f"the tokenizer of '{model.name}' does not read the letters of '{record.name}'."
     )
 
 

@@ -6,6 +6,8 @@ They are given by a rule for all texts, or by a mask for each:
     "river, bridge"    words, wherever they occur
     "re:PATTERN"       what a regular expression finds
     ["..##..", ...]    a sign for each token of each text: `.` is free, any other is frozen
+
+In sequences of letters, such as proteins, a word is a motif: some letters next to each other.
 """
 
 from __future__ import annotations
@@ -26,9 +28,15 @@ _FREE = "."
 
 
 def frozen_positions(
-    model: MaskedModel, texts: Sequence[str], frozen: str | Sequence[Mask]
+    model: MaskedModel,
+    texts: Sequence[str],
+    frozen: str | Sequence[Mask],
+    letters: bool = False,
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the positions of each text, counted from 0, that must stay."""
+    """Return the positions of each text, counted from 0, that must stay.
+
+    `letters` says that each token is a letter; spaces between them are the tokenizer's own.
+    """
     sizes = [len(read_text(model, text, f"text {line}")) for line, text in enumerate(texts, 1)]
     if not isinstance(frozen, str):
         found = _by_masks(frozen, sizes)
@@ -36,11 +44,11 @@ def frozen_positions(
         found = [_by_ranges(frozen, size, line) for line, size in enumerate(sizes, 1)]
     elif frozen.startswith(_REGEX):
         pattern = frozen.removeprefix(_REGEX)
-        found = _by_pattern(model, texts, compiled(pattern))
+        found = _by_pattern(model, texts, compiled(pattern), letters)
         if not any(found):
             raise InputError(f"'{pattern}' finds nothing to freeze in any text.")
     else:
-        found = _by_words(model, texts, frozen)
+        found = _by_words(model, texts, frozen, letters)
     for line, (places, size) in enumerate(zip(found, sizes, strict=True), 1):
         if len(places) == size:
             raise InputError(f"every token of text {line} is frozen: leave one free.")
@@ -108,25 +116,43 @@ def _by_ranges(rule: str, size: int, line: int) -> set[int]:
     return found
 
 
-def _by_words(model: MaskedModel, texts: Sequence[str], rule: str) -> list[set[int]]:
+def _by_words(model: MaskedModel, texts: Sequence[str], rule: str, letters: bool) -> list[set[int]]:
     words = tuple(word.strip() for word in rule.split(","))
     check_words(words, "freeze")
     found = [set[int]() for _ in texts]
     for word in words:
-        places = _by_pattern(model, texts, whole_word(word))
+        if letters:
+            places = _by_motif(texts, word)
+        else:
+            places = _by_pattern(model, texts, whole_word(word), letters)
         if not any(places):
             raise InputError(f"the word '{word}', which is to be frozen, occurs in no text.")
         found = [known | more for known, more in zip(found, places, strict=True)]
     return found
 
 
+def _by_motif(texts: Sequence[str], word: str) -> list[set[int]]:
+    """Return the letters of every occurrence of a motif; occurrences may overlap."""
+    motif, found = "".join(word.split()).upper(), []
+    for text in texts:
+        sequence = text.replace(" ", "").upper()
+        starts = [at for at in range(len(sequence)) if sequence.startswith(motif, at)]
+        found.append({start + offset for start in starts for offset in range(len(motif))})
+    return found
+
+
 def _by_pattern(
-    model: MaskedModel, texts: Sequence[str], pattern: re.Pattern[str]
+    model: MaskedModel, texts: Sequence[str], pattern: re.Pattern[str], letters: bool
 ) -> list[set[int]]:
     """Return the tokens that share a sign with a match."""
     found = []
     for line, text in enumerate(texts, 1):
+        if letters:
+            text = text.replace(" ", "")
         matches = [match.span() for match in pattern.finditer(text) if match[0]]
+        if letters:
+            found.append({place for first, last in matches for place in range(first, last)})
+            continue
         spans = model.token_spans(text) if matches else []
         if spans is None:
             raise InputError(

@@ -3,7 +3,8 @@
     p(x) ∝ exp(−(fluency(x) + strength · toward(x) + keep · edit(x, start)) / T)
 
 Lines are rewritten in batches; a batch is a run of its own. With a folder, the lines of a finished
-batch are written to it at once, and rewriting the same lines again goes on after them.
+batch are written to it at once, and rewriting the same lines again goes on after them. Records of
+FASTA are rewritten as lines are, and keep their names.
 """
 
 from __future__ import annotations
@@ -19,23 +20,27 @@ from typing import Any
 import numpy as np
 
 from maskov.config import ModelSource
-from maskov.energies import Energy, as_energy
-from maskov.energies.distances import Edit, words_changed
+from maskov.energies import Autoregressive, Energy, as_energy
+from maskov.energies.distances import Distance, Edit, words_changed
 from maskov.energies.stages import DelayedAcceptance
+from maskov.energies.words import Avoids, Contains, Repeats
 from maskov.errors import InputError, RunError
 from maskov.evaluation.risk import most_alike
+from maskov.fasta import Record, letter, mutations, to_fasta
 from maskov.frozen import Mask, frozen_positions
 from maskov.kernels import Kernel
 from maskov.kernels.registry import named_kernel, to_data
 from maskov.models import MaskedModel
 from maskov.moves import INSERT_DELETE, Move, Resize, Site, Span
 from maskov.runs.files import explained, write_atomically
+from maskov.runs.inputs import named_texts
 from maskov.runs.rebuild import models_of
 from maskov.runs.result import Run
 from maskov.runs.signature import resizes
 from maskov.runs.task_runner import Listener
 from maskov.sampling import resume_chains, run_chains
 from maskov.schedules import LinearSchedule, Schedule
+from maskov.shipped import default_judge
 from maskov.starts import read_text
 from maskov.workers import Workers
 
@@ -51,7 +56,9 @@ _DONE, _SETTINGS, _RUNS = "rewritten.jsonl", "settings.json", "runs"
 class Rewriting:
     """A line and what became of it, with every energy by name.
 
-    `changes` are the words that were inserted, deleted or replaced.
+    `changes` are the words that were inserted, deleted or replaced, of a record of FASTA the
+    letters. A record has a `name`, its texts are letters without spaces, and `mutations`, where
+    lengths are fixed, are the differences to it, such as S31R.
     """
 
     line: int
@@ -61,10 +68,16 @@ class Rewriting:
     chain: int
     epoch: int
     energies: dict[str, float]
+    name: str | None = None
+    mutations: list[str] | None = None
 
     def to_json(self) -> str:
         """Return one line of JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False)
+        data = asdict(self)
+        for name in ("name", "mutations"):
+            if data[name] is None:
+                del data[name]
+        return json.dumps(data, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
@@ -124,7 +137,7 @@ class Rewriter:
     def rewrite(
         self,
         model: MaskedModel,
-        texts: Sequence[str],
+        texts: Sequence[str | Record],
         *,
         freeze: str | Sequence[Mask] | None = None,
         seed: int = 0,
@@ -140,14 +153,21 @@ class Rewriter:
     ) -> Iterator[Rewriting]:
         """Yield a rewriting of each text in order, or with `every_chain` one of each chain.
 
-        Tokens that `freeze` names stay, as `sample` reads it. With `out`, a folder, finished lines
-        are kept: the same call goes on after them.
+        Texts may be records of FASTA. Tokens that `freeze` names stay, as `sample` reads it. With
+        `out`, a folder, finished lines are kept: the same call goes on after them.
         """
         if batch is not None and batch < 1:
             raise InputError(f"a batch has at least 1 line, not {batch}.")
-        for line, text in enumerate(texts, 1):
-            read_text(model, text, f"line {line}")  # refused before anything is sampled
-        held = None if freeze is None else frozen_positions(model, texts, freeze)
+        # Refused before anything is sampled.
+        spelled, names = named_texts(model, texts)
+        if names is None:
+            for line, text in enumerate(spelled, 1):
+                read_text(model, text, f"line {line}")
+        else:
+            _check_experts(self.energy, model, max(spelled, key=len))
+        held = None
+        if freeze is not None:
+            held = frozen_positions(model, spelled, freeze, letters=names is not None)
         kernel = self.kernel
         size = batch or (_BATCH if model.device.type == "cpu" else max(len(texts), 1))
         folder = None if out is None else _Folder.open(Path(out), self._settings(
@@ -156,7 +176,7 @@ class Rewriter:
         _check_done(done, texts, size, self.chains if every_chain else 1, out)
         yield from done
         for first in range(0, len(texts), size):
-            lines = list(texts[first : first + size])
+            lines = texts[first : first + size]
             expected = len(lines) * (self.chains if every_chain else 1)
             if len(done) >= expected:
                 done = done[expected:]
@@ -166,7 +186,9 @@ class Rewriter:
                 None if folder is None else folder.run(first // size),
                 listener=listener, stop=stop, source=source, workers=workers,
                 token_budget=token_budget, resident=resident,
-                freeze=None if held is None else _masks(model, lines, held[first : first + size]),
+                freeze=None if held is None else _masks(
+                    model, spelled[first : first + size], held[first : first + size]
+                ),
             )  # fmt: skip
             found = list(self.picked(model, run, lines, first, every_chain))
             if folder is not None:
@@ -177,7 +199,7 @@ class Rewriter:
         self,
         model: MaskedModel,
         kernel: Kernel,
-        lines: Sequence[str],
+        lines: Sequence[str | Record],
         seed: int = 0,
         out: Path | None = None,
         **options: Any,
@@ -202,7 +224,7 @@ class Rewriter:
         self,
         model: MaskedModel,
         run: Run,
-        lines: Sequence[str],
+        lines: Sequence[str | Record],
         first: int = 0,
         every_chain: bool = False,
     ) -> Iterator[Rewriting]:
@@ -211,10 +233,11 @@ class Rewriter:
         if "tokens" not in traces:
             raise InputError("a batch is too large to trace its tokens: give a smaller --batch.")
         energy, last = traces["energy_target"], len(traces["energy_target"]) - 1
+        fixed = not run.manifest.inputs.sampled
 
         def at(line: int, epoch: int, chain: int) -> Rewriting:
             length = int(traces["lengths"][epoch, chain])
-            text = model.decode(traces["tokens"][epoch, chain, :length].tolist())
+            ids = traces["tokens"][epoch, chain, :length].tolist()
             values = {
                 "target": float(energy[epoch, chain]),
                 "raw": float(traces["energy_raw"][epoch, chain]),
@@ -224,9 +247,17 @@ class Rewriter:
             values |= dict(zip(names, experts, strict=True))
             # Energies that would have cost passes of their own were not traced.
             values = {name: value for name, value in values.items() if not math.isnan(value)}
-            changes = words_changed(lines[line], text)
-            number = chain - line * self.chains
-            return Rewriting(first + line, lines[line], text, changes, number, epoch, values)
+            number, given = chain - line * self.chains, lines[line]
+            if not isinstance(given, Record):
+                text = model.decode(ids)
+                changes = words_changed(given, text)
+                return Rewriting(first + line, given, text, changes, number, epoch, values)
+            parent, text = given.sequence, "".join(map(letter, model.token_strings(ids)))
+            changes = words_changed(" ".join(parent), " ".join(text))
+            return Rewriting(
+                first + line, parent, text, changes, number, epoch, values, given.name,
+                mutations(parent, text) if fixed else None,
+            )  # fmt: skip
 
         for line in range(len(lines)):
             own = range(line * self.chains, (line + 1) * self.chains)
@@ -246,7 +277,7 @@ class Rewriter:
         self,
         model: MaskedModel,
         kernel: Kernel,
-        texts: Sequence[str],
+        texts: Sequence[str | Record],
         frozen: Sequence[Sequence[int]] | None,
         seed: int,
         size: int,
@@ -265,8 +296,39 @@ class Rewriter:
             "batch": size,
             "every_chain": every_chain,
             "frozen": None if frozen is None else [list(places) for places in frozen],
-            "texts": hashlib.sha256("\n".join(texts).encode()).hexdigest(),
+            "texts": hashlib.sha256(_content(texts).encode()).hexdigest(),
         }
+
+
+def _content(texts: Sequence[str | Record]) -> str:
+    """Return all texts as one; FASTA ends in an empty line, which no line may be."""
+    records = [text for text in texts if isinstance(text, Record)]
+    return to_fasta(records) if records else "\n".join(map(str, texts))
+
+
+def _check_experts(energy: Energy, model: MaskedModel, sequence: str) -> None:
+    """Refuse experts that cannot read sequences of letters as the model writes them."""
+    ids = model.encode(sequence)
+    spaced = len(model.decode(ids).split()) == len(ids)
+    for _, part in energy.parts:
+        if isinstance(part, Autoregressive) and part.name == default_judge():
+            raise InputError(
+                f"'{part.name}' reads English: name a causal LM of sequences, as in "
+                "autoregressive(MODEL)."
+            )
+        words = isinstance(part, Contains | Avoids | Repeats)
+        if not spaced and (words or (isinstance(part, Distance) and part.unit == "words")):
+            raise InputError(
+                f"'{part}' counts words, and '{model.name}' writes sequences without spaces: use "
+                "--contains or --avoid, tokens for words, or a function of your own."
+            )
+        for word in part.words if isinstance(part, Contains | Avoids) else ():
+            letters = " ".join("".join(word.split()))
+            if spaced and letters != " ".join(word.split()):
+                raise InputError(
+                    f"'{part}' finds no '{word}', since '{model.name}' writes spaces between "
+                    f"letters: write '{letters}'."
+                )
 
 
 def _masks(
@@ -280,16 +342,20 @@ def _masks(
 
 
 def _check_done(
-    done: Sequence[Rewriting], texts: Sequence[str], size: int, each: int, out: object
+    done: Sequence[Rewriting], texts: Sequence[str | Record], size: int, each: int, out: object
 ) -> None:
     """Refuse finished lines that are not those of whole batches of the texts."""
     lines = [number for number in range(len(texts)) for _ in range(each)]
     whole = len(done) % (size * each) == 0 or len(done) == len(lines)
     if len(done) > len(lines) or not whole or any(
-        (one.line, one.source) != (line, texts[line])
+        (one.line, one.source, one.name) != (line, str(texts[line]), _name(texts[line]))
         for one, line in zip(done, lines, strict=False)
     ):  # fmt: skip
         raise _damaged(Path(str(out)) / _DONE)
+
+
+def _name(text: str | Record) -> str | None:
+    return text.name if isinstance(text, Record) else None
 
 
 def _damaged(file: Path) -> RunError:
@@ -334,7 +400,10 @@ class _Folder:
             return []
         try:
             rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-            return [Rewriting(**row) for row in rows]
+            found = [Rewriting(**row) for row in rows]
+            if not all(isinstance(one.text, str) and type(one.chain) is int for one in found):
+                raise TypeError("no rewritings")
+            return found
         except (OSError, ValueError, TypeError) as error:
             raise _damaged(file) from error
 

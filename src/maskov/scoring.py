@@ -11,7 +11,7 @@ import torch
 from maskov.energies import Autoregressive, Energy, Raw
 from maskov.energies.base import evaluated
 from maskov.errors import InputError
-from maskov.fasta import Record, spelled
+from maskov.fasta import Record, causal_spellings, spelled
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.models.token_spans import spelling, words_of
@@ -132,7 +132,9 @@ def _name(text: str | Record) -> str | None:
 
 def score_autoregressive(energy: Autoregressive, texts: Sequence[str | Record]) -> list[Score]:
     """Return −log p of each text under a causal LM, in that model's own tokens."""
-    lines = [energy.tokenise(str(text)) for text in texts]
+    records = [text for text in texts if isinstance(text, Record)]
+    spelt = iter(causal_spellings(energy, records))
+    lines = [energy.tokenise(next(spelt) if isinstance(text, Record) else text) for text in texts]
     for number, ids in enumerate(lines, 1):
         if not ids:
             raise InputError(f"line {number} is empty; give at least one word.")

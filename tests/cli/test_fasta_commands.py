@@ -142,6 +142,15 @@ def test_motifs_and_letters_are_written_without_spaces(call, model, tmp_path):
         assert set(text[:2]) <= set("EVQ")
 
 
+def test_motifs_can_be_frozen(call, model, tmp_path):
+    (tmp_path / "p.fa").write_text(">a\nEVQLVESGGG\n")
+    for rule in ("QLV", "re:Q.V"):
+        words = ["--start-text", tmp_path / "p.fa", "--freeze", rule, "--json"]
+        code, out, err = call("sample", *model, *FAST, *words)
+        assert code == 0, err
+        assert {row["text"].replace(" ", "")[2:5] for row in lines_of(out)} == {"QLV"}
+
+
 def test_strange_letters_can_be_avoided_and_changes_can_cost(call, folders, parents):
     model = ["--model", folders / "esm", "--device", "cpu"]
     words = ["--avoid", "X, B, Z, U, O, -, .", "--energy", "norm + 2*hamming", "--json"]

@@ -21,7 +21,7 @@ NOT_RUN = {
     "docs/how-to/diagnose.md": 1,
     "docs/how-to/gpu-and-cluster.md": 2,
     "docs/how-to/models.md": 2,
-    "docs/how-to/proteins.md": 2,
+    "docs/how-to/proteins.md": 3,
     "docs/how-to/ratings.md": 1,
     "docs/how-to/rewrite.md": 1,
     "docs/how-to/translate.md": 1,

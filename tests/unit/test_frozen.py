@@ -14,6 +14,7 @@ from maskov.runs.inputs import inputs_of, layout_of
 from maskov.starts import Layout
 from small import random_table, tiny_bert
 from tiny_models import PROTEINS, build
+from tiny_proteins import joined_model, spaced_model
 
 MODEL = tiny_bert("red green blue river ##bank bridge 7 ,")
 TEXTS = ["red River, blue riverbank", "bridge green 7"]
@@ -39,6 +40,28 @@ TEXTS = ["red River, blue riverbank", "bridge green 7"]
 )
 def test_rules(rule, expected):
     assert frozen_positions(MODEL, TEXTS, rule) == expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("1-2", ((0, 1), (0, 1))),
+        ("QL", ((2, 3), (1, 2))),
+        ("q l, G", ((2, 3, 5, 6, 7), (1, 2))),
+        ("GG", ((5, 6, 7), ())),
+        ("re:Q.", ((2, 3), (1, 2))),
+        ("re:^V|G$", ((7,), (0,))),
+        (["##......", "..#"], ((0, 1), (2,))),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("space", ["", " "])
+def test_words_of_sequences_are_motifs(tmp_path, rule, expected, space):
+    model = (spaced_model if space else joined_model)(tmp_path / "model")
+    texts = [space.join("EVQLVGGG"), space.join("VQL")]
+    assert frozen_positions(model, texts, rule, letters=True) == expected
+    with pytest.raises(InputError, match="occurs in no text"):
+        frozen_positions(model, texts, "EE", letters=True)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from maskov.api.arguments import as_option, read_options, refuse_both, takes_opt
 from maskov.api.kinds import TextFunction
 from maskov.api.sampling import OF_MODELS, OF_WORKERS
 from maskov.energies import Energy
+from maskov.fasta import Record
 from maskov.frozen import Mask
 from maskov.models import MaskedModel
 from maskov.options.rewriting import RewritingOptions
@@ -29,7 +30,7 @@ _OF_RUNS = (
 @takes_options(RewritingOptions)
 def rewrite(
     model: str | Path | MaskedModel,
-    texts: Sequence[str],
+    texts: Sequence[str | Record],
     toward: str | Energy | TextFunction | Rewriter,
     *,
     freeze: str | Sequence[Mask] | None = None,
@@ -47,9 +48,11 @@ def rewrite(
     `toward` is what texts should become: an energy by name, an Energy, a function that takes a list
     of texts and returns a number for each (low is good), or a whole `Rewriter`. Every option of
     `maskov rewrite` is a keyword of the same name with the same default, such as strength, keep,
-    fluency, chains, epochs, pick, moves, contains, avoid, out. Tokens that `freeze` names stay, as
-    `sample` reads it. With `out`, a folder, finished texts are kept, and the same call goes on
-    after them. `progress`, `listener` and `stop` are those of `sample`; a bar shows each batch.
+    fluency, chains, epochs, pick, moves, contains, avoid, out. Texts may be records of FASTA
+    (`read_fasta`): rewritings then carry their names and mutations, and unless `moves` asks for it
+    no letter is inserted or deleted. Tokens that `freeze` names stay, as `sample` reads it. With
+    `out`, a folder, finished texts are kept, and the same call goes on after them. `progress`,
+    `listener` and `stop` are those of `sample`; a bar shows each batch.
     """
     if isinstance(toward, Rewriter):
         own = [name for name in options if name not in (*_OF_RUNS, *OF_MODELS)]
@@ -68,7 +71,8 @@ def rewrite(
     if not isinstance(workers, Workers):
         workers = replace(chosen, workers=workers).build_workers(chosen.threads)
     loaded = model if isinstance(model, MaskedModel) else chosen.load_model()
-    rewriter = toward if isinstance(toward, Rewriter) else chosen.build(loaded.device)
+    records = any(isinstance(text, Record) for text in texts)
+    rewriter = toward if isinstance(toward, Rewriter) else chosen.build(loaded.device, records)
     listening = listener is not None or not progress
     with progress_bar(rewriter.epochs, shown=not listening) as bar:
         return list(

@@ -15,6 +15,7 @@ from maskov.shipped import default_judge
 
 if TYPE_CHECKING:
     from maskov.energies import Autoregressive
+    from maskov.fasta import Record
 
 _ERROR = "_standard_error"
 _INTERVAL = "_interval"
@@ -25,18 +26,20 @@ def evaluate(
         str,
         typer.Argument(
             metavar="RUN|FILE",
-            help="run folder, or sentences: one per line (- for standard input), or .jsonl",
+            help="run folder, or sentences: one per line (- for standard input), .jsonl or FASTA",
         ),
     ],
     judge: Annotated[
         str | None,
         typer.Option(
-            "--judge", "-j", help="causal LM: name, folder or hub name (default: shipped)"
+            "--judge",
+            "-j",
+            help="causal LM: name, folder or hub name (default: shipped; none for FASTA)",
         ),
     ] = None,
     training: Annotated[
         Path | None,
-        typer.Option(help="training text, one sentence per line, .xz or .gz: find copies"),
+        typer.Option(help="training text, one sentence per line or FASTA, .xz or .gz: find copies"),
     ] = None,
     references: Annotated[
         str | None,
@@ -52,16 +55,11 @@ def evaluate(
     json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> None:
     """Evaluate texts: perplexity, diversity, copies; translations against references."""
-    from maskov.evaluation import compare, evaluate_run
+    from maskov.evaluation import compare
     from maskov.evaluation import evaluate as evaluate_texts
-    from maskov.runs import Run
 
     if references is None:
-        loaded = _load_judge(judge or default_judge(), device, token_budget)
-        if Path(source).is_dir():
-            values = evaluate_run(Run.open(source), loaded, training).to_dict()
-        else:
-            values = evaluate_texts(_texts(_read_rows(source)), loaded, training).to_dict()
+        values = _evaluate(source, judge, training, device, token_budget)
     else:
         if training is not None and judge is None:
             raise InputError("--training with --references needs a judge: give --judge.")
@@ -75,6 +73,31 @@ def evaluate(
         print_json([json_module.dumps(values, ensure_ascii=False)])
     else:
         _print_table(values)
+
+
+def _evaluate(
+    source: str, judge: str | None, training: Path | None, device: str, budget: int | None
+) -> dict[str, Any]:
+    """Evaluate the samples of a run, or the texts of a file."""
+    from maskov.evaluation import evaluate, evaluate_run
+    from maskov.fasta import Record
+    from maskov.runs import Run
+
+    run = Run.open(source) if Path(source).is_dir() else None
+    texts = _read_texts(source) if run is None else []
+    if run is None:
+        sequences = isinstance(texts[0], Record)
+    else:
+        sequences = run.manifest.inputs.names is not None
+    if sequences and judge is None:
+        raise InputError(
+            f"'{source}' holds sequences of letters, and the default judge reads English: give "
+            "--judge, a causal LM of such sequences."
+        )
+    loaded = _load_judge(judge or default_judge(), device, budget)
+    if run is not None:
+        return evaluate_run(run, loaded, training).to_dict()
+    return evaluate(texts, loaded, training).to_dict()
 
 
 def _load_judge(name: str | None, device: str, budget: int | None) -> Autoregressive:
@@ -92,26 +115,47 @@ def _read_pairs(source: str, references: str) -> tuple[list[str], list[str]]:
         raise InputError("translations and references cannot both come from standard input.")
     if Path(source).is_dir():
         raise InputError(f"'{source}' is a folder; --references needs translations, one per line.")
-    others = _texts(_read_rows(references))
-    rows = _read_rows(source, empty=True)
+    others = [row["text"] for row in _read_translations(references)]
+    rows = _read_translations(source, empty=True)
     chains = {str(row["chain"]) for row in rows if "chain" in row}
     if len(rows) > len(others) and len(chains) > 1:
         raise InputError(
             f"'{source}' holds {len(rows)} translations from {len(chains)} chains for "
             f"{len(others)} references; give one translation for each source."
         )
-    return _texts(rows), others
+    return [row["text"] for row in rows], others
 
 
-def _texts(rows: list[dict[str, Any]]) -> list[str]:
-    return [row["text"] for row in rows]
+def _read_translations(source: str, empty: bool = False) -> list[dict[str, Any]]:
+    """Read plain lines as `text`, or JSON lines; FASTA is refused."""
+    from maskov.fasta import is_fasta
 
-
-def _read_rows(source: str, empty: bool = False) -> list[dict[str, Any]]:
-    """Read plain lines as `text`, or JSON lines: a .jsonl file, or `sample --json` piped."""
     lines = read_lines(source, empty)
-    if not (source.endswith(".jsonl") or (source == "-" and lines[0].lstrip().startswith("{"))):
-        return [{"text": line} for line in lines]
+    if _is_json(source, lines):
+        return _parse_rows(lines, source)
+    if is_fasta(source, lines):
+        raise InputError(
+            f"'{source}' is FASTA, and --references compares translations: drop --references."
+        )
+    return [{"text": line} for line in lines]
+
+
+def _read_texts(source: str) -> list[str] | list[Record]:
+    """Read plain lines, JSON lines with a `text`, or the records of FASTA."""
+    from maskov.fasta import is_fasta, parse
+
+    lines = read_lines(source)
+    if _is_json(source, lines):
+        return [row["text"] for row in _parse_rows(lines, source)]
+    return parse(lines, source) if is_fasta(source, lines) else lines
+
+
+def _is_json(source: str, lines: list[str]) -> bool:
+    """Whether texts are JSON lines: a .jsonl file, or `sample --json` piped."""
+    return source.endswith(".jsonl") or (source == "-" and lines[0].lstrip().startswith("{"))
+
+
+def _parse_rows(lines: list[str], source: str) -> list[dict[str, Any]]:
     rows = []
     for number, line in enumerate(lines, 1):
         try:

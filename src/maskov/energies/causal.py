@@ -71,9 +71,8 @@ class Autoregressive(Energy):
     def token_terms(self, ids: Sequence[Sequence[int]]) -> list[Float[Tensor, " length"]]:
         """Return −log p of each token of sequences in this model's own vocabulary."""
         network, _, start = self._loaded
-        limit = int(getattr(network.config, "max_position_embeddings", None) or 10**9)
+        limit = self.max_length
         longest = max(map(len, ids), default=0)
-        # The start token comes in at the front, and the last token is only asked for.
         if longest > limit:
             raise InputError(f"a text has {longest} tokens; '{self.name}' takes at most {limit}.")
         lengths = torch.tensor([len(sequence) for sequence in ids])
@@ -102,6 +101,12 @@ class Autoregressive(Energy):
             )
         return terms
 
+    @property
+    def max_length(self) -> int:
+        """The most tokens of a text: the start token comes in, the last is only asked for."""
+        network, _, _ = self._loaded
+        return int(getattr(network.config, "max_position_embeddings", None) or 10**9)
+
     def control_ids(self) -> frozenset[int]:
         """Return the special tokens, which no text may hold, but for the one of unknown words."""
         _, tokenizer, _ = self._loaded
@@ -112,6 +117,12 @@ class Autoregressive(Energy):
         _, tokenizer, _ = self._loaded
         ids = token_ids(tokenizer, text, self.name, add_special_tokens=False)
         return [int(i) for i in ids]
+
+    def knows(self, text: str) -> bool:
+        """Whether the tokenizer reads a text: it has tokens, and none is the unknown one."""
+        _, tokenizer, _ = self._loaded
+        ids = self.tokenise(text)
+        return bool(ids) and tokenizer.unk_token_id not in ids
 
     def token_strings(self, ids: Sequence[int]) -> list[str]:
         """Return the spelling of this model's own tokens."""

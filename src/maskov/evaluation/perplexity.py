@@ -28,20 +28,31 @@ class Perplexity:
     nll: Estimate
 
 
-def perplexity(judge: Autoregressive, texts: Sequence[str]) -> Perplexity:
-    """Score each text after the judge's start token, without an end token."""
+def perplexity(
+    judge: Autoregressive, texts: Sequence[str], labels: Sequence[str] | None = None
+) -> Perplexity:
+    """Score each text after the judge's start token, without an end token.
+
+    `labels` name the texts in refusals; without them they are counted.
+    """
+    labels = labels or [f"sentence {number}" for number in range(1, len(texts) + 1)]
     ids = [judge.tokenise(text) for text in texts]
-    for number, tokens in enumerate(ids, 1):
+    for label, tokens in zip(labels, ids, strict=True):
         if not tokens:
-            raise InputError(f"sentence {number} has no token in the vocabulary of '{judge.name}'.")
+            raise InputError(f"{label} has no token in the vocabulary of '{judge.name}'.")
+        if len(tokens) > judge.max_length:
+            raise InputError(
+                f"{label} has {len(tokens)} tokens; '{judge.name}' takes at most "
+                f"{judge.max_length}."
+            )
     nll = np.array([float(terms.sum()) for terms in judge.token_terms(ids)])
     counts = np.array([len(tokens) for tokens in ids])
     with np.errstate(over="ignore"):
         each = np.exp(nll / counts)
     if not np.isfinite(each).all():
-        number = int(np.flatnonzero(~np.isfinite(each))[0]) + 1
+        label = labels[int(np.flatnonzero(~np.isfinite(each))[0])]
         raise ModelError(
-            f"the judge '{judge.name}' gives sentence {number} a perplexity that is not finite; "
+            f"the judge '{judge.name}' gives {label} a perplexity that is not finite; "
             "use another judge."
         )
     return Perplexity(

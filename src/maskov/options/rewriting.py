@@ -20,6 +20,8 @@ _ENERGY = "Advanced: energy"
 _CHAINS = "Advanced: chains"
 _RUN = "Advanced: run"
 _MOVES = "site:6,span:2,insert-delete:1"
+# Mutations can be listed only where lengths are fixed.
+_MOVES_OF_RECORDS = "site:6,span:2"
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,14 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         ),
     ] = "lowest"
     moves: Annotated[
-        str, option("--moves", "moves by weight: site, span, insert-delete, resize", _CHAINS)
-    ] = _MOVES
+        str | None,
+        option(
+            "--moves",
+            "moves by weight: site, span, insert-delete, resize "
+            f"(default: {_MOVES}; for FASTA {_MOVES_OF_RECORDS})",
+            _CHAINS,
+        ),
+    ] = None
     span: Annotated[str, option("--span", "positions of a span: 2, or a range", _CHAINS)] = "2:3"
     temperature: Annotated[
         float, option("--temperature", "temperature of the proposal", _CHAINS)
@@ -95,8 +103,8 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         option("--threads", "threads of each process on a CPU (default: 1)", _RUN),
     ] = None
 
-    def build(self, device: object) -> Rewriter:
-        """Return how lines are rewritten."""
+    def build(self, device: object, records: bool = False) -> Rewriter:
+        """Return how lines are rewritten, or records of FASTA."""
         from maskov.energies import Energy, parse_energy
         from maskov.energies.loading import Loading
         from maskov.kernels.registry import named_moves, parse_moves, parse_sizes
@@ -104,9 +112,11 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         from maskov.rewriting import Rewriter
 
         loading = Loading(str(device), self.trust_remote_code, find=findable)
-        resizes = "insert-delete" in self.moves or "resize" in self.moves
+        usual = _MOVES_OF_RECORDS if records else _MOVES
+        named = usual if self.moves is None else self.moves
+        resizes = "insert-delete" in named or "resize" in named
         proposal = MaskedConditional(self.temperature, constraints=self.build_constraints(resizes))
-        moves, weights = parse_moves(self.moves, named_moves(proposal, parse_sizes(self.span)))
+        moves, weights = parse_moves(named, named_moves(proposal, parse_sizes(self.span)))
 
         def energy(given: str | Energy) -> Energy:
             if isinstance(given, Energy):

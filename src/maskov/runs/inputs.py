@@ -50,8 +50,8 @@ def inputs_of(
     if texts is not None:
         if not texts:
             raise InputError("there is no text to start from.")
-        lines, names = _named(model, texts)
-        held = None if frozen is None else frozen_positions(model, lines, frozen)
+        lines, names = named_texts(model, texts)
+        held = None if frozen is None else frozen_positions(model, lines, frozen, names is not None)
         if not sampled:
             return Inputs(texts=lines, names=names, frozen=held)
         bounds = None if isinstance(length, int) else length
@@ -63,7 +63,7 @@ def inputs_of(
     if templates is not None:
         if not templates:
             raise InputError("there is no template to fill.")
-        lines, names = _named(model, templates, blanks=True)
+        lines, names = named_texts(model, templates, blanks=True)
         return Inputs(templates=lines, sampled=sampled, names=names)
     shortest, longest = (length, length) if isinstance(length, int) else length
     draw_lengths(model, shortest, longest, 1, seed)  # refuses a range that is none
@@ -74,7 +74,7 @@ def inputs_of(
     return Inputs(length=(shortest, longest), sampled=sampled)
 
 
-def _named(
+def named_texts(
     model: MaskedModel, lines: Sequence[str | Record], blanks: bool = False
 ) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
     """Return texts as the model reads them, and their names if they are records of FASTA."""

@@ -1,0 +1,189 @@
+"""`maskov evaluate` of sequences: letters are words, records have names, a judge must be named."""
+
+from __future__ import annotations
+
+import json
+import lzma
+
+import pytest
+import transformers as hf
+
+import maskov
+import tiny_models
+import tiny_tokenizers
+from maskov import InputError, Record, Schedule
+from maskov.evaluation import evaluate, evaluate_run
+from maskov.evaluation.copies import copied
+from maskov.evaluation.diversity import self_bleu
+from tiny_proteins import AMINO_ACIDS, SPECIAL, spaced_model
+
+RECORDS = [Record("one heavy", "EVQLVESGGG"), Record("two", "DIQMTQ"), Record("three", "EVQLQE")]
+FASTA = ">one heavy\nEVQLVE\nSGGG*\n>two\ndiqmtq\n>three\nEVQLQE\n"
+
+
+def _words() -> hf.BertTokenizer:
+    """Return a tokenizer that wants spaces between letters."""
+    words = [*SPECIAL, *AMINO_ACIDS]
+    return hf.BertTokenizer(vocab={w: i for i, w in enumerate(words)}, do_lower_case=False)
+
+
+def _pairs() -> hf.GPT2Tokenizer:
+    """Return byte pairs: some tokens are two letters, and a gap is a token, too."""
+    tokens = ["<|endoftext|>", "Ġ", "-", *AMINO_ACIDS, "EV", "QL"]
+    vocab = {token: number for number, token in enumerate(tokens)}
+    return hf.GPT2Tokenizer(vocab=vocab, merges=[("E", "V"), ("Q", "L")])
+
+
+KINDS = {"spaced": _words, "joined": tiny_tokenizers.esm, "pairs": _pairs}
+
+
+@pytest.fixture(scope="module")
+def judges(tmp_path_factory):
+    root = tmp_path_factory.mktemp("judges")
+    return {kind: str(tiny_models.build_gpt2(root / kind, make())) for kind, make in KINDS.items()}
+
+
+@pytest.fixture
+def file(tmp_path):
+    (tmp_path / "library.fa").write_text(FASTA)
+    return tmp_path / "library.fa"
+
+
+@pytest.mark.parametrize(
+    ("kind", "tokens"), [("spaced", 10 + 6 + 6), ("joined", 10 + 6 + 6), ("pairs", 8 + 6 + 4)]
+)
+def test_letters_are_words_whatever_the_judge_reads(call, file, judges, kind, tokens):
+    code, out, err = call("evaluate", file, "--judge", judges[kind], "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    judge = maskov.Autoregressive(judges[kind])
+    assert found == evaluate(RECORDS, judge).to_dict()
+    assert (found["sentences"], found["tokens"]) == (3, tokens)
+    assert found["length"] == pytest.approx(22 / 3)
+    # E V Q L S G, D I M T: ten letters of 22.
+    assert found["distinct_1"] == 10 / 22
+    spaced = [" ".join(record.sequence) for record in RECORDS]
+    assert found["self_bleu"] == self_bleu(spaced).value > 0
+    assert "|distinct:letters|" in found["signature"]
+    assert ",exp,letters,n=3|" in found["signature"]
+    plain = spaced if kind == "spaced" else [record.sequence for record in RECORDS]
+    assert found["perplexity_per_token"] == evaluate(plain, judge).perplexity_per_token
+
+
+def test_standard_input_is_known_by_its_first_line(call, file, judges):
+    words = ["--judge", judges["joined"], "--json"]
+    assert call("evaluate", "-", *words, stdin=FASTA.encode()) == call("evaluate", file, *words)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "copies"),
+    [
+        ("t.fa", ">a\nEVQLV\nesggg*\n>a\nDIQ\nMT\n\n>\nQ\n", 1),
+        ("t.fa.xz", ">a\nEVQLV\nESGGG\n>b\nDIQMTQ\n", 2),
+        ("t.txt", "EVQLVESGGG\nE V Q L Q E\nDIQ\nMTQ\n", 2),
+    ],
+)
+def test_copies_are_found_in_fasta_and_in_lines(
+    call, file, judges, tmp_path, name, content, copies
+):
+    training = tmp_path / name
+    data = content.encode()
+    training.write_bytes(lzma.compress(data) if name.endswith("xz") else data)
+    words = ["--judge", judges["joined"], "--training", training, "--json"]
+    found = json.loads(call("evaluate", file, *words)[1])
+    assert found["copied"] == copies / 3
+
+
+def test_a_training_record_without_end_is_refused(tmp_path):
+    path = tmp_path / "t.fa.xz"
+    path.write_bytes(lzma.compress(b">a\n" + (b"E" * 1000 + b"\n") * 1100))
+    with pytest.raises(InputError, match=r"a record of '.*' is too long"):
+        copied(["EVQL"], path, fasta=True)
+
+
+def test_a_run_from_fasta_is_one_of_sequences(call, tmp_path, judges):
+    model = spaced_model(tmp_path / "bert")
+    run = maskov.sample(
+        model, texts=RECORDS, chains=2, schedule=Schedule(epochs=2), out=tmp_path / "run"
+    )
+    library = maskov.read_fasta(tmp_path / "run" / "samples.fa")
+    for kind in ("spaced", "joined"):
+        judge = maskov.Autoregressive(judges[kind])
+        found = evaluate_run(run, judge)
+        assert found.run_signature == run.signature
+        assert found.length == pytest.approx(22 / 3)
+        assert found.perplexity_per_token == evaluate(library, judge).perplexity_per_token
+    code, _, err = call("evaluate", tmp_path / "run")
+    assert code == 2
+    assert "the default judge reads English: give --judge" in err
+
+
+@pytest.fixture
+def refused(call):
+    """Run `maskov evaluate` where it must be refused; return the sentence."""
+
+    def run(*words, stdin=b""):
+        code, out, err = call("evaluate", *words, stdin=stdin)
+        assert (code, out) == (2, "")
+        assert err.startswith("maskov: ")
+        assert err.count("\n") == 1
+        assert err.rstrip().endswith(".")
+        return err
+
+    return run
+
+
+def test_the_default_judge_is_refused(refused, file):
+    assert "the default judge reads English: give --judge" in refused(file)
+    assert "the default judge reads English" in refused("-", stdin=FASTA.encode())
+
+
+def test_references_are_refused(refused, file, tmp_path):
+    (tmp_path / "r.txt").write_text("a\nb\nc\n")
+    for words in (
+        (file, "--references", tmp_path / "r.txt"),
+        (tmp_path / "r.txt", "--references", file),
+    ):
+        assert "is FASTA, and --references compares translations" in refused(*words)
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (">a\nEVQL\n>b c\nEV-QL\n", "'b c' has a gap '-' at position 3"),
+        (">a\nEV.QL\n", "'a' has '.' at position 3"),
+        (">a\nEVJQ\n", "'a' has 'J' at position 3"),
+        (">a\nEV1Q\n", "'a' has '1' at position 3"),
+        (">a\nEVéQ\n", "'a' has 'é' at position 3"),
+        (">a\n" + "EIVD" * 10, "'a' has 40 tokens"),
+        (">a\nEVQL\n>a\nEVQL\n", "two records 'a'"),
+        (">a\n\n>b\nEV\n", "the record 'a'"),
+    ],
+)
+def test_bad_records_are_refused_by_name(refused, judges, kind, content, reason):
+    assert reason in refused("-", "--judge", judges[kind], stdin=content.encode())
+
+
+def test_lines_and_records_do_not_mix(judges):
+    judge = maskov.Autoregressive(judges["joined"])
+    with pytest.raises(InputError, match="all lines, or all records"):
+        evaluate([RECORDS[0], "EVQL"], judge)
+    with pytest.raises(InputError, match="'a' is empty"):
+        evaluate([Record("a", "")], judge)
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_scores_of_a_causal_model_read_letters_the_same_way(call, file, judges, kind):
+    words = ["--energy", "autoregressive", "--causal-model", judges[kind], "--json"]
+    code, out, err = call("score", file, *words)
+    assert (code, err) == (0, "")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert [row["name"] for row in rows] == [record.name for record in RECORDS]
+    judge = maskov.Autoregressive(judges[kind])
+    for row, record in zip(rows, RECORDS, strict=True):
+        assert "".join(row["tokens"]) == record.sequence
+        assert row["energy"] == pytest.approx(evaluate([record], judge).nll_per_sentence, rel=1e-5)
+    code, _, err = call("score", "-", *words, stdin=b">b\nEV-QL\n")
+    assert code == 2
+    assert "'b' has a gap '-' at position 3" in err
