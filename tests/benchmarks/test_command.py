@@ -16,6 +16,7 @@ from maskov.benchmarks.models import load_model
 from maskov.benchmarks.scaling import main as scaling
 from maskov.benchmarks.scaling import measure_scaling
 from maskov.benchmarks.sentences import SENTENCES
+from maskov.benchmarks.start_up import seconds_to_answer
 from maskov.benchmarks.variants import VARIANTS, reference_variant
 from maskov.benchmarks.worker import run_job, run_json_job
 from maskov.cli import main
@@ -48,6 +49,15 @@ def call(capfd):
 def here(monkeypatch):
     """Measure in this process, since starting one for each row takes seconds."""
     monkeypatch.setattr("maskov.benchmarks.run", partial(run, run_job=run_job))
+    monkeypatch.setattr(
+        "maskov.benchmarks.side_by_side.seconds_to_answer", lambda: {"--version": 0.25}
+    )
+
+
+def test_the_start_of_the_command_is_measured_in_processes_of_its_own():
+    found = seconds_to_answer(times=1)
+    assert found.keys() == {"--version", "--help", "sample --help"}
+    assert all(0 < seconds < 60 for seconds in found.values())
 
 
 def test_every_row_in_one_json_object(call, here, tmp_path):
@@ -90,6 +100,7 @@ def test_every_row_in_one_json_object(call, here, tmp_path):
     assert found["options"]["chains"] == 3
     assert "never trained" in found["model"]["caution"]
     _check_scores(found["score"])
+    assert found["seconds_to_answer"] == {"--version": 0.25}
 
 
 def _check_rates(row):

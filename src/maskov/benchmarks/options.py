@@ -13,8 +13,9 @@ from maskov.models import DEFAULT_MODEL
 from maskov.random import CounterRng
 
 ENERGIES = ("raw", "norm")
-# A letter for each plain row, one for all of maskov's rows, and a word for the scorers.
-ROWS = ("a", "b", "c", "score")
+# A letter for each plain row, one for all of maskov's rows, and words for the scorers and for the
+# time until the command answers.
+ROWS = ("a", "b", "c", "score", "start")
 
 
 @dataclass(frozen=True)

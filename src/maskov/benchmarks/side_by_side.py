@@ -12,6 +12,7 @@ from maskov.benchmarks.machine import all_versions
 from maskov.benchmarks.options import Options
 from maskov.benchmarks.rows import Row, divide, make_row, ratios
 from maskov.benchmarks.scoring import SCORERS
+from maskov.benchmarks.start_up import seconds_to_answer
 from maskov.benchmarks.variants import VARIANTS, Variant, reference_variant
 
 # The plain rows: letter, name, description, and whether masked copies are batched.
@@ -57,6 +58,11 @@ def run(
             [measure(f"scoring by {n}", task="scoring", scorer=n) for n in SCORERS],
             options.precision,
         )
+    answers = None
+    if "start" in options.rows:
+        if say is not None:
+            say("measuring the start of the command")
+        answers = seconds_to_answer()
     return {
         "kind": "side by side",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -68,6 +74,7 @@ def run(
         "reference": reference_variant().name,
         "rows": [row.to_dict() for row in rows],
         "score": scored,
+        "seconds_to_answer": answers,
     }
 
 

@@ -56,9 +56,10 @@ def bench(
     rows: Annotated[
         str,
         typer.Option(
-            help="a: Algorithm 1, b: batched copies, c: maskov (or the name of a variant), score"
+            help="a: Algorithm 1, b: batched copies, c: maskov (or the name of a variant), score, "
+            "start: seconds until --help answers"
         ),
-    ] = "a,b,c,score",
+    ] = "a,b,c,score,start",
     seconds: Annotated[
         float | None,
         typer.Option(
@@ -131,6 +132,9 @@ def _print_tables(results: dict[str, Any]) -> None:
             values = [_number(row.get(key)) for key in _SCORED]
             table.add_row(row["name"], *([row["missing"]] if "missing" in row else values))
         console.print("", table, markup=False, highlight=False)
+    if results["seconds_to_answer"] is not None:
+        shown = (f"{words} {s:.2f} s" for words, s in results["seconds_to_answer"].items())
+        console.print("", f"the command answers: {', '.join(shown)}", markup=False, highlight=False)
 
 
 def _number(value: float | None) -> str:
