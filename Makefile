@@ -60,6 +60,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/pip
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/pip
 	$(INSTALL) --editable '.[dev,docs,reference]'
+	$(INSTALL) --no-deps sapiens==1.0.3
 	touch $@ $(VENV)/.core
 
 # Checks pages for accessibility; only the browser tests need it, so it is never part of the package.

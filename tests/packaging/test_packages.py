@@ -69,13 +69,14 @@ def test_the_source_archive_holds_what_it_should(built):
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {f"src/{name}" for name in _package()} <= names
     files = {"README.md", "LICENSE", "CITATION.cff", "mkdocs.yml", "docs/index.md", "Makefile"}
+    files |= {"examples/first-samples.ipynb"}
     assert files <= names
     first = {name.partition("/")[0] for name in names}
     assert first <= {
         ".gitignore", "CHANGELOG.md", "CITATION.cff", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md",
         "LICENSE", "LICENSE-WEIGHTS", "Makefile", "PKG-INFO", "README.md", "SECURITY.md",
-        "constraints.txt", "docs", "experiments", "mkdocs.yml", "pyproject.toml", "recipes", "src",
-        "tests",
+        "constraints.txt", "docs", "examples", "experiments", "mkdocs.yml", "pyproject.toml",
+        "recipes", "src", "tests",
     }  # fmt: skip
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import runpy
 import sys
+import warnings
+from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +14,7 @@ import torch
 from rich.console import Console
 
 import maskov
+from maskov.models import hf_logging
 from maskov.ui import progress_bar
 from maskov.ui.progress_bar import NoBar, NotebookBar, TerminalBar
 from small import tiny_bert
@@ -144,3 +148,23 @@ def test_a_caution_of_the_model_is_printed_once(notebook, capfd):
     maskov.sample(untrained, **SMALL)
     assert capfd.readouterr().err.count("note:") == 1
     assert isinstance(progress_bar.progress_bar(3), NotebookBar)
+
+
+def _warnings_of_tqdm(monkeypatch, action):
+    """Return what tqdm has to say about widgets when an action imports it anew."""
+    for name in ("tqdm.auto", "tqdm.autonotebook", "tqdm.notebook"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")  # tqdm swallows what is raised instead
+        action()
+    assert "tqdm.auto" in sys.modules
+    return [str(one.message) for one in found if "IProgress" in str(one.message)]
+
+
+def test_a_notebook_without_widgets_is_not_warned(monkeypatch):
+    shell = SimpleNamespace(config={"IPKernelApp": {}})
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(sys.modules, "ipykernel.zmqshell", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    assert _warnings_of_tqdm(monkeypatch, lambda: import_module("tqdm.auto"))
+    assert not _warnings_of_tqdm(monkeypatch, lambda: runpy.run_path(hf_logging.__file__))

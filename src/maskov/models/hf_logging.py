@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from logging import CRITICAL
+
+# transformers imports tqdm, which in a notebook without ipywidgets warns when it is first imported,
+# about bars that are never shown here.
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message="IProgress not found")
+    import_module("tqdm.auto")
 
 
 @contextmanager
