@@ -33,6 +33,7 @@ def files(tmp_path_factory):
     return [folder / f"{name}.json" for name in found]
 
 
+@pytest.mark.slow
 def test_each_picture_is_drawn_twice_and_shows_its_words(files, tmp_path):
     pictures = plot.draw(files, tmp_path / "pictures")
     stems = ["side-samplers", "side-scorers", "scaling-chains", "scaling-length"]
@@ -49,6 +50,7 @@ def test_each_picture_is_drawn_twice_and_shows_its_words(files, tmp_path):
         assert word in curves
 
 
+@pytest.mark.slow
 def test_the_same_results_give_the_same_bytes(files, tmp_path):
     first, again = (plot.draw(files[:1], tmp_path / name) for name in ("one", "two"))
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]

@@ -101,6 +101,7 @@ def test_picks(call):
     assert "unknown pick 'best'" in call("--pick", "best")[2]
 
 
+@pytest.mark.slow
 def test_standard_input(call):
     given = call("--json", source="-", stdin="\n".join(LINES).encode())[1]
     assert given == call("--json")[1]

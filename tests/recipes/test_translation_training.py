@@ -126,7 +126,9 @@ def _copying(causal: bool) -> tuple[TranslationNetwork, object, object]:
     return network, loss, batches()
 
 
-@pytest.mark.parametrize("precision", ["autocast", "bfloat16"])
+@pytest.mark.parametrize(
+    "precision", ["autocast", pytest.param("bfloat16", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("causal", [True, False])
 def test_losses_fall_on_copying(causal, precision):
     with torch.random.fork_rng():

@@ -75,6 +75,7 @@ def whole(tmp_path_factory) -> dict[str, bytes]:
     return files(folder)
 
 
+@pytest.mark.slow
 def test_power_is_lost_at_any_moment(whole, tmp_path, monkeypatch):
     """The run that is left goes on from its checkpoints, none of which promises what is not there.
 

@@ -135,6 +135,7 @@ def test_an_end_that_was_noted_and_not_saved_is_the_end(counted, share, tmp_path
     assert files(tmp_path / "run") == files(whole.store.path)
 
 
+@pytest.mark.slow
 def test_workers_end_at_the_same_epoch(whole, tmp_path, monkeypatch):
     made = oddly(monkeypatch, count=2, seed=1)
     maskov.sample(TABLE, out=tmp_path / "run", resident=8, workers=Workers(2), **SETTINGS)
