@@ -50,14 +50,32 @@ def _no_global_random_state():
     assert torch.equal(before, torch.get_rng_state()), "the global random state was used"
 
 
-# Large grids of proofs: every fourth case of each test runs always, the others with the slow tests.
+# Large grids of cases: every fourth case of each test runs always, the others with the slow tests.
 GRIDS = frozenset(
     {
+        "test_async_resume.py",
         "test_async_spans.py",
+        "test_async_translation.py",
+        "test_asynchronous.py",
         "test_constrained_runs.py",
         "test_constraints.py",
+        "test_delayed_acceptance.py",
+        "test_expert_runs.py",
         "test_experts.py",
+        "test_fasta_rewriting.py",
+        "test_forged_checkpoints.py",
+        "test_frozen_runs.py",
         "test_frozen_texts.py",
+        "test_grouped_runs.py",
+        "test_own_parts.py",
+        "test_recorded_rounds.py",
+        "test_replays.py",
+        "test_resized_runs.py",
+        "test_shipped_translation.py",
+        "test_special_tokens.py",
+        "test_tasks.py",
+        "test_translation_resume.py",
+        "test_whole_folders.py",
     }
 )
 
