@@ -1,4 +1,4 @@
-"""The time until the command answers: `python -m maskov.benchmarks.start_up`.
+"""The time until the command answers.
 
 The median of several processes, each from its beginning to its end, for what needs no model.
 """
@@ -25,13 +25,3 @@ def _seconds(words: str) -> float:
         [sys.executable, "-m", "maskov", *words.split()], stdout=subprocess.DEVNULL, check=True
     )
     return time.perf_counter() - begun
-
-
-def main() -> None:
-    """Print the seconds of each command."""
-    for words, seconds in seconds_to_answer().items():
-        print(f"maskov {words:<14} {seconds:.2f} s")
-
-
-if __name__ == "__main__":
-    main()
