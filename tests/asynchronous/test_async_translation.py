@@ -17,7 +17,10 @@ from maskov import (
     Schedule,
     sample,
 )
-from maskov.moves import Site
+from maskov.execution.cuda_graphs import RecordedSampler
+from maskov.execution.recorded_spans import RecordedSpanSampler
+from maskov.moves import Site, Span
+from maskov.runs import async_group
 from tiny_translation import SOURCES, conditional
 
 MODEL = conditional()
@@ -59,6 +62,32 @@ def test_the_same_chains_as_in_lock_step(way, energy):
         assert same or (name == "passes" and "prefetch" in WAYS[way])
     for name in ("energy_raw", "energy_norm", "energy_target"):
         assert np.abs(plain.traces[name] - flown.traces[name]).max() < 1e-9
+
+
+@pytest.mark.parametrize("nearest", [0, 2])
+@pytest.mark.parametrize("energy", [Raw(), Norm()], ids=str)
+def test_rounds_of_fixed_shapes_read_the_right_source(energy, nearest, monkeypatch):
+    """As a GPU runs them, here without recording."""
+    plain = sample(GIVEN, _kernel(energy, nearest), asynchronous=False, **SETTINGS)
+    monkeypatch.setattr(async_group, "sampler_for", lambda *_: RecordedSampler)
+    monkeypatch.setattr("maskov.execution.cuda_graphs._SMALLEST", 64)
+    recorded = sample(GIVEN, _kernel(energy, nearest), **SETTINGS)
+    assert _chains(plain) == _chains(recorded)
+    assert plain.traces["novel"].sum() > 0
+    for name in (*COUNTS, "tokens", "rejected"):
+        assert (plain.traces[name] == recorded.traces[name]).all()
+
+
+@pytest.mark.parametrize("energy", [Raw(), Norm()], ids=str)
+def test_recorded_windows_read_the_right_source(energy, monkeypatch):
+    move = Span(MaskedConditional(temperature=1.4), (1, 2, 3))
+    kernel = Metropolis(energy, move, delayed=DelayedAcceptance(2))
+    plain = sample(GIVEN, kernel, asynchronous=False, **SETTINGS)
+    monkeypatch.setattr(async_group, "sampler_for", lambda *_: RecordedSpanSampler)
+    monkeypatch.setattr("maskov.execution.cuda_graphs._SMALLEST", 64)
+    recorded = sample(GIVEN, kernel, **SETTINGS)
+    assert _chains(plain) == _chains(recorded)
+    assert plain.traces["novel"].sum() > 0
 
 
 @pytest.mark.parametrize("nearest", [0, 2])

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 
-from maskov import TranslationMethod, translate
+from maskov import Metropolis, Raw, TranslationMethod, translate
+from maskov.execution.cuda_graphs import RecordedSampler
+from maskov.execution.recorded_spans import RecordedSpanSampler
+from maskov.models import Queries
 from maskov.models.conditional.model import ConditionalModel
+from maskov.moves import Span
+from maskov.runs.async_group import sampler_for
 from tiny_translation import SOURCES, network, tokenizer
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
@@ -22,8 +29,36 @@ METHODS = {
 }
 
 
-def _on(device: str) -> ConditionalModel:
-    return ConditionalModel(network().to(device), tokenizer(), "tiny")
+def _on(device: str, dtype: torch.dtype = torch.float64) -> ConditionalModel:
+    return ConditionalModel(network(dtype=dtype).to(device), tokenizer(), "tiny")
+
+
+def test_chains_run_in_recorded_rounds():
+    model = _on("cuda").given(SOURCES)
+    assert sampler_for(model, Metropolis(Raw())) is RecordedSampler
+    assert sampler_for(model, Metropolis(Raw(), Span())) is RecordedSpanSampler
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_the_fused_decoder_is_that_of_the_cpu(norm_first):
+    """In float32, one mask and several."""
+    exact = network(norm_first=norm_first)
+    here = ConditionalModel(exact, tokenizer(), "tiny").given(SOURCES)
+    there = ConditionalModel(copy.deepcopy(exact).float().cuda(), tokenizer(), "tiny")
+    there = there.given(SOURCES)
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.randint(1, 10, (64,), generator=generator)
+    tokens = torch.randint(6, 10, (64, 9), generator=generator)
+    place = (torch.rand(64, generator=generator) * lengths).long()
+    source = torch.randint(0, len(SOURCES), (64,), generator=generator)
+    masked = torch.arange(9) < (lengths[:, None] + 1) // 2
+    one = [tokens, lengths, place, source]
+    several = [tokens, lengths, masked, source]
+    for ours, theirs in (
+        (there.hidden_at(*(t.cuda() for t in one)), here.hidden_at(*one)),
+        (there.hidden(Queries(*(t.cuda() for t in several))), here.hidden(Queries(*several))),
+    ):
+        assert (ours.double().cpu() - theirs).abs().max() < 2e-4 * theirs.abs().max()
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)

@@ -12,7 +12,7 @@ import torch
 
 import maskov.encoders.operations as operations
 from encoders.tiny_encoders import FAMILIES, build, packed, places
-from maskov.encoders import Encoder, Packed, Uniform, torch_operations
+from maskov.encoders import Encoder, Memory, Packed, Reading, Uniform, torch_operations
 from maskov.encoders.blocks import Affine, Block, Embedding, FeedForward, LayerNorm, Rotary
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -108,6 +108,32 @@ def test_packed_attention(dim, lengths, window, rotary, dtype):
     theirs = torch_operations.attend(
         reference, block, heads, torch_operations.plan(layout, real + tail, qkv.device)
     )
+    _close(ours[:real], theirs[:real], dtype)
+    assert ours[real:].isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("sizes", [[1, 9, 30], [70, 3, 200], [64, 128, 17]], ids=str)
+@pytest.mark.parametrize(("dim", "lengths"), [(64, LENGTHS), (16, LENGTHS), (64, LONG), (48, LONG)])
+def test_attention_to_a_source(dim, lengths, sizes, dtype):
+    if INTERPRETED and dtype == torch.bfloat16:
+        pytest.skip("the interpreter multiplies the bits of bfloat16, not its values")
+    heads, tail = 2, 5
+    width = heads * dim
+    starts, real = _starts(lengths)
+    layout = Packed(starts, max(lengths))
+    ends = torch.tensor(sizes).cumsum(0)
+    table = torch.stack([ends - torch.tensor(sizes), torch.tensor(sizes)]).to(DEVICE)
+    text = torch.arange(len(lengths), device=DEVICE) * 2 % 3
+    kv, q = _noise(int(ends[-1]), 2 * width, dtype=dtype), _noise(real + tail, width, dtype=dtype)
+    q[real:] = float("nan")
+    reading = Reading(Memory((kv,), *table), text, max(sizes))
+    plan, read = fused.plan(layout, real + tail, q.device), fused.read_plan(reading)
+    ours = fused.cross(q, 0, heads, plan, read)
+    reading = Reading(Memory((kv.double(),), *table), text, max(sizes))
+    plan = torch_operations.plan(layout, real + tail, q.device)
+    read = torch_operations.read_plan(reading)
+    theirs = torch_operations.cross(q.nan_to_num(0.0).double(), 0, heads, plan, read)
     _close(ours[:real], theirs[:real], dtype)
     assert ours[real:].isfinite().all()
 

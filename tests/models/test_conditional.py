@@ -26,7 +26,11 @@ from tiny_translation import (
 )
 
 MODEL, ENDED = conditional(), conditional(target_end=True)
-KINDS = {"plain": MODEL, "with an end": ENDED}
+KINDS = {
+    "plain": MODEL,
+    "with an end": ENDED,
+    "norms after the sublayers": conditional(norm_first=False),
+}
 CLOSE = 1e-9
 END = SPECIAL.index("</s>")
 # A statistical test fails a correct program with this probability.
@@ -71,6 +75,32 @@ def test_mixed_passes_are_those_of_one_by_one(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_sources_too_large_to_keep_are_read_all_the_same(kind, monkeypatch):
+    kept = KINDS[kind].given(SOURCES)
+    monkeypatch.setattr("maskov.models.conditional.model._CPU_KEPT", 0)
+    unkept = KINDS[kind].given(SOURCES)
+    assert (kept.packs, unkept.packs) == (True, False)
+    tokens, lengths, place, source = passes(seed=7)
+    # Not all sources, and in no order.
+    source = 3 - source % 2 * 2
+    found = unkept.hidden_at(tokens, lengths, place, source)
+    assert (found - kept.hidden_at(tokens, lengths, place, source)).abs().max() < CLOSE
+
+
+def test_keys_and_values_are_computed_once(monkeypatch):
+    model, seen = conditional(), []
+    plain = type(model.encoder).memory
+
+    def memory(encoder, states, starts, sizes):
+        seen.append(len(states))
+        return plain(encoder, states, starts, sizes)
+
+    monkeypatch.setattr(type(model.encoder), "memory", memory)
+    translate(model, SOURCES, TranslationMethod("mh", epochs=4, chains=3, lengths="drawn"))
+    assert seen == [sum(len(text.split()) + 1 for text in SOURCES)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_one_place_alone_is_the_same_as_a_mask_of_one(kind):
     model = KINDS[kind].given(SOURCES)
     tokens, lengths, place, source = passes(seed=1)
@@ -97,21 +127,20 @@ def test_several_masks_of_mixed_passes(kind):
 def test_the_end_stands_right_after_the_target(monkeypatch):
     """What the decoder is shown, and that a target has room for it."""
     model, shown = ENDED.given(SOURCES[:2]), []
-    plain = model.network.decode
+    plain = model.encoder
 
-    def decode(target, memory, memory_mask, inside=None, at=None):
-        shown.append((target.clone(), inside))
-        return plain(target, memory, memory_mask, inside, at)
+    def decode(ids, position, layout, *others):
+        shown.append((ids.tolist(), layout))
+        return plain(ids, position, layout, *others)
 
-    monkeypatch.setattr(model.network, "decode", decode)
+    monkeypatch.setattr(model, "encoder", decode)
     first = len(SPECIAL)
     tokens = torch.tensor([[first, first + 1, first + 2], [first, first + 3, 0]])
     lengths, place = torch.tensor([3, 2]), torch.tensor([2, 0])
     model.hidden_at(tokens, lengths, place, torch.tensor([0, 1]))
-    (target, inside), mask = shown[0], model.mask_id
-    assert target[0].tolist() == [first, first + 1, mask, END]
-    assert target[1, :3].tolist() == [mask, first + 3, END]
-    assert inside.tolist() == [[True] * 4, [True, True, True, False]]
+    (target, layout), mask = shown[0], model.mask_id
+    assert layout.starts.tolist() == [0, 4, 7]
+    assert target == [first, first + 1, mask, END, mask, first + 3, END]
     assert (ENDED.max_length, MODEL.max_length) == (LONGEST - 1, LONGEST)
     longest = torch.full((1, ENDED.max_length), first)
     zero = torch.zeros(1, dtype=torch.long)
@@ -143,10 +172,11 @@ def test_batches_of_the_encoder_do_not_change_what_it_says(monkeypatch):
     both = [MODEL.given(SOURCES).sources]
     monkeypatch.undo()
     for found in (*both, MODEL.given(SOURCES).sources):
-        states, within = found.padded(torch.arange(len(SOURCES)))
-        assert within.sum(1).tolist() == [len(text.split()) + 1 for text in SOURCES]
+        assert found.sizes.tolist() == [len(text.split()) + 1 for text in SOURCES]
+        assert found.longest == max(found.sizes)
         for row, one in enumerate(alone):
-            assert (states[row][within[row]] - one.states).abs().max() < CLOSE
+            states = found.only(torch.tensor([row])).states
+            assert (states - one.states).abs().max() < CLOSE
             assert (found.length_scores[row] - one.length_scores[0]).abs().max() < CLOSE
 
 
@@ -217,8 +247,8 @@ def test_coarse_passes_keep_the_head_and_shift_energies_a_little():
     model = conditional(dtype=torch.float32)
     coarse = model.in_precision(torch.bfloat16)
     assert (coarse.exact, coarse.precision) == (model, "bfloat16")
-    assert coarse.network.words.weight.dtype == torch.bfloat16
-    assert model.network.words.weight.dtype == torch.float32
+    assert coarse.encoder.network.embedding.tokens.dtype == torch.bfloat16
+    assert model.encoder.network.embedding.tokens.dtype == torch.float32
     tokens, lengths, place, source = passes()
     given, rounded = model.given(SOURCES), coarse.given(SOURCES)
     # The sources are read exactly, whichever of the two reads them.

@@ -51,7 +51,7 @@ class Embedding:
 
     tokens: Float[Tensor, "vocabulary width"]
     places: Float[Tensor, "places width"] | None
-    norm: LayerNorm
+    norm: LayerNorm | None
     project: Affine | None = None
 
 
@@ -77,6 +77,19 @@ class FeedForward:
 
 
 @dataclass(frozen=True)
+class CrossAttention:
+    """Attention of a decoder to a source text, and the norm that follows it.
+
+    `memory` makes the keys and values of a source's states.
+    """
+
+    query: Affine
+    memory: Affine
+    out: Affine
+    after: LayerNorm
+
+
+@dataclass(frozen=True)
 class Block:
     """One layer: attention and feed-forward, each with the norm that follows it."""
 
@@ -88,6 +101,8 @@ class Block:
     rotary: Rotary | None = None
     # The largest distance that a token attends to.
     window: int | None = None
+    # Between attention and feed-forward, in a decoder.
+    cross: CrossAttention | None = None
 
     @property
     def width(self) -> int:
@@ -97,7 +112,7 @@ class Block:
 
 @dataclass(frozen=True)
 class EncoderNetwork:
-    """A whole encoder."""
+    """A whole encoder, or a decoder without a causal mask."""
 
     embedding: Embedding
     # The norm before the first block, if any.

@@ -1,4 +1,4 @@
-"""A masked LM's encoder, evaluated at one token of each sequence.
+"""A masked LM's encoder, or decoder, evaluated at one token of each sequence.
 
 A masked pass needs the hidden state at its masked token only. All layers but the last run at every
 token; the last needs keys and values everywhere, but queries, products, feed-forward and norms at
@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from maskov.encoders.blocks import EncoderNetwork, FeedForward, cast
+from maskov.encoders.blocks import Block, EncoderNetwork, FeedForward, cast
 from maskov.encoders.families import describe
-from maskov.encoders.layout import Packed, TokenLayout
+from maskov.encoders.layout import Memory, Packed, Reading, TokenLayout, Uniform
 from maskov.encoders.operations import operations
 from maskov.encoders.probe import agrees
 from maskov.types import Float, Int, Tensor
@@ -47,6 +47,20 @@ class Encoder:
         return Encoder(cast(self.network, dtype))
 
     @torch.no_grad()
+    def memory(
+        self,
+        states: Float[Tensor, "tokens width"],
+        starts: Int[Tensor, " texts"],
+        sizes: Int[Tensor, " texts"],
+    ) -> Memory:
+        """Return the keys and values of concatenated source states, for every layer."""
+        layers = []
+        for block in self.network.blocks:
+            assert block.cross is not None
+            layers.append(block.cross.memory(states.to(block.cross.memory.weight.dtype)))
+        return Memory(tuple(layers), starts, sizes)
+
+    @torch.no_grad()
     def __call__(
         self,
         ids: Int[Tensor, " tokens"],
@@ -54,12 +68,13 @@ class Encoder:
         layout: TokenLayout,
         query: Int[Tensor, " queries"],
         several: bool = False,
+        reading: Reading | None = None,
     ) -> Float[Tensor, "queries hidden"]:
         """Return the encoder's last hidden state at one token of each sequence.
 
         `position` counts from zero in each sequence; `query` indexes `ids`. With `several` it may
-        name any tokens, any number of them in a sequence. Nothing synchronises with the device, and
-        no shape depends on device data.
+        name any tokens, any number of them in a sequence. A decoder needs `reading`. Nothing
+        synchronises with the device, and no shape depends on device data.
         """
         network = self.network
         ops = operations(network.embedding.tokens)
@@ -69,32 +84,61 @@ class Encoder:
         plan = ops.plan(layout, ids.shape[0], ids.device)
         stream = ops.embed(network.embedding, ids, position, plan)
         value = stream if network.first is None else ops.norm(stream, network.first)
+        read = None if reading is None else ops.read_plan(reading)
         *blocks, last = network.blocks
-        for block in blocks:
+        for layer, block in enumerate(blocks):
             attended = ops.attend(block.qkv(value), block, network.heads, plan)
             stream, value = ops.join(
                 block.out(attended), stream, block.after_attention, network.keeps_sum
             )
+            if read is not None:
+                stream, value = self._cross(ops, layer, block, stream, value, plan, read)
             stream, value = ops.join(
                 _feed(ops, value, block.feed), stream, block.after_feed, network.keeps_sum
             )
         width = last.width
         if several:
             attended = ops.attend(last.qkv(value), last, network.heads, plan)
-            attended = attended.index_select(0, query)
+            if read is None:
+                attended, stream = attended.index_select(0, query), stream.index_select(0, query)
         else:
             kv = last.qkv.rows(width, 3 * width)(value)
             q = last.qkv.rows(0, width)(value.index_select(0, query))
             attended = ops.attend_one(q, kv, query, last, network.heads, plan)
-        stream = stream.index_select(0, query)
+            stream = stream.index_select(0, query)
         stream, value = ops.join(
             last.out(attended), stream, last.after_attention, network.keeps_sum
         )
+        if read is not None:
+            if not several:
+                plan = ops.plan(Uniform(len(query), 1), len(query), ids.device)
+            stream, value = self._cross(ops, len(blocks), last, stream, value, plan, read)
+            if several:
+                stream, value = stream.index_select(0, query), value.index_select(0, query)
         _, value = ops.join(
             _feed(ops, value, last.feed), stream, last.after_feed, network.keeps_sum
         )
         hidden: Tensor = value
         return hidden
+
+    def _cross(
+        self,
+        ops: Any,
+        layer: int,
+        block: Block,
+        stream: Tensor,
+        value: Tensor,
+        plan: Any,
+        read: Any,
+    ) -> tuple[Tensor, Tensor]:
+        """Add what the tokens read in their source."""
+        cross = block.cross
+        assert cross is not None
+        attended = ops.cross(cross.query(value), layer, self.network.heads, plan, read)
+        joined: tuple[Tensor, Tensor] = ops.join(
+            cross.out(attended), stream, cross.after, self.network.keeps_sum
+        )
+        return joined
 
 
 def _feed(

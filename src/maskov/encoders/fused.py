@@ -14,7 +14,7 @@ import torch
 from maskov.encoders import torch_operations
 from maskov.encoders import triton_kernels as kernels
 from maskov.encoders.blocks import Block, Embedding, FeedForward, LayerNorm
-from maskov.encoders.layout import Packed, TokenLayout, Uniform
+from maskov.encoders.layout import Memory, Packed, Reading, TokenLayout, Uniform
 from maskov.types import Float, Int, Tensor
 
 # Longer sequences are processed block by block.
@@ -50,6 +50,16 @@ class PackedPlan:
         return self._buffer
 
 
+@dataclass(frozen=True)
+class PackedReading:
+    """A reading with the first key and the number of keys of every pass."""
+
+    memory: Memory
+    first: Int[Tensor, " passes"]
+    count: Int[Tensor, " passes"]
+    longest: int
+
+
 def plan(layout: TokenLayout, tokens: int, device: torch.device) -> PackedPlan:
     """Return the plan of a layout; a uniform one is turned into a packed one."""
     if isinstance(layout, Uniform):
@@ -57,6 +67,13 @@ def plan(layout: TokenLayout, tokens: int, device: torch.device) -> PackedPlan:
         starts = torch.arange(layout.count + 1, device=device, dtype=torch.int32) * width
         layout = Packed(starts, width)
     return PackedPlan(layout, tokens)
+
+
+def read_plan(reading: Reading) -> PackedReading:
+    """Look up where the keys of every pass lie."""
+    memory = reading.memory
+    first, count = memory.starts[reading.text], memory.sizes[reading.text]
+    return PackedReading(memory, first, count, reading.longest)
 
 
 def embed(
@@ -69,22 +86,24 @@ def embed(
     tokens, places, by = embedding.tokens, embedding.places, embedding.norm
     count, width = len(ids), tokens.shape[1]
     value = tokens.new_empty(count, width)
+    weight = tokens if by is None else by.weight
     if count:
         kernels.embed_norm[(count,)](
             ids,
             position,
             tokens,
             tokens if places is None else places,
-            by.weight,
-            by.weight if by.bias is None else by.bias,
+            weight,
+            weight if by is None or by.bias is None else by.bias,
             value,
-            by.eps,
+            0.0 if by is None else by.eps,
             tokens.shape[0],
             0 if places is None else places.shape[0],
             WIDTH=width,
             TILE=_power(width),
             PLACES=places is not None,
-            BIAS=by.bias is not None,
+            NORM=by is not None,
+            BIAS=by is not None and by.bias is not None,
             num_warps=_row_warps(width),
         )
     return value if embedding.project is None else embedding.project(value)
@@ -142,6 +161,38 @@ def attend_one(
             **_heads(block, heads),
             KEYS=min(max(_power(plan.layout.longest), 16), 64),
             num_warps=2,
+        )
+    return out
+
+
+def cross(
+    q: Float[Tensor, "tokens width"], layer: int, heads: int, plan: PackedPlan, read: PackedReading
+) -> Float[Tensor, "tokens width"]:
+    """Attend from every token to the source of its sequence."""
+    layout, width = plan.layout, q.shape[1]
+    dim = width // heads
+    out = plan.buffer(q, width)
+    queries = default_tiles(layout.longest, dim, q.dtype)
+    keys = default_tiles(read.longest, dim, q.dtype)
+    grid = ((len(layout.starts) - 1) * heads, -(-layout.longest // queries.queries))
+    if grid[0]:
+        kernels.cross_attention[grid](
+            q,
+            read.memory.layers[layer],
+            out,
+            layout.starts,
+            read.first,
+            read.count,
+            _scale(dim),
+            HEADS=heads,
+            DIM=dim,
+            DIM_TILE=max(_power(dim), 16),
+            QUERIES=queries.queries,
+            KEYS=keys.keys,
+            ONE_BLOCK=read.longest <= keys.keys,
+            PRECISION=_precision(),
+            num_warps=max(queries.warps, keys.warps),
+            num_stages=1 if read.longest <= keys.keys else 2,
         )
     return out
 

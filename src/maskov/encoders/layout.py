@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from maskov.types import Int, Tensor
+from maskov.types import Float, Int, Tensor
 
 
 @dataclass(frozen=True)
@@ -30,3 +30,21 @@ class Packed:
 
 
 TokenLayout = Uniform | Packed
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Keys and values of the sources that a decoder reads, concatenated, one tensor per layer."""
+
+    layers: tuple[Float[Tensor, "tokens two_width"], ...]
+    starts: Int[Tensor, " texts"]
+    sizes: Int[Tensor, " texts"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Which text of a memory each pass reads; `longest` bounds the sizes of these texts."""
+
+    memory: Memory
+    text: Int[Tensor, " passes"]
+    longest: int

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from maskov.encoders.blocks import Block, Embedding, FeedForward, LayerNorm
-from maskov.encoders.layout import TokenLayout, Uniform
+from maskov.encoders.layout import Memory, Reading, TokenLayout, Uniform
 from maskov.types import Bool, Float, Int, Tensor
 
 
@@ -35,6 +35,15 @@ class PaddedPlan:
     padding: PaddingIndex | None
 
 
+@dataclass(frozen=True)
+class PaddedReading:
+    """A reading prepared for attention: where each pass's keys lie; no mask if all are real."""
+
+    memory: Memory
+    block: Int[Tensor, "passes longest"]
+    keys: Bool[Tensor, "passes 1 1 longest"] | None
+
+
 def plan(layout: TokenLayout, tokens: int, device: torch.device) -> PaddedPlan:
     """Compute the indices that every layer needs."""
     if isinstance(layout, Uniform):
@@ -54,6 +63,18 @@ def plan(layout: TokenLayout, tokens: int, device: torch.device) -> PaddedPlan:
     return PaddedPlan(len(start), width, start, PaddingIndex(block, back, keys))
 
 
+def read_plan(reading: Reading) -> PaddedReading:
+    """Compute the indices of the keys that every layer reads."""
+    memory, text = reading.memory, reading.text
+    sizes, device = memory.sizes[text], text.device
+    place = torch.arange(reading.longest, device=device)
+    inside = place < sizes[:, None]
+    block = torch.where(inside, memory.starts[text][:, None] + place, 0)
+    if device.type == "cpu" and bool(inside.all()):
+        return PaddedReading(memory, block, None)
+    return PaddedReading(memory, block, inside[:, None, None])
+
+
 def embed(
     embedding: Embedding,
     ids: Int[Tensor, " tokens"],
@@ -69,7 +90,8 @@ def embed(
         if plan.padding is not None:
             position = position.clamp(0, embedding.places.shape[0] - 1)
         x += F.embedding(position, embedding.places)
-    x = norm(x, embedding.norm)
+    if embedding.norm is not None:
+        x = norm(x, embedding.norm)
     return x if embedding.project is None else embedding.project(x)
 
 
@@ -108,6 +130,18 @@ def attend_one(
     mask = _mask(place[:, None], block, plan)
     out = F.scaled_dot_product_attention(queries.transpose(1, 2), k, v, attn_mask=mask)
     return out.reshape(plan.count, -1)
+
+
+def cross(
+    q: Float[Tensor, "tokens width"], layer: int, heads: int, plan: PaddedPlan, read: PaddedReading
+) -> Float[Tensor, "tokens width"]:
+    """Attend from every token to the source of its sequence."""
+    queries = _padded(q, plan).view(plan.count, plan.width, heads, -1).transpose(1, 2)
+    wide = read.memory.layers[layer][read.block]
+    k, v = wide.view(*read.block.shape, 2, heads, -1).permute(2, 0, 3, 1, 4).unbind()
+    out = F.scaled_dot_product_attention(queries, k, v, attn_mask=read.keys)
+    out = out.transpose(1, 2).reshape(plan.count * plan.width, -1)
+    return out if plan.padding is None else out.index_select(0, plan.padding.back)
 
 
 def norm(x: Float[Tensor, "rows width"], by: LayerNorm) -> Float[Tensor, "rows width"]:
@@ -171,4 +205,6 @@ def _rotate(
     left.copy_(rotated)
 
 
-__all__ = ["activate", "attend", "attend_one", "embed", "join", "norm", "plan"]
+__all__ = [
+    "activate", "attend", "attend_one", "cross", "embed", "join", "norm", "plan", "read_plan",
+]  # fmt: skip

@@ -2,6 +2,8 @@
 # ruff: noqa: N803, N806 - compile-time constants are in capitals, as is usual in Triton
 """Triton kernels of the encoder: packed attention, sums with norms, embeddings, activations.
 
+`cross_attention` is that of a decoder to its source.
+
 All statistics, angles and softmaxes are in float32. `starts` locates the sequences; a program
 whose block of queries lies beyond its sequence does nothing. Offsets have 64 bits, because a
 buffer may hold more than 2^31 elements.
@@ -118,6 +120,60 @@ def attention(
         if WINDOW >= 0:
             away = place[:, None] - key[None, :]
             seen = seen & (away <= WINDOW) & (away >= -WINDOW)
+        top, total, sums = _weigh(scores * scale, v, top, total, sums, seen, PRECISION)
+    total = tl.where(total > 0.0, total, 1.0)
+    at = out + (start + place[:, None]) * WIDTH + head * DIM + column[None, :]
+    result = (sums / total[:, None]).to(out.dtype.element_ty)
+    tl.store(at, result, mask=there[:, None] & (column < DIM)[None, :])
+
+
+@triton.jit
+def cross_attention(
+    q,
+    kv,
+    out,
+    starts,
+    firsts,
+    counts,
+    scale,
+    HEADS: tl.constexpr,
+    DIM: tl.constexpr,
+    DIM_TILE: tl.constexpr,
+    QUERIES: tl.constexpr,
+    KEYS: tl.constexpr,
+    ONE_BLOCK: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Attend from a block of queries of one head to the source of their sequence."""
+    sequence = tl.program_id(0) // HEADS
+    head = tl.program_id(0) % HEADS
+    first = tl.program_id(1) * QUERIES
+    start = tl.load(starts + sequence).to(tl.int64)
+    length = (tl.load(starts + sequence + 1) - start).to(tl.int32)
+    if first >= length:
+        return
+    WIDTH: tl.constexpr = HEADS * DIM
+    STRIDE: tl.constexpr = 2 * WIDTH
+    place = first + tl.arange(0, QUERIES)
+    there = place < length
+    column = tl.arange(0, DIM_TILE)
+    query = _tile(q + start * WIDTH + head * DIM, place, there, column, WIDTH, DIM)
+    k_base = kv + tl.load(firsts + sequence).to(tl.int64) * STRIDE + head * DIM
+    v_base = k_base + WIDTH
+    count = tl.load(counts + sequence).to(tl.int32)
+    top = tl.full([QUERIES], LOWEST, tl.float32)
+    total = tl.zeros([QUERIES], tl.float32)
+    sums = tl.zeros([QUERIES, DIM_TILE], tl.float32)
+    high = count
+    if ONE_BLOCK:
+        high = 1
+    for begin in range(0, high, KEYS):
+        key = begin + tl.arange(0, KEYS)
+        inside = key < count
+        k = _tile(k_base, key, inside, column, STRIDE, DIM)
+        scores = tl.dot(query, tl.trans(k), input_precision=PRECISION)
+        v = _tile(v_base, key, inside, column, STRIDE, DIM)
+        seen = inside[None, :]
         top, total, sums = _weigh(scores * scale, v, top, total, sums, seen, PRECISION)
     total = tl.where(total > 0.0, total, 1.0)
     at = out + (start + place[:, None]) * WIDTH + head * DIM + column[None, :]
@@ -254,6 +310,7 @@ def embed_norm(
     WIDTH: tl.constexpr,
     TILE: tl.constexpr,
     PLACES: tl.constexpr,
+    NORM: tl.constexpr,
     BIAS: tl.constexpr,
 ):
     """Embed a token and its position, add and normalise; indices are clamped to their tables."""
@@ -267,8 +324,9 @@ def embed_norm(
         where = tl.load(position + token).to(tl.int64)
         where = tl.minimum(tl.maximum(where, 0), limit - 1)
         x += tl.load(places + where * WIDTH + column, mask=inside, other=0.0).to(tl.float32)
-    y = _normed(x, weight, bias, column, inside, eps, WIDTH, BIAS)
-    tl.store(value + token * WIDTH + column, y.to(value.dtype.element_ty), mask=inside)
+    if NORM:
+        x = _normed(x, weight, bias, column, inside, eps, WIDTH, BIAS)
+    tl.store(value + token * WIDTH + column, x.to(value.dtype.element_ty), mask=inside)
 
 
 @triton.jit

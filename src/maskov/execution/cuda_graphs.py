@@ -19,7 +19,7 @@ from maskov.execution.async_chains import AsyncChains
 from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import COUNTS, ChainBuffers
 from maskov.execution.selection import Chosen, choose_first
-from maskov.models.huggingface import HuggingFaceModel
+from maskov.models.packed import PackedModel
 from maskov.models.packing import pack
 from maskov.types import Bool, Int, Tensor
 
@@ -41,7 +41,7 @@ class Recording(AsyncChains):
     def _record(self, entries: int, sizes: Iterable[int]) -> None:
         """Lay out rounds for so many passes at once and for these numbers of positions."""
         model = self.scorer.model
-        assert isinstance(model, HuggingFaceModel)
+        assert isinstance(model, PackedModel)
         self._frame = model.frame.size
         # Nothing here may depend on which chains are loaded: a run that goes on after a stop
         # must cut its batches as it would have done.
@@ -190,13 +190,13 @@ class RecordedSampler(Recording, AsyncSampler):
         scorer = self.low if low else self.scorer
         assert scorer is not None
         model = scorer.model
-        assert isinstance(model, HuggingFaceModel)
+        assert isinstance(model, PackedModel)
         slot, place, valid = self._choose_passes(low)
         tokens = self._slot_tokens()
         owner = self._owner[slot]
         lengths = torch.where(valid, b.lengths[owner], 0)
         packed = pack(tokens[slot], lengths, place, model.frame, self._room)
-        hidden = model.hidden_of(packed, self._width + self._frame)
+        hidden = model.hidden_of(packed, self._width + self._frame, b.source[owner])
         logit, normaliser = scorer.scores(
             hidden, tokens[slot, place], self.masked.needs_normaliser, valid
         )

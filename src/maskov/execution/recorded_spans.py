@@ -11,7 +11,7 @@ from maskov.execution.async_spans import SpanSampler
 from maskov.execution.cuda_graphs import Recording
 from maskov.execution.selection import choose_first
 from maskov.execution.span_buffers import FILLING
-from maskov.models.huggingface import HuggingFaceModel
+from maskov.models.packed import PackedModel
 from maskov.models.packing import pack
 from maskov.types import Bool, Int, Tensor
 
@@ -45,12 +45,12 @@ class RecordedSpanSampler(Recording, SpanSampler):
         """Run as many of the passes that chains wait for as there is room for."""
         b, scorer = self.buffers, self.scorer
         model = scorer.model
-        assert isinstance(model, HuggingFaceModel)
+        assert isinstance(model, PackedModel)
         row, column, valid = self._fill_room(b.pending[:-1])
         tokens, place = self._queries(row, column)
         lengths = torch.where(valid, b.lengths[row], 0)
         packed = pack(tokens, lengths, place, model.frame, self._room)
-        hidden = model.hidden_of(packed, self._width + self._frame)
+        hidden = model.hidden_of(packed, self._width + self._frame, b.source[row])
         current = b.proposed[row, place]
         scores = scorer.scores(hidden, current, self.masked.needs_normaliser, valid)
         # What fills up the room goes to the row that belongs to nobody.

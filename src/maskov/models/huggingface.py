@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from maskov.encoders import Encoder, Packed, TokenLayout, Uniform
+from maskov.encoders import Encoder
 from maskov.errors import InputError, ModelError
 from maskov.models.base import Queries
 from maskov.models.checkpoint import load_checkpoint
@@ -15,9 +15,9 @@ from maskov.models.fingerprints import fingerprint, forbidden_ids
 from maskov.models.forbidden_tokens import forbidden_tokens
 from maskov.models.heads import split_head
 from maskov.models.hf_logging import silence_transformers
-from maskov.models.packing import Frame, PackedPasses, pack, pack_masked
+from maskov.models.packed import PackedModel
+from maskov.models.packing import Frame
 from maskov.models.precision import coarse
-from maskov.models.tokenized import TokenizedModel
 from maskov.models.tokenizing import check_tokens, embedding_rows, frame_of
 from maskov.types import Float, Int, Tensor
 
@@ -28,7 +28,7 @@ _OFFSET_POSITIONS = frozenset(
 )  # fmt: skip
 
 
-class HuggingFaceModel(TokenizedModel):
+class HuggingFaceModel(PackedModel):
     """A masked LM and its tokenizer; the head runs at the masked positions only."""
 
     def __init__(self, network: Any, tokenizer: Any, name: str, caution: str = "") -> None:
@@ -58,11 +58,7 @@ class HuggingFaceModel(TokenizedModel):
             self._head = split_head(network, probe)
             self.encoder = None if self._head is None else Encoder.of(network)
         self.packs = self.encoder is not None
-        ends = (torch.tensor(ids, dtype=torch.long) for ids in (self._before, self._after))
-        before, after = (ids.to(self.device) for ids in ends)
-        self.frame = Frame(before, after, self.mask_id)
-        # Whether float32 matrix products may use TF32.
-        self.coarse_products = False
+        self.frame = Frame.of(self._before, self._after, self.mask_id, self.device)
         self.forbidden = forbidden_tokens(tokenizer, size).to(self.device)
         if bool(self.forbidden.all()):
             raise ModelError(
@@ -116,8 +112,7 @@ class HuggingFaceModel(TokenizedModel):
         if isinstance(self.exact, HuggingFaceModel):
             changed.exact = self.exact.with_prefix(text)
         changed._before = [*self._before, *ids]
-        before = torch.tensor(changed._before, dtype=torch.long, device=self.device)
-        changed.frame = Frame(before, self.frame.after, self.mask_id)
+        changed.frame = Frame.of(changed._before, self._after, self.mask_id, self.device)
         changed.max_length = self.max_length - len(ids)
         if changed.max_length < changed.min_length:
             raise InputError(f"the prefix '{text}' leaves no room for a sequence.")
@@ -128,9 +123,7 @@ class HuggingFaceModel(TokenizedModel):
         # In lower precision all passes must be those of one network. In full precision on a CPU the
         # network's own forward is as fast.
         if self.encoder is not None and (self.exact is not None or self.device.type == "cuda"):
-            passes = pack_masked(queries.tokens, queries.lengths, queries.masked, self.frame)
-            layout = Packed(passes.starts, queries.tokens.shape[1] + self.frame.size)
-            return self._encoded(passes.ids, passes.position, layout, passes.query, several=True)
+            return self.hidden_packed(queries)
         ids, attention = self._framed(queries)
         offset = len(self._before)
         row, place = queries.masked.nonzero(as_tuple=True)
@@ -142,54 +135,10 @@ class HuggingFaceModel(TokenizedModel):
             masked = states[row, place + offset].to(self._head.weight.dtype)
             return self._head.transform(masked)
 
-    def hidden_at(
-        self,
-        tokens: Int[Tensor, "passes length"],
-        lengths: Int[Tensor, " passes"],
-        place: Int[Tensor, " passes"],
-        source: Int[Tensor, " passes"] | None = None,
-    ) -> Float[Tensor, "passes hidden"]:
-        """Mask one place of each sequence; known families need no padding."""
-        if self.encoder is None:
-            return super().hidden_at(tokens, lengths, place)
-        count, width = tokens.shape
-        if self.device.type == "cpu" and bool((lengths == width).all()):
-            return self._hidden_of_one_length(tokens, place)
-        total = int(lengths.sum()) + count * self.frame.size
-        packed = pack(tokens, lengths, place, self.frame, total)
-        return self.hidden_of(packed, width + self.frame.size)
-
-    def hidden_of(self, passes: PackedPasses, longest: int) -> Float[Tensor, "passes hidden"]:
-        """Return the vector at the mask of each packed pass, without device synchronisation."""
-        layout = Packed(passes.starts, longest)
-        return self._encoded(passes.ids, passes.position, layout, passes.query)
-
-    def _hidden_of_one_length(self, tokens: Tensor, place: Tensor) -> Tensor:
-        count = len(tokens)
-        rows = torch.arange(count)
-        content = tokens.index_put((rows, place), torch.tensor(self.mask_id))
-        frame = self.frame
-        ids = torch.cat(
-            [frame.before.expand(count, -1), content, frame.after.expand(count, -1)], dim=1
-        )
-        full = ids.shape[1]
-        query = rows * full + len(frame.before) + place
-        position = torch.arange(full).repeat(count)
-        return self._encoded(ids.flatten(), position, Uniform(count, full), query)
-
-    def _encoded(
-        self,
-        ids: Tensor,
-        position: Tensor,
-        layout: TokenLayout,
-        query: Tensor,
-        several: bool = False,
-    ) -> Tensor:
-        assert self.encoder is not None
+    def project(self, states: Float[Tensor, "masked width"]) -> Float[Tensor, "masked hidden"]:
+        """Apply the head up to its projection."""
         assert self._head is not None
-        with coarse(self.coarse_products):
-            states = self.encoder(ids, position, layout, query, several)
-            return self._head.transform(states.to(self._head.weight.dtype))
+        return self._head.transform(states.to(self._head.weight.dtype))
 
     def logits(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, "masked vocabulary"]:
         """Apply the projection, unless the vectors are logits already."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,6 +20,14 @@ class Frame:
     before: Int[Tensor, " before"]
     after: Int[Tensor, " after"]
     mask_id: int
+
+    @classmethod
+    def of(
+        cls, before: Sequence[int], after: Sequence[int], mask_id: int, device: torch.device
+    ) -> Frame:
+        """Return the frame of these tokens on a device."""
+        first = torch.tensor(before, dtype=torch.long, device=device)
+        return cls(first, torch.tensor(after, dtype=torch.long, device=device), mask_id)
 
     @property
     def size(self) -> int:

@@ -1,7 +1,8 @@
 """A conditional masked LM: the masked conditionals of a target, given a source.
 
-`given` sets the sources and runs the encoder once. The result is a masked model like any other:
-each chain carries the index of its source, and a pass runs only the decoder.
+`given` sets the sources, runs the encoder once and keeps the keys and values that the decoder
+reads. The result is a masked model like any other: each chain carries the index of its source, and
+a pass runs only the decoder.
 """
 
 from __future__ import annotations
@@ -13,21 +14,29 @@ from typing import Any
 
 import torch
 
+from maskov.encoders import Encoder, Memory, Reading
 from maskov.errors import InputError, ModelError
 from maskov.models.base import Queries
 from maskov.models.conditional import checkpoint
+from maskov.models.conditional.decoder import decoder_of
 from maskov.models.conditional.network import TranslationNetwork
 from maskov.models.conditional.sources import Sources
 from maskov.models.fingerprints import fingerprint, forbidden_ids
 from maskov.models.forbidden_tokens import forbidden_tokens
+from maskov.models.packed import PackedModel
+from maskov.models.packing import Frame
 from maskov.models.precision import coarse
-from maskov.models.tokenized import TokenizedModel
 from maskov.models.tokenizing import token_ids
-from maskov.types import Float, Int, Tensor, inside
+from maskov.types import Float, Int, Tensor
+
+# Bytes that the keys and values of all sources may take; larger ones are computed when needed.
+_CPU_KEPT, _GPU_KEPT = 2**30, 2**34
 
 
-class ConditionalModel(TokenizedModel):
+class ConditionalModel(PackedModel):
     """An encoder-decoder masked LM, its tokenizer and, once given, the sources it reads."""
+
+    encoder: Encoder  # the decoder
 
     def __init__(self, network: TranslationNetwork, tokenizer: Any, name: str) -> None:
         if network.shape.causal:
@@ -47,8 +56,11 @@ class ConditionalModel(TokenizedModel):
         self.forbidden = forbidden_tokens(tokenizer, network.shape.vocabulary).to(self.device)
         self.min_length = 1
         self.max_length = network.shape.longest - int(network.shape.target_end)
-        self.coarse_products = False
+        end = [int(tokenizer.eos_token_id)] if network.shape.target_end else []
+        self.frame = Frame.of([], end, self.mask_id, self.device)
+        self.encoder = decoder_of(network)
         self.sources: Sources | None = None
+        self._memory: Memory | None = None
 
     @classmethod
     def load(
@@ -75,59 +87,56 @@ class ConditionalModel(TokenizedModel):
         ids = []
         for line, text in zip(lines or range(1, len(texts) + 1), texts, strict=True):
             ids.append(read_source(self, text, f"line {line}"))
-        exact = self.exact if isinstance(self.exact, ConditionalModel) else self
-        return self._with(Sources.encode(exact.network, texts, ids))
+        return self._with(Sources.encode(self.network, texts, ids))
 
     def _with(self, sources: Sources) -> ConditionalModel:
         changed = copy.copy(self)
         changed.sources = sources
+        changed._keep_memory()
         if isinstance(self.exact, ConditionalModel):
             changed.exact = self.exact._with(sources)
         return changed
 
+    def _keep_memory(self) -> None:
+        """Keep the keys and values of all sources, if there is room for them."""
+        sources, shape = self.sources, self.network.shape
+        assert sources is not None
+        size = 2 * shape.width * shape.decoder_layers * self.dtype.itemsize * len(sources.states)
+        # Recorded rounds need all of them.
+        self.packs = size <= (_CPU_KEPT if self.device.type == "cpu" else _GPU_KEPT)
+        self._memory = self._memory_of(sources) if self.packs else None
+
+    def _memory_of(self, sources: Sources) -> Memory:
+        with coarse(self.coarse_products):
+            return self.encoder.memory(sources.states, sources.starts, sources.sizes)
+
     # Scores.
-    def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
-        """Run the decoder and return its state at each masked position."""
-        tokens = queries.tokens.masked_fill(queries.masked, self.mask_id)
-        states = self._decode(tokens, queries.lengths, queries.source, None)
-        return states[:, : tokens.shape[1]][queries.masked]
 
-    def hidden_at(
-        self,
-        tokens: Int[Tensor, "passes length"],
-        lengths: Int[Tensor, " passes"],
-        place: Int[Tensor, " passes"],
-        source: Int[Tensor, " passes"] | None = None,
-    ) -> Float[Tensor, "passes hidden"]:
-        """Mask one place of each sequence; the last layer runs there alone."""
-        here = torch.arange(tokens.shape[1], device=tokens.device) == place[:, None]
-        masked = tokens.masked_fill(here, self.mask_id)
-        return self._decode(masked, lengths, source, place)[:, 0]
-
-    def _decode(
-        self, tokens: Tensor, lengths: Tensor, source: Tensor | None, at: Tensor | None
-    ) -> Float[Tensor, "passes _ hidden"]:
-        if self.sources is None or source is None:
+    def reading(self, source: Int[Tensor, " passes"] | None) -> Reading:
+        """Return the keys and values that passes of these sources read."""
+        sources = self.sources
+        if sources is None or source is None:
             raise InputError(
                 f"'{self.name}' is a translation model: give sources with `maskov translate` or "
                 "`model.given(texts)`."
             )
-        if self.network.shape.target_end:
-            place = torch.arange(tokens.shape[1] + 1, device=tokens.device)
-            tokens = torch.nn.functional.pad(tokens, (0, 1))
-            tokens = torch.where(place == lengths[:, None], self.tokenizer.eos_token_id, tokens)
-            lengths = lengths + 1
-        # Passes of one source share its keys and values.
-        distinct, which = torch.unique(source, return_inverse=True)
-        memory, within = self.sources.padded(distinct)
-        with coarse(self.coarse_products):
-            kept = self.network.cross_key_values(memory.to(self.network.words.weight.dtype))
-            read = [(key[which], value[which]) for key, value in kept]
-            # Without padding no mask is needed, and attention is faster without one.
-            mask = None if bool(within.all()) else within[which][:, None, None]
-            full = bool((lengths == tokens.shape[1]).all())
-            padding = None if full else inside(lengths, tokens.shape[1])
-            states = self.network.decode(tokens, read, mask, padding, at)
+        if self._memory is None:
+            distinct, source = torch.unique(source, return_inverse=True)
+            sources = sources.only(distinct)
+            memory = self._memory_of(sources)
+        else:
+            memory = self._memory
+        # A GPU does not wait to learn the longest of these sources.
+        on_cpu = source.device.type == "cpu"
+        longest = int(memory.sizes[source].max()) if on_cpu else sources.longest
+        return Reading(memory, source, longest)
+
+    def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
+        """Run the decoder and return its state at each masked position."""
+        return self.hidden_packed(queries)
+
+    def project(self, states: Float[Tensor, "masked width"]) -> Float[Tensor, "masked hidden"]:
+        """Return the states in the precision of the head."""
         return states.to(self._head.dtype)
 
     def logits(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, "masked vocabulary"]:
@@ -153,14 +162,16 @@ class ConditionalModel(TokenizedModel):
 
     # Properties.
     def in_precision(self, dtype: torch.dtype, coarse_products: bool = False) -> ConditionalModel:
-        """Return this model with its decoder in another precision; head and sources keep theirs."""
+        """Return this model with its decoder in another precision; head and encoder keep theirs."""
         changed = copy.copy(self)
         changed.exact = self
         if dtype != self.dtype:
-            changed.network = copy.deepcopy(self.network).to(dtype)
+            changed.encoder = self.encoder.to(dtype)
         changed.dtype = dtype
         changed.precision = "tf32" if coarse_products else str(dtype).removeprefix("torch.")
         changed.coarse_products = coarse_products or dtype.itemsize < 4
+        if self.sources is not None:
+            changed._keep_memory()
         return changed
 
     @property

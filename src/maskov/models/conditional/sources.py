@@ -9,18 +9,22 @@ import torch
 
 from maskov.models.batches import Batcher, token_budget
 from maskov.models.conditional.network import TranslationNetwork
-from maskov.types import Bool, Float, Int, Tensor, inside
+from maskov.types import Float, Int, Tensor, inside
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Concatenated encoder states of texts, and the scores of their target lengths."""
+    """Concatenated encoder states of texts, and the scores of their target lengths.
+
+    No text has more tokens than `longest`, which the host knows.
+    """
 
     texts: tuple[str, ...]
     states: Float[Tensor, "tokens width"]
     starts: Int[Tensor, " texts"]
     sizes: Int[Tensor, " texts"]
     length_scores: Float[Tensor, "texts lengths"]
+    longest: int
 
     @classmethod
     def encode(
@@ -45,14 +49,14 @@ class Sources:
 
         bytes_per_token = 16 * weight.shape[1] * weight.dtype.itemsize
         Batcher(token_budget(bytes_per_token, device)).each(sizes, work)
-        return cls(tuple(texts), states, starts, sizes, lengths)
+        return cls(tuple(texts), states, starts, sizes, lengths, max(map(len, ids)))
 
-    def padded(
-        self, index: Int[Tensor, " n"]
-    ) -> tuple[Float[Tensor, "n s width"], Bool[Tensor, "n s"]]:
-        """Return the states of some texts, padded, and a mask of the real positions."""
+    def only(self, index: Int[Tensor, " n"]) -> Sources:
+        """Return some of the texts, in this order."""
         sizes = self.sizes[index]
-        width = int(sizes.max())
-        within = inside(sizes, width)
-        place = self.starts[index][:, None] + torch.arange(width, device=index.device)
-        return self.states[torch.where(within, place, 0)], within
+        starts = sizes.cumsum(0) - sizes
+        text = torch.repeat_interleave(torch.arange(len(index), device=index.device), sizes)
+        place = self.starts[index][text] + torch.arange(len(text), device=index.device)
+        texts = tuple(self.texts[number] for number in index.tolist())
+        states, scores = self.states[place - starts[text]], self.length_scores[index]
+        return Sources(texts, states, starts, sizes, scores, self.longest)

@@ -1,0 +1,82 @@
+"""Models whose masked passes run in our own encoder: concatenated, without padding."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from maskov.encoders import Encoder, Packed, Reading, TokenLayout, Uniform
+from maskov.errors import ModelError
+from maskov.models.base import Queries
+from maskov.models.packing import Frame, PackedPasses, pack, pack_masked
+from maskov.models.precision import coarse
+from maskov.models.tokenized import TokenizedModel
+from maskov.types import Float, Int, Tensor
+
+
+class PackedModel(TokenizedModel):
+    """A model with an encoder of ours, the tokens around each sequence, and a head of its own."""
+
+    encoder: Encoder | None
+    frame: Frame
+    # Whether float32 matrix products may use TF32.
+    coarse_products: bool = False
+
+    @abstractmethod
+    def project(self, states: Float[Tensor, "masked width"]) -> Float[Tensor, "masked hidden"]:
+        """Turn the encoder's states at the masks into the vectors that chains cache."""
+
+    def reading(self, source: Int[Tensor, " passes"] | None) -> Reading | None:
+        """Return what passes read beside their own tokens; nothing, unless it is overridden."""
+        return None
+
+    def hidden_at(
+        self,
+        tokens: Int[Tensor, "passes length"],
+        lengths: Int[Tensor, " passes"],
+        place: Int[Tensor, " passes"],
+        source: Int[Tensor, " passes"] | None = None,
+    ) -> Float[Tensor, "passes hidden"]:
+        """Mask one place of each sequence; the last layer runs there alone."""
+        if self.encoder is None:
+            return super().hidden_at(tokens, lengths, place, source)
+        total = int(lengths.sum()) + len(tokens) * self.frame.size
+        passes = pack(tokens, lengths, place, self.frame, total)
+        layout = self._layout(passes, lengths, tokens.shape[1])
+        return self._encoded(passes, layout, source)
+
+    def hidden_of(
+        self,
+        passes: PackedPasses,
+        longest: int,
+        source: Int[Tensor, " passes"] | None = None,
+    ) -> Float[Tensor, "passes hidden"]:
+        """Return the vector at the mask of each packed pass, without device synchronisation."""
+        return self._encoded(passes, Packed(passes.starts, longest), source)
+
+    def hidden_packed(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
+        """Run queries that mask any number of positions each."""
+        passes = pack_masked(queries.tokens, queries.lengths, queries.masked, self.frame)
+        layout = self._layout(passes, queries.lengths, queries.tokens.shape[1])
+        return self._encoded(passes, layout, queries.source, several=True)
+
+    def _layout(self, passes: PackedPasses, lengths: Tensor, width: int) -> TokenLayout:
+        full = width + self.frame.size
+        if self.device.type == "cpu" and bool((lengths == width).all()):
+            # Attention on a CPU is faster if nothing has to be padded for it.
+            return Uniform(len(lengths), full)
+        return Packed(passes.starts, full)
+
+    def _encoded(
+        self,
+        passes: PackedPasses,
+        layout: TokenLayout,
+        source: Tensor | None,
+        several: bool = False,
+    ) -> Tensor:
+        if self.encoder is None:
+            raise ModelError(f"the passes of '{self.name}' cannot be packed.")
+        with coarse(self.coarse_products):
+            states = self.encoder(
+                passes.ids, passes.position, layout, passes.query, several, self.reading(source)
+            )
+            return self.project(states)
