@@ -2,9 +2,10 @@
 
     python -m maskov.benchmarks.translate --out FILE [--sentences 256] [--device cuda]
 
-The sources are German sentences of mixed lengths, the models those of the repository. Two sentences
-warm up; the time is that of one whole call, including the encoder's pass over the sources. FILE is
-written after every row, and rows already in it are not measured again.
+The sources are German sentences of mixed lengths, or with --sources the first ones of a file; the
+models are those of the repository. Two sentences warm up; the time is that of one whole call,
+including the encoder's pass over the sources. FILE is written after every row, and rows already in
+it are not measured again.
 """
 
 from __future__ import annotations
@@ -55,18 +56,20 @@ METHODS = {
     "greedy": TranslationMethod("greedy"),
     "mask-predict": TranslationMethod("mask-predict", iterations=10, length_beam=1),
     "mask-predict, 5 lengths": TranslationMethod("mask-predict", iterations=10, length_beam=5),
-    "gibbs": TranslationMethod("gibbs", epochs=20),
-    "block-gibbs": TranslationMethod("block-gibbs", epochs=20),
-    "mh raw": TranslationMethod("mh", energy="raw", epochs=20),
-    "mh norm": TranslationMethod("mh", energy="norm", epochs=20),
-    "block-mh norm": TranslationMethod("block-mh", energy="norm", epochs=20),
+    "gibbs": TranslationMethod("gibbs"),
+    "block-gibbs": TranslationMethod("block-gibbs"),
+    "mh raw": TranslationMethod("mh", energy="raw"),
+    "mh norm": TranslationMethod("mh", energy="norm"),
+    "block-mh norm": TranslationMethod("block-mh", energy="norm"),
     "ar greedy": TranslationMethod("ar", beam=1),
     "ar beam 5": TranslationMethod("ar", beam=5),
 }
 
 
-def sources(count: int) -> list[str]:
-    """Return `count` sentences, repeating them if necessary."""
+def sources(count: int, file: Path | None = None) -> list[str]:
+    """Return `count` sentences: the first ones of a file, or our own, repeated if necessary."""
+    if file is not None:
+        return file.read_text(encoding="utf-8").splitlines()[:count]
     return [SENTENCES[number % len(SENTENCES)] for number in range(count)]
 
 
@@ -76,6 +79,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--model", default="deroen-small")
     parser.add_argument("--twin", default="deroen-twin")
     parser.add_argument("--sentences", type=int, default=256)
+    parser.add_argument("--sources", type=Path, help="file of German sentences, one per line")
     parser.add_argument("--methods", nargs="*", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", default="float32")
@@ -88,11 +92,12 @@ def main(arguments: list[str] | None = None) -> None:
     twin = AutoregressiveTranslator.load(
         folder_of(options.twin) or Path(options.twin), device, Path(options.twin).name
     )
-    lines = sources(options.sentences)
+    lines = sources(options.sentences, options.sources)
     results: dict[str, Any] = {
         "model": model.name,
         "precision": options.precision,
-        "sentences": options.sentences,
+        "sentences": len(lines),
+        "sources": "built in" if options.sources is None else options.sources.name,
         "words": sum(len(line.split()) for line in lines) / len(lines),
         "machine": machine(device),
         "versions": all_versions(),
@@ -113,7 +118,7 @@ def main(arguments: list[str] | None = None) -> None:
         if device.type == "cuda":
             torch.cuda.synchronize()
         seconds = time.perf_counter() - begin
-        speed = options.sentences / seconds
+        speed = len(lines) / seconds
         results["rows"][name] = {"seconds": seconds, "sentences_per_second": speed}
         options.out.write_text(json.dumps(results, indent=1) + "\n")
         print(f"{name:24s} {speed:10.2f} sentences/s", flush=True)

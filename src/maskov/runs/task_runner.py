@@ -15,7 +15,8 @@ from maskov.errors import Interrupted, MaskovError
 from maskov.execution.async_chains import AsyncChains
 from maskov.execution.buffers import COUNTS
 from maskov.execution.loop import ended, epoch, kernel_at
-from maskov.kernels import Exchange, Kernel, Metropolis
+from maskov.execution.recorded_gibbs import RecordedGibbs, records_gibbs
+from maskov.kernels import Exchange, Gibbs, Kernel, Metropolis
 from maskov.kernels.exchange import swapped
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
@@ -70,6 +71,7 @@ class TaskRunner:
     deliver: Callable[[int, int, Traces], None] | None = None
     # What the last asynchronous group left on the device, for the next to use.
     sampler: AsyncChains | None = None
+    gibbs: RecordedGibbs | None = None
     group: GroupState = field(init=False)
     _task: Task = field(init=False)
     _deadline: float = field(init=False, default=0.0)
@@ -167,12 +169,28 @@ class TaskRunner:
             group = replace(group, counts=counts, rejected=rejected)
         spent = self.scorer.passes - before
         self.group = group.with_chains(chains, other_passes=group.other_passes + spent)
-        for after, info in epoch(kernel, chains, self.scorer, self.rng):
-            self._count(after, info)
-            self.show(after)
-            self.end_if_due()
+        if records_gibbs(kernel, chains, self.scorer):
+            assert isinstance(kernel, Gibbs)
+            self._recorded_epoch(kernel)
+        else:
+            for after, info in epoch(kernel, chains, self.scorer, self.rng):
+                self._count(after, info)
+                self.show(after)
+                self.end_if_due()
         self._end_epoch(kernel)
         self.end_if_due()
+
+    def _recorded_epoch(self, kernel: Gibbs) -> None:
+        """Run one epoch that accepts everything, in recorded steps."""
+        chains = self.group.chains
+        if self.gibbs is None or not self.gibbs.serves(kernel, chains):
+            self.gibbs = RecordedGibbs(kernel, chains, self.scorer, self.rng)
+        after, happened = self.gibbs.epoch(chains)
+        novel, stuck = happened.unbind(1)
+        steps, counts = after.number, self.group.counts.clone()
+        counts[:, : len(COUNTS)] += torch.stack([steps, novel, novel, steps, steps, stuck], dim=1)
+        self.group = self.group.with_chains(after, counts=counts)
+        self.show(after)
 
     def _count(self, chains: Chains, info: StepInfo) -> None:
         group, rows = self.group, info.proposal.rows

@@ -1,0 +1,181 @@
+"""Epochs that accept everything, for a GPU: every step is recorded as a CUDA graph and replayed.
+
+A step of degenerate Gibbs runs one pass for each chain, which is little work between many waits in
+lock-step. Here nothing waits: which chains still have steps to do is known from their lengths alone.
+Chains are sorted by the steps of their epoch, so that those that still move are the first ones, and
+a step is recorded for each of a few numbers of chains. The draws are those of lock-step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from maskov.execution.cuda_graphs import fitting
+from maskov.kernels import Gibbs, Kernel
+from maskov.models.packed import PackedModel
+from maskov.models.packing import pack
+from maskov.models.scorer import Scorer
+from maskov.moves import Site
+from maskov.moves.site import draw
+from maskov.random import Purpose, Rng, categorical
+from maskov.types import Chains, Int, Tensor
+
+# Recorded steps have room for so many times more chains than the next smaller ones.
+_GROWTH = 1.5
+_UNIT = 64
+
+
+def records_gibbs(kernel: Kernel, chains: Chains, scorer: Scorer) -> bool:
+    """Whether an epoch of these chains can be recorded: single sites, from its beginning."""
+    model = scorer.model
+    return (
+        model.device.type == "cuda"
+        and model.packs
+        and isinstance(model, PackedModel)
+        and isinstance(kernel, Gibbs)
+        and isinstance(kernel.move, Site)
+        and kernel.move.asynchronous
+        and not chains.resizable
+        and not bool(chains.number.any())
+    )
+
+
+@dataclass
+class _Buffers:
+    """The tensors that a step reads and writes; rows are sorted by their steps, longest first."""
+
+    chain: Tensor
+    source: Tensor
+    tokens: Tensor
+    lengths: Tensor
+    step: Tensor
+    number: Tensor
+    steps: Tensor
+    rank: Tensor
+    confidence: Tensor
+    novel: Tensor
+    irreversible: Tensor
+
+
+class RecordedGibbs:
+    """Epochs of a group of chains; what was recorded serves later epochs and groups."""
+
+    def __init__(self, kernel: Gibbs, chains: Chains, scorer: Scorer, rng: Rng) -> None:
+        assert isinstance(scorer.model, PackedModel)
+        self.kernel, self.scorer, self.rng = kernel, scorer, rng
+        self._model = scorer.model
+        self._shape = chains.tokens.shape
+        self._buffers: _Buffers | None = None
+        self._recorded: dict[tuple[int, int], Any] = {}
+        self._pool: Any = None
+        sizes = [1]
+        while sizes[-1] < self._shape[0]:
+            sizes.append(min(int(sizes[-1] * _GROWTH) + 1, self._shape[0]))
+        self._sizes = sizes
+
+    def serves(self, kernel: Kernel, chains: Chains) -> bool:
+        """Whether what was recorded holds for these chains."""
+        return kernel == self.kernel and chains.tokens.shape == self._shape
+
+    def epoch(self, chains: Chains) -> tuple[Chains, Int[Tensor, "chains 2"]]:
+        """Run one epoch; return the chains, and how many steps of each were novel or irreversible."""
+        chains = self.kernel.begin(self.kernel.init(chains, self.scorer), self.rng)
+        order = self._load(chains)
+        b = self._buffers
+        assert b is not None
+        # The only wait for the device: how long the epoch of every chain is.
+        steps, lengths = torch.stack([b.steps, b.lengths]).tolist()
+        moving = len(steps)
+        for number in range(steps[0]):
+            while steps[moving - 1] <= number:
+                moving -= 1
+            self.scorer.heed()
+            size = fitting(self._sizes, moving)
+            tokens = sum(lengths[:size]) + size * self._model.frame.size
+            self._play(size, -(-tokens // _UNIT) * _UNIT)
+        self.scorer.count(sum(steps))
+        back = order.argsort()
+        after = replace(
+            chains,
+            tokens=b.tokens[back],
+            step=b.step[back],
+            number=b.number[back],
+            confidence=b.confidence[back],
+        )
+        return after, torch.stack([b.novel, b.irreversible], dim=1)[back]
+
+    def _load(self, chains: Chains) -> Int[Tensor, " chains"]:
+        """Put chains into the buffers and return their order."""
+        steps = self.kernel.steps(chains)
+        order = steps.argsort(descending=True, stable=True)
+        zero = torch.zeros_like(steps)
+        new = _Buffers(
+            chain=chains.chain[order],
+            source=chains.source[order],
+            tokens=chains.tokens[order],
+            lengths=chains.lengths[order],
+            step=chains.step[order],
+            number=zero,
+            steps=steps[order],
+            rank=chains.rank[order],
+            confidence=chains.confidence[order],
+            novel=zero.clone(),
+            irreversible=zero.clone(),
+        )
+        if self._buffers is None:
+            self._buffers = new
+        else:
+            for name, value in vars(new).items():
+                getattr(self._buffers, name).copy_(value)
+        return order
+
+    def _play(self, size: int, room: int) -> None:
+        """Do a step of the first chains, recorded if one of this size has been done before."""
+        key = (size, room)
+        if key in self._recorded:
+            self._recorded[key].replay()
+            return
+        self._step(size, room)
+        if self._model.device.type == "cuda":
+            self._recorded[key] = self._record(lambda: self._step(size, room))
+
+    def _record(self, step: Callable[[], None]) -> Any:
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            step()
+        self._pool = graph.pool()
+        return graph
+
+    def _step(self, size: int, room: int) -> None:
+        """Mask the next position of the first chains and draw it."""
+        b, model = self._buffers, self._model
+        assert b is not None
+        rows = torch.arange(size, device=b.tokens.device)
+        number, tokens = b.number[:size], b.tokens[:size]
+        moves = number < b.steps[:size]
+        place = (b.rank[:size] == number[:, None]).int().argmax(1)
+        lengths = torch.where(moves, b.lengths[:size], 0)
+        packed = pack(tokens, lengths, place, model.frame, room)
+        longest = tokens.shape[1] + model.frame.size
+        hidden = model.hidden_of(packed, longest, b.source[:size])
+        current = tokens[rows, place]
+        uniform = self.rng.uniform(b.chain[:size], b.step[:size], Purpose.TOKEN, place)
+        drawn = draw(
+            hidden,
+            current,
+            lambda probabilities, part: categorical(probabilities, uniform[part]),
+            self.kernel.conditional,
+            self.scorer,
+        )
+        sure = (drawn.logit - drawn.log_normaliser).exp()
+        b.novel[:size] += moves & (drawn.token != current)
+        b.irreversible[:size] += moves & (drawn.log_reverse == -torch.inf)
+        tokens[rows, place] = torch.where(moves, drawn.token, current)
+        b.confidence[rows, place] = torch.where(moves, sure, b.confidence[rows, place])
+        b.number[:size] += moves
+        b.step[:size] += moves
