@@ -82,7 +82,7 @@ class RecordedGibbs:
         return kernel == self.kernel and chains.tokens.shape == self._shape
 
     def epoch(self, chains: Chains) -> tuple[Chains, Int[Tensor, "chains 2"]]:
-        """Run one epoch; return the chains, and how many steps of each were novel or irreversible."""
+        """Run one epoch; return the chains and their numbers of novel and irreversible steps."""
         chains = self.kernel.begin(self.kernel.init(chains, self.scorer), self.rng)
         order = self._load(chains)
         b = self._buffers
