@@ -89,9 +89,10 @@ def main(arguments: list[str] | None = None) -> None:
     model = load(options.model, options.device, options.precision)
     if not isinstance(model, ConditionalModel):
         parser.error(f"'{options.model}' is not a translation model.")
-    twin = AutoregressiveTranslator.load(
-        folder_of(options.twin) or Path(options.twin), device, Path(options.twin).name
-    )
+    twin = None
+    if any(METHODS[name].name == "ar" for name in options.methods):
+        folder = folder_of(options.twin) or Path(options.twin)
+        twin = AutoregressiveTranslator.load(folder, device, folder.name)
     lines = sources(options.sentences, options.sources)
     results: dict[str, Any] = {
         "model": model.name,

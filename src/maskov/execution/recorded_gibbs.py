@@ -1,7 +1,7 @@
 """Epochs that accept everything, for a GPU: every step is recorded as a CUDA graph and replayed.
 
-A step of degenerate Gibbs runs one pass for each chain, which is little work between many waits in
-lock-step. Here nothing waits: which chains still have steps to do is known from their lengths alone.
+A step of degenerate Gibbs runs one pass for each chain: in lock-step, little work between many
+waits. Here nothing waits: which chains still have steps to do is known from their lengths alone.
 Chains are sorted by the steps of their epoch, so that those that still move are the first ones, and
 a step is recorded for each of a few numbers of chains. The draws are those of lock-step.
 """
