@@ -47,14 +47,16 @@ CANDIDATES: dict[str, tuple[Any, float]] = {
     "raw(groups=4)": ("raw(groups=4)", 1.0),
     "norm(groups=4)": ("norm(groups=4)", 1.0),
     "raw + repeats": ("repeats", 1.0),
+    # The expert of the package counts every word, within four words.
+    "raw + 3 * repeats": ("raw+3*repeats", 1.0),
 }
 
 
 def draw(options: argparse.Namespace) -> None:
-    """Sample every candidate for the same number of passes."""
+    """Sample every candidate for the same number of passes; others of the file are kept."""
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "samples.json"
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     model = maskov.load(options.model, options.device)
     for name, (energy, temperature) in CANDIDATES.items():
         if options.only and name not in options.only:

@@ -1,12 +1,13 @@
 """Quality at equal masked passes: energies of grouped positions against the ordinary ones.
 
     python -m experiments.grouped --out results/grouped --lengths 20 45
-    python -m experiments.grouped --out results/grouped-proteins --model FOLDER --lengths 120
+    python -m experiments.grouped --out results/grouped-proteins --model antiberty --lengths 120
 
 Every row is an exact kernel for its own target; all start from the same masked starts, with single
-sites and spans of 2. Whatever the target, quality is measured by the ordinary E_raw and E_norm, by
-the share of positions that changed since the point before, and by a causal judge where there is
-one. Points are at 25, 50, 100 and 200 masked passes per token and chain.
+sites and spans of 2 in turns unless --moves says otherwise. Whatever the target, quality is
+measured by the ordinary E_raw and E_norm, by the share of positions that changed since the point
+before, and by a causal judge where there is one. Points are at 25, 50, 100 and 200 masked passes
+per token and chain unless given.
 """
 
 from __future__ import annotations
@@ -21,12 +22,17 @@ from typing import Any
 import numpy as np
 
 import maskov
+from maskov.benchmarks.models import load_model
 from maskov.kernels.registry import named_kernel
 from maskov.models import DEFAULT_MODEL
 from maskov.shipped import default_judge
 
 POINTS = (25, 50, 100, 200)
-MOVES = (maskov.Site(), maskov.Span(sizes=(2,)))
+MOVES: dict[str, tuple[maskov.Move, ...]] = {
+    "both": (maskov.Site(), maskov.Span(sizes=(2,))),
+    "site": (maskov.Site(),),
+    "span": (maskov.Span(sizes=(1, 2, 3)),),
+}
 # The target, the early tests, and the energy of burn-in, which takes the first half of the epochs.
 Row = tuple[str, int, str | None]
 _FIRST_EPOCHS, _MOST_EPOCHS, _KEPT = 2, 4000, 32
@@ -49,9 +55,10 @@ def run_row(
 ) -> tuple[maskov.Run, float]:
     """Run one kernel until its chains have spent the passes of the last point."""
     energy, nearest, first = row
-    needed, epochs = POINTS[-1] * length, _FIRST_EPOCHS
+    needed, epochs = options.points[-1] * length, _FIRST_EPOCHS
+    moves = MOVES[options.moves]
     kernel = named_kernel(
-        "mh", energy, MOVES, (1.0, 1.0), delayed=maskov.DelayedAcceptance(nearest)
+        "mh", energy, moves, (1.0,) * len(moves), delayed=maskov.DelayedAcceptance(nearest)
     )
     while True:
         burn_in = 0 if first is None else epochs // 2
@@ -67,13 +74,15 @@ def run_row(
         epochs = min(math.ceil(1.1 * epochs * needed / max(spent, 1.0)), _MOST_EPOCHS)
 
 
-def measure(run: maskov.Run, length: int, judge: maskov.Autoregressive | None) -> dict[str, Any]:
+def measure(
+    run: maskov.Run, points: list[int], length: int, judge: maskov.Autoregressive | None
+) -> dict[str, Any]:
     """Return the quality at each point, by the first samples kept from there on."""
     spent = run.traces["passes"].mean(1).cumsum()
     kept = np.flatnonzero(~np.isnan(run.traces["energy_raw"]).any(1))
     found: dict[str, Any] = {}
     before = None
-    for point in POINTS:
+    for point in points:
         after = [epoch for epoch in kept if spent[epoch] >= point * length]
         if not after:
             continue
@@ -114,19 +123,25 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--lengths", type=int, nargs="+", default=[20, 45])
     parser.add_argument("--groups", type=int, nargs="+", default=[3, 4, 6, 10])
     parser.add_argument("--energies", nargs="+", default=["raw", "norm"])
+    parser.add_argument("--moves", choices=MOVES, default="both")
+    parser.add_argument("--points", type=int, nargs="+", default=list(POINTS))
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--targets", nargs="+", help="only rows of these, such as 'norm(groups=4)'")
     parser.add_argument("--judge", help="causal LM; that of the package for its own models")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
-    model = maskov.load(options.model, options.device)
+    model = load_model(options.model, options.device, options.precision)
     name = options.judge or (default_judge() if options.model == DEFAULT_MODEL else None)
     judge = None if name is None else maskov.Autoregressive(name, model.device)
     rows = []
     for length in options.lengths:
         for row in (row for energy in options.energies for row in rows_of(energy, options.groups)):
+            if options.targets and row[0] not in options.targets:
+                continue
             run, seconds = run_row(model, row, length, options)
             target, nearest, first = row
-            quality = measure(run, length, judge)
+            quality = measure(run, options.points, length, judge)
             rows.append(
                 {"target": target, "delayed": nearest, "burn_in_energy": first, "length": length,
                  "signature": run.signature, "seconds": seconds, "quality": quality}

@@ -4,30 +4,37 @@
 
 Every row is an exact kernel for the same target; all start from the same masked starts and spend
 about the same number of masked passes. A point of a curve is the mean over chains at the end of an
-epoch. `reached` is where a row has the energy that the first version's default has at the end.
-Effective samples are those of the second half, per 1,000 passes of a chain.
+epoch. `reached` is where a row has the energy that the first version's default has after
+--reference passes, or at its end if that comes first: a run spends fewer passes than it was given,
+so --passes should be larger. Effective samples are those of the second half, per 1,000 passes of a
+chain.
 
-    python -m experiments.mixing --page --out results/mixing
+    python -m experiments.mixing --page --out results/mixing [--add FOLDER ...]
 
 writes the table of what was measured, which needs ArviZ and sacreBLEU, without running anything.
+Rows of other folders with the same settings are added to it, or take the place of older ones.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 import maskov
 from maskov.benchmarks.models import load_model
 from maskov.diagnostics.convergence import convergence
 from maskov.evaluation.diversity import distinct, self_bleu
 from maskov.kernels.registry import named_kernel
+from maskov.models import DEFAULT_MODEL
 from maskov.shipped import default_judge
 
 
@@ -133,6 +140,18 @@ def reached(row: dict[str, Any], energy: float) -> float | None:
     return float(row["passes"][below[0]]) if len(below) else None
 
 
+def compare(rows: list[dict[str, Any]], passes: float) -> None:
+    """Note for every row where it has the energy of the first default after so many passes."""
+    wanted = {
+        (row["energy"], row["length"]): at(row, passes)
+        for row in rows
+        if row["row"] == FIRST_DEFAULT
+    }
+    for row in rows:
+        if (row["energy"], row["length"]) in wanted:
+            row["reached"] = reached(row, wanted[row["energy"], row["length"]])
+
+
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw the curves, one panel an energy and length, one colour a row."""
     import matplotlib.pyplot as plt
@@ -161,7 +180,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     plt.close(figure)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure every row, write them and draw them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
@@ -171,12 +190,14 @@ def main() -> None:
     parser.add_argument("--chains", type=int, default=128)
     parser.add_argument("--lengths", type=int, nargs="+", default=[20])
     parser.add_argument("--passes", type=int, default=6000, help="masked passes per chain")
+    parser.add_argument("--reference", type=int, help="passes of the energy to be reached")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--energies", nargs="+", default=["raw", "norm"])
     parser.add_argument("--rows", nargs="+", default=list(ROWS), choices=ROWS)
     parser.add_argument("--page", action="store_true", help="only write tables and figure")
+    parser.add_argument("--add", type=Path, nargs="+", default=[], help="with --page: more rows")
     parser.add_argument("--figure", type=Path, help="draw only --rows, --energies and --lengths")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.figure is not None:
         rows = json.loads((options.out / "mixing.json").read_text())["rows"]
         chosen = [row for row in rows if row["row"] in options.rows
@@ -185,12 +206,13 @@ def main() -> None:
         draw(chosen, options.figure)
         return
     if options.page:
-        write_page(options.out)
+        for folder in options.add:
+            add_rows(options.out, folder)
+        write_page(options.out, options.reference)
         return
     options.out.mkdir(parents=True, exist_ok=True)
     model = load_model(options.model, options.device, options.precision)
-    name = default_judge()
-    judge = None if name is None else maskov.Autoregressive(name, model.device)
+    judge = _judge(options.model, model.device)
     rows: list[dict[str, Any]] = []
     for length in options.lengths:
         for energy in options.energies:
@@ -199,10 +221,7 @@ def main() -> None:
                 if judge is not None:
                     row["judge_perplexity"] = _perplexity(judge, row["texts"])
                 rows.append(row)
-                base = [one for one in rows if (one["energy"], one["length"], one["row"])
-                        == (energy, length, FIRST_DEFAULT)]  # fmt: skip
-                if base:
-                    row["reached"] = reached(row, at(base[0], options.passes))
+                compare(rows, options.reference or options.passes)
                 shown = {p: round(at(row, p), 1) for p in (500, 1000, 2000, 4000, 6000)}
                 print(energy, length, row["row"], shown, row.get("reached"),
                       f"{row['seconds']:.0f} s",
@@ -219,10 +238,38 @@ _HEADER = (
 )  # fmt: skip
 
 
-def write_page(out: Path) -> None:
+def add_rows(out: Path, folder: Path) -> None:
+    """Add the rows of a folder to those of another; the same ones take the place of older ones."""
+    new = json.loads((folder / "mixing.json").read_text())
+    content = (
+        json.loads((out / "mixing.json").read_text())
+        if (out / "mixing.json").exists()
+        else {"rows": []}
+    )
+    rows = {_key(row): row for row in [*content["rows"], *new["rows"]]}
+    content = {"settings": content.get("settings", new["settings"])}
+    content["rows"] = [rows[key] for key in sorted(rows)]
+    (out / "traces").mkdir(parents=True, exist_ok=True)
+    for file in (folder / "traces").glob("*.npz"):
+        shutil.copy(file, out / "traces")
+    (out / "mixing.json").write_text(json.dumps(content) + "\n")
+
+
+def _key(row: dict[str, Any]) -> tuple[int, bool, str, int]:
+    """Return what orders rows: lengths, then E_raw before others, then the order of the kernels."""
+    energy = row["energy"]
+    return row["length"], energy != "raw", energy, list(ROWS).index(row["row"])
+
+
+def write_page(out: Path, reference: int | None = None) -> None:
     """Add effective samples and text statistics to what was measured, and write the tables."""
     content = json.loads((out / "mixing.json").read_text())
     settings, rows = content["settings"], content["rows"]
+    compare(rows, reference or float(settings["passes"]))
+    judge = _judge(settings["model"], torch.device("cpu"))
+    for row in rows:
+        if judge is not None and "judge_perplexity" not in row:
+            row["judge_perplexity"] = _perplexity(judge, row["texts"])
     lines = [
         "# Energy, effective samples and text against masked passes",
         "",
@@ -257,9 +304,17 @@ def _line(row: dict[str, Any], out: Path, chains: int) -> str:
     shown += [f"{row['mean_energy'][-1]:.1f}"]
     shown += ["–" if row.get("reached") is None else f"{row['reached']:,.0f}"]
     shown += ["–" if one is None else f"{one:.3f}" for one in measured]
-    shown += [f"{row['changed_in_second_half']:.2f}", f"{row['judge_perplexity']:.0f}"]
+    shown += [f"{row['changed_in_second_half']:.2f}"]
+    judged = row.get("judge_perplexity")
+    shown += ["–" if judged is None else f"{judged:.0f}"]
     shown += [f"{row['repeats']:.3f}", f"{row['distinct_2']:.3f}", f"{row['self_bleu']:.1f}"]
     return f"| {row['row']} | {' | '.join(shown)} |"
+
+
+def _judge(model: str, device: torch.device) -> maskov.Autoregressive | None:
+    """Return the judge of the package, if it is there and the model is of its language."""
+    name = default_judge() if model.startswith(DEFAULT_MODEL) else None
+    return None if name is None else maskov.Autoregressive(name, device)
 
 
 def _perplexity(judge: maskov.Autoregressive, texts: list[str]) -> float:

@@ -19,7 +19,8 @@ from maskov.types import Tensor
 
 # Passes of a file: what a stopped run loses at most.
 SHARD = 1024
-BATCH = 64
+# Passes at a time: a GPU wants more.
+BATCH, GPU_BATCH = 64, 512
 
 
 class Answers(MaskedModel):
@@ -27,7 +28,7 @@ class Answers(MaskedModel):
 
     def __init__(self, model: MaskedModel) -> None:
         self.model = model
-        self.name, self.mask_id, self.forbidden = model.name, model.mask_id, model.forbidden
+        self.name, self.mask_id, self.forbidden = model.name, model.mask_id, model.forbidden.cpu()
         self.min_length, self.max_length = model.min_length, model.max_length
         self.device, self.dtype = torch.device("cpu"), torch.float32
         self.asked = 0
@@ -52,7 +53,8 @@ class Answers(MaskedModel):
             file = folder / f"{first:07d}.npz"
             if not file.exists():
                 rows = contexts[first : first + SHARD]
-                scores = [self._run(rows[at : at + BATCH]) for at in range(0, len(rows), BATCH)]
+                size = BATCH if self.model.device.type == "cpu" else GPU_BATCH
+                scores = [self._run(rows[at : at + size]) for at in range(0, len(rows), size)]
                 unfinished = file.with_suffix(".tmp")
                 with unfinished.open("wb") as out:
                     np.savez(out, contexts=rows, scores=np.concatenate(scores))
@@ -60,10 +62,11 @@ class Answers(MaskedModel):
             yield min(first + SHARD, len(contexts))
 
     def _run(self, contexts: np.ndarray) -> np.ndarray:
-        tokens = torch.from_numpy(contexts.astype(np.int64))
+        tokens = torch.from_numpy(contexts.astype(np.int64)).to(self.model.device)
         place = (tokens == self.mask_id).int().argmax(1)
-        lengths = torch.full((len(tokens),), tokens.shape[1])
-        return self.model.logits(self.model.hidden_at(tokens, lengths, place)).float().numpy()
+        lengths = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
+        scores = self.model.logits(self.model.hidden_at(tokens, lengths, place))
+        return scores.float().cpu().numpy()
 
     def hidden(self, queries: Queries) -> Tensor:
         """Look the scores up; the network runs where they are missing."""

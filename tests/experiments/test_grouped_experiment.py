@@ -10,9 +10,8 @@ from experiments import grouped
 
 
 @pytest.mark.slow
-def test_rows_are_measured_at_equal_passes(tmp_path, monkeypatch):
-    monkeypatch.setattr(grouped, "POINTS", (1, 2))
-    words = "--model untrained --chains 2 --lengths 6 --groups 2 --energies norm --out"
+def test_rows_are_measured_at_equal_passes(tmp_path):
+    words = "--points 1 2 --model untrained --chains 2 --lengths 6 --groups 2 --energies norm --out"
     grouped.main([*words.split(), str(tmp_path)])
     content = json.loads((tmp_path / "grouped.json").read_text())
     assert [(row["target"], row["burn_in_energy"]) for row in content["rows"]] == [

@@ -2,6 +2,9 @@
 
     python -m maskov.benchmarks.paper MODEL --precision bfloat16 --out FILE.json
 
+With `--moves span --span 1 2 3 --delayed 2 --burn-in 8 --burn-in-energy 'raw(groups=4)'` it is the
+default of `maskov sample`; the energies of its first epochs are then those of burn-in.
+
 MODEL is any model of `maskov bench`; use a trained one for meaningful rates. The time includes all
 of `maskov.sample` after the model is loaded: the initial fill, the first energies, every step, all
 traces and samples. The ceiling of matrix products is measured in the same process.
@@ -66,6 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="nearest positions (default: chosen by discarded chains)",
     )
     parser.add_argument("--moves", default="site", help="site, span, or both by weight")
+    parser.add_argument("--span", type=int, nargs="+", default=[2, 3], help="sizes of the spans")
+    parser.add_argument("--burn-in", type=int, default=0, help="epochs of burn-in")
+    parser.add_argument("--burn-in-energy", help="the energy of burn-in")
     parser.add_argument("--first-stage", help="precision of the early tests")
     parser.add_argument("--chains", type=int, default=500)
     parser.add_argument("--epochs", type=int, default=100)
@@ -77,13 +83,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_writable(options.out)
     model = load_model(options.model, options.device, options.precision)
     delayed = maskov.DelayedAcceptance(options.delayed, options.first_stage)
-    moves, weights = parse_moves(options.moves, {"site": Site(), "span": Span()})
+    moves, weights = parse_moves(
+        options.moves, {"site": Site(), "span": Span(sizes=tuple(options.span))}
+    )
     kernel = named_kernel("mh", options.energy, moves, weights, delayed=delayed)
     timer, begin = ProgressTimer(), time.perf_counter()
     run = maskov.sample(
         model,
         kernel,
-        maskov.Schedule(epochs=options.epochs),
+        maskov.Schedule(
+            epochs=options.epochs, burn_in=options.burn_in, burn_in_energy=options.burn_in_energy
+        ),
         chains=options.chains,
         length=(options.shortest, options.longest),
         listener=timer,
@@ -114,6 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "energy_shift": run.manifest.precision_check and asdict(run.manifest.precision_check),
         "seconds": seconds,
         "seconds_of_steps": stepping,
+        "burn_in": options.burn_in,
         **total,
         "novel_rate": total["novel"] / total["steps"],
         "proposed_novel_rate": proposed / total["steps"],
