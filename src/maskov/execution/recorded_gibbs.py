@@ -16,6 +16,7 @@ import torch
 
 from maskov.execution.cuda_graphs import fitting
 from maskov.kernels import Gibbs, Kernel
+from maskov.models.base import MaskedModel
 from maskov.models.packed import PackedModel
 from maskov.models.packing import pack
 from maskov.models.scorer import Scorer
@@ -29,9 +30,8 @@ _GROWTH = 1.5
 _UNIT = 64
 
 
-def records_gibbs(kernel: Kernel, chains: Chains, scorer: Scorer) -> bool:
-    """Whether an epoch of these chains can be recorded: single sites, from its beginning."""
-    model = scorer.model
+def records_gibbs(kernel: Kernel, model: MaskedModel) -> bool:
+    """Whether epochs of a kernel are recorded: those that accept single sites."""
     return (
         model.device.type == "cuda"
         and model.packs
@@ -39,8 +39,6 @@ def records_gibbs(kernel: Kernel, chains: Chains, scorer: Scorer) -> bool:
         and isinstance(kernel, Gibbs)
         and isinstance(kernel.move, Site)
         and kernel.move.asynchronous
-        and not chains.resizable
-        and not bool(chains.number.any())
     )
 
 

@@ -89,16 +89,19 @@ class Scorer:
             self._low[precision] = other
         return self._low[precision]
 
-    def resident(self, length: int, slots: int = 1) -> int:
-        """Return how many chains of a length make a group.
+    def resident(self, length: int, slots: int = 1, mean: int | None = None) -> int:
+        """Return how many chains of at most a length, and of a `mean` length, make a group.
 
         Those whose passes fill a model call, so that more would gain little, but never more than
-        the device can hold. It depends on the model and the device alone: groups decide which
-        passes share a batch, and so how sums are rounded.
+        the device can hold. It depends on the model, the device and the lengths alone: groups
+        decide which passes share a batch, and so how sums are rounded.
         """
         kept = length * self.model.hidden_width * self.model.dtype.itemsize
         share = _GPU_CHAINS if self.model.device.type == "cuda" else _CPU_CHAINS
         filling = token_budget(self.model.bytes_per_token, self.model.device)
+        if self.model.device.type == "cuda":
+            # Nothing is padded there, and every group ends with rounds of a few long chains.
+            length = mean or length
         fitting = filling // (_PASSES * length)
         if self.model.device.type == "cpu" and fitting <= _MANY_CHAINS:
             fitting //= _CPU_GROUPS

@@ -169,7 +169,7 @@ class TaskRunner:
             group = replace(group, counts=counts, rejected=rejected)
         spent = self.scorer.passes - before
         self.group = group.with_chains(chains, other_passes=group.other_passes + spent)
-        if records_gibbs(kernel, chains, self.scorer):
+        if self._is_recorded(kernel, chains):
             assert isinstance(kernel, Gibbs)
             self._recorded_epoch(kernel)
         else:
@@ -179,6 +179,12 @@ class TaskRunner:
                 self.end_if_due()
         self._end_epoch(kernel)
         self.end_if_due()
+
+    def _is_recorded(self, kernel: Kernel, chains: Chains) -> bool:
+        """Whether the epoch can be recorded: from its beginning, and no length changes in it."""
+        asked = self.manifest.config.execution.asynchronous
+        recorded = asked and records_gibbs(kernel, self.scorer.model)
+        return recorded and not chains.resizable and not bool(chains.number.any())
 
     def _recorded_epoch(self, kernel: Gibbs) -> None:
         """Run one epoch that accepts everything, in recorded steps."""

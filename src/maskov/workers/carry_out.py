@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from maskov.config import Manifest
 from maskov.execution.loop import kernel_at
+from maskov.execution.recorded_gibbs import records_gibbs
 from maskov.kernels import Kernel
 from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
@@ -60,10 +61,11 @@ def group_size(
     asynchronous: bool,
 ) -> int:
     """Return how many chains make a group; on a GPU two groups in lock-step take turns."""
-    most = scorer.resident(layout.width, prefetch or 1)
-    moving = kernel_at(kernel, schedule, schedule.epochs - 1)
     chains = len(layout.tokens)
-    alone = asynchronous and sampler_for(scorer.model, moving) is not None
+    mean = -(-sum(map(len, layout.tokens)) // chains)
+    most = scorer.resident(layout.width, prefetch or 1, mean)
+    moving = kernel_at(kernel, schedule, schedule.epochs - 1)
+    alone = asynchronous and _records(scorer.model, moving)
     if scorer.model.device.type != "cuda" or alone:
         return most
     return min(most, max(_FEWEST_TAKING_TURNS, -(-chains // THREADS)))
@@ -76,4 +78,9 @@ def _shares_gpu(kernel: Kernel, manifest: Manifest, model: MaskedModel) -> bool:
     each = (kernel_at(kernel, manifest.schedule, e) for e in range(manifest.schedule.epochs))
     # Rounds that are recorded fill the device, and must be recorded alone.
     alone = manifest.config.execution.asynchronous
-    return not (alone and any(sampler_for(model, one) is not None for one in each))
+    return not (alone and any(_records(model, one) for one in each))
+
+
+def _records(model: MaskedModel, kernel: Kernel) -> bool:
+    """Whether chains go on in rounds or steps that are recorded on a GPU."""
+    return sampler_for(model, kernel) is not None or records_gibbs(kernel, model)
