@@ -93,14 +93,16 @@ def with_noise(batches: Iterator[Batch], share: float) -> Iterator[Batch]:
         yield replace(batch, noisy=int((number + 1) * share) > int(number * share))
 
 
-def read_held_out(folder: Path, tokenizer: Any, device: torch.device) -> Pairs | None:
+def read_held_out(
+    folder: Path, tokenizer: Any, device: torch.device, most: int | None
+) -> Pairs | None:
     """Read the held-out pairs of all languages; None if there are none."""
     sides: list[list[str]] = [[], []]
     for name in PAIRS:
         files = [folder / f"{name}.valid.{side}" for side in ("src", "tgt")]
         if all(file.is_file() for file in files):
             for lines, file in zip(sides, files, strict=True):
-                lines += read_lines(file)
+                lines += read_lines(file)[:most]
     return Pairs.of(*sides, tokenizer, device)[0] if sides[0] else None
 
 
@@ -167,7 +169,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--width", type=int, default=TranslationShape.width)
     parser.add_argument("--layers", type=int, default=TranslationShape.encoder_layers)
-    parser.add_argument("--most", type=int, help="maximum pairs of each language")
+    parser.add_argument("--most", type=int, help="maximum pairs of each language, also held out")
     parser.add_argument("--compile", action="store_true", help="compile the layers with torch")
     parser.add_argument("--record", action="store_true", help="replay steps as CUDA graphs")
     parser.add_argument("--seed", type=int, default=0)
@@ -218,7 +220,7 @@ def main(arguments: list[str] | None = None) -> None:
         trainer.restore(torch.load(checkpoint, map_location=device, weights_only=True))
         print(f"continuing from step {trainer.step}", flush=True)
 
-    held_out = read_held_out(given.pairs, tokenizer, device)
+    held_out = read_held_out(given.pairs, tokenizer, device, given.most)
     kept = [] if held_out is None else held_out_batches(held_out, recipe.batch_tokens, twin)
 
     def measure() -> float:
