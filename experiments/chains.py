@@ -39,8 +39,9 @@ class Chains(Cell):
     """A sampler and its schedule.
 
     `sampler` is deg (degenerate Gibbs), raw, norm or autoregressive. Each epoch lowers `block` by
-    `shrink`, down to 1, and the target temperature by `anneal`, from `target`. Acceptance is never
-    delayed: delayed acceptance accepts less often than the algorithm whose rates are reported.
+    `shrink`, down to 1, and the target temperature by `anneal`, from `target`. Acceptance is
+    delayed only with `nearest`, the positions of its first stage: it accepts less often than the
+    algorithm whose rates are reported.
     """
 
     sampler: str
@@ -56,6 +57,7 @@ class Chains(Cell):
     forced: int = 0
     seed: int = 0
     target: float = field(default=1.0, metadata=LATER, kw_only=True)
+    nearest: int = field(default=0, metadata=LATER, kw_only=True)
 
     def kernel(self, context: Context) -> Kernel:
         """Return the kernel."""
@@ -67,9 +69,8 @@ class Chains(Cell):
             return Metropolis(
                 context.judge(), Site(proposal, positions), delayed=DelayedAcceptance(0)
             )
-        return Metropolis(
-            parse_energy(self.sampler), Site(proposal, positions), delayed=DelayedAcceptance(0)
-        )
+        delayed = DelayedAcceptance(self.nearest)
+        return Metropolis(parse_energy(self.sampler), Site(proposal, positions), delayed=delayed)
 
     def schedule(self) -> Schedule:
         """Return the schedule; annealing stops at temperature 0.01."""

@@ -13,6 +13,10 @@ SAMPLERS = {
     "norm, forced": "MH, E_norm, 8 forced epochs",
     "raw, forced": "MH, E_raw, 8 forced epochs",
     "norm, cool": "MH, E_norm, target temperature 0.8",
+    "norm, annealed": "MH, E_norm, annealed",
+    "raw, annealed": "MH, E_raw, annealed",
+    "norm, annealed, delayed": "MH, E_norm, annealed, delayed acceptance",
+    "raw, annealed, delayed": "MH, E_raw, annealed, delayed acceptance",
     "autoregressive": "MH, autoregressive energy",
 }
 # Display name and digits of each quantity.

@@ -62,6 +62,7 @@ def _chains(setting: Setting, row: str, data: str) -> Cell:
     size = setting.translation
     last: dict[str, Any] = {
         "data": data,
+        "chains": size.test_chains,
         "sentences": size.tests,
         "longest": None,
         "trace": "kept",
@@ -75,6 +76,7 @@ def _chains(setting: Setting, row: str, data: str) -> Cell:
     sampler = _LONG.get(row, row.removeprefix("MH "))
     forced = LONG_FORCED_EPOCHS if row in _LONG else FORCED_EPOCHS
     kept = size.epochs - initial_epochs(setting, forced)
+    last["nearest"] = size.test_nearest
     return annealed(setting, sampler, ANNEAL_RATE, forced, every=kept, **last)
 
 
@@ -115,10 +117,12 @@ RESULT = Result(
         document, ("bleu_last", "energy_norm"), height=5.6, stacked=True
     ),
     notes=(
-        "MH and Gibbs: mean and standard error over five chains per sentence. The other methods "
+        "MH and Gibbs: mean and standard error over the chains of a sentence. The other methods "
         "are deterministic: their standard error is a bootstrap over sentences, and much larger.",
+        "In the setting `full` the acceptance of MH is delayed, by the two nearest positions: "
+        "the same targets with fewer passes (the result `explanations` compares both).",
         "E_norm is the energy of the translations under the masked model, averaged over sentences.",
-        "MBR over chains: of the five translations of a sentence the one most like the others, by "
+        "MBR over chains: of the translations of a sentence the one most like the others, by "
         "chrF. One translation per sentence, with an error over sentences.",
         "A source that is too long for the models counts as an empty translation.",
         f"The paper's chains accept every proposal for {FORCED_EPOCHS} epochs; "

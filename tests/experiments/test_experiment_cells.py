@@ -119,6 +119,7 @@ def test_every_test_of_a_chain_is_taken_in_full(context):
     # Delayed acceptance accepts less often than the algorithm whose rates are reported.
     assert TEXT.kernel(context).delayed.nearest == ()
     assert LINES.kernel(context).delayed.nearest == ()
+    assert replace(LINES, nearest=2).kernel(context).delayed.nearest == (2,)
 
 
 def test_mask_predict_is_block_gibbs_at_temperature_zero(context, monkeypatch):
@@ -230,5 +231,5 @@ def test_every_result_is_declared_for_every_setting(setting):
         assert {entry.cell for entry in entries} - rated - large <= set(cells)
         for cell in cells.values():
             if isinstance(cell, TextChains | Translations):
-                assert cell.chains >= 5
+                assert cell.chains >= (3 if result.name == "table5" else 5)
                 cell.schedule()
