@@ -95,7 +95,7 @@ SETTINGS = {
             longest=30,
             test_chains=3,
             test_nearest=2,
-        ),  # fmt: skip
+        ),
         study=_IN_DOMAIN,
         sets=_SETS,
         precision="tf32",
