@@ -48,7 +48,9 @@ def render_page(
     With `only_tested`, claims without results are left out, and so are the explanations of
     verdicts, which are about the shipped models.
     """
-    claims = [claim for claim in CLAIMS if not only_tested or claim.result in documents]
+    claims = [
+        claim for claim in CLAIMS if not only_tested or claim.verdict(documents)[0] != NOT_RUN
+    ]
     verdicts = [claim.verdict(documents) for claim in claims]
     counts = {
         word: sum(verdict == word for verdict, _ in verdicts)
