@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from experiments.cell import Cell
 from experiments.context import Context
+from experiments.deterministic import DeterministicTranslations
 from experiments.settings import setting_of, with_sentences
 from maskov.cli import run_app
 from maskov.cli.output import say
 from maskov.cli.signals import stop_on_signals
 from maskov.errors import InputError, Interrupted
+
+# The cells that --only selects.
+_ONLY: dict[str, Callable[[Cell], bool]] = {
+    "text": lambda cell: not cell.translates,
+    "translation": lambda cell: cell.translates,
+    "deterministic": lambda cell: cell.kind == DeterministicTranslations.kind,
+}
 
 app = typer.Typer(
     add_completion=False,
@@ -25,8 +34,9 @@ app = typer.Typer(
 
 @app.command(no_args_is_help=True)
 def reproduce(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="result name, all, list, or report (render only)")
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME...", help="results, or all, list, report (render only)"),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="folder of results; finished cells are kept")
@@ -54,13 +64,21 @@ def reproduce(
         Path | None, typer.Option(help="folder of the paper's checkpoints, for --paper")
     ] = None,
     sentences: Annotated[
-        int | None, typer.Option(min=2, help="sentences per test set (default: the setting's)")
+        str | None,
+        typer.Option(metavar="N", help="sentences per test set, or all (default: the setting's)"),
     ] = None,
     ratings: Annotated[
         Path | None, typer.Option(metavar="STUDY", help="study with human ratings, for table6")
     ] = None,
     only: Annotated[
-        str | None, typer.Option("--only", help="cells of one task: text or translation")
+        str | None,
+        typer.Option("--only", help="some cells: text, translation, or deterministic (no chains)"),
+    ] = None,
+    title: Annotated[
+        str | None, typer.Option(help="name of the --translation model on the page of claims")
+    ] = None,
+    training: Annotated[
+        Path | None, typer.Option(help="with --title: log.json of the model's training")
     ] = None,
     jobs: Annotated[
         int, typer.Option("--jobs", "-j", min=1, max=64, help="processes that run cells")
@@ -83,13 +101,22 @@ def reproduce(
 
     if sum((quick, full, paper)) > 1:
         raise InputError("give only one of --quick, --full and --paper (default: sizes for a CPU).")
-    if only not in (None, "text", "translation"):
-        raise InputError(f"--only takes text or translation, not '{only}'.")
+    if only is not None and only not in _ONLY:
+        raise InputError(f"--only takes {', '.join(_ONLY)}, not '{only}'.")
+    if len(names) > 1 and (wrong := {"all", "list", "report"} & set(names)):
+        raise InputError(
+            f"'{min(wrong)}' stands alone; give results by name, or only '{min(wrong)}'."
+        )
+    name = names[0]
+    if training is not None and title is None:
+        raise InputError("--training needs --title.")
+    if title is not None and translation is None:
+        raise InputError("--title names the model of --translation: give both.")
     if paper and checkpoints is None and name not in ("list", "report"):
         raise InputError("--paper needs --checkpoints, the folder with the paper's models.")
     setting = setting_of("quick" if quick else "full" if full else "paper" if paper else "small")
     if sentences is not None:
-        setting = with_sentences(setting, sentences)
+        setting = with_sentences(setting, _count(sentences))
     if beside and name != "report":
         raise InputError("--beside is an option of `report` only.")
     if name == "list":
@@ -100,7 +127,7 @@ def reproduce(
     if name == "report":
         driver.report(out, page, say, beside or ())
         return
-    results = registry.results_of(name)
+    results = registry.results_of(names)
     models = {
         "base": model, "judge": judge, "de-en": translation, "ro-en": translation,
         "twin-de-en": twin, "twin-ro-en": twin,
@@ -118,12 +145,14 @@ def reproduce(
             keep_runs,
             stop,
         )
+        if title is not None:
+            driver.write_record(context, title, training)
         try:
             driver.reproduce(
                 results,
                 context,
                 say,
-                lambda cell: only is None or cell.translates == (only == "translation"),
+                lambda cell: only is None or _ONLY[only](cell),
                 skip_missing=name == "all",
                 jobs=jobs,
             )
@@ -131,7 +160,16 @@ def reproduce(
             say("stopped; run the same command to continue")
             raise typer.Exit(stop.exit_code) from None
         finally:
-            driver.write_page(out, page)
+            driver.write_page(out, page, only_tested=title is not None)
+
+
+def _count(text: str) -> int | None:
+    """Return a number of sentences; None for all."""
+    if text == "all":
+        return None
+    if not text.isascii() or not text.isdigit() or int(text) < 2:
+        raise InputError(f"--sentences takes all or a number from 2 on, not '{text}'.")
+    return int(text)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -12,7 +12,7 @@ import json
 import shutil
 import time
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,6 +21,10 @@ from experiments.context import Context
 from maskov.errors import InputError
 from maskov.runs.files import write_atomically
 from maskov.runs.signature import versions
+
+# Metadata of a field that was added later: at its default it is not part of the key, so that cells
+# stored before stay valid.
+LATER = {"added later": True}
 
 # A stored cell: its configuration, how it was computed, and `values` with standard errors.
 CellResult = dict[str, Any]
@@ -55,9 +59,14 @@ class Cell(ABC):
 
     def key(self, context: Context, precision: str | None = None) -> str:
         """Return the hash of everything that determines the result (default: on this device)."""
+        unset = {
+            field.name
+            for field in fields(self)
+            if "added later" in field.metadata and getattr(self, field.name) == field.default
+        }
         configuration = {
             "kind": self.kind,
-            **asdict(self),
+            **{name: value for name, value in asdict(self).items() if name not in unset},
             "weights": {role: context.fingerprint(role) for role in self.roles()},
             "precision": (precision or context.precision) if self.roles() else None,
         }

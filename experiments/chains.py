@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 import maskov
 from experiments import bleu
-from experiments.cell import Cell, CellResult
+from experiments.cell import LATER, Cell, CellResult
 from experiments.context import Context, pair_of
 from experiments.estimates import PARTS, averages, by_replicate, correlation, curves, estimate
+from experiments.sentences import choose_sentences
 from maskov import (
     DelayedAcceptance,
     Gibbs,
@@ -22,8 +23,8 @@ from maskov import (
     Sweep,
 )
 from maskov.energies import parse_energy
-from maskov.errors import InputError
 from maskov.evaluation.perplexity import perplexity
+from maskov.evaluation.risk import most_alike
 from maskov.models.conditional.model import ConditionalModel
 from maskov.moves import Site
 
@@ -38,8 +39,9 @@ class Chains(Cell):
     """A sampler and its schedule.
 
     `sampler` is deg (degenerate Gibbs), raw, norm or autoregressive. Each epoch lowers `block` by
-    `shrink`, down to 1, and the target temperature by `anneal`, from 1. Acceptance is never
-    delayed: delayed acceptance accepts less often than the algorithm whose rates are reported.
+    `shrink`, down to 1, and the target temperature by `anneal`, from `target`. Acceptance is
+    delayed only with `nearest`, the positions of its first stage: it accepts less often than the
+    algorithm whose rates are reported.
     """
 
     sampler: str
@@ -54,6 +56,8 @@ class Chains(Cell):
     anneal: float = 0.0
     forced: int = 0
     seed: int = 0
+    target: float = field(default=1.0, metadata=LATER, kw_only=True)
+    nearest: int = field(default=0, metadata=LATER, kw_only=True)
 
     def kernel(self, context: Context) -> Kernel:
         """Return the kernel."""
@@ -65,16 +69,17 @@ class Chains(Cell):
             return Metropolis(
                 context.judge(), Site(proposal, positions), delayed=DelayedAcceptance(0)
             )
-        return Metropolis(
-            parse_energy(self.sampler), Site(proposal, positions), delayed=DelayedAcceptance(0)
-        )
+        delayed = DelayedAcceptance(self.nearest)
+        return Metropolis(parse_energy(self.sampler), Site(proposal, positions), delayed=delayed)
 
     def schedule(self) -> Schedule:
         """Return the schedule; annealing stops at temperature 0.01."""
+        changes = self.anneal > 0 or self.target != 1
+        floor = 0.01 if self.anneal else self.target
         return Schedule(
             self.epochs,
             self.burn_in,
-            LinearSchedule(1.0, self.anneal, 0.01) if self.anneal else None,
+            LinearSchedule(self.target, self.anneal, floor) if changes else None,
             LinearSchedule(float(self.block), self.shrink, 1.0) if self.shrink else None,
             self.forced,
         )
@@ -170,7 +175,9 @@ class Translations(Chains):
 
     The c-th chains of all sentences form one replicate. BLEU is computed for each replicate every
     `every` epochs after burn-in and averaged; `bleu_best` and `bleu_last` are single epochs.
-    Sources that are longer than `longest` tokens, or too long for the model, are skipped.
+    `bleu_mbr` is that of one translation per sentence, chosen from the last ones of all chains by
+    minimum Bayes risk. Sources with more than `longest` tokens are skipped; without `longest`, a
+    source that is too long for the model counts as an empty translation.
     """
 
     kind: ClassVar[str] = "translation"
@@ -194,10 +201,10 @@ class Translations(Chains):
         """Sample; compute BLEU of each replicate."""
         model = context.masked_model(*self.roles())
         assert isinstance(model, ConditionalModel)
-        pairs = context.pairs(self.data)
-        sources, references, skipped = readable_pairs(model, *pairs, self.sentences, self.longest)
+        chosen = choose_sentences(model, *context.pairs(self.data), self.sentences, self.longest)
+        references = chosen.references
         run = self.sample(
-            model.given(sources), context, folder, start="greedy", thin=self.every,
+            model.given(chosen.sources), context, folder, start="greedy", thin=self.every,
             trace=self.trace,
         )  # fmt: skip
         result = summarize(run, self.chains, self.burn_in)
@@ -205,6 +212,10 @@ class Translations(Chains):
         for sample in run.samples:
             texts = replicates.setdefault(sample.epoch, [[] for _ in range(self.chains)])
             texts[sample.chain % self.chains].append(sample.text)
+        replicates = {
+            epoch: [chosen.with_empty(texts) for texts in rows]
+            for epoch, rows in replicates.items()
+        }
         scores = {
             epoch: [bleu.corpus_bleu(texts, references) for texts in rows]
             for epoch, rows in sorted(replicates.items())
@@ -219,37 +230,23 @@ class Translations(Chains):
         result["epochs"]["bleu"] = {
             "epoch": epochs, **{part: [mean[part] for mean in means] for part in means[0]}
         }  # fmt: skip
+        last = replicates[epochs[-1]]
+        if self.chains > 2:
+            likest = [texts[most_alike(texts)] for texts in zip(*last, strict=True)]
+            counts = bleu.sentence_counts([likest], references)
+            result["mbr_counts"] = counts
+            result["values"]["bleu_mbr"] = {
+                "value": bleu.corpus_bleu(likest, references),
+                "standard_error": bleu.bleu_error(counts),
+                "n": len(references),
+            }
         return result | {
-            "sentences": len(sources),
-            "left_out": skipped,
+            "sentences": len(references),
+            "left_out": chosen.left_out,
             "bleu_signature": bleu.signature(),
-            "texts": replicates[epochs[-1]][0][:_STORED_TEXTS],
-            "sentence_counts": bleu.sentence_counts(replicates[epochs[-1]], references),
+            "texts": last[0][:_STORED_TEXTS],
+            "sentence_counts": bleu.sentence_counts(last, references),
         }
-
-
-def readable_pairs(
-    model: ConditionalModel,
-    sources: list[str],
-    references: list[str],
-    most: int | None,
-    longest: int | None = None,
-) -> tuple[list[str], list[str], int]:
-    """Return the first `most` pairs whose source is short enough, and the number skipped."""
-    limit = min(longest or 10**9, model.network.shape.longest - 1)
-    kept: list[tuple[str, str]] = []
-    skipped = 0
-    for pair in zip(sources, references, strict=True):
-        if len(kept) == most:
-            break
-        # The model adds an end token, which is not part of the text.
-        if len(model.source_ids(pair[0])) - 1 <= limit:
-            kept.append(pair)
-        else:
-            skipped += 1
-    if not kept:
-        raise InputError(f"no source of the test set has at most {limit} tokens.")
-    return [a for a, _ in kept], [b for _, b in kept], skipped
 
 
 def spacing(kept: int, points: int) -> int:

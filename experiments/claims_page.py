@@ -48,7 +48,9 @@ def render_page(
     With `only_tested`, claims without results are left out, and so are the explanations of
     verdicts, which are about the shipped models.
     """
-    claims = [claim for claim in CLAIMS if not only_tested or claim.result in documents]
+    claims = [
+        claim for claim in CLAIMS if not only_tested or claim.verdict(documents)[0] != NOT_RUN
+    ]
     verdicts = [claim.verdict(documents) for claim in claims]
     counts = {
         word: sum(verdict == word for verdict, _ in verdicts)
@@ -67,6 +69,7 @@ def render_page(
         "",
         *_verdict_table(claims, [verdict for verdict, _ in verdicts], others),
         "",
+        *_summaries(claims, [verdict for verdict, _ in verdicts], others),
     ]
     for number, (claim, (verdict, outcomes)) in enumerate(zip(claims, verdicts, strict=True), 1):
         lines += [f"## {number}. {claim.text}", ""]
@@ -93,6 +96,24 @@ def _verdict_table(
             row += " |" if other_verdict == NOT_RUN else f" {other_verdict} |"
         lines.append(row)
     return lines
+
+
+def _summaries(claims: list[Claim], verdicts: list[str], others: Sequence[OtherModel]) -> list[str]:
+    """Count the verdicts of each other model, and the claims that hold with any model."""
+    if not others:
+        return []
+    held = [verdict == HELD for verdict in verdicts]
+    lines = []
+    for other in others:
+        theirs = [claim.verdict(other.documents)[0] for claim in claims]
+        held = [any(pair) for pair in zip(held, (v == HELD for v in theirs), strict=True)]
+        counts = {word: theirs.count(word) for word in (HELD, PART, FAILED, UNSETTLED)}
+        counted = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        lines.append(f"- {other.title}: {counted or 'none tested'}.")
+    papers = [not claim.text.startswith("Ours") for claim in claims]
+    with_any = sum(both for both in map(all, zip(held, papers, strict=True)))
+    lines.append(f"- Of the paper's {sum(papers)} claims, {with_any} hold with at least one model.")
+    return [*lines, ""]
 
 
 def _link(claim: Claim, verdict: str, documents: Documents, folder: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,10 +10,10 @@ import torch
 
 import maskov
 from experiments import bleu
-from experiments.cell import Cell, CellResult
-from experiments.chains import readable_pairs
+from experiments.cell import LATER, Cell, CellResult
 from experiments.context import Context, pair_of
 from experiments.estimates import estimate
+from experiments.sentences import choose_sentences
 from maskov.evaluation.translation import compare
 from maskov.models.base import Queries
 from maskov.models.conditional.model import ConditionalModel
@@ -28,7 +28,8 @@ _EXPECTED_LENGTH = 25
 class DeterministicTranslations(Cell):
     """One translation per sentence, by `greedy`, `mask-predict` or `ar`.
 
-    There are no chains; the standard error of BLEU is a bootstrap over sentences.
+    There are no chains; the standard error of BLEU is a bootstrap over sentences. A source that is
+    too long for the model counts as an empty translation.
     """
 
     kind: ClassVar[str] = "written"
@@ -38,6 +39,7 @@ class DeterministicTranslations(Cell):
     sentences: int | None = None
     iterations: int | None = None
     beam: int | None = None
+    length_beam: int | None = field(default=None, metadata=LATER)
 
     def roles(self) -> tuple[str, ...]:
         """Return the roles of the models."""
@@ -47,27 +49,33 @@ class DeterministicTranslations(Cell):
     @property
     def expected_passes(self) -> float:
         """A rough number of masked passes: those of the method and of one energy."""
-        return (self.sentences or 3000) * (_EXPECTED_LENGTH + (self.iterations or 1))
+        each = (self.iterations or 1) * (self.length_beam or 1)
+        return (self.sentences or 3000) * (_EXPECTED_LENGTH + each)
 
     def run(self, context: Context, folder: Path) -> CellResult:
         """Translate and score."""
         pair = pair_of(self.data)
         model = context.masked_model(pair)
         assert isinstance(model, ConditionalModel)
-        sources, references, skipped = readable_pairs(
-            model, *context.pairs(self.data), self.sentences
+        chosen = choose_sentences(model, *context.pairs(self.data), self.sentences)
+        method = TranslationMethod(
+            self.method,
+            iterations=self.iterations,
+            length_beam=self.length_beam,
+            beam=self.beam,
         )
-        method = TranslationMethod(self.method, iterations=self.iterations, beam=self.beam)
         twin = context.twin(pair) if self.method == "ar" else None
         settings = {} if self.method == "ar" else {"stop": context.stop}
-        translations = translate_lines(model, sources, method, twin, **settings)
-        texts = [translation.text for translation in translations]
-        score = compare(texts, references)
+        translations = translate_lines(model, chosen.sources, method, twin, **settings)
+        texts = chosen.with_empty([translation.text for translation in translations])
+        score = compare(texts, chosen.references)
         # Half of a 95 % interval is 1.96 standard errors.
         error = None if score.bleu_interval is None else score.bleu_interval / 1.96
-        count = len(translations)
+        count = len(texts)
+        lengths = "" if self.length_beam is None else f"|lengths:{self.length_beam}"
         return {
-            "signature": f"method:{self.method}|iterations:{self.iterations}|beam:{self.beam}",
+            "signature": f"method:{self.method}|iterations:{self.iterations}|beam:{self.beam}"
+            + lengths,
             "seed": None,
             "leaves_invariant": False,
             "notes": ["deterministic: the standard error of BLEU is a bootstrap over sentences"],
@@ -78,10 +86,10 @@ class DeterministicTranslations(Cell):
                 "energy_raw": estimate([translation.energy_raw for translation in translations]),
             },
             "sentences": count,
-            "left_out": skipped,
+            "left_out": chosen.left_out,
             "bleu_signature": bleu.signature(),
             "texts": texts[:500],
-            "sentence_counts": bleu.sentence_counts([texts], references),
+            "sentence_counts": bleu.sentence_counts([texts], chosen.references),
         }
 
 
@@ -108,11 +116,10 @@ class MaskPredictIsBlockGibbs(Cell):
         """Compare the tokens."""
         model = context.masked_model(*self.roles())
         assert isinstance(model, ConditionalModel)
-        pairs = context.pairs(self.data)
-        sources, _, skipped = readable_pairs(model, *pairs, self.sentences, self.longest)
+        chosen = choose_sentences(model, *context.pairs(self.data), self.sentences, self.longest)
         # In low precision the composition of a batch would decide near ties.
         exact = model.exact if isinstance(model.exact, ConditionalModel) else model
-        given = exact.given(sources)
+        given = exact.given(chosen.sources)
         run = run_method(given, TranslationMethod("mask-predict", iterations=self.iterations))
         ours = [sample.ids for sample in run.samples]
         plain = [
@@ -129,7 +136,7 @@ class MaskPredictIsBlockGibbs(Cell):
                 "equal": {"value": same / len(ours), "standard_error": None, "n": len(ours)}
             },
             "sentences": len(ours),
-            "left_out": skipped,
+            "left_out": chosen.left_out,
         }
 
 

@@ -19,6 +19,7 @@ from experiments.settings import Setting
 from experiments.style import STYLE, mpl, save
 from experiments.table6 import condition
 from maskov.errors import InputError, Interrupted, ModelError
+from maskov.models.conditional.model import ConditionalModel
 from maskov.runs.files import write_atomically
 
 Say = Callable[[str], None]
@@ -188,6 +189,29 @@ def write_page(
         text = render_page(documents, _link_prefix(file, out), models, only_tested)
     write_atomically(file, text.encode())
     return file
+
+
+def write_record(context: Context, title: str, training: Path | None) -> None:
+    """Record which translation model the results are of, unless that is recorded already.
+
+    `training` is the log of `recipes.translation.train`. The page of claims uses the title.
+    """
+    file = context.out / "training.json"
+    if file.exists():
+        return
+    model = context.masked_model("de-en")
+    assert isinstance(model, ConditionalModel)
+    record = {
+        "title": title,
+        "parameters": sum(weight.numel() for weight in model.network.parameters()),
+        "fingerprint": context.fingerprint("de-en"),
+    }
+    if training is not None:
+        try:
+            record |= json.loads(training.read_text(encoding="utf-8"))
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(f"cannot read the log of a training, '{training}'.") from error
+    write_atomically(file, json.dumps(record, indent=1).encode() + b"\n")
 
 
 def _link_prefix(file: Path, folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""BLEU of translation methods on long sentences, from texts that `experiments.translation` wrote.
+"""BLEU of translation methods on long sentences, from stored texts.
 
     python -m experiments.long_sentences TEXTS TESTS --above 40
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from experiments.translation import read
 from maskov.evaluation.translation import TranslationScores, compare
 
 
@@ -43,7 +42,8 @@ def main(arguments: list[str] | None = None) -> None:
     rows = read_rows(options.texts.read_text(encoding="utf-8"))
     language = options.name.rsplit(".", 1)[1][2:]
     most = max(map(len, rows.values()))
-    references = read(options.tests / f"{options.name}.{language}", most)
+    file = options.tests / f"{options.name}.{language}"
+    references = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")[:most]
     for name, score in scores(rows, references, options.above).items():
         interval = "" if score.bleu_interval is None else f" ± {score.bleu_interval:.1f}"
         print(f"{name:28s} BLEU {score.bleu:.1f}{interval}, {score.sentences} sentences")

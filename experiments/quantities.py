@@ -10,6 +10,13 @@ SAMPLERS = {
     "raw": "MH, E_raw",
     "norm": "MH, E_norm",
     "norm, ε": "MH, E_norm, with ε = 0.05",
+    "norm, forced": "MH, E_norm, 8 forced epochs",
+    "raw, forced": "MH, E_raw, 8 forced epochs",
+    "norm, cool": "MH, E_norm, target temperature 0.8",
+    "norm, annealed": "MH, E_norm, annealed",
+    "raw, annealed": "MH, E_raw, annealed",
+    "norm, annealed, delayed": "MH, E_norm, annealed, delayed acceptance",
+    "raw, annealed, delayed": "MH, E_raw, annealed, delayed acceptance",
     "autoregressive": "MH, autoregressive energy",
 }
 # Display name and digits of each quantity.
@@ -24,6 +31,7 @@ QUANTITIES = {
     "bleu": ("BLEU", 2),
     "bleu_best": ("BLEU, best epoch", 2),
     "bleu_last": ("BLEU", 2),
+    "bleu_mbr": ("BLEU, MBR over chains", 2),
     "perplexity": ("judge perplexity", 1),
     "perplexity_per_token": ("judge perplexity per token", 1),
     "coherence": ("coherence, 1–4", 2),

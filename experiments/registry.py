@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from experiments import (
     acceptance,
     argpt,
     blocksize,
     counterexample,
     degenerate_lows,
+    explanations,
     figure1,
     figure2,
+    fixed_blocks,
     rawnorm,
     table1,
     table2,
@@ -26,15 +30,16 @@ RESULTS: dict[str, Result] = {
     module.RESULT.name: module.RESULT
     for module in (
         counterexample, figure1, acceptance, table1, table5, table7, figure2, table2, table6,
-        table3, table4, blocksize, rawnorm, argpt, degenerate_lows,
+        table3, table4, blocksize, rawnorm, argpt, degenerate_lows, explanations, fixed_blocks,
     )
 }  # fmt: skip
 
 
-def results_of(name: str) -> list[Result]:
-    """Return one result by name, or all."""
-    if name == "all":
+def results_of(names: Sequence[str]) -> list[Result]:
+    """Return results by name, in the order given, or all."""
+    if list(names) == ["all"]:
         return list(RESULTS.values())
-    if name not in RESULTS:
-        raise InputError(f"unknown result '{name}'; use all, or one of {', '.join(RESULTS)}.")
-    return [RESULTS[name]]
+    for name in names:
+        if name not in RESULTS:
+            raise InputError(f"unknown result '{name}'; use all, or any of {', '.join(RESULTS)}.")
+    return [RESULTS[name] for name in dict.fromkeys(names)]

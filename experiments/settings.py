@@ -26,8 +26,10 @@ class TextSize:
 class TranslationSize:
     """Size of translation chains: `chains` per sentence, BLEU at up to `points` epochs.
 
-    `tests` is the number of sentences of each test set of Table 5, of any length. The other studies
-    use `sentences` sentences with at most `longest` source tokens. None means no limit.
+    `tests` is the number of sentences of each test set of Table 5, of any length, with
+    `test_chains` chains each and, for MH, delayed acceptance if `test_nearest` is the number of
+    positions of its first stage. The other studies use `sentences` sentences with at most `longest`
+    source tokens. None means no limit.
     """
 
     sentences: int | None
@@ -37,6 +39,8 @@ class TranslationSize:
     burn_in: int
     points: int
     longest: int | None = None
+    test_chains: int = 5
+    test_nearest: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,8 @@ class Setting:
 
 
 _IN_DOMAIN = "europarl.dev.deen"
-_SETS = ("newstest2014.deen", "europarl.dev.deen", "newstest2016.roen", "rosts.dev.roen")
+# In-domain sets first, then the paper's.
+_SETS = ("europarl.dev.deen", "rosts.dev.roen", "newstest2016.roen", "newstest2014.deen")
 
 SETTINGS = {
     "quick": Setting(
@@ -80,7 +85,17 @@ SETTINGS = {
         "full",
         "for one H200 in about half an hour",
         TextSize(chains=256, length=(15, 45), epochs=40, burn_in=10, search=4000),
-        TranslationSize(100, 40, chains=5, epochs=33, burn_in=7, points=13, longest=30),
+        TranslationSize(
+            100,
+            200,
+            chains=5,
+            epochs=33,
+            burn_in=7,
+            points=13,
+            longest=30,
+            test_chains=3,
+            test_nearest=2,
+        ),
         study=_IN_DOMAIN,
         sets=_SETS,
         precision="tf32",
@@ -113,7 +128,7 @@ def setting_of(name: str) -> Setting:
     return SETTINGS[name]
 
 
-def with_sentences(setting: Setting, count: int) -> Setting:
-    """Return a setting with another number of sentences per test set."""
+def with_sentences(setting: Setting, count: int | None) -> Setting:
+    """Return a setting with another number of sentences per test set; None means all."""
     size = replace(setting.translation, sentences=count, tests=count)
     return replace(setting, translation=size)

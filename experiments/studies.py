@@ -37,8 +37,9 @@ def translations(setting: Setting, sampler: str, **changes: Any) -> Translations
         "sentences": size.sentences,
         "longest": size.longest,
         "every": spacing(kept, size.points),
+        "chains": size.chains,
     }
-    return Translations(sampler, size.chains, size.epochs, **(defaults | changes))
+    return Translations(sampler, epochs=size.epochs, **(defaults | changes))
 
 
 def initial_epochs(setting: Setting, forced: int = FORCED_EPOCHS) -> int:

@@ -27,18 +27,27 @@ COLOURS = {
     "raw": "#D55E00",
     "norm": "#0072B2",
     "norm, ε": "#56B4E9",
+    "norm, forced": "#56B4E9",
+    "raw, forced": "#F2A97E",
+    "norm, cool": "#CC79A7",
     "autoregressive": "#009E73",
     # The rows of Table 5.
     "warm start": "#CC79A7",
     "degenerate Gibbs, T = 0.8": "#5C5C5C",
+    "block Gibbs, T = 0.8": "#A6A6A6",
     "mask-predict, 10 iterations": "#E69F00",
+    "mask-predict, 5 lengths": "#F0E442",
     "MH norm": "#0072B2",
     "MH raw": "#D55E00",
     "MH norm, 8 forced epochs": "#56B4E9",
     "MH raw, 8 forced epochs": "#F2A97E",
+    "autoregressive model, greedy": "#7FCEB9",
     "autoregressive model": "#009E73",
 }
-MARKERS = {"deg": "s", "raw": "o", "norm": "^", "norm, ε": "v", "autoregressive": "D"}
+MARKERS = {
+    "deg": "s", "raw": "o", "norm": "^", "norm, ε": "v", "norm, forced": "v", "raw, forced": "P",
+    "norm, cool": "X", "autoregressive": "D",
+}  # fmt: skip
 OTHERS = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0072B2", "#D55E00", "#5C5C5C")
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",

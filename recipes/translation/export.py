@@ -1,7 +1,7 @@
 """Export a model for shipping: `python -m recipes.translation.export FOLDER models/NAME`.
 
 Copies the folder and adds `about.json`, by which `maskov translate --pair` finds the model. The
-numbers of `--quality` come from `recipes.translation.measure` or `experiments.translation`. The
+numbers of `--quality` come from `recipes.translation.measure` or from Table 5 (`experiments`). The
 card, README.md, must be written by hand.
 """
 

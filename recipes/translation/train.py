@@ -10,6 +10,8 @@ smaller pair is repeated. OUT/training.pt is written every minute and at the end
 more minutes continues from there. `--weights FOLDER` starts from existing weights with a new
 optimiser and warm-up. On a GPU the network is in bfloat16, `--compile` compiles its layers before
 the clock starts, and `--record` replays steps as CUDA graphs. The result is OUT/model, in float16.
+If PAIRS contains held-out pairs, OUT/log.json records their loss ten times, always without label
+smoothing and noise, so that trainings with different options compare.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from maskov.models import device_name
 from maskov.models.conditional.checkpoint import load, load_tokenizer, save
 from maskov.models.conditional.network import TranslationNetwork, TranslationShape
 from maskov.models.conditional.special_tokens import SpecialTokens
-from recipes.trainer import Precision, Trainer, Training
+from recipes.trainer import BestAverage, Precision, Trainer, Training
 from recipes.translation.compiling import compiled, succeeds, tolerate_failures, uncompile
 from recipes.translation.corpus import Batch, Pairs, read_lines
 from recipes.translation.losses import Masking, WordLoss, causal_loss, masked_loss, word_loss
@@ -91,6 +93,32 @@ def with_noise(batches: Iterator[Batch], share: float) -> Iterator[Batch]:
         yield replace(batch, noisy=int((number + 1) * share) > int(number * share))
 
 
+def read_held_out(
+    folder: Path, tokenizer: Any, device: torch.device, most: int | None
+) -> Pairs | None:
+    """Read the held-out pairs of all languages; None if there are none."""
+    sides: list[list[str]] = [[], []]
+    for name in PAIRS:
+        files = [folder / f"{name}.valid.{side}" for side in ("src", "tgt")]
+        if all(file.is_file() for file in files):
+            for lines, file in zip(sides, files, strict=True):
+                lines += read_lines(file)[:most]
+    return Pairs.of(*sides, tokenizer, device)[0] if sides[0] else None
+
+
+def held_out_batches(pairs: Pairs, tokens: int, twin: bool) -> list[Batch]:
+    """Return batches with about every held-out pair, always the same ones."""
+    generator = torch.Generator().manual_seed(0)
+    batches: list[Batch] = []
+    rows = 0
+    for batch in pairs.batches(tokens, generator, target_end=twin):
+        batches.append(batch)
+        rows += len(batch.source)
+        if rows >= len(pairs):
+            break
+    return batches
+
+
 class Counted:
     """Counts the pairs, tokens and positions of batches as they pass."""
 
@@ -141,7 +169,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--width", type=int, default=TranslationShape.width)
     parser.add_argument("--layers", type=int, default=TranslationShape.encoder_layers)
-    parser.add_argument("--most", type=int, help="maximum pairs of each language")
+    parser.add_argument("--most", type=int, help="maximum pairs of each language, also held out")
     parser.add_argument("--compile", action="store_true", help="compile the layers with torch")
     parser.add_argument("--record", action="store_true", help="replay steps as CUDA graphs")
     parser.add_argument("--seed", type=int, default=0)
@@ -176,9 +204,14 @@ def main(arguments: list[str] | None = None) -> None:
     of_words: WordLoss = word_loss
 
     def loss(batch: Batch, generator: torch.Generator) -> Tensor:
+        return loss_of(batch, generator, recipe.smoothing, of_words)
+
+    def loss_of(
+        batch: Batch, generator: torch.Generator, smoothing: float, words: WordLoss
+    ) -> Tensor:
         if twin:
-            return causal_loss(network, special, recipe.smoothing, batch, of_words)
-        return masked_loss(network, special, masking, recipe.smoothing, batch, generator, of_words)
+            return causal_loss(network, special, smoothing, batch, words)
+        return masked_loss(network, special, masking, smoothing, batch, generator, words)
 
     precision: Precision = "bfloat16" if device.type == "cuda" else "autocast"
     trainer = Trainer(network, loss, recipe, device, precision, given.record)
@@ -186,6 +219,16 @@ def main(arguments: list[str] | None = None) -> None:
     if checkpoint.exists():
         trainer.restore(torch.load(checkpoint, map_location=device, weights_only=True))
         print(f"continuing from step {trainer.step}", flush=True)
+
+    held_out = read_held_out(given.pairs, tokenizer, device, given.most)
+    kept = [] if held_out is None else held_out_batches(held_out, recipe.batch_tokens, twin)
+
+    def measure() -> float:
+        masks = torch.Generator(device).manual_seed(0)
+        losses = [float(loss_of(batch, masks, 0.0, word_loss)) for batch in kept]
+        return sum(losses) / len(losses)
+
+    checks = BestAverage(trainer, measure) if kept else None
 
     def save_state() -> None:
         torch.save(trainer.state(), checkpoint.with_suffix(".tmp"))
@@ -197,6 +240,7 @@ def main(arguments: list[str] | None = None) -> None:
                     "pairs": len(pairs),
                     "recipe": asdict(recipe),
                     "masking": None if twin else asdict(masking),
+                    "held_out": checks.history if checks else [],
                     "log": trainer.log,
                 }
             )
@@ -226,7 +270,8 @@ def main(arguments: list[str] | None = None) -> None:
             uncompile(network)
             of_words = word_loss
     counted, before = Counted(batches), trainer.seconds
-    trainer.run(counted, None if given.steps else given.minutes * 60, given.steps, save_state)
+    seconds = None if given.steps else given.minutes * 60
+    trainer.run(counted, seconds, given.steps, save_state, checks)
     rates = counted.rates(trainer.seconds - before)
     save_state()
     trainer.use_average()

@@ -119,6 +119,7 @@ def test_every_test_of_a_chain_is_taken_in_full(context):
     # Delayed acceptance accepts less often than the algorithm whose rates are reported.
     assert TEXT.kernel(context).delayed.nearest == ()
     assert LINES.kernel(context).delayed.nearest == ()
+    assert replace(LINES, nearest=2).kernel(context).delayed.nearest == (2,)
 
 
 def test_mask_predict_is_block_gibbs_at_temperature_zero(context, monkeypatch):
@@ -161,6 +162,57 @@ def test_sources_that_are_too_long_are_passed_over_and_counted(context):
         run_cell(replace(LINES, longest=1, data="words.roen", sentences=1), _only_long(context))
 
 
+@pytest.mark.parametrize(
+    "cell",
+    [replace(LINES, top_p=1.0), DeterministicTranslations("greedy", "words.deen", 4)],
+    ids=lambda cell: cell.kind,
+)
+def test_without_a_limit_sources_that_are_too_long_count_as_empty(cell, context):
+    for language in ("de", "en"):
+        lines = ["red blue", " ".join(["green"] * 12), "white red", "blue"]
+        (context.data / f"words.deen.{language}").write_text("".join(f"{x}\n" for x in lines))
+    found = run_cell(cell, context)
+    assert (found["sentences"], found["left_out"]) == (4, 1)
+    assert found["texts"][1] == ""
+    counts = found["sentence_counts"]
+    assert len(counts) == 4
+    # No n-gram of the translation, but all words of the reference, for each chain.
+    assert counts[1][:9] == [0] * 9
+    assert counts[1][9] == 12 * (5 if cell.kind == "translation" else 1)
+
+
+def test_the_translation_of_least_risk_is_one_of_the_chains(context, again):
+    from experiments.bleu import corpus_bleu
+
+    import maskov
+    from maskov.evaluation.risk import most_alike
+
+    cell = run_cell(LINES, again(keep_runs=True))
+    run = maskov.Run.open(context.out / "runs" / cell["key"])
+    last = [one.text for one in run.samples if one.epoch == 5]
+    rows = [last[start : start + 5] for start in range(0, 20, 5)]
+    chosen = [texts[most_alike(texts)] for texts in rows]
+    _, references = context.pairs("words.deen")
+    assert cell["values"]["bleu_mbr"]["value"] == pytest.approx(corpus_bleu(chosen, references))
+    assert len(cell["mbr_counts"]) == 4
+
+
+def test_a_field_added_later_is_in_the_key_only_if_it_is_set(context):
+    assert "target" not in _configuration(LINES, context)
+    assert replace(LINES, target=0.8).key(context) != LINES.key(context)
+    assert replace(LINES, target=0.8).schedule().target_temperature.at(3) == 0.8
+
+
+def _configuration(cell, context):
+    """Return what the key of a cell is a hash of."""
+    import hashlib
+    from unittest import mock
+
+    with mock.patch("experiments.cell.hashlib.sha256", wraps=hashlib.sha256) as hashed:
+        cell.key(context)
+    return json.loads(hashed.call_args.args[0])
+
+
 def _only_long(context):
     for language in ("ro", "en"):
         (context.data / f"words.roen.{language}").write_text("red blue green\nblue red red\n")
@@ -179,5 +231,5 @@ def test_every_result_is_declared_for_every_setting(setting):
         assert {entry.cell for entry in entries} - rated - large <= set(cells)
         for cell in cells.values():
             if isinstance(cell, TextChains | Translations):
-                assert cell.chains >= 5
+                assert cell.chains >= (3 if result.name == "table5" else 5)
                 cell.schedule()

@@ -139,10 +139,47 @@ def test_all_leaves_out_what_has_no_model_and_says_why(call, context, monkeypatc
     assert len(json.loads((context.out / "acceptance.json").read_text())["cells"]) == 3
 
 
+TITLE = "trained in another way"
+
+
+@pytest.mark.slow
+def test_another_translation_model_has_a_title_and_a_record(call, context, tmp_path):
+    log = tmp_path / "log.json"
+    log.write_text(json.dumps({"device": "cpu", "log": [{"step": 3}]}))
+    for name in ("one", "two"):
+        words = ["table1", "figure1", "--quick", "--out", tmp_path / name, "--data", context.data]
+        words += ["--title", f"{TITLE} {name}", "--training", log]
+        assert call(*words)[0] == 0
+    training = json.loads((tmp_path / "one" / "training.json").read_text())
+    assert training["title"] == f"{TITLE} one"
+    assert training["log"] == [{"step": 3}]
+    found = json.loads((tmp_path / "one" / "table1.json").read_text())
+    models = {cell["models"]["de-en"]["fingerprint"] for cell in found["cells"].values()}
+    assert models == {training["fingerprint"]}
+    page = (tmp_path / "one" / "README.md").read_text()
+    assert "not run" not in page
+    words = ["report", "--out", tmp_path / "one", "--page", tmp_path / "page.md"]
+    assert call(*words, "--beside", tmp_path / "two", models=False)[0] == 0
+    text = (tmp_path / "page.md").read_text()
+    assert f"| here | {TITLE} two |" in text
+    assert text.index("(one/table1.md)") < text.index("(two/table1.md)")
+    assert f"- {TITLE} two: " in text
+
+
+def test_methods_without_chains_translate_whole_sets(call, context):
+    words = ["table5", "--quick", "--out", context.out, "--data", context.data]
+    assert call(*words, "--only", "deterministic", "--sentences", "all")[0] == 0
+    found = json.loads((context.out / "table5.json").read_text())
+    assert {cell["kind"] for cell in found["cells"].values()} == {"written"}
+    assert {cell["sentences"] for cell in found["cells"].values()} == {4}
+    assert "mask-predict, 5 lengths, words.deen" in found["cells"]
+    assert "MH raw, words.deen" in found["missing"]
+
+
 def test_list_says_what_there_is_without_loading_anything(call):
     code, out, _ = call("list", "--full", models=False)
     assert code == 0
-    assert len(out.splitlines()) == 16
+    assert len(out.splitlines()) == 18
     assert "figure2" in out
     assert "2 cells, 0 of them new" in out
 
@@ -150,13 +187,17 @@ def test_list_says_what_there_is_without_loading_anything(call):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["table9", "--quick", "--out", "x"], "unknown result 'table9'; use all, or one of"),
+        (["table9", "--quick", "--out", "x"], "unknown result 'table9'; use all, or any of"),
         (
             ["table1", "--quick", "--full", "--out", "x"],
             "give only one of --quick, --full and --paper",
         ),
         (["table1", "--quick"], "no folder for the results: give --out DIR"),
-        (["table1", "--quick", "--out", "x", "--only", "code"], "--only takes text or translation"),
+        (["table1", "--quick", "--out", "x", "--only", "code"], "--only takes text, translation"),
+        (["table1", "--quick", "--out", "x", "--sentences", "1"], "--sentences takes all or a num"),
+        (["table1", "all", "--quick", "--out", "x"], "'all' stands alone"),
+        (["table1", "--quick", "--out", "x", "--title", "t"], "--title names the model of --trans"),
+        (["table1", "--quick", "--out", "x", "--training", "x"], "--training needs --title"),
         (["table1", "--paper", "--out", "x"], "--paper needs --checkpoints"),
         (["report", "--out", "x"], "contains no results"),
     ],

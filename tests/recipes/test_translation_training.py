@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import lzma
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -300,6 +301,22 @@ def test_from_pairs_to_a_twin_that_translates_and_back(toy, tmp_path, capsys):
     _train("masked", toy, tmp_path / "masked", 60, "--targets", "distilled", "--most", "40",
            "--noisy", "0.3")  # fmt: skip
     assert not load(tmp_path / "masked" / "model", CPU, torch.float32)[0].shape.causal
+
+
+@pytest.mark.usefixtures("_forked")
+@pytest.mark.parametrize("kind", ["twin", "masked"])
+def test_the_loss_of_held_out_pairs_is_recorded(kind, toy, tmp_path):
+    pairs = tmp_path / "pairs"
+    shutil.copytree(toy, pairs)
+    _train(kind, pairs, tmp_path / "none", 5)
+    assert json.loads((tmp_path / "none" / "log.json").read_text())["held_out"] == []
+    for side, word in (("src", "x"), ("tgt", "y")):
+        lines = [f"{word}1 {word}2 {word}{n}\n" for n in range(10)]
+        (pairs / f"de-en.valid.{side}").write_text("".join(lines))
+    _train(kind, pairs, tmp_path / "some", 100, "--rate", "0.01", "--smoothing", "0.1")
+    found = json.loads((tmp_path / "some" / "log.json").read_text())["held_out"]
+    assert [row["step"] for row in found] == list(range(10, 101, 10))
+    assert found[-1]["held_out"] < found[0]["held_out"]
 
 
 @pytest.mark.usefixtures("_forked")
