@@ -195,11 +195,11 @@ def test_out_of_memory_in_a_recorded_round_is_one_sentence_and_spoils_nothing(
     tight, calls = tiny_bert("red green blue white black", torch.float32), []
     plain = type(tight).hidden_of
 
-    def full(passes, longest):
+    def full(passes, longest, source):
         calls.append(1)
         if len(calls) == 40:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
-        return plain(tight, passes, longest)
+        return plain(tight, passes, longest, source)
 
     sample(MODEL, KERNEL, out=tmp_path / "whole", **SETTINGS)
     tight.hidden_of = full
