@@ -454,8 +454,8 @@ def fill(
         if conditional.constraints:
             raise InputError("mask-predict keeps no constraints: use another --start.")
         for iteration in range(ITERATIONS):
-            best = mask_predict(ITERATIONS).at(iteration, None, None)
-            chains = whole_epoch(best, chains, scorer, rng)
+            now = mask_predict(ITERATIONS).at(iteration, None, None)
+            chains = whole_epoch(now, chains, scorer, rng)
         return replace(chains, bounds=bounds)
     if start == "greedy":
         # Under constraints, one place after the other.

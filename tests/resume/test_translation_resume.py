@@ -27,8 +27,15 @@ METHODS = {
         "mh", lengths="sampled", epochs=4, chains=2, pick="lowest"
     ),
     "mh, from several lengths": TranslationMethod(
-        "mh", energy="norm+2*predicted_length", moves="site,resize", lengths="top", chains=3,
-        epochs=3, force_accept=1, start="mask-predict", pick="mbr",
+        "mh",
+        energy="norm+2*predicted_length",
+        moves="site,resize",
+        lengths="top",
+        chains=3,
+        epochs=3,
+        force_accept=1,
+        start="mask-predict",
+        pick="mbr",
     ),
     "mask-predict": TranslationMethod("mask-predict", iterations=5, length_beam=2),
 }

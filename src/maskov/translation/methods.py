@@ -55,7 +55,7 @@ class _Defaults:
 _PAPER = _Defaults("raw", "site", "auto", "greedy", 33, 1.0, 0.02, 0.01, 8)
 # Chosen on held-out pairs (experiments/LOG.md).
 SAMPLED = _Defaults(
-    energy="norm+predicted_length",
+    energy="norm+2*predicted_length",
     moves="span:2,insert-delete:1,resize:1",
     delayed="2",
     start="mask-predict",
@@ -212,12 +212,11 @@ class TranslationMethod:
         if self.name in ("greedy", "mask-predict"):
             return named_kernel("mask-predict", iterations=self.sweeps)
         moves, weights = parse_moves(self.chosen_moves, self._named_moves())
-        options = {"delayed": parse_delayed(self.delayed)} if self.delayed is not None else {}
-        if self.delayed is None and self._sampled:
-            options = {"delayed": parse_delayed(SAMPLED.delayed)}
-        return named_kernel(
-            self.name.removeprefix("block-"), self.target, moves, weights, **options
-        )
+        name = self.name.removeprefix("block-")
+        early = self.delayed or (SAMPLED.delayed if self._sampled else None)
+        if early is None:
+            return named_kernel(name, self.target, moves, weights)
+        return named_kernel(name, self.target, moves, weights, delayed=parse_delayed(early))
 
     def _named_moves(self) -> dict[str, Move]:
         conditional = MaskedConditional(0.8 if self.temperature is None else self.temperature)
