@@ -72,24 +72,27 @@ class System:
     select: str = "first chain"
 
 
-SYSTEMS: dict[str, System] = {
-    "mask-predict": System(TranslationMethod("mask-predict", iterations=10)),
-    BASELINE: System(
-        TranslationMethod("mask-predict", iterations=10, length_beam=5), "lowest per token"
-    ),
-    "MH, fixed length (paper)": System(_PAPER),
-    "MH, sampled length": System(_SAMPLED),
-    "MH, sampled length, lowest of a chain": System(_SAMPLED, "lowest of the first chain"),
-    f"MH, sampled length, lowest of {CHAINS} chains": System(_SAMPLED, "lowest"),
-    f"MH, sampled length, MBR over {CHAINS} chains": System(_SAMPLED, "mbr"),
-    "autoregressive, greedy": System(TranslationMethod("ar", beam=1)),
-    "autoregressive, beam 5": System(TranslationMethod("ar", beam=5)),
-}
+def all_systems(chains: int = CHAINS) -> dict[str, System]:
+    """Return the systems; those with sampled lengths have so many chains, all of one run."""
+    sampled = replace(_SAMPLED, chains=chains)
+    return {
+        "mask-predict": System(TranslationMethod("mask-predict", iterations=10)),
+        BASELINE: System(
+            TranslationMethod("mask-predict", iterations=10, length_beam=5), "lowest per token"
+        ),
+        "MH, fixed length (paper)": System(_PAPER),
+        "MH, sampled length": System(sampled),
+        "MH, sampled length, lowest of a chain": System(sampled, "lowest of the first chain"),
+        "MH, sampled length, lowest of all chains": System(sampled, "lowest"),
+        "MH, sampled length, MBR over chains": System(sampled, "mbr"),
+        "autoregressive, greedy": System(TranslationMethod("ar", beam=1)),
+        "autoregressive, beam 5": System(TranslationMethod("ar", beam=5)),
+    }
 
 
 def _variants() -> dict[str, System]:
     one = replace(_SAMPLED, chains=1)
-    kept = {name: SYSTEMS[name] for name in ("mask-predict", BASELINE)}
+    kept = {name: all_systems()[name] for name in ("mask-predict", BASELINE)}
     energies = ["norm", *(f"norm+{weight}*predicted_length" for weight in (1, 2, 4))]
     energies += [f"raw+{weight}*predicted_length" for weight in (2, 4)]
     methods = {energy: replace(one, energy=energy) for energy in energies}
@@ -319,6 +322,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--model")
     parser.add_argument("--twin")
     parser.add_argument("--most", type=int, help="maximum number of sentences")
+    parser.add_argument("--chains", type=int, default=CHAINS, help="chains with sampled lengths")
     parser.add_argument("--tune", action="store_true", help="variants, for held-out pairs")
     parser.add_argument("--systems", nargs="*", help="names of systems (default: all)")
     parser.add_argument("--device", default="auto")
@@ -326,7 +330,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(arguments)
-    systems = _variants() if options.tune else SYSTEMS
+    systems = _variants() if options.tune else all_systems(options.chains)
     unknown = sorted(set(options.systems or ()) - systems.keys())
     if unknown:
         parser.error(f"unknown systems {unknown}; there are {', '.join(systems)}.")
@@ -350,6 +354,7 @@ def main(arguments: list[str] | None = None) -> None:
         "too_long": fits.count(False),
         "model": {"name": Path(model.name).name, "fingerprint": model_weights_hash(model)},
         "seed": options.seed,
+        "chains": options.chains,
         "precision": options.precision,
         "device": device_name(device),
         "token_budget": Scorer(model).batcher.budget,

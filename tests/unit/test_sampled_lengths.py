@@ -13,6 +13,7 @@ from maskov import InputError, Metropolis, Norm, Schedule, TranslationMethod, tr
 from maskov.config import Inputs
 from maskov.energies.lengths import PredictedLength
 from maskov.moves import Resize
+from maskov.replay import Replayer
 from maskov.testing import random_table
 from maskov.translation.api import run_method, translations_of
 from maskov.translation.methods import SAMPLED
@@ -97,6 +98,9 @@ def test_lengths_change_within_the_bounds_and_are_recorded():
     assert "lengths:searched,sampled" in run.signature
     assert "energy:norm+2*predicted_length" in run.signature
     assert run.diagnose().groups
+    assert all(
+        Replayer(run, GIVEN).epoch(chain, epoch).agrees for chain in (0, 3) for epoch in (0, 3)
+    )
 
 
 def test_the_lowest_target_is_picked_whatever_its_length():

@@ -59,9 +59,9 @@ SAMPLED = _Defaults(
     moves="span:2,insert-delete:1,resize:1",
     delayed="2",
     start="mask-predict",
-    epochs=20,
+    epochs=12,
     begin=0.5,
-    anneal=0.025,
+    anneal=0.04,
     floor=0.05,
     force_accept=0,
 )
