@@ -93,7 +93,7 @@ def all_systems(chains: int = CHAINS) -> dict[str, System]:
 def _variants() -> dict[str, System]:
     one = replace(_SAMPLED, chains=1)
     kept = {name: all_systems()[name] for name in ("mask-predict", BASELINE)}
-    energies = ["norm", *(f"norm+{weight}*predicted_length" for weight in (1, 2, 4))]
+    energies = ["norm", *(f"norm+{weight}*predicted_length" for weight in (0.5, 1, 2, 4))]
     energies += [f"raw+{weight}*predicted_length" for weight in (2, 4)]
     methods = {energy: replace(one, energy=energy) for energy in energies}
     methods |= {

@@ -94,9 +94,9 @@ def test_lengths_change_within_the_bounds_and_are_recorded():
         assert len(one.ids) == lengths[one.epoch, one.chain]
         predicted = -float(scores[one.template, len(one.ids)])
         assert one.energies["predicted_length"] == pytest.approx(predicted, abs=1e-12)
-        assert one.energies["target"] == pytest.approx(one.energy_norm + 2 * predicted, abs=1e-9)
+        assert one.energies["target"] == pytest.approx(one.energy_norm + predicted / 2, abs=1e-9)
     assert "lengths:searched,sampled" in run.signature
-    assert "energy:norm+2*predicted_length" in run.signature
+    assert "energy:norm+0.5*predicted_length" in run.signature
     assert run.diagnose().groups
     assert all(
         Replayer(run, GIVEN).epoch(chain, epoch).agrees for chain in (0, 3) for epoch in (0, 3)
