@@ -95,7 +95,8 @@ class Inputs:
 
     A range of lengths; texts to start from; templates with blanks; or sources to translate, with
     the rule by which the length of each translation was chosen and the lengths it chose. If lengths
-    are `sampled`, a chain may have any in the range, which may then go with texts. `frozen` are the
+    are `sampled`, a chain may have any in the range, which may then go with texts; those of
+    translations have `bounds`, the fewest and the most tokens for each source. `frozen` are the
     positions of each text that stay, counted from 0. `names` are those of texts or templates that
     came from FASTA.
     """
@@ -106,6 +107,7 @@ class Inputs:
     sources: tuple[str, ...] | None = None
     lengths: str = "best"
     chosen: tuple[tuple[int, ...], ...] | None = None
+    bounds: tuple[tuple[int, int], ...] | None = None
     sampled: bool = False
     frozen: tuple[tuple[int, ...], ...] | None = None
     names: tuple[str, ...] | None = None
@@ -121,6 +123,10 @@ class Inputs:
             raise InputError("'inputs' holds no text.")
         if self.chosen is not None and len(self.chosen) != len(self.sources or ()):
             raise InputError("'inputs.chosen' has another number of entries than the sources.")
+        if self.sources is not None and self.sampled != (self.bounds is not None):
+            raise InputError("'inputs.bounds' go with sampled lengths of sources.")
+        if self.bounds is not None:
+            self._check_bounds(self.bounds)
         for value in (*(self.length or ()), *(n for row in self.chosen or () for n in row)):
             _between("inputs.length", value, 1, _MOST)
         lines = self.texts or self.templates or ()
@@ -128,6 +134,16 @@ class Inputs:
             raise InputError("'inputs.names' has another number of entries than the texts.")
         if self.frozen is not None:
             self._check_frozen(self.frozen)
+
+    def _check_bounds(self, bounds: tuple[tuple[int, int], ...]) -> None:
+        if self.chosen is None or len(bounds) != len(self.chosen):
+            raise InputError("'inputs.bounds' has another number of entries than the sources.")
+        for (fewest, most), lengths in zip(bounds, self.chosen, strict=True):
+            _between("inputs.bounds", most, 1, _MOST)
+            for value in (fewest, *lengths):
+                _between("inputs.bounds", value, 1, most)
+            if min(lengths, default=fewest) < fewest:
+                raise InputError("'inputs.bounds' leave out a length that was chosen.")
 
     def _check_frozen(self, frozen: tuple[tuple[int, ...], ...]) -> None:
         if self.texts is None or self.length is not None:
@@ -223,7 +239,7 @@ class RunConfig:
     inputs: Inputs
     execution: Execution
     chains: int = 8
-    start: Literal["masked", "greedy"] = "masked"
+    start: Literal["masked", "greedy", "mask-predict"] = "masked"
     thin: int = 0
     seed: int = 0
     length_prior: Literal["none", "flat"] = "none"

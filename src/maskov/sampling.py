@@ -29,6 +29,7 @@ from maskov.runs.checks import (
     check_converges,
     check_epochs,
     check_execution,
+    check_length_predictor,
     check_prior,
     check_references,
     with_prior,
@@ -39,7 +40,7 @@ from maskov.runs.inputs import inputs_of, layout_of
 from maskov.runs.library import write_library
 from maskov.runs.lock import locked, new_folder
 from maskov.runs.manifest import kernel_data, manifest_of
-from maskov.runs.preparation import tuned_kernel
+from maskov.runs.preparation import threads, tuned_kernel
 from maskov.runs.rebuild import (
     GivenParts,
     check_trusted,
@@ -101,16 +102,19 @@ def run_chains(
     if path is not None:
         RunFolder.check_free(path)
     trust = source is not None and source.trust_remote_code
-    kernel, prior = with_prior(kernel, length_prior)
+    check_length_predictor(kernel, model)
+    kernel, prior = with_prior(kernel, length_prior, model)
     check_epochs(schedule, chains, thin)
     running = with_burn_in(kernel, schedule, model, trust, trust_parts=True)
     check_execution(kernel, running, schedule, model, prefetch, asynchronous)
     if rule is not None:
         check_converges(kernel, schedule, thin, trace)
     data = kernel_data(kernel, alone=path is None and workers.here)
-    inputs = inputs_of(
-        model, length, texts, templates, lengths, chains, seed, resizes(kernel), freeze
-    )
+    scorer = Scorer(model, token_budget, stop)
+    with threads(workers.threads or 1, model):
+        inputs = inputs_of(
+            model, length, texts, templates, lengths, chains, seed, resizes(kernel), freeze, scorer
+        )
     check_references(kernel, inputs)
     constraints = kernel.conditional.constraints
     layout = layout_of(model, inputs, chains, seed, constraints)
@@ -120,7 +124,6 @@ def run_chains(
         check_blocks(kernel, schedule, layout)
     if rule is not None:
         check_comparable(kernel, inputs, layout)
-    scorer = Scorer(model, token_budget, stop)
     config = RunConfig(
         model=ModelConfig(
             name=model.name,

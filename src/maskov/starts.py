@@ -1,4 +1,4 @@
-"""Where chains begin: all masked and filled at random, one greedy pass, or given texts.
+"""Where chains begin: all masked and filled at random, greedily, by mask-predict, or given texts.
 
 Filling accepts every draw, so it is initialisation: it samples from no target.
 """
@@ -17,14 +17,16 @@ import torch
 from maskov.constraints import Constraint, PartlyFilled, check_constraints
 from maskov.errors import InputError
 from maskov.execution.loop import whole_epoch
-from maskov.kernels import Gibbs
+from maskov.kernels import Gibbs, mask_predict
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Site, Sweep
 from maskov.random import CounterRng, Purpose, Rng
 from maskov.types import Chains, Int, Tensor
 
-STARTS = ("masked", "greedy")
+STARTS = ("masked", "greedy", "mask-predict")
+# Of a start by mask-predict.
+ITERATIONS = 10
 # How often a chain is filled before its constraints are said to contradict each other.
 _ATTEMPTS = 50
 
@@ -152,11 +154,20 @@ class Layout:
         return cls(tokens, [free[line] for line in lines], lines, reference=tokens)
 
     @classmethod
-    def of_sources(cls, model: MaskedModel, lengths: Sequence[Sequence[int]]) -> Layout:
-        """Lay out the targets of each source, all masked, of the given lengths."""
+    def of_sources(
+        cls,
+        model: MaskedModel,
+        lengths: Sequence[Sequence[int]],
+        bounds: Sequence[tuple[int, int]] | None = None,
+    ) -> Layout:
+        """Lay out the targets of each source, all masked, of the given lengths.
+
+        With `bounds` of each source the lengths of its targets may change.
+        """
         blank = cls.blank(model, [length for row in lengths for length in row])
         lines = [line for line, row in enumerate(lengths) for _ in row]
-        return replace(blank, template=lines)
+        layout = replace(blank, template=lines)
+        return layout if bounds is None else layout.resized([[bounds[line]] for line in lines])
 
     def stretches(self, row: int) -> list[int]:
         """Return the sizes of the stretches of free positions of a chain, in order."""
@@ -433,12 +444,19 @@ def draw_lengths(
 def fill(
     chains: Chains, start: str, conditional: MaskedConditional, scorer: Scorer, rng: Rng
 ) -> Chains:
-    """Fill every blank, by one random sweep (`masked`) or one greedy pass (`greedy`)."""
+    """Fill every blank: by a random sweep (`masked`), one greedy pass, or mask-predict."""
     if start not in STARTS:
         raise InputError(f"unknown start '{start}'; use one of {', '.join(STARTS)}.")
     bounds = chains.bounds
     # Lengths stay while every blank is visited once.
     chains = replace(chains, bounds=bounds[:, :0])
+    if start == "mask-predict":
+        if conditional.constraints:
+            raise InputError("mask-predict keeps no constraints: use another --start.")
+        for iteration in range(ITERATIONS):
+            now = mask_predict(ITERATIONS).at(iteration, None, None)
+            chains = whole_epoch(now, chains, scorer, rng)
+        return replace(chains, bounds=bounds)
     if start == "greedy":
         # Under constraints, one place after the other.
         block = 1 if conditional.constraints else chains.tokens.shape[1]

@@ -49,7 +49,13 @@ VALUES = {
     "pick": "lowest",
     "beam": 2,
     "length_power": 0.6,
+    "moves": "site,span:2",
+    "span": "2",
+    "delayed": "1,2",
+    "start": "mask-predict",
 }
+# Options that go with another.
+NEEDED = {"span": {"moves": "span"}}
 OPTIONS = [field.name for field in fields(TranslationMethod) if field.name != "name"]
 UNUSED = [(name, option) for name in METHODS for option in OPTIONS if option not in METHODS[name]]
 USED = [(name, option) for name in METHODS for option in METHODS[name]]
@@ -69,13 +75,16 @@ def test_an_option_that_a_method_makes_no_use_of_is_refused(name, option):
 @pytest.mark.parametrize(("name", "option"), sorted(USED))
 def test_an_option_that_a_method_takes_changes_it(name, option):
     def parts(method):
-        chosen = (method.many, method.length_rule, method.sweeps, method.pick)
+        chosen = (
+            method.many, method.length_rule, method.sweeps, method.pick, method.first_state
+        )  # fmt: skip
         if name == "ar":
             return (*chosen, method.beam, method.length_power)
         return (*chosen, method.kernel(), method.schedule())
 
-    assert parts(TranslationMethod(name, **{option: VALUES[option]})) != parts(
-        TranslationMethod(name)
+    needed = NEEDED.get(option, {})
+    assert parts(TranslationMethod(name, **needed, **{option: VALUES[option]})) != parts(
+        TranslationMethod(name, **needed)
     )
 
 

@@ -60,7 +60,7 @@ def translate(
                     model, lines, method, twin, options.every_chain, **settings
                 )
         except (Interrupted, KeyboardInterrupt):
-            if options.out is not None:
+            if options.out is not None and options.out.exists():
                 say(f"stopped and saved; continue with: maskov resume {options.out}")
             else:
                 say("stopped; nothing was saved (a run with --out can be resumed)")

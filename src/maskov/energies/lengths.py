@@ -1,7 +1,8 @@
-"""A prior over lengths: what makes sequences of one length more probable than those of another.
+"""What makes sequences of one length more probable than those of another.
 
 Energies of sequences of different lengths are not on one scale: a token more adds its term to E.
-With a weight w(n) for each length n the target is p(x) ∝ w(|x|) exp(−E(x)/T).
+With a weight w(n) for each length n the target is p(x) ∝ w(|x|) exp(−E(x)/T). Models that translate
+predict lengths themselves.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from maskov.energies.base import Energy
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
+from maskov.models.conditional.model import ConditionalModel
 from maskov.types import Float, Sequences, Tensor
 
 
@@ -65,6 +67,35 @@ class Length(Energy):
 
     def __str__(self) -> str:
         return f"length({self.mean!r}, sd={self.sd!r})"
+
+
+@dataclass(frozen=True)
+class PredictedLength(Energy):
+    """−log p(n | source), by the length predictor of a model that translates."""
+
+    cost = 0.0
+
+    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
+        """Look the prediction up."""
+        if not isinstance(model, ConditionalModel):
+            raise no_length_predictor(model)
+        if model.sources is None or sequences.source is None:
+            raise InputError(f"'{model.name}' predicts the lengths of its sources: give some.")
+        scores = model.length_scores(sequences.source)
+        longest = scores.shape[1] - 1
+        found = scores.gather(1, sequences.lengths.clamp(max=longest)[:, None])[:, 0]
+        return torch.where(sequences.lengths <= longest, -found, torch.inf)
+
+    def __str__(self) -> str:
+        return "predicted_length"
+
+
+def no_length_predictor(model: MaskedModel) -> InputError:
+    """Return the refusal of a model that predicts no lengths."""
+    return InputError(
+        f"'{model.name}' has no length predictor, which the energy 'predicted_length' needs: use a "
+        "translation model, or length(12, sd=2)."
+    )
 
 
 def parse_table(text: str) -> LengthPrior:

@@ -16,7 +16,7 @@ from maskov.energies.base import Energy
 from maskov.energies.causal import Autoregressive
 from maskov.energies.classifier import Classifier
 from maskov.energies.distances import Edit, Hamming
-from maskov.energies.lengths import Length, LengthPrior
+from maskov.energies.lengths import Length, LengthPrior, PredictedLength
 from maskov.energies.loading import Loading
 from maskov.energies.masked import Norm, Raw
 from maskov.energies.product import OtherModel
@@ -38,6 +38,7 @@ _PLAIN: dict[str, Callable[..., Energy]] = {
     "length": Length,
     "length_prior": LengthPrior,
     "matches": Matches,
+    "predicted_length": PredictedLength,
     "repeats": Repeats,
 }
 _WITH_MODEL: dict[str, Callable[..., Energy]] = {"classifier": Classifier, "similar": Similar}

@@ -74,6 +74,19 @@ class DelayedAcceptance:
         return near if self.first_stage is None else f"{near},{self.first_stage}"
 
 
+def parse_delayed(text: str, first_stage: str | None = None) -> DelayedAcceptance:
+    """Read early tests: numbers of positions such as `2` or `1,2,4`, `off`, or `auto`."""
+    if text in ("auto", "off"):
+        return DelayedAcceptance(None if text == "auto" else 0, first_stage)
+    try:
+        counts = tuple(map(int, text.split(",")))
+    except ValueError:
+        raise InputError(
+            f"--delayed takes numbers of positions such as 2 or 1,2,4, off or auto, not '{text}'."
+        ) from None
+    return DelayedAcceptance(() if counts == (0,) else counts, first_stage)
+
+
 @dataclass(frozen=True)
 class Stage:
     """One test: how much of the energy it knows.

@@ -186,7 +186,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         int, option("--chains", "number of chains, for each text or template", FIRST, "-c")
     ] = 8
     start: Annotated[
-        str, option("--start", "masked (filled at random) or greedy (one pass)", _RUN)
+        str, option("--start", "masked (filled at random), greedy (one pass) or mask-predict", _RUN)
     ] = "masked"
     thin: Annotated[
         int,
@@ -454,19 +454,11 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
 
     def build_delayed(self, energy: Energy | None = None) -> DelayedAcceptance:
         """Return the early tests of delayed acceptance, by default those that suit the energy."""
+        from maskov.energies.stages import parse_delayed
         from maskov.kernels import DelayedAcceptance
 
         if self.delayed is None:
             # Passes of single positions are worth an early test; of groups there are few.
             alone = energy is not None and energy.needs_sites and energy.groups is None
             return DelayedAcceptance(2 if alone else None, self.first_stage)
-        if self.delayed in ("auto", "off"):
-            return DelayedAcceptance(None if self.delayed == "auto" else 0, self.first_stage)
-        try:
-            counts = tuple(map(int, self.delayed.split(",")))
-        except ValueError:
-            raise InputError(
-                "--delayed takes numbers of positions such as 2 or 1,2,4, off or auto, not "
-                f"'{self.delayed}'."
-            ) from None
-        return DelayedAcceptance(() if counts == (0,) else counts, self.first_stage)
+        return parse_delayed(self.delayed, self.first_stage)

@@ -40,7 +40,13 @@ class TranslatingOptions(WorkerOptions):
 
     method: Annotated[str, option("--method", _METHODS, FIRST)] = "mask-predict"
     energy: Annotated[
-        str | None, option("--energy", "target of mh: raw (default), norm, or a sum", FIRST, "-e")
+        str | None,
+        option(
+            "--energy",
+            "target of mh: raw (default), norm, or a sum: norm+2*predicted_length",
+            FIRST,
+            "-e",
+        ),
     ] = None
     iterations: Annotated[
         int | None, option("--iterations", "iterations of mask-predict (default: 10)", _METHOD)
@@ -50,6 +56,32 @@ class TranslatingOptions(WorkerOptions):
     ] = None
     epochs: Annotated[
         int | None, option("--epochs", "sweeps over the target (default: 33)", _METHOD, "-n")
+    ] = None
+    moves: Annotated[
+        str | None,
+        option(
+            "--moves",
+            "site, span, insert-delete or resize; several with weights: span:2,resize:1 "
+            "(default: site)",
+            _METHOD,
+        ),
+    ] = None
+    span: Annotated[
+        str | None,
+        option("--span", "positions of a span: 2, or a range such as 1:3 (default: 1:3)", _METHOD),
+    ] = None
+    delayed: Annotated[
+        str | None,
+        option(
+            "--delayed",
+            "positions next to the change that an early test scores: 2, or 1,2,4 for three tests, "
+            "off, or auto (default: auto)",
+            _METHOD,
+        ),
+    ] = None
+    start: Annotated[
+        str | None,
+        option("--start", "masked, greedy (one pass) or mask-predict (default: greedy)", _METHOD),
     ] = None
     temperature: Annotated[
         float | None, option("--temperature", "temperature of the proposal (default: 0.8)", _METHOD)
@@ -78,11 +110,16 @@ class TranslatingOptions(WorkerOptions):
         int | None, option("--chains", "chains per source (default: 1)", FIRST, "-c")
     ] = None
     lengths: Annotated[
-        str | None, option("--lengths", "lengths of the chains: best, top or drawn", _METHOD)
+        str | None,
+        option(
+            "--lengths",
+            "lengths of the chains: best, top, drawn, searched (best of five), or sampled",
+            _METHOD,
+        ),
     ] = None
     pick: Annotated[
         str | None,
-        option("--pick", "last sample, lowest energy per token, or mbr over the chains", _METHOD),
+        option("--pick", "last sample, lowest energy, or mbr over the chains", _METHOD),
     ] = None
     beam: Annotated[
         int | None, option("--beam", "beam of ar; 1 is greedy (default: 5)", _METHOD)

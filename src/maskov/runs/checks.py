@@ -7,12 +7,18 @@ from dataclasses import replace
 from typing import Literal
 
 from maskov.config import MOST_TRACED, Inputs
-from maskov.energies.lengths import LengthPrior, parse_table
+from maskov.energies.lengths import (
+    LengthPrior,
+    PredictedLength,
+    no_length_predictor,
+    parse_table,
+)
 from maskov.errors import InputError
 from maskov.execution.loop import kernel_at
 from maskov.kernels import Kernel, Metropolis
 from maskov.kernels.base import leaves
 from maskov.models import MaskedModel
+from maskov.models.conditional.model import ConditionalModel
 from maskov.random import CounterRng
 from maskov.runs.manifest import leaves_invariant
 from maskov.runs.signature import resizes, sweeps_of
@@ -141,12 +147,29 @@ def _targets(inputs: Inputs, layout: Layout, alike: bool) -> list[tuple[int, int
     return list(zip(lines, lengths, strict=True))
 
 
-def with_prior(kernel: Kernel, prior: str | None) -> tuple[Kernel, Literal["none", "flat"]]:
+def check_length_predictor(kernel: Kernel, model: MaskedModel) -> None:
+    """Refuse an energy of predicted lengths, if the model predicts none."""
+    parts = () if kernel.energy is None else kernel.energy.parts
+    predicts = any(isinstance(part, PredictedLength) for _, part in parts)
+    if predicts and not isinstance(model, ConditionalModel):
+        raise no_length_predictor(model)
+
+
+def with_prior(
+    kernel: Kernel, prior: str | None, model: MaskedModel
+) -> tuple[Kernel, Literal["none", "flat"]]:
     """Return the kernel with a given table of lengths in its energy, and what is left to find."""
     if not resizes(kernel):
         if prior is not None:
             raise InputError(
                 "no move changes the length: drop --length-prior, or add insert-delete to --moves."
+            )
+        return kernel, "none"
+    if isinstance(model, ConditionalModel):
+        if prior not in (None, "none"):
+            raise InputError(
+                "translations have lengths by their sources, which no --length-prior knows: add "
+                "predicted_length to the energy instead."
             )
         return kernel, "none"
     if prior in (None, "flat"):

@@ -10,8 +10,10 @@ from maskov.errors import InputError
 from maskov.fasta import Record, spelled
 from maskov.frozen import Mask, frozen_positions
 from maskov.models import MaskedModel
-from maskov.models.conditional.lengths import choose_lengths
+from maskov.models.conditional.lengths import bounds_of, choose_lengths
 from maskov.models.conditional.model import ConditionalModel
+from maskov.models.scorer import Scorer
+from maskov.runs.length_search import search_lengths
 from maskov.starts import Layout, draw_lengths, read_text
 
 
@@ -25,8 +27,12 @@ def inputs_of(
     seed: int,
     sampled: bool = False,
     frozen: str | Sequence[Mask] | None = None,
+    scorer: Scorer | None = None,
 ) -> Inputs:
-    """Describe the sequences of a run; `sampled` says that its moves change lengths."""
+    """Describe the sequences of a run; `sampled` says that its moves change lengths.
+
+    The `scorer` runs the passes of a search for lengths.
+    """
     if texts is not None and templates is not None:
         raise InputError("chains start at texts or fill templates, not both.")
     if frozen is not None and texts is None:
@@ -38,12 +44,17 @@ def inputs_of(
             )
         if texts is not None or templates is not None:
             raise InputError("translations start from their sources: drop texts and templates.")
-        if sampled:
-            raise InputError("translations keep their lengths: drop insert-delete and resize.")
         # Kept as they are: on another device a near tie could be decided otherwise.
-        chosen = choose_lengths(model, lengths, chains, seed)
+        if lengths == "searched":
+            chosen = search_lengths(model, chains, scorer or Scorer(model))
+        else:
+            chosen = choose_lengths(model, lengths, chains, seed)
         return Inputs(
-            sources=tuple(model.sources.texts), lengths=lengths, chosen=tuple(map(tuple, chosen))
+            sources=tuple(model.sources.texts),
+            lengths=lengths,
+            chosen=tuple(map(tuple, chosen)),
+            bounds=tuple(bounds_of(model, chosen)) if sampled else None,
+            sampled=sampled,
         )
     if lengths != "best":
         raise InputError(f"'{model.name}' predicts no lengths: drop `lengths`, give `length`.")
@@ -120,7 +131,7 @@ def _layout(model: MaskedModel, inputs: Inputs, chains: int, seed: int) -> Layou
             )
         return layout
     if inputs.chosen is not None:
-        return Layout.of_sources(model, inputs.chosen)
+        return Layout.of_sources(model, inputs.chosen, inputs.bounds)
     assert inputs.length is not None
     shortest, longest = inputs.length
     layout = Layout.blank(model, draw_lengths(model, shortest, longest, chains, seed))

@@ -112,7 +112,8 @@ def _inputs(inputs: Inputs) -> str:
         held = f"{name}:{shortest}" if shortest == longest else f"{name}:{shortest}-{longest}"
         return held if inputs.texts is None else f"{held}|texts:#{_hash(inputs.texts)}"
     if inputs.sources is not None:
-        return f"lengths:{inputs.lengths}|sources:#{_hash(inputs.sources)}"
+        sampled = ",sampled" if inputs.sampled else ""
+        return f"lengths:{inputs.lengths}{sampled}|sources:#{_hash(inputs.sources)}"
     if inputs.templates is not None:
         return f"templates:#{_hash(inputs.templates)}"
     texts = f"texts:#{_hash(inputs.texts or ())}"

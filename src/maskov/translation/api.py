@@ -17,7 +17,7 @@ from maskov.runs import Run, Sample
 from maskov.sampling import run_chains
 from maskov.translation.autoregressive import AutoregressiveTranslator
 from maskov.translation.methods import DEFAULT_LENGTHS, TranslationMethod
-from maskov.translation.selection import least_risk, lowest
+from maskov.translation.selection import least_risk, lowest, lowest_target
 from maskov.types import Sequences
 
 
@@ -79,7 +79,7 @@ def run_method(given: ConditionalModel, method: TranslationMethod, **settings: A
         method.schedule(),
         chains=method.many,
         lengths=method.length_rule,
-        start="masked" if method.name in ("greedy", "mask-predict") else "greedy",
+        start=method.first_state,
         thin=1 if method.pick == "lowest" else 0,
         trace="kept",
         **settings,
@@ -115,7 +115,8 @@ def _translation(source: str, kept: Sample, chain: int) -> Translation:
 def _selected(samples: list[Sample], ends: list[Sample], method: TranslationMethod) -> Sample:
     """Select from all samples of a source, or from the last samples of its chains."""
     if method.pick == "lowest":
-        return lowest(samples, method.target)
+        # A target that weighs lengths compares them; any other does so per token.
+        return lowest_target(samples) if method.compares_lengths else lowest(samples, method.target)
     if method.pick == "mbr":
         return least_risk(ends)
     if method.name == "mask-predict":

@@ -6,18 +6,21 @@ import math
 from dataclasses import dataclass, fields
 
 from maskov.energies import parse_energy
+from maskov.energies.lengths import PredictedLength
+from maskov.energies.stages import parse_delayed
 from maskov.errors import InputError
 from maskov.kernels import Kernel
-from maskov.kernels.registry import named_kernel
+from maskov.kernels.registry import named_kernel, named_moves, parse_moves, parse_sizes
 from maskov.models.conditional.lengths import RULES
-from maskov.moves import MaskedConditional, Site, Sweep
+from maskov.moves import MaskedConditional, Move, Resize, Sweep
 from maskov.schedules import LinearSchedule, Schedule
+from maskov.starts import STARTS
 from maskov.translation.selection import PICKS
 
-_CHAINS = {"epochs", "temperature", "chains", "lengths", "pick"}
+_CHAINS = {"epochs", "temperature", "chains", "lengths", "pick", "start"}
+_MOVES = {"moves", "span", "delayed"}
 _TARGET = {"energy", "target_temperature", "anneal", "target_floor", "force_accept"}
 _BLOCKS = {"block", "block_anneal"}
-_FORCED = 8
 # Lengths that mask-predict tries where nobody chooses a method: with one it repeats words where the
 # likeliest length is too long ("How much does this bread cost cost?").
 DEFAULT_LENGTHS = 5
@@ -28,10 +31,40 @@ METHODS: dict[str, set[str]] = {
     "mask-predict": {"iterations", "length_beam"},
     "gibbs": _CHAINS,
     "block-gibbs": _CHAINS | _BLOCKS,
-    "mh": _CHAINS | _TARGET,
+    "mh": _CHAINS | _TARGET | _MOVES,
     "block-mh": _CHAINS | _TARGET | _BLOCKS,
     "ar": {"beam", "length_power"},
 }
+
+
+@dataclass(frozen=True)
+class _Defaults:
+    """What `mh` does where nothing else is asked for."""
+
+    energy: str
+    moves: str
+    delayed: str
+    start: str
+    epochs: int
+    begin: float
+    anneal: float
+    floor: float
+    force_accept: int
+
+
+_PAPER = _Defaults("raw", "site", "auto", "greedy", 33, 1.0, 0.02, 0.01, 8)
+# The weight was chosen on held-out pairs; the rest is a first guess (experiments/LOG.md).
+SAMPLED = _Defaults(
+    energy="norm+0.5*predicted_length",
+    moves="span:2,insert-delete:1,resize:1",
+    delayed="2",
+    start="mask-predict",
+    epochs=12,
+    begin=0.5,
+    anneal=0.04,
+    floor=0.05,
+    force_accept=0,
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +75,10 @@ class TranslationMethod:
     temperature 0.8, lower the target temperature by 0.02 per epoch. One differs: the first eight
     epochs accept every proposal, not two. The greedy pass of a small model is far from a good
     translation, and a chain that starts rejecting there does not move (experiments/LOG.md).
+
+    With `lengths="sampled"` the length is a part of the chain, and the defaults are others (see
+    `SAMPLED`): moves that change it, the length predictor in the target, and a start from
+    mask-predict at the best of five lengths, so that no epoch is forced.
     """
 
     name: str = "mask-predict"
@@ -61,6 +98,10 @@ class TranslationMethod:
     pick: str | None = None
     beam: int | None = None
     length_power: float | None = None
+    moves: str | None = None
+    span: str | None = None
+    delayed: str | None = None
+    start: str | None = None
 
     def __post_init__(self) -> None:
         if self.name not in METHODS:
@@ -70,8 +111,18 @@ class TranslationMethod:
         if unused:
             options = ", ".join("--" + option.replace("_", "-") for option in unused)
             raise InputError(f"the method '{self.name}' does not use {options}: drop it.")
-        if self.lengths is not None and self.lengths not in RULES:
-            raise InputError(f"unknown --lengths '{self.lengths}'; use one of {', '.join(RULES)}.")
+        if self.lengths is not None and self.lengths not in (*RULES, "sampled"):
+            known = ", ".join((*RULES, "sampled"))
+            raise InputError(f"unknown --lengths '{self.lengths}'; use one of {known}.")
+        if self.lengths == "sampled" and not self._resizes:
+            raise InputError(
+                "--lengths sampled needs --method mh and moves that change the length: add "
+                "insert-delete or resize to --moves."
+            )
+        if self.start is not None and self.start not in STARTS:
+            raise InputError(f"unknown --start '{self.start}'; use one of {', '.join(STARTS)}.")
+        if self.span is not None and "span" not in self.chosen_moves:
+            raise InputError("--span is the size of the move 'span': add --moves span.")
         if self.pick is not None and self.pick not in PICKS:
             raise InputError(f"unknown --pick '{self.pick}'; use one of {', '.join(PICKS)}.")
         if self.pick == "mbr" and self.many < 3:
@@ -84,8 +135,12 @@ class TranslationMethod:
             raise InputError(f"--length-power must be a number, not {self.length_power}.")
         if self.pick == "lowest":
             energy = parse_energy(self.target)
-            if not energy.sums_over_sites or energy.groups is not None:
-                raise InputError("--pick lowest supports only sums of raw and norm as --energy.")
+            others = [part for _, part in energy.others if not isinstance(part, PredictedLength)]
+            if others or not energy.needs_sites or energy.groups is not None:
+                raise InputError(
+                    "--pick lowest supports only sums of raw, norm and predicted_length as "
+                    "--energy."
+                )
         if self.name != "ar":
             self.kernel()
             self.schedule()
@@ -104,29 +159,69 @@ class TranslationMethod:
 
     @property
     def length_rule(self) -> str:
-        """The rule that chooses target lengths."""
+        """The rule that chooses target lengths, or the first ones where they are sampled."""
+        if self.lengths == "sampled":
+            return "searched"
         return "top" if self.name == "mask-predict" else self.lengths or "best"
+
+    @property
+    def _sampled(self) -> bool:
+        """Whether the length is to be sampled by the defaults for it."""
+        return self.lengths == "sampled"
+
+    @property
+    def chosen_moves(self) -> str:
+        """The moves of `mh`, by default the paper's single sites."""
+        return self.moves or (SAMPLED.moves if self._sampled and self.name == "mh" else "site")
+
+    @property
+    def _resizes(self) -> bool:
+        moves, _ = parse_moves(self.chosen_moves, self._named_moves())
+        return any(isinstance(move, Resize) for move in moves)
+
+    @property
+    def first_state(self) -> str:
+        """What chains start from."""
+        if self.name in ("greedy", "mask-predict"):
+            return "masked"
+        return self.start or (SAMPLED.start if self._sampled else "greedy")
 
     @property
     def sweeps(self) -> int:
         """Number of epochs."""
         if self.name == "greedy":
             return 1
-        return (self.iterations or 10) if self.name == "mask-predict" else self.epochs or 33
+        if self.name == "mask-predict":
+            return self.iterations or 10
+        return self.epochs or (SAMPLED.epochs if self._sampled else 33)
 
     @property
     def target(self) -> str:
         """The energy that is sampled, or that compares chains if none is sampled."""
+        if self.energy is None and self._sampled:
+            return SAMPLED.energy
         return self.energy or ("norm" if self.name == "mask-predict" else "raw")
+
+    @property
+    def compares_lengths(self) -> bool:
+        """Whether the target weighs lengths, so that it compares translations of any length."""
+        return any(isinstance(part, PredictedLength) for _, part in parse_energy(self.target).parts)
 
     def kernel(self) -> Kernel:
         """Return the kernel of the method."""
         if self.name in ("greedy", "mask-predict"):
             return named_kernel("mask-predict", iterations=self.sweeps)
+        moves, weights = parse_moves(self.chosen_moves, self._named_moves())
+        name = self.name.removeprefix("block-")
+        early = self.delayed or (SAMPLED.delayed if self._sampled else None)
+        if early is None:
+            return named_kernel(name, self.target, moves, weights)
+        return named_kernel(name, self.target, moves, weights, delayed=parse_delayed(early))
+
+    def _named_moves(self) -> dict[str, Move]:
         conditional = MaskedConditional(0.8 if self.temperature is None else self.temperature)
         block = 1 if "block" not in METHODS[self.name] else self.block or 4
-        moves = (Site(conditional, Sweep(block=block)),)
-        return named_kernel(self.name.removeprefix("block-"), self.target, moves)
+        return named_moves(conditional, parse_sizes(self.span or "1:3"), Sweep(block=block))
 
     def schedule(self) -> Schedule:
         """Return the schedule of the method."""
@@ -136,13 +231,14 @@ class TranslationMethod:
             block = LinearSchedule(float(self.block or 4), fall, 1.0)
         if "anneal" not in METHODS[self.name]:
             return Schedule(epochs=self.sweeps, block=block)
-        begin = 1.0 if self.target_temperature is None else self.target_temperature
-        fall = 0.02 if self.anneal is None else self.anneal
+        usual = SAMPLED if self._sampled else _PAPER
+        begin = usual.begin if self.target_temperature is None else self.target_temperature
+        fall = usual.anneal if self.anneal is None else self.anneal
         if self.target_floor is not None and fall == 0:
             raise InputError("--target-floor needs --anneal above 0.")
-        floor = begin if fall == 0 else min(begin, 0.01)
+        floor = begin if fall == 0 else min(begin, usual.floor)
         floor = floor if self.target_floor is None else self.target_floor
-        forced = _FORCED if self.force_accept is None else self.force_accept
+        forced = usual.force_accept if self.force_accept is None else self.force_accept
         return Schedule(
             epochs=self.sweeps,
             target_temperature=LinearSchedule(begin, fall, floor),

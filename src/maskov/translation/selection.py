@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -23,6 +24,15 @@ def energy_per_token(sample: Sample, energy: str) -> float:
 def lowest(samples: Sequence[Sample], energy: str) -> Sample:
     """Return the sample with the lowest energy per token; the first in case of ties."""
     return min(samples, key=lambda sample: energy_per_token(sample, energy))
+
+
+def lowest_target(samples: Sequence[Sample]) -> Sample:
+    """Return the sample with the lowest energy of the target; the first in case of ties.
+
+    Epochs that accept everything have no target, and are left out.
+    """
+    known = [one for one in samples if not math.isnan(one.energies["target"])]
+    return min(known or samples, key=lambda sample: sample.energies["target"])
 
 
 def least_risk(samples: Sequence[Sample]) -> Sample:

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from maskov.errors import InputError
 from maskov.models.conditional.model import ConditionalModel
 from maskov.random import CounterRng, Purpose, categorical
 
-RULES = ("best", "top", "drawn")
+RULES = ("best", "top", "drawn", "searched")
+# The likeliest lengths that a search tries.
+SEARCHED = 5
+
+
+def bounds_of(model: ConditionalModel, chosen: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """Return the fewest and the most tokens of each source's translations, if lengths are sampled.
+
+    They are half its likeliest length and half as much again, and hold the lengths `chosen` for its
+    chains, which thus have one target.
+    """
+    found = []
+    for best, lengths in zip(model.length_scores().argmax(1).tolist(), chosen, strict=True):
+        most = min(model.max_length, best + best // 2 + 1)
+        found.append((min((best + 1) // 2, *lengths), max(most, *lengths)))
+    return found
 
 
 def choose_lengths(model: ConditionalModel, rule: str, chains: int, seed: int) -> list[list[int]]:
@@ -17,7 +34,7 @@ def choose_lengths(model: ConditionalModel, rule: str, chains: int, seed: int) -
     `best` gives all chains the likeliest length, `top` gives chain i the i-th likeliest, and
     `drawn` draws each chain's length.
     """
-    if rule not in RULES:
+    if rule not in RULES or rule == "searched":  # which needs passes
         raise InputError(f"unknown length rule '{rule}'; use one of {', '.join(RULES)}.")
     scores = model.length_scores()
     if rule == "best":

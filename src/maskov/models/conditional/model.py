@@ -150,10 +150,16 @@ class ConditionalModel(PackedModel):
         """Return the score of one token per vector."""
         return (hidden * self._head[tokens]).sum(1)
 
-    def length_scores(self) -> Float[Tensor, "texts lengths"]:
-        """Return the log-probability of each target length, from 0 content tokens up."""
+    def length_scores(
+        self, source: Int[Tensor, " n"] | None = None
+    ) -> Float[Tensor, "texts lengths"]:
+        """Return the log-probability of each target length, from 0 content tokens up.
+
+        There is a row for each source, or for each of those asked for.
+        """
         assert self.sources is not None
-        scores = self.sources.length_scores.double()
+        scores = self.sources.length_scores
+        scores = (scores if source is None else scores[source]).double()
         if self.network.shape.target_end:
             scores = scores[:, 1:]
         scores = scores[:, : self.max_length + 1].clone()

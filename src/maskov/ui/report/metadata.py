@@ -116,5 +116,6 @@ def _inputs(manifest: Manifest) -> str:
         if lines is not None:
             held = sum(map(len, inputs.frozen or ()))
             frozen = f", {held:,} of their tokens frozen" if held else ""
-            return f"{len(lines):,} {name}{frozen}, start {start}"
+            sampled = ", lengths sampled" if inputs.bounds is not None else ""
+            return f"{len(lines):,} {name}{frozen}{sampled}, start {start}"
     return ""

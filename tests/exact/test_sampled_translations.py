@@ -1,0 +1,136 @@
+"""Translations whose length is sampled: p(x | source) over all sequences of several lengths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from maskov import DelayedAcceptance, Metropolis, Mixture, Norm, Raw
+from maskov.energies.lengths import PredictedLength
+from maskov.exact import all_sequences, distribution
+from maskov.models.scorer import Scorer
+from maskov.moves import MaskedConditional, Resize, Site, Span
+from maskov.testing import check_energy, check_kernel, step_matrix
+from maskov.types import Sequences
+from tiny_translation import conditional, plain_energies
+
+SOURCES = ("red blue", "white green green")
+MODEL = conditional()
+GIVEN = {source: MODEL.given([source]) for source in SOURCES} | {
+    "red blue, with an end": conditional(target_end=True).given(["red blue"])
+}
+COLD = MaskedConditional(0.8)
+LENGTHS = (1, 3)
+MOVES = {
+    "insert-delete": (Resize(COLD),),
+    "resize": (Resize(COLD, ((1, 2), (2, 3))),),
+    "mixture": (Site(COLD), Span(COLD, (1, 2)), Resize(COLD), Resize(COLD, ((1, 2), (1, 3)))),
+}
+
+
+def _kernel(name, energy, nearest=1, temperature=1.0):
+    kernels = tuple(
+        Metropolis(energy, move, temperature, DelayedAcceptance(nearest)) for move in MOVES[name]
+    )
+    return kernels[0] if len(kernels) == 1 else Mixture(kernels)
+
+
+@pytest.mark.parametrize("source", GIVEN)
+@pytest.mark.parametrize(
+    ("name", "energy", "nearest"),
+    [
+        ("insert-delete", Norm() + 2.0 * PredictedLength(), 1),
+        ("insert-delete", Raw() + 0.5 * PredictedLength(), 0),
+        ("resize", Norm() + 2.0 * PredictedLength(), 2),
+        ("mixture", Norm() + 1.5 * PredictedLength(), 1),
+    ],
+    ids=str,
+)
+def test_lengths_weighed_by_their_prediction(source, name, energy, nearest):
+    check_kernel(_kernel(name, energy, nearest), GIVEN[source], lengths=LENGTHS, seeds=1)
+
+
+def test_the_length_alone_can_be_the_target():
+    check_kernel(_kernel("insert-delete", PredictedLength(), 0), GIVEN[SOURCES[0]], lengths=LENGTHS)
+
+
+def test_an_annealed_target_has_its_length_annealed_too():
+    kernel = _kernel("insert-delete", Norm() + PredictedLength(), temperature=0.5)
+    check_kernel(kernel, GIVEN[SOURCES[0]], lengths=LENGTHS)
+
+
+def test_the_target_is_a_plain_one():
+    """Energies place by place, and the length by the log-softmax over all lengths there are."""
+    model, weight = GIVEN[SOURCES[1]], 2.0
+    start = all_sequences(model, *LENGTHS)
+    scores = model.sources.length_scores[0, : model.max_length + 1].double()
+    scores[0] = -torch.inf
+    predicted = -scores.log_softmax(0)
+    values = []
+    for tokens, length in zip(start.tokens.tolist(), start.lengths.tolist(), strict=True):
+        _, norm = plain_energies(MODEL, SOURCES[1], tokens[:length])
+        values.append(norm + weight * float(predicted[length]))
+    plain = (-torch.tensor(values, dtype=torch.float64)).softmax(0)
+    energy = Norm() + weight * PredictedLength()
+    found = distribution(model, energy, start.tokens, lengths=start.lengths)
+    assert (plain - found).abs().max() < 1e-10
+    # The prediction is felt, and differs between sources.
+    other = distribution(GIVEN[SOURCES[0]], PredictedLength(), start.tokens, lengths=start.lengths)
+    mine = distribution(model, PredictedLength(), start.tokens, lengths=start.lengths)
+    assert (
+        found - distribution(model, Norm(), start.tokens, lengths=start.lengths)
+    ).abs().sum() > 0.05
+    assert (mine - other).abs().sum() > 1e-3
+
+
+def test_each_sequence_is_weighed_by_its_own_source():
+    both = MODEL.given(list(SOURCES))
+    tokens, lengths = torch.full((2, 3), 6), torch.tensor([2, 2])
+    found = PredictedLength()(both, Sequences(tokens, lengths, source=torch.tensor([1, 0])))
+    alone = [
+        PredictedLength()(one, Sequences(tokens[:1], lengths[:1], source=torch.tensor([0])))[0]
+        for one in (GIVEN[SOURCES[1]], GIVEN[SOURCES[0]])
+    ]
+    assert found.tolist() == pytest.approx([float(one) for one in alone], abs=1e-12)
+    assert abs(alone[0] - alone[1]) > 1e-3
+
+
+def test_it_is_an_energy_like_any_other():
+    check_energy("norm+2*predicted_length", GIVEN[SOURCES[0]])
+
+
+def test_it_is_tested_before_any_pass():
+    stages = Metropolis(Norm() + PredictedLength(), Resize(), delayed=DelayedAcceptance(1)).plan
+    assert [(stage.nearest, stage.levels) for stage in stages.stages] == [
+        (0, (1,)), (1, (1,)), (None, (1,)),
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Forgets(Metropolis):
+    """Tests by the energy without its length factor, and says that it has it."""
+
+    def log_ratio(self, chains, proposal, fall):
+        predicted = PredictedLength()
+        before = chains.sequences.rows(proposal.rows)
+        after = Sequences(proposal.tokens, proposal.lengths, source=before.source)
+        model = GIVEN[SOURCES[0]]
+        factor = predicted(model, before) - predicted(model, after)
+        return super().log_ratio(chains, proposal, fall - 2.0 * factor)
+
+
+def test_a_missing_length_factor_is_found_out():
+    energy = Norm() + 2.0 * PredictedLength()
+    wrong = _Forgets(energy, Resize(COLD), delayed=DelayedAcceptance(0))
+    with pytest.raises(AssertionError, match="detailed balance"):
+        check_kernel(wrong, GIVEN[SOURCES[0]], lengths=LENGTHS)
+
+
+def test_the_prediction_for_another_source_is_found_out():
+    energy = Norm() + 2.0 * PredictedLength()
+    start = all_sequences(MODEL, *LENGTHS)
+    matrix = step_matrix(_kernel("insert-delete", energy), Scorer(GIVEN[SOURCES[0]]), start)
+    other = distribution(GIVEN[SOURCES[1]], energy, start.tokens, lengths=start.lengths)
+    assert (other @ matrix - other).abs().max() > 1e-4

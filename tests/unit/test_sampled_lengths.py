@@ -1,0 +1,172 @@
+"""Translations whose length is sampled: starts, bounds, traces, selection, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import maskov
+from maskov import InputError, Metropolis, Norm, Schedule, TranslationMethod, translate
+from maskov.config import Inputs
+from maskov.energies.lengths import PredictedLength
+from maskov.moves import Resize
+from maskov.replay import Replayer
+from maskov.testing import random_table
+from maskov.translation.api import run_method, translations_of
+from maskov.translation.methods import SAMPLED
+from maskov.workers import Workers
+from tiny_translation import SOURCES, conditional
+
+MODEL = conditional()
+GIVEN = MODEL.given(SOURCES)
+METHOD = TranslationMethod("mh", lengths="sampled", epochs=4, chains=2, pick="lowest")
+RESIZING = Metropolis(Norm() + PredictedLength(), Resize())
+
+
+def test_sampled_is_short_for_options_that_can_be_given():
+    spelled = TranslationMethod(
+        "mh", lengths="searched", start=SAMPLED.start, moves=SAMPLED.moves, delayed=SAMPLED.delayed,
+        energy=SAMPLED.energy, epochs=SAMPLED.epochs, target_temperature=SAMPLED.begin,
+        anneal=SAMPLED.anneal, target_floor=SAMPLED.floor, force_accept=SAMPLED.force_accept,
+    )  # fmt: skip
+    short = TranslationMethod("mh", lengths="sampled")
+    assert short.kernel() == spelled.kernel()
+    assert short.schedule() == spelled.schedule()
+    assert short.length_rule == spelled.length_rule == "searched"
+    assert short.first_state == spelled.first_state == "mask-predict"
+    other = TranslationMethod("mh", lengths="sampled", energy="norm+predicted_length", epochs=3)
+    assert (other.target, other.sweeps) == ("norm+predicted_length", 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "reason"),
+    [
+        ("gibbs", {"lengths": "sampled"}, "--lengths sampled needs --method mh"),
+        ("mh", {"lengths": "sampled", "moves": "span"}, "add insert-delete or resize"),
+        ("mh", {"moves": "jump"}, "unknown move 'jump'"),
+        ("mh", {"span": "2"}, "add --moves span"),
+        ("mh", {"moves": "span", "span": "x"}, "is no range"),
+        ("mh", {"delayed": "soon"}, "--delayed takes numbers"),
+        ("mh", {"start": "warm"}, "unknown --start 'warm'"),
+        ("mh", {"energy": "predicted_length", "pick": "lowest"}, "--pick lowest"),
+        ("mh", {"energy": "norm+length(5)", "pick": "lowest"}, "--pick lowest"),
+    ],
+    ids=str,
+)
+def test_what_is_refused(name, options, reason):
+    with pytest.raises(InputError, match=reason):
+        TranslationMethod(name, **options)
+
+
+def test_chains_start_from_mask_predict_at_the_best_of_five_lengths():
+    best = translate(MODEL, SOURCES, TranslationMethod("mask-predict", length_beam=5))
+    run = maskov.sample(
+        GIVEN, maskov.Gibbs(maskov.Site(maskov.MaskedConditional(temperature=0))),
+        Schedule(epochs=1), chains=2, lengths="searched", start="mask-predict",
+    )  # fmt: skip
+    lengths = [len(one.text.split()) for one in best]
+    assert [row for row, _ in run.manifest.inputs.chosen] == lengths
+    assert all(len(set(row)) == 1 for row in run.manifest.inputs.chosen)
+    # With everything rejected, chains stay where they started.
+    never = Metropolis(Norm() + PredictedLength(), target_temperature=1e-9)
+    stay = maskov.sample(
+        GIVEN, never, Schedule(epochs=1), chains=1, lengths="searched", start="mask-predict"
+    )
+    before = [one.energy_norm for one in best]
+    assert all(one.energy_norm <= was + 1e-9 for one, was in zip(stay.samples, before, strict=True))
+
+
+def test_lengths_change_within_the_bounds_and_are_recorded():
+    hot = replace(METHOD, target_temperature=4.0, anneal=0.0)
+    run = run_method(GIVEN, hot, seed=1)
+    inputs, lengths = run.manifest.inputs, np.asarray(run.traces["lengths"])
+    assert inputs.sampled
+    assert (lengths != lengths[0]).any()
+    scores = GIVEN.length_scores()
+    for row, (fewest, most) in enumerate(inputs.bounds):
+        own = lengths[:, 2 * row : 2 * row + 2]
+        assert fewest <= own.min()
+        assert own.max() <= most
+    for one in run.samples:
+        assert len(one.ids) == lengths[one.epoch, one.chain]
+        predicted = -float(scores[one.template, len(one.ids)])
+        assert one.energies["predicted_length"] == pytest.approx(predicted, abs=1e-12)
+        assert one.energies["target"] == pytest.approx(one.energy_norm + predicted / 2, abs=1e-9)
+    assert "lengths:searched,sampled" in run.signature
+    assert "energy:norm+0.5*predicted_length" in run.signature
+    assert run.diagnose().groups
+    assert all(
+        Replayer(run, GIVEN).epoch(chain, epoch).agrees for chain in (0, 3) for epoch in (0, 3)
+    )
+
+
+def test_the_lowest_target_is_picked_whatever_its_length():
+    run = run_method(GIVEN, METHOD, seed=1)
+    for row, one in enumerate(translations_of(run, METHOD)):
+        own = [kept for kept in run.samples if kept.template == row]
+        best = min(own, key=lambda kept: kept.energies["target"])
+        assert (one.text, one.energy_norm) == (best.text, best.energy_norm)
+
+
+def test_epochs_that_accept_everything_are_never_the_lowest():
+    method = TranslationMethod("mh", lengths="sampled", epochs=3, pick="lowest", force_accept=2)
+    run = run_method(GIVEN, method)
+    forced = [one for one in run.samples if one.epoch < 2]
+    assert all(math.isnan(one.energies["target"]) for one in forced)
+    ends = [one.text for one in run.samples if one.epoch == 2]
+    assert [one.text for one in translations_of(run, method)] == ends
+
+
+def test_chains_of_a_source_have_one_target_wherever_they_start():
+    method = TranslationMethod(
+        "mh", energy=SAMPLED.energy, moves="insert-delete", lengths="top", chains=4, epochs=1
+    )
+    inputs = run_method(GIVEN, method).manifest.inputs
+    assert len(inputs.bounds) == len(SOURCES)
+    for bounds, lengths in zip(inputs.bounds, inputs.chosen, strict=True):
+        assert len(set(lengths)) == 4
+        assert bounds[0] <= min(lengths) < max(lengths) <= bounds[1]
+
+
+def test_workers_and_groups_change_nothing():
+    alone = run_method(GIVEN, METHOD, seed=2)
+    grouped = run_method(GIVEN, METHOD, seed=2, resident=2)
+    shared = run_method(GIVEN, METHOD, seed=2, resident=2, workers=Workers(count=2))
+    assert [one.ids for one in grouped.samples] == [one.ids for one in alone.samples]
+    assert [one.to_json() for one in shared.samples] == [one.to_json() for one in grouped.samples]
+
+
+def test_python_takes_the_same_names():
+    found = maskov.translate(
+        MODEL, SOURCES, "mh", lengths="sampled", moves=["span:2", "resize"], span=(1, 2),
+        delayed=1, epochs=2, progress=False,
+    )  # fmt: skip
+    assert len(found) == len(SOURCES)
+
+
+def test_a_model_without_a_length_predictor_is_refused():
+    with pytest.raises(InputError, match="has no length predictor, which the energy"):
+        maskov.sample(random_table(), Metropolis(Norm() + PredictedLength()), length=3, chains=1)
+
+
+@pytest.mark.parametrize("prior", ["flat", "3:1,9:2"])
+def test_no_length_prior_knows_the_source(prior):
+    with pytest.raises(InputError, match="add predicted_length to the energy"):
+        maskov.sample(GIVEN, RESIZING, Schedule(epochs=1), chains=1, length_prior=prior)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "reason"),
+    [
+        (None, "go with sampled lengths"),
+        (((1, 4), (1, 4)), "another number of entries"),
+        (((1, 2),), "must lie between"),
+        (((4, 5),), "leave out a length"),
+    ],
+)
+def test_bounds_of_a_manifest_are_checked(bounds, reason):
+    with pytest.raises(InputError, match=reason):
+        Inputs(sources=("red",), chosen=((3,),), bounds=bounds, sampled=True)
