@@ -52,7 +52,7 @@ class _Defaults:
     force_accept: int
 
 
-_PAPER = _Defaults("raw", "site", "auto", "greedy", 33, 1.0, 0.02, 0.01, 8)
+_PAPER = _Defaults("raw", "site", "1,4", "greedy", 33, 1.0, 0.02, 0.01, 8)
 # The weight was chosen on held-out pairs; the rest is a first guess (experiments/LOG.md).
 SAMPLED = _Defaults(
     energy="norm+0.5*predicted_length",
@@ -213,7 +213,10 @@ class TranslationMethod:
             return named_kernel("mask-predict", iterations=self.sweeps)
         moves, weights = parse_moves(self.chosen_moves, self._named_moves())
         name = self.name.removeprefix("block-")
-        early = self.delayed or (SAMPLED.delayed if self._sampled else None)
+        energy, early = parse_energy(self.target), self.delayed
+        # Passes of single positions are worth early tests; blocks have them by their own pilot.
+        if early is None and self.name == "mh" and energy.needs_sites and energy.groups is None:
+            early = (SAMPLED if self._sampled else _PAPER).delayed
         if early is None:
             return named_kernel(name, self.target, moves, weights)
         return named_kernel(name, self.target, moves, weights, delayed=parse_delayed(early))
