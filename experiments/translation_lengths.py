@@ -51,6 +51,13 @@ _PAPER = TranslationMethod(
     anneal=0.02, target_floor=0.01, force_accept=2, lengths="best", start="greedy",
 )  # fmt: skip
 
+# Spans at the length of mask-predict's best candidate, from which they start.
+_SEARCHED = TranslationMethod(
+    "mh", energy="norm", moves="span", delayed="2", lengths="searched", start="mask-predict",
+    epochs=SAMPLED.epochs, target_temperature=SAMPLED.begin, anneal=SAMPLED.anneal,
+    target_floor=SAMPLED.floor, force_accept=0,
+)  # fmt: skip
+
 Selection = Callable[[list[Sample], list[Sample]], Sample]
 # From all samples of a source, and from the last ones of its chains.
 SELECTIONS: dict[str, Selection] = {
@@ -81,6 +88,7 @@ def all_systems(chains: int = CHAINS) -> dict[str, System]:
             TranslationMethod("mask-predict", iterations=10, length_beam=5), "lowest per token"
         ),
         "MH, fixed length (paper)": System(_PAPER),
+        "MH, searched length": System(_SEARCHED),
         "MH, sampled length": System(sampled),
         "MH, sampled length, lowest of a chain": System(sampled, "lowest of the first chain"),
         "MH, sampled length, lowest of all chains": System(sampled, "lowest"),
@@ -97,10 +105,7 @@ def _variants() -> dict[str, System]:
     energies += [f"raw+{weight}*predicted_length" for weight in (2, 4)]
     methods = {energy: replace(one, energy=energy) for energy in energies}
     methods |= {
-        "fixed length": replace(one, lengths="searched", energy="norm", moves="span",
-                                start="mask-predict", force_accept=0, delayed="2",
-                                target_temperature=SAMPLED.begin, anneal=SAMPLED.anneal,
-                                target_floor=SAMPLED.floor, epochs=SAMPLED.epochs),
+        "searched length": _SEARCHED,
         "from T = 1": replace(one, target_temperature=1.0, anneal=0.05),
         "from T = 0.2": replace(one, target_temperature=0.2, anneal=0.01),
         "40 epochs": replace(one, epochs=40, anneal=SAMPLED.anneal / 2),
