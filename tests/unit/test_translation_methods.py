@@ -8,6 +8,7 @@ import pytest
 from sacrebleu.metrics.chrf import CHRF
 
 from maskov import (
+    DelayedAcceptance,
     Gibbs,
     InputError,
     LinearSchedule,
@@ -104,7 +105,7 @@ PARTS = {
         "best",
     ),
     "mh": (
-        Metropolis(Raw(), Site(COLD)),
+        Metropolis(Raw(), Site(COLD), delayed=DelayedAcceptance((1, 4))),
         Schedule(33, target_temperature=PAPER, force_accept=8),
         "best",
     ),
