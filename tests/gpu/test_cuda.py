@@ -65,7 +65,7 @@ def test_a_run_is_stopped_and_resumed_on_the_gpu(tmp_path):
         maskov.sample(untrained("cuda"), length=8, chains=4, out=tmp_path / "run", stop=stop)
     run = maskov.resume(tmp_path / "run", device="cuda")
     assert len(run.samples) == 4
-    assert run.summary().epochs_done == 20
+    assert run.summary().epochs_done == 30
 
 
 def test_lack_of_memory_halves_the_batch():
