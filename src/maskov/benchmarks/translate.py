@@ -22,7 +22,7 @@ from maskov.benchmarks.machine import all_versions, machine
 from maskov.models import choose_device, load
 from maskov.models.conditional.model import ConditionalModel
 from maskov.shipped import folder_of
-from maskov.translation.api import translate_lines
+from maskov.translation.api import run_method, translate_lines, translations_of
 from maskov.translation.autoregressive import AutoregressiveTranslator
 from maskov.translation.methods import TranslationMethod
 
@@ -59,6 +59,10 @@ METHODS = {
     "gibbs": TranslationMethod("gibbs"),
     "block-gibbs": TranslationMethod("block-gibbs"),
     "mh raw": TranslationMethod("mh", energy="raw"),
+    **{
+        f"mh raw, early tests: {tests}": TranslationMethod("mh", energy="raw", delayed=tests)
+        for tests in ("off", "1", "2", "4")
+    },
     "mh norm": TranslationMethod("mh", energy="norm"),
     "block-mh norm": TranslationMethod("block-mh", energy="norm"),
     "ar greedy": TranslationMethod("ar", beam=1),
@@ -71,6 +75,24 @@ def sources(count: int, file: Path | None = None) -> list[str]:
     if file is not None:
         return file.read_text(encoding="utf-8").splitlines()[:count]
     return [SENTENCES[number % len(SENTENCES)] for number in range(count)]
+
+
+def measure(
+    model: ConditionalModel,
+    lines: list[str],
+    method: TranslationMethod,
+    twin: AutoregressiveTranslator | None,
+) -> dict[str, float]:
+    """Translate once; return what a sentence cost and came to, if the method has passes."""
+    if method.name == "ar":
+        translate_lines(model, lines, method, twin)
+        return {}
+    run = run_method(model.given(lines), method)
+    found = translations_of(run, method)
+    energies = sum(line.energy_raw for line in found), sum(line.energy_norm for line in found)
+    raw, norm = (energy / len(lines) for energy in energies)
+    passes = float(run.traces["passes"].sum()) / len(lines)
+    return {"passes_per_sentence": passes, "energy_raw": raw, "energy_norm": norm}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -95,7 +117,7 @@ def main(arguments: list[str] | None = None) -> None:
         twin = AutoregressiveTranslator.load(folder, device, folder.name)
     lines = sources(options.sentences, options.sources)
     results: dict[str, Any] = {
-        "model": model.name,
+        "model": Path(model.name).name,
         "precision": options.precision,
         "sentences": len(lines),
         "sources": "built in" if options.sources is None else options.sources.name,
@@ -116,12 +138,12 @@ def main(arguments: list[str] | None = None) -> None:
         warm_up = 2 if device.type == "cpu" else 64 if method.samples else None
         translate_lines(model, lines[:warm_up], method, twin)
         begin = time.perf_counter()
-        translate_lines(model, lines, method, twin)
+        row = measure(model, lines, method, twin)
         if device.type == "cuda":
             torch.cuda.synchronize()
-        seconds = time.perf_counter() - begin
-        speed = len(lines) / seconds
-        results["rows"][name] = {"seconds": seconds, "sentences_per_second": speed}
+        row["seconds"] = time.perf_counter() - begin
+        row["sentences_per_second"] = speed = len(lines) / row["seconds"]
+        results["rows"][name] = row
         options.out.write_text(json.dumps(results, indent=1) + "\n")
         print(f"{name:24s} {speed:10.2f} sentences/s", flush=True)
 
