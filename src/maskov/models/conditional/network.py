@@ -100,15 +100,13 @@ class Layer(nn.Module):
         memory: KeyValues | None = None,
         memory_mask: Tensor | None = None,
         causal: bool = False,
-        at: Int[Tensor, " n"] | None = None,
         past: KeyValues | None = None,
         place: int = 0,
-    ) -> Float[Tensor, "n _ width"]:
+    ) -> Float[Tensor, "n t width"]:
         """Return the states after this layer.
 
-        With `at` only one position of each sequence is computed, which is all that a masked pass
-        needs of the last layer. With `past` the state is the one at `place`: its key and value are
-        written into the cache, and only earlier positions are read.
+        With `past` the state is the one at `place`: its key and value are written into the cache,
+        and only earlier positions are read.
         """
         inner = self._before(self.attention_norm, states)
         own = self.attention.key_values(inner)
@@ -116,9 +114,6 @@ class Layer(nn.Module):
             for cache, new in zip(past, own, strict=True):
                 cache[:, :, place : place + 1] = new
             own = (past[0][:, :, : place + 1], past[1][:, :, : place + 1])
-        if at is not None:
-            rows = torch.arange(len(at), device=at.device)
-            states, inner = states[rows, at][:, None], inner[rows, at][:, None]
         read = self.attention(inner, own, mask, causal)
         states = self._after(self.attention_norm, states, read)
         if self.cross is not None:
@@ -210,11 +205,11 @@ class TranslationNetwork(nn.Module):
         memory: list[KeyValues],
         memory_mask: Tensor | None,
         inside: Bool[Tensor, "n t"] | None = None,
-        at: Int[Tensor, " n"] | None = None,
-    ) -> Float[Tensor, "n _ width"]:
-        """Return the states of the target's positions, or of one position each.
+    ) -> Float[Tensor, "n t width"]:
+        """Return the states of the target's positions.
 
-        A causal decoder needs no padding mask: no position attends to its right.
+        Masked passes run in our own encoder instead (`decoder.py`), for which this is the
+        reference. A causal decoder needs no padding mask: no position attends to its right.
         """
         causal = self.shape.causal
         place = torch.arange(target.shape[1], device=target.device)
@@ -222,9 +217,8 @@ class TranslationNetwork(nn.Module):
         mask = None if inside is None or causal else additive(inside[:, None, None], states.dtype)
         if memory_mask is not None:
             memory_mask = additive(memory_mask, states.dtype)
-        for number, (layer, source) in enumerate(zip(self.decoder, memory, strict=True)):
-            last = number == len(self.decoder) - 1
-            states = layer(states, mask, source, memory_mask, causal, at if last else None)
+        for layer, source in zip(self.decoder, memory, strict=True):
+            states = layer(states, mask, source, memory_mask, causal)
         return self._final_norm(states)
 
     def decode_next(
