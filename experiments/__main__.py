@@ -45,6 +45,9 @@ def reproduce(
         bool, typer.Option("--quick", help="smoke test: minutes on a CPU, meaningless numbers")
     ] = False,
     full: Annotated[bool, typer.Option("--full", help="sizes for one H200")] = False,
+    large: Annotated[
+        bool, typer.Option("--large", help="as --full, with 200 sentences per set in table5")
+    ] = False,
     paper: Annotated[
         bool, typer.Option("--paper", help="the paper's sizes, with the models of --checkpoints")
     ] = False,
@@ -99,8 +102,12 @@ def reproduce(
     # Imported here so that a missing matplotlib is reported like any other input error.
     from experiments import driver, registry
 
-    if sum((quick, full, paper)) > 1:
-        raise InputError("give only one of --quick, --full and --paper (default: sizes for a CPU).")
+    sizes = {"quick": quick, "full": full, "large": large, "paper": paper}
+    given = [size for size, chosen in sizes.items() if chosen] or ["small"]
+    if len(given) > 1:
+        raise InputError(
+            "give only one of --quick, --full, --large and --paper (default: sizes for a CPU)."
+        )
     if only is not None and only not in _ONLY:
         raise InputError(f"--only takes {', '.join(_ONLY)}, not '{only}'.")
     if len(names) > 1 and (wrong := {"all", "list", "report"} & set(names)):
@@ -114,7 +121,7 @@ def reproduce(
         raise InputError("--title names the model of --translation: give both.")
     if paper and checkpoints is None and name not in ("list", "report"):
         raise InputError("--paper needs --checkpoints, the folder with the paper's models.")
-    setting = setting_of("quick" if quick else "full" if full else "paper" if paper else "small")
+    setting = setting_of(given[0])
     if sentences is not None:
         setting = with_sentences(setting, _count(sentences))
     if beside and name != "report":
@@ -125,7 +132,9 @@ def reproduce(
     if out is None:
         raise InputError("no folder for the results: give --out DIR.")
     if name == "report":
-        driver.report(out, page, say, beside or ())
+        # Results with a training record are of another model, and of some claims only.
+        other_model = (out / "training.json").is_file()
+        driver.report(out, page, say, beside or (), only_tested=other_model)
         return
     results = registry.results_of(names)
     models = {

@@ -30,7 +30,7 @@ RESULT = Result(
     title="How often chains move",
     cells=_cells,
     entries=_entries,
-    draw=lambda document: figures.plot_bars(document, ("acceptance", "novel")),
+    draw=lambda document: figures.plot_bars(document, ("acceptance", "novel"), only_measured=True),
     notes=(
         "Accepted and novel (accepted and different) are shares of all proposals. A proposal that "
         "equals the current token counts, and is always accepted.",

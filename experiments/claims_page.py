@@ -16,6 +16,7 @@ from experiments.verdicts import (
     Claim,
     Documents,
     Outcome,
+    Verdict,
 )
 
 # The explanation of a verdict for which a claim gives none.
@@ -52,24 +53,26 @@ def render_page(
         claim for claim in CLAIMS if not only_tested or claim.verdict(documents)[0] != NOT_RUN
     ]
     verdicts = [claim.verdict(documents) for claim in claims]
-    counts = {
-        word: sum(verdict == word for verdict, _ in verdicts)
-        for word in (HELD, PART, FAILED, UNSETTLED, NOT_RUN)
-    }
-    summary = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    papers = [verdict for claim, (verdict, _) in zip(claims, verdicts, strict=True) if claim.papers]
+    ours = [
+        verdict for claim, (verdict, _) in zip(claims, verdicts, strict=True) if not claim.papers
+    ]
+    summary = f"{len(papers)} claims of the paper: {_count(papers)}."
+    if ours:
+        summary += f" {len(ours)} claims of ours: {_count(ours)}."
     lines = [
         "# The paper's claims, one by one",
         "",
-        f"{len(claims)} claims: {summary}. `python -m experiments report` renders this page from "
+        f"{summary} `python -m experiments report` renders this page from "
         "the results; each claim links to its table, figure and JSON. "
         "docs/reference/reproduce.md describes "
         "the settings and the estimates. A comparison is settled if the difference exceeds two "
         "standard errors: over chains, or, for BLEU of the last texts, over sentences (a paired "
         "bootstrap).",
         "",
-        *_verdict_table(claims, [verdict for verdict, _ in verdicts], others),
+        *_verdict_table(claims, verdicts, others),
         "",
-        *_summaries(claims, [verdict for verdict, _ in verdicts], others),
+        *_summaries(claims, verdicts, others),
     ]
     for number, (claim, (verdict, outcomes)) in enumerate(zip(claims, verdicts, strict=True), 1):
         lines += [f"## {number}. {claim.text}", ""]
@@ -82,37 +85,60 @@ def render_page(
     return re.sub("\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 
+def _count(verdicts: Sequence[str]) -> str:
+    """Count verdicts, as in "2 held, 1 not run"."""
+    counts = {word: verdicts.count(word) for word in (HELD, PART, FAILED, UNSETTLED, NOT_RUN)}
+    return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+
+
 def _verdict_table(
-    claims: list[Claim], verdicts: list[str], others: Sequence[OtherModel]
+    claims: list[Claim], verdicts: Sequence[Verdict], others: Sequence[OtherModel]
 ) -> list[str]:
     lines = [
         "| | claim | here |" + "".join(f" {other.title} |" for other in others),
         "|---|---|---|" + "---|" * len(others),
     ]
-    for number, (claim, verdict) in enumerate(zip(claims, verdicts, strict=True), 1):
-        row = f"| {number} | {claim.text} | **{verdict}** |"
+    for number, (claim, ours) in enumerate(zip(claims, verdicts, strict=True), 1):
+        row = f"| {number} | {claim.text} | **{ours[0]}** |"
         for other in others:
-            other_verdict = claim.verdict(other.documents)[0]
-            row += " |" if other_verdict == NOT_RUN else f" {other_verdict} |"
+            theirs = claim.verdict(other.documents)
+            row += " |" if theirs[0] == NOT_RUN else f" {theirs[0]}{_part_tested(theirs, ours)} |"
         lines.append(row)
     return lines
 
 
-def _summaries(claims: list[Claim], verdicts: list[str], others: Sequence[OtherModel]) -> list[str]:
-    """Count the verdicts of each other model, and the claims that hold with any model."""
+def _part_tested(theirs: Verdict, ours: Verdict) -> str:
+    """Say how many of our comparisons another model has, if not all."""
+    counts = len(theirs[1]), len(ours[1])
+    return f" ({counts[0]} of {counts[1]} comparisons)" if counts[0] < counts[1] else ""
+
+
+def _summaries(
+    claims: list[Claim], verdicts: Sequence[Verdict], others: Sequence[OtherModel]
+) -> list[str]:
+    """Count the verdicts of each other model, and the claims that hold with any model.
+
+    Where another model has only some of the comparisons, a claim that holds counts for it, but not
+    among those that hold with any model.
+    """
     if not others:
         return []
-    held = [verdict == HELD for verdict in verdicts]
+    held = {claim.text for claim, ours in zip(claims, verdicts, strict=True) if ours[0] == HELD}
     lines = []
     for other in others:
-        theirs = [claim.verdict(other.documents)[0] for claim in claims]
-        held = [any(pair) for pair in zip(held, (v == HELD for v in theirs), strict=True)]
-        counts = {word: theirs.count(word) for word in (HELD, PART, FAILED, UNSETTLED)}
-        counted = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-        lines.append(f"- {other.title}: {counted or 'none tested'}.")
-    papers = [not claim.text.startswith("Ours") for claim in claims]
-    with_any = sum(both for both in map(all, zip(held, papers, strict=True)))
-    lines.append(f"- Of the paper's {sum(papers)} claims, {with_any} hold with at least one model.")
+        tested = []
+        for claim, ours in zip(claims, verdicts, strict=True):
+            theirs = claim.verdict(other.documents)
+            if theirs[0] != NOT_RUN:
+                tested.append(theirs[0])
+            if theirs[0] == HELD and not _part_tested(theirs, ours):
+                held.add(claim.text)
+        lines.append(f"- {other.title}: {_count(tested) or 'none tested'}.")
+    papers = [claim.text for claim in claims if claim.papers]
+    lines.append(
+        f"- Of the paper's {len(papers)} claims, {len(held.intersection(papers))} hold with at "
+        "least one model, in all comparisons."
+    )
     return [*lines, ""]
 
 

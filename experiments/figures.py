@@ -90,14 +90,24 @@ def _line(axes: Axes, paper_axes: Axes, rows: list[dict[str, Any]], series: str)
 
 
 def plot_bars(
-    document: Document, quantities: Sequence[str], height: float = 5.2, stacked: bool = False
+    document: Document,
+    quantities: Sequence[str],
+    height: float = 5.2,
+    stacked: bool = False,
+    only_measured: bool = False,
 ) -> Figure:
-    """Plot bars for each series, grouped by x; the paper's numbers are hollow diamonds."""
+    """Plot bars for each series, grouped by x; the paper's numbers are hollow diamonds.
+
+    With `only_measured`, groups without a number of ours are left out.
+    """
     measured = {row["quantity"] for row in document["comparison"] if row["ours"] is not None}
     shown = [quantity for quantity in quantities if quantity in measured] or quantities[:1]
     figure, panels = style.panels(len(shown), height, stacked=stacked)
     for axes, quantity in zip(panels, shown, strict=True):
         rows = [row for row in document["comparison"] if row["quantity"] == quantity]
+        if only_measured:
+            ours = {row["x"] for row in rows if row["ours"] is not None}
+            rows = [row for row in rows if row["x"] in ours]
         groups = list(dict.fromkeys(row["x"] for row in rows))
         all_series = list(dict.fromkeys(row["series"] for row in document["comparison"]))
         present = [series for series in all_series if any(r["series"] == series for r in rows)]

@@ -119,7 +119,7 @@ RESULT = Result(
     notes=(
         "MH and Gibbs: mean and standard error over the chains of a sentence. The other methods "
         "are deterministic: their standard error is a bootstrap over sentences, and much larger.",
-        "In the setting `full` the acceptance of MH is delayed, by the two nearest positions: "
+        "In the setting `large` the acceptance of MH is delayed, by the two nearest positions: "
         "the same targets with fewer passes (the result `explanations` compares both).",
         "E_norm is the energy of the translations under the masked model, averaged over sentences.",
         "MBR over chains: of the translations of a sentence the one most like the others, by "

@@ -26,6 +26,8 @@ class Outcome:
     paper: str = ""
 
 
+# A verdict and the outcomes it follows from.
+Verdict = tuple[str, list[Outcome]]
 # Maps all results to the outcomes of a claim, or to None if numbers are missing.
 Test = Callable[[Documents], "list[Outcome] | None"]
 
@@ -43,7 +45,12 @@ class Claim:
     criterion: str
     explanations: dict[str, str]
 
-    def verdict(self, documents: Documents) -> tuple[str, list[Outcome]]:
+    @property
+    def papers(self) -> bool:
+        """Whether the claim is the paper's, not ours."""
+        return not self.text.startswith("Ours")
+
+    def verdict(self, documents: Documents) -> Verdict:
         """Return the verdict and the outcomes it follows from."""
         outcomes = self.test(documents) if self.result in documents else None
         if not outcomes:

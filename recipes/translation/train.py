@@ -59,7 +59,7 @@ class Recipe(Training):
 
 
 # The settings of the shipped models, and the defaults. The masked one has no label smoothing, which
-# would leave a heavy tail on every conditional, into which Gibbs drifts.
+# would leave a heavy tail on every conditional, from which Gibbs at temperature 1 draws too often.
 SHIPPED = {
     "twin": Recipe(rate=1.2e-3),
     "masked": Recipe(dropout=0.05, smoothing=0.0),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from experiments.settings import SETTINGS
 
 from maskov.errors import InputError, Interrupted
 
+ROOT = Path(__file__).parents[2]
 TEXT = TextChains("raw", chains=5, epochs=5, burn_in=2, length=(4, 6))
 LINES = Translations("norm", 5, 6, 2, top_p=0.8, data="words.deen", sentences=4, every=2)
 
@@ -233,3 +235,17 @@ def test_every_result_is_declared_for_every_setting(setting):
             if isinstance(cell, TextChains | Translations):
                 assert cell.chains >= (3 if result.name == "table5" else 5)
                 cell.schedule()
+
+
+def test_the_large_setting_changes_table5_only():
+    full, large = SETTINGS["full"], SETTINGS["large"]
+    changed = {name for name, one in RESULTS.items() if one.cells(full) != one.cells(large)}
+    assert changed == {"table5"}
+
+
+def test_the_stored_table5_is_of_the_full_setting():
+    stored = json.loads((ROOT / "results/paper/table5.json").read_text(encoding="utf-8"))
+    declared = RESULTS["table5"].cells(SETTINGS[stored["setting"]])
+    for label, cell in stored["cells"].items():
+        asked = json.loads(json.dumps(asdict(declared[label])))
+        assert {name: asked[name] for name in cell["asked"]} == cell["asked"]

@@ -153,6 +153,22 @@ def test_another_models_results_stand_beside_the_first(everything):
     assert "With another model" not in render_page(everything, "first/")
 
 
+def test_a_claim_tested_in_part_does_not_hold_with_any_model(everything):
+    whole = _made("table6")
+    for row in everything["table6"]["comparison"]:
+        row["ours"] = {"raw": 3.0, "norm": 2.0, "deg": 1.0}[row["series"]]
+    rows = [row for row in whole["comparison"] if row["series"] != "deg"]
+    pages = [
+        render_page(everything, "", [OtherModel("other", {"table6": document}, "other/")])
+        for document in (whole, whole | {"comparison": rows})
+    ]
+    assert ["held (1 of 2 comparisons) |" in page for page in pages] == [False, True]
+    counts = [int(page.split(" hold with")[0].split()[-1]) for page in pages]
+    (claim,) = [one for one in CLAIMS if one.text.startswith("Unconditional quality")]
+    assert claim.verdict({"table6": whole})[0] == HELD
+    assert counts[0] > counts[1]
+
+
 def test_a_page_in_part_is_of_its_own_results(everything):
     own = {"table6": everything["table6"]}
     text = render_page(own, only_tested=True)

@@ -190,7 +190,7 @@ def test_list_says_what_there_is_without_loading_anything(call):
         (["table9", "--quick", "--out", "x"], "unknown result 'table9'; use all, or any of"),
         (
             ["table1", "--quick", "--full", "--out", "x"],
-            "give only one of --quick, --full and --paper",
+            "give only one of --quick, --full, --large and --paper",
         ),
         (["table1", "--quick"], "no folder for the results: give --out DIR"),
         (["table1", "--quick", "--out", "x", "--only", "code"], "--only takes text, translation"),
