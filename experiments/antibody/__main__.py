@@ -2,6 +2,7 @@
 
     python -m experiments.antibody scores DATA WORK --out FILE [--rows 2048]
     python -m experiments.antibody answer DATA WORK [--part 0/2]   # the passes of the lattice
+    python -m experiments.antibody plan DATA WORK --out FILE       # how many samples it needs
     python -m experiments.antibody lattice DATA WORK --out FILE
     python -m experiments.antibody rank DATA WORK                  # what models think of mutations
     python -m experiments.antibody humanise DATA WORK --out FOLDER
@@ -19,6 +20,8 @@ import argparse
 import json
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import maskov
 
@@ -39,7 +42,11 @@ def _options() -> argparse.ArgumentParser:
     scores = step("scores", "pseudo-perplexities beside published ones")
     scores.add_argument("--out", type=Path, required=True)
     scores.add_argument("--rows", type=int, default=8, help="rows of the table, evenly spaced")
-    for name, about in (("answer", "run the passes of the lattice"), ("lattice", "sample it")):
+    for name, about in (
+        ("answer", "run the passes of the lattice"),
+        ("plan", "expected total variation of samples"),
+        ("lattice", "sample it"),
+    ):
         added = step(name, about)
         added.add_argument("--model", default="antiberty")
         added.add_argument("--places", type=int, default=10)
@@ -80,7 +87,7 @@ def main(arguments: list[str] | None = None) -> None:
 
         model = maskov.load("antiberty", options.device)
         _write(options.out, compare(options.data, model, options.rows, options.work))
-    elif options.step in ("answer", "lattice"):
+    elif options.step in ("answer", "plan", "lattice"):
         _lattice(options)
     elif options.step == "rank":
         _rank(options)
@@ -104,6 +111,15 @@ def _lattice(options: argparse.Namespace) -> None:
         return
     answers.load(folder)
     law = enumerate_law(lattice, answers)
+    if options.step == "plan":
+        from experiments.antibody.plan import expected, transitions
+
+        energies = np.array(law["energies"])
+        chances = np.exp(energies.min() - energies)
+        chances /= chances.sum()
+        matrix, places = transitions(lattice, answers, chances), len(lattice.letters)
+        _write(options.out, expected(places, matrix, chances, options.chains, options.epochs))
+        return
     found = sampled(lattice, answers, law, options.chains, options.epochs, options.seed)
     _write(options.out, {**law, "sampled": found, "passes_asked_anew": answers.asked})
 

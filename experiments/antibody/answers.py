@@ -83,6 +83,14 @@ class Answers(MaskedModel):
             self._rows |= {key: size + at for at, key in enumerate(missing)}
         return torch.from_numpy(self._scores[[self._rows[key] for key in keys]])
 
+    def scores_at(self, ids: np.ndarray, place: int) -> np.ndarray:
+        """Return the scores of all tokens at one place of sequences of one length."""
+        tokens = torch.from_numpy(ids.astype(np.int64))
+        masked = torch.zeros_like(tokens, dtype=torch.bool)
+        masked[:, place] = True
+        lengths = torch.full((len(ids),), ids.shape[1])
+        return self.hidden(Queries(tokens, lengths, masked)).numpy()
+
     def logits(self, hidden: Tensor) -> Tensor:
         """Return the vectors, which are scores."""
         return hidden

@@ -5,13 +5,18 @@
 
 The file holds the energies of all sequences of the lattice. EvoProtGrad wants a differentiable
 expert: the function that is linear in the letters of each place and equals −E on the lattice. Any
-other letter costs 100, so none is proposed. Three ways to run it:
+other letter costs 100, so hardly any is proposed. Four ways to run it:
 
 - `as it is`: whole sequences; places that may not change are preserved regions.
 - `varied places only`: sequences of the varied places alone, no preserved regions, since its way
   back does not know of those.
 - `with the reject step mended`: the same, and a rejected proposal leaves the chain where it was. In
   version 0.2 `cur_chains_oh` holds the proposal when the line for rejected ones keeps it.
+- `and the way back`: the probability of the way back is that of the old letters. In version 0.2 it
+  is that of the new ones, at the places where they already stand.
+
+Beside the distance of all draws is that of the later half: where both agree, longer runs would not
+help.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ import json
 import textwrap
 import time
 from collections import Counter
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import torch
@@ -35,6 +40,8 @@ from evo_prot_grad.experts.onehot_downstream_regression_expert import (
 OUTSIDE = 100.0
 KEEPS = "cur_chains_oh = y * accepted + (1.0 - accepted) * cur_chains_oh"
 MENDED = "cur_chains_oh = y * accepted + (1.0 - accepted) * self.chains_oh"
+BACK = "cd_reverse.log_prob(onehot_Idx[id])"
+MENDED_BACK = "cd_reverse.log_prob(old_letters(onehot_Idx[id], traj_list[id]))"
 
 
 class Table(torch.nn.Module):
@@ -58,12 +65,20 @@ class Table(torch.nn.Module):
         return found - OUTSIDE * (len(weights) - inside)
 
 
-def mended() -> type:
-    """Return the sampler with one line changed."""
+def old_letters(chosen: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+    """Return the letters before a step at the places that it chose, one-hot and flat."""
+    places = chosen.view_as(before).sum(-1, keepdim=True)
+    return (before * places).reshape(len(before), -1)
+
+
+def mended(*changes: tuple[str, str]) -> type:
+    """Return the sampler with some lines changed."""
     source = textwrap.dedent(inspect.getsource(sampler.DirectedEvolution.__call__))
-    assert source.count(KEEPS) == 1
-    scope = dict(vars(sampler))
-    exec(source.replace(KEEPS, MENDED), scope)
+    for old, new in changes:
+        assert source.count(old) == 1
+        source = source.replace(old, new)
+    scope = {**vars(sampler), "old_letters": old_letters}
+    exec(source, scope)
     return type("Mended", (sampler.DirectedEvolution,), {"__call__": scope["__call__"]})
 
 
@@ -73,8 +88,19 @@ def preserved(size: int, varied: list[int]) -> list[tuple[int, int]]:
     return [(a + 1, b - 1) for a, b in pairwise(ends) if b - a > 1]
 
 
+def shares(drawn: Counter[str], letters: list[str]) -> torch.Tensor:
+    """Return the share of each sequence of the lattice, in the order of its energies."""
+    counts = [drawn["".join(chosen)] for chosen in product(*letters)]
+    return torch.tensor(counts, dtype=torch.float64) / drawn.total()
+
+
+def total_variation(share: torch.Tensor, law: torch.Tensor) -> float:
+    """Return the distance of draws, of which some may lie outside, to the law."""
+    return 0.5 * float((share - law).abs().sum() + 1 - share.sum())
+
+
 def main() -> None:
-    """Run all three and write their distances to the law."""
+    """Run all four and write their distances to the law."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("law", type=Path)
     parser.add_argument("--out", type=Path, required=True)
@@ -94,7 +120,8 @@ def main() -> None:
     ways = {
         "as it is": (sampler.DirectedEvolution, whole),
         "varied places only": (sampler.DirectedEvolution, alone),
-        "with the reject step mended": (mended(), alone),
+        "with the reject step mended": (mended((KEEPS, MENDED)), alone),
+        "and the way back": (mended((KEEPS, MENDED), (BACK, MENDED_BACK)), alone),
     }
     found = {}
     for name, (kind, (parent, places, held)) in ways.items():
@@ -106,25 +133,17 @@ def main() -> None:
             random_seed=options.seed,
         )  # fmt: skip
         variants, _ = run()
-        drawn: Counter[str] = Counter()
-        for row in variants[options.burn_in :]:
+        halves = [Counter[str](), Counter[str]()]
+        for number, row in enumerate(variants[options.burn_in :]):
             sequences = [one.replace(" ", "") for one in row]
-            drawn.update("".join(one[at] for at in places) for one in sequences)
-        index = {"": 0}
-        for pair in letters:
-            index = {
-                made + letter: 2 * at + bit
-                for made, at in index.items()
-                for bit, letter in enumerate(pair)
-            }
-        share = torch.zeros(len(law), dtype=torch.float64)
-        for one, count in drawn.items():
-            if one in index:
-                share[index[one]] = count / drawn.total()
+            later = 2 * number >= len(variants) - options.burn_in
+            halves[later].update("".join(one[at] for at in places) for one in sequences)
+        share, later_share = shares(halves[0] + halves[1], letters), shares(halves[1], letters)
         found[name] = {
-            "draws": drawn.total(),
+            "draws": sum(halves, Counter[str]()).total(),
             "outside": 1 - float(share.sum()),
-            "total_variation": 0.5 * float((share - law).abs().sum() + 1 - share.sum()),
+            "total_variation": total_variation(share, law),
+            "of_the_later_half": total_variation(later_share, law),
             "seconds": round(time.monotonic() - began, 1),
         }
         print(name, found[name], flush=True)

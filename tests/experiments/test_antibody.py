@@ -10,7 +10,9 @@ import pytest
 from experiments.antibody.__main__ import main
 from experiments.antibody.answers import Answers
 from experiments.antibody.lattice import Lattice
+from experiments.antibody.law import enumerate_law
 from experiments.antibody.panel import Curve, Panel
+from experiments.antibody.plan import transitions
 from experiments.antibody.rankings import LETTERS
 
 import maskov
@@ -90,6 +92,23 @@ def test_kept_answers_are_those_of_the_model(data, tmp_path):
     assert answers.asked == 0
     for one, other in zip(ours, theirs, strict=True):
         assert one.energy == pytest.approx(other.energy, abs=1e-4)
+
+
+def test_the_plan_of_the_lattice_knows_its_transitions(data, tmp_path):
+    lattice, answers = Lattice.read(data, 2), Answers(maskov.load("antiberty", "cpu"))
+    energies = np.array(enumerate_law(lattice, answers)["energies"])
+    law = np.exp(-energies) / np.exp(-energies).sum()
+    matrix = transitions(lattice, answers, law)
+    flow = law[:, None] * matrix
+    np.testing.assert_allclose(flow, flow.T, atol=1e-12)
+    np.testing.assert_allclose(matrix.sum(1), 1)
+    assert (matrix[[0, 0, 0], [1, 2, 3]] > 0).tolist() == [True, True, False]
+    words = ["--places", "2", "--chains", "4", "--epochs", "250", "--device", "cpu"]
+    main(["plan", str(data), str(tmp_path), "--out", str(tmp_path / "p.json"), *words])
+    found = json.loads((tmp_path / "p.json").read_text())
+    independent = 0.5 * np.sqrt(2 * law * (1 - law) / (np.pi * 900)).sum()
+    assert independent < found["total_variation_by_chance"] < 0.1
+    assert found["total_variation_of_starts"] < 0.02
 
 
 @pytest.mark.slow
