@@ -111,7 +111,9 @@ def run_chains(
         check_converges(kernel, schedule, thin, trace)
     data = kernel_data(kernel, alone=path is None and workers.here)
     scorer = Scorer(model, token_budget, stop)
-    with threads(workers.threads or 1, model):
+    # Only a search for lengths runs passes.
+    searches = lengths == "searched"
+    with threads(workers.threads or 1, model) if searches else nullcontext():
         inputs = inputs_of(
             model, length, texts, templates, lengths, chains, seed, resizes(kernel), freeze, scorer
         )
