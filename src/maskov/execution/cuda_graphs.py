@@ -119,12 +119,8 @@ class Recording(AsyncChains):
         part()
         if not self.buffers.tokens.is_cuda:
             return
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
-            part()
+        self._recorded[key] = graph = recorded(part, self._pool)
         self._pool = graph.pool()
-        self._recorded[key] = graph
 
     def _room_for(self, tokens: int) -> int:
         """Return the room for so many tokens that wait."""
@@ -221,6 +217,15 @@ class RecordedSampler(Recording, AsyncSampler):
 
     def _stale(self) -> tuple[Tensor, Tensor] | None:
         return self._choose_places(self._undrawn())
+
+
+def recorded(part: Callable[[], None], pool: Any) -> Any:
+    """Return a part of a round as a CUDA graph; graphs of one `pool` share their memory."""
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=pool):
+        part()
+    return graph
 
 
 def fitting(sizes: Sequence[int], wanted: int) -> int:

@@ -8,13 +8,12 @@ a step is recorded for each of a few numbers of chains. The draws are those of l
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from maskov.execution.cuda_graphs import fitting
+from maskov.execution.cuda_graphs import fitting, recorded
 from maskov.kernels import Gibbs, Kernel
 from maskov.models.base import MaskedModel
 from maskov.models.packed import PackedModel
@@ -139,15 +138,8 @@ class RecordedGibbs:
             return
         self._step(size, room)
         if self._model.device.type == "cuda":
-            self._recorded[key] = self._record(lambda: self._step(size, room))
-
-    def _record(self, step: Callable[[], None]) -> Any:
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
-            step()
-        self._pool = graph.pool()
-        return graph
+            self._recorded[key] = graph = recorded(lambda: self._step(size, room), self._pool)
+            self._pool = graph.pool()
 
     def _step(self, size: int, room: int) -> None:
         """Mask the next position of the first chains and draw it."""

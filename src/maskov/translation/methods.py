@@ -72,9 +72,10 @@ class TranslationMethod:
     """How to translate; None means the default of the method.
 
     The defaults of `mh` are those of the paper's Table 5: start from one greedy pass, propose at
-    temperature 0.8, lower the target temperature by 0.02 per epoch. One differs: the first eight
-    epochs accept every proposal, not two. The greedy pass of a small model is far from a good
-    translation, and a chain that starts rejecting there does not move (experiments/LOG.md).
+    temperature 0.8, lower the target temperature by 0.02 per epoch. Two differ: early tests save
+    passes, and the first eight epochs accept every proposal, not two. The greedy pass of a small
+    model is far from a good translation, and a chain that starts rejecting there does not move
+    (experiments/LOG.md).
 
     With `lengths="sampled"` the length is a part of the chain, and the defaults are others (see
     `SAMPLED`): moves that change it, the length predictor in the target, and a start from
