@@ -312,10 +312,11 @@ class Manifest:
 
     `kernel` is the kernel's short name, `energy` that of its target, `order` and `block` those of
     its site move. `width` and `shortest` are the longest and the shortest that a sequence may be,
-    `regions` how many parts of one may change their length. `stopped_at` is the number of epochs
-    after which a run with `until` had converged. `replicas` are those of each chain, and `ladder`
-    their inverse temperatures once these are known. `experts` are the parts of the energy that are
-    no masked passes; `compares` says that a chain's target depends on the text it started from.
+    `mean` the mean length at the start, `regions` how many parts of one may change their length.
+    `stopped_at` is the number of epochs after which a run with `until` had converged. `replicas`
+    are those of each chain, and `ladder` their inverse temperatures once these are known. `experts`
+    are the parts of the energy that are no masked passes; `compares` says that a chain's target
+    depends on the text it started from.
     `name` is what its user calls the run.
     """
 
@@ -332,6 +333,7 @@ class Manifest:
     energy_models: dict[str, str]
     width: int
     shortest: int
+    mean: int
     regions: int = 0
     experts: tuple[str, ...] = ()
     compares: bool = False
@@ -347,6 +349,7 @@ class Manifest:
         check_name(self.name)
         _between("width", self.width, 1, _MOST)
         _between("shortest", self.shortest, 1, self.width)
+        _between("mean", self.mean, 1, self.width)
         _between("regions", self.regions, 0, self.width)
         _between("replicas", self.replicas, 1, _MOST_REPLICAS)
         if self.ladder is not None and len(self.ladder) != self.replicas:

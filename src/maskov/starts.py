@@ -74,6 +74,11 @@ class Layout:
         """The fewest positions that any chain may have."""
         return min(fewest for fewest, _ in self.widths)
 
+    @property
+    def mean(self) -> int:
+        """The mean length of the chains at their start, rounded up."""
+        return -(-sum(map(len, self.tokens)) // len(self.tokens))
+
     @classmethod
     def blank(cls, model: MaskedModel, lengths: Sequence[int]) -> Layout:
         """Lay out sequences of the given lengths, all masked."""

@@ -20,7 +20,7 @@ from maskov import (
     sample,
 )
 from maskov.energies import TextEnergy
-from maskov.energies.stages import TestPlan, near
+from maskov.energies.stages import TestPlan, nearness
 from maskov.errors import InputError
 from maskov.execution.async_tests import UNTESTED
 from maskov.execution.asynchronous import AsyncSampler
@@ -197,15 +197,15 @@ def test_what_is_kept_is_what_the_model_says_of_the_tokens():
 
 def test_the_nearest_positions():
     place, lengths = torch.tensor([0, 2, 4, 1]), torch.tensor([5, 5, 5, 2])
-    chosen = near(place, lengths, 6, 3).int().tolist()
+    nearer = nearness(place, lengths, 6)
+    chosen = (nearer < 3).int().tolist()
     assert chosen[0] == [0, 1, 1, 1, 0, 0]
     assert chosen[1] == [1, 1, 0, 1, 0, 0]  # in a tie the left one
     assert chosen[2] == [0, 1, 1, 1, 0, 0]
     assert chosen[3] == [1, 0, 0, 0, 0, 0]
-    everyone = near(place, lengths, 6, None)
-    assert everyone.sum(1).tolist() == [4, 4, 4, 1]
+    assert (nearer < 6).sum(1).tolist() == [4, 4, 4, 1]
     for count in range(1, 5):
-        sizes = near(place, lengths, 6, count).sum(1)
+        sizes = (nearer < count).sum(1)
         assert sizes.tolist() == [min(count, n - 1) for n in (5, 5, 5, 2)]
 
 

@@ -61,6 +61,7 @@ def manifest(
         "energy_models": {},
         "width": 5,
         "shortest": 5,
+        "mean": 5,
     }
     made = Manifest(config=config, **values | changes)
     assert made.chains == chains

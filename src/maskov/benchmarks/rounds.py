@@ -80,10 +80,14 @@ def _sampler(model: HuggingFaceModel, move: str, options: argparse.Namespace) ->
     sampler: Recording
     if kernel.fills_windows:
         windows = SpanBuffers.of(state, 0, kernel.steps(state), ring=_EPOCHS)
-        sampler = RecordedSpanSampler(*shared, windows, temperatures, shortest=options.shortest)
+        sampler = RecordedSpanSampler(
+            *shared, windows, temperatures, shortest=options.shortest, mean=layout.mean
+        )
     else:
         sites = Buffers.of(state, kernel.plan, 0, options.prefetch, ring=_EPOCHS)
-        sampler = RecordedSampler(*shared, sites, temperatures, shortest=options.shortest)
+        sampler = RecordedSampler(
+            *shared, sites, temperatures, shortest=options.shortest, mean=layout.mean
+        )
     sampler.limit.fill_(_EPOCHS)
     return sampler
 

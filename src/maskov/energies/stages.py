@@ -199,24 +199,22 @@ class TestPlan:
         return tuple(columns)
 
 
-def near(
-    place: Int[Tensor, " n"], lengths: Int[Tensor, " n"], width: int, count: int | None
-) -> Bool[Tensor, "n length"]:
-    """Mark the `count` positions nearest to each place (None: all others), the left one in a tie.
+def nearness(
+    place: Int[Tensor, " n"], lengths: Int[Tensor, " n"], width: int
+) -> Int[Tensor, "n length"]:
+    """Count, for every position, those that are nearer to the place; of two the left one is.
 
-    The set depends on the place and the length alone, so that a move and its reverse agree on it.
+    The place itself and positions beyond the length have `width`, which is more than any other. The
+    numbers depend on the place and the length alone, so that a move and its reverse agree on them.
     """
     position = torch.arange(width, device=place.device)
     offset = position - place[:, None]
-    other = (offset != 0) & (position < lengths[:, None])
-    if count is None:
-        return other
     distance = offset.abs()
     left, right = place[:, None], (lengths - 1 - place)[:, None]
-    # How many positions are nearer: those at a smaller distance on both sides, and the left twin.
+    # Those at a smaller distance on both sides, and the left one at the same distance.
     nearer = torch.minimum(distance - 1, left) + torch.minimum(distance - 1, right)
     nearer = nearer + ((offset > 0) & (distance <= left))
-    return other & (nearer < min(count, width))
+    return nearer.masked_fill((offset == 0) | (offset > right), width)
 
 
 def near_window(

@@ -28,6 +28,7 @@ class AsyncChains:
         buffers: ChainBuffers,
         temperatures: Float[Tensor, " epochs"],
         shortest: int = 1,
+        mean: int = 1,
     ) -> None:
         self.kernel = kernel
         self.plan = plan
@@ -38,8 +39,8 @@ class AsyncChains:
         self.low = low
         self.rng = rng
         self.buffers = buffers
-        # No chain of the run is shorter; rounds of fixed size are laid out for it.
-        self.shortest = shortest
+        # Of all chains of the run; rounds of fixed size are laid out for these lengths.
+        self.shortest, self.mean = shortest, mean
         count, self._width = buffers.tokens.shape
         device = buffers.tokens.device
         self._temperatures = temperatures.to(device)
@@ -59,6 +60,10 @@ class AsyncChains:
 
     def _test(self) -> None:
         """End a round: run passes and decide by them."""
+        raise NotImplementedError
+
+    def _epoch_steps(self) -> Int[Tensor, " chains"]:
+        """Return the steps of an epoch of every chain."""
         raise NotImplementedError
 
     def slowest(self) -> int:
@@ -114,6 +119,16 @@ class AsyncChains:
 
     def _put_rows(self, chosen: Tensor, rows: Tensor, buffer: Tensor, value: Tensor) -> None:
         buffer[rows] = value
+
+    def _put_vectors(
+        self,
+        chosen: Bool[Tensor, "chains length"],
+        row: Int[Tensor, " chains"],
+        source: Float[Tensor, "rows columns hidden"],
+    ) -> None:
+        """Cache the vectors of the chosen places, which are in one row of `source` a chain."""
+        chain, place = chosen.nonzero(as_tuple=True)
+        self.buffers.hidden[chain, place] = source[row[chain], place]
 
     # Between groups and windows.
 

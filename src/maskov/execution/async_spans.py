@@ -57,6 +57,9 @@ class SpanSampler(AsyncChains):
 
     # Epochs.
 
+    def _epoch_steps(self) -> Int[Tensor, " chains"]:
+        return self.buffers.steps
+
     def _unnormalised(self) -> Bool[Tensor, "chains length"]:
         """Return where the log-sum-exp is to be found, which an epoch's energies need."""
         b = self.buffers
@@ -305,9 +308,9 @@ class SpanSampler(AsyncChains):
         rows = self._rows_of(taken)
         if rows is None:
             return
+        self._put_vectors(taken[:, None] & self._inside, self._rows, b.new_hidden)
         for buffer, value in (
             (b.tokens, b.proposed[rows]),
-            (b.hidden, b.new_hidden[rows, :width]),
             (b.logit, b.new_logit[rows, :width]),
             (b.log_normaliser, b.new_normaliser[rows, :width]),
         ):

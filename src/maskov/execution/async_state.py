@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from maskov.energies.stages import near
+from maskov.energies.stages import nearness
 from maskov.execution.async_chains import AsyncChains
 from maskov.execution.buffers import FREE, Buffers, ChainBuffers
 from maskov.types import Bool, Int, Sequences, Tensor
@@ -39,6 +39,9 @@ class AsyncState(AsyncChains):
         self._steps.copy_(buffers.free.sum(1))
         return True
 
+    def _epoch_steps(self) -> Int[Tensor, " chains"]:
+        return self._steps
+
     def _ready(self) -> Bool[Tensor, " chains"]:
         """Return which chains have all their proposals drawn."""
         return ~self.buffers.opening & self.buffers.fresh.all(1)
@@ -66,12 +69,24 @@ class AsyncState(AsyncChains):
         """Return where a proposal is to be drawn."""
         return ~self.buffers.fresh & ~self.buffers.opening[:, None]
 
-    def _wanted(self, place: Tensor, lengths: Tensor, number: int) -> Bool[Tensor, "n length"]:
+    def _nearness(self, place: Tensor, lengths: Tensor) -> Int[Tensor, "n length"]:
+        """Return how near every position is to each place, 0 for the nearest."""
+        return nearness(place, lengths, self._width)
+
+    def _is_near(
+        self, nearness: Int[Tensor, "n length"], count: int | None
+    ) -> Bool[Tensor, "n length"]:
+        """Mark the `count` nearest positions; None: all others."""
+        return nearness < (self._width if count is None else min(count, self._width))
+
+    def _wanted(
+        self, place: Tensor, nearness: Int[Tensor, "n length"], number: int
+    ) -> Bool[Tensor, "n length"]:
         """Return the passes that stage `number` needs beyond those before it."""
         stage = self.stages[number]
-        wanted = near(place, lengths, self._width, stage.nearest)
+        wanted = self._is_near(nearness, stage.nearest)
         if number and self.stages[number - 1].low == stage.low:
-            wanted &= ~near(place, lengths, self._width, self.stages[number - 1].nearest)
+            wanted &= ~self._is_near(nearness, self.stages[number - 1].nearest)
         before = self.stages[number - 1] if number else None
         if (
             stage.low

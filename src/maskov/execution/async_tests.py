@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from maskov.energies.stages import near
 from maskov.execution.async_state import AsyncState
 from maskov.execution.buffers import ENERGIES
 from maskov.kernels.ratio import log_ratio
@@ -68,20 +67,19 @@ class AsyncTests(AsyncState):
         super().__init__(*arguments, **settings)
         self.observer = observer
 
-    def _ratios(self) -> Ratios:
+    def _ratios(self, nearness: Int[Tensor, "slots length"]) -> Ratios:
         """Return what every slot's tests compare with; where passes are missing, nothing of use."""
         b, owner = self.buffers, self._owner
-        place = b.slot_place[:-1].clamp(min=0)
-        at = (owner, place)
-        lengths = b.lengths[owner]
+        at = (owner, b.slot_place[:-1].clamp(min=0))
         beta = self._beta()[owner]
         exact, low, site = self._differences(at)
+        forward, reverse = b.log_forward[at], b.log_reverse[at]
         ratios = []
         for stage in self.stages:
             terms = low if stage.low else exact
-            kept = near(place, lengths, self._width, stage.nearest)
+            kept = self._is_near(nearness, stage.nearest)
             fall = site + torch.where(kept, terms, 0.0).sum(1)
-            ratios.append(log_ratio(fall, b.log_forward[at], b.log_reverse[at], beta))
+            ratios.append(log_ratio(fall, forward, reverse, beta))
         return Ratios(torch.stack(ratios, dim=1), exact, site)
 
     def _differences(self, at: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
@@ -104,10 +102,11 @@ class AsyncTests(AsyncState):
             return
         b, rows = self.buffers, settled.nonzero().flatten()
         slot, at = slot[rows], (rows, place[rows])
-        stage, ratios = b.slot_stage[slot], self._ratios()
+        every = self._nearness(b.slot_place[:-1].clamp(min=0), b.lengths[self._owner])
+        stage, ratios = b.slot_stage[slot], self._ratios(every)
         untaken = torch.arange(len(self.stages), device=rows.device) > stage[:, None]
         old = self._target()[rows]
-        rest = near(place[rows], b.lengths[rows], self._width, None)
+        rest = self._is_near(every[slot], None)
         fall = ratios.site[slot] + torch.where(rest, ratios.exact[slot], 0.0).sum(1)
         # A move whose reverse is impossible was rejected without a pass.
         passed = (stage == len(self.stages) - 1) & (b.log_reverse[at] > -torch.inf)

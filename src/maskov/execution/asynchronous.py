@@ -128,7 +128,8 @@ class AsyncSampler(AsyncTests):
             begun = ready & (ranks[:, slot] == NONE_LEFT) & (soonest < NONE_LEFT)
             # Where the reverse is impossible the move is rejected whatever its energy.
             possible = b.log_reverse.gather(1, place[:, None]).squeeze(1) > -torch.inf
-            wanted = self._wanted(place, b.lengths, 0) & possible[:, None]
+            nearness = self._nearness(place, b.lengths)
+            wanted = self._wanted(place, nearness, 0) & possible[:, None]
             own = slice(slot, len(b.slot_place) - 1, self._slots)
             b.slot_place[own] = torch.where(begun, place, b.slot_place[own])
             b.slot_pending[own] = torch.where(begun[:, None], wanted, b.slot_pending[own])
@@ -171,8 +172,8 @@ class AsyncSampler(AsyncTests):
         busy = (b.slot_place[:-1] != FREE) & (b.slot_verdict[:-1] == TESTING)
         busy &= ~b.slot_pending[:-1].any(1)
         place = b.slot_place[:-1].clamp(min=0)
-        lengths, stage = b.lengths[owner], b.slot_stage[:-1]
-        found = self._ratios()
+        nearness, stage = self._nearness(place, b.lengths[owner]), b.slot_stage[:-1]
+        found = self._ratios(nearness)
         ratio = found.log_ratio.gather(1, stage[:, None]).squeeze(1)
         gained = ratio - b.slot_ratio[:-1]
         uniform = b.draw_accept[owner, place, stage]
@@ -185,7 +186,7 @@ class AsyncSampler(AsyncTests):
         b.slot_ratio[:-1] = torch.where(further, ratio, b.slot_ratio[:-1])
         b.slot_stage[:-1] += further
         for number in range(1, len(self.stages)):
-            wanted = self._wanted(place, lengths, number)
+            wanted = self._wanted(place, nearness, number)
             begun = further & (b.slot_stage[:-1] == number)
             b.slot_pending[:-1] = torch.where(begun[:, None], wanted, b.slot_pending[:-1])
 
@@ -227,12 +228,13 @@ class AsyncSampler(AsyncTests):
         rows = self._rows_of(taken)
         if rows is None:
             return
+        moved = taken[:, None] & self._inside & (self._places != place[:, None])
+        self._put_vectors(moved, slot, b.slot_hidden)
         slot, place = slot[rows], place[rows]
         changed = self._places == place[:, None]
         other = self._inside[rows] & ~changed
         new = (
             (b.tokens, torch.where(changed, b.drawn[rows], b.tokens[rows])),
-            (b.hidden, torch.where(other[..., None], b.slot_hidden[slot], b.hidden[rows])),
             (b.logit, torch.where(
                 changed, b.drawn_logit[rows], torch.where(other, b.slot_logit[slot], b.logit[rows])
             )),

@@ -1,7 +1,7 @@
 """Rounds for a GPU: no shape depends on contents, so that nothing waits for the device.
 
 A round has room for so many tokens; the passes that fill it are chosen on the device, those of the
-chains that are furthest behind first. Whole rounds are recorded as CUDA graphs, one for each size
+chains with the most steps left first. Whole rounds are recorded as CUDA graphs, one for each size
 of room, and replayed. The host learns what is waiting two rounds late, which is early enough to
 choose the size of the next room and to see that everything is done. Single sites are here, windows
 in `recorded_spans.py`.
@@ -9,9 +9,12 @@ in `recorded_spans.py`.
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
 
 import torch
 
@@ -21,11 +24,13 @@ from maskov.execution.buffers import COUNTS, ChainBuffers
 from maskov.execution.selection import Chosen, choose_first
 from maskov.models.packed import PackedModel
 from maskov.models.packing import pack
-from maskov.types import Bool, Int, Tensor
+from maskov.types import Bool, Float, Int, Tensor
 
 _SMALLEST = 1024
+# Rooms are these shares of the largest; the smallest are for the last few chains.
+_SHARES = (1, 4 / 3, 2, 8 / 3, 4, 16 / 3, 8, 16, 32, 128)
 # Proposals drawn at once, as multiples of a chain's length.
-_CHAINS_DRAWN = (2, 8, 32, 128)
+_CHAINS_DRAWN = (1, 4, 8, 16, 32, 64, 128)
 
 
 class Recording(AsyncChains):
@@ -34,9 +39,6 @@ class Recording(AsyncChains):
     `_prepare` runs the head for at most `_size` positions, and `_test` runs passes of at most
     `_room` tokens, in low precision if it is a `_low_round`.
     """
-
-    # Rooms are these shares of the largest; the smallest is for a single chain.
-    shares: ClassVar[Sequence[float]] = (1, 2, 4, 16, 64)
 
     def _record(self, entries: int, sizes: Iterable[int]) -> None:
         """Lay out rounds for so many passes at once and for these numbers of positions."""
@@ -48,7 +50,7 @@ class Recording(AsyncChains):
         single = self._width + self._frame
         most = entries * single
         largest = max(_SMALLEST, min(self.scorer.batcher.budget, 1 << (most - 1).bit_length()))
-        rooms = {max(int(largest / share), _SMALLEST, single) for share in self.shares}
+        rooms = {max(int(largest / share), _SMALLEST, single) for share in _SHARES}
         self._rooms = sorted(rooms)
         everything = self.buffers.tokens.numel()
         self._sizes = sorted({min(size, everything) for size in sizes})
@@ -129,11 +131,17 @@ class Recording(AsyncChains):
     def _fill_room(
         self, waits: Bool[Tensor, "chains entries"]
     ) -> tuple[Int[Tensor, " passes"], Int[Tensor, " passes"], Bool[Tensor, " passes"]]:
-        """Choose this room's passes, those of the slowest chains first: chains and entries."""
+        """Choose this room's passes, of the chains with the most steps left: chains and entries.
+
+        A run lasts as long as its longest chain, which must never wait for the others.
+        """
         b = self.buffers
-        order = (b.epoch * 2**32 + b.number).argsort(stable=True)
+        left = (self.limit - b.epoch) * self._epoch_steps() - b.number
+        order = left.argsort(descending=True, stable=True)
         cost = (b.lengths + self._frame)[order, None].expand(waits.shape)
-        places = min(self._room // (self.shortest + self._frame), waits.numel())
+        # Room for passes half as long as usual: each is paid for, whether there is one or not.
+        usual = max(self.shortest, self.mean // 2)
+        places = max(1, min(self._room // (usual + self._frame), waits.numel()))
         chosen = choose_first(waits[order].flatten(), cost.flatten(), self._room, places)
         chain = order[chosen.index // waits.shape[1]]
         return chain, chosen.index % waits.shape[1], chosen.valid
@@ -150,6 +158,19 @@ class Recording(AsyncChains):
     def _put_rows(self, chosen: Tensor, rows: Tensor, buffer: Tensor, value: Tensor) -> None:
         here = chosen.view(-1, *(1,) * (buffer.dim() - 1))
         buffer.copy_(torch.where(here, value, buffer))
+
+    def _put_vectors(
+        self,
+        chosen: Bool[Tensor, "chains length"],
+        row: Int[Tensor, " chains"],
+        source: Float[Tensor, "rows columns hidden"],
+    ) -> None:
+        hidden, copy = self.buffers.hidden, _copy_kernel() if source.is_cuda else None
+        if copy is not None:
+            copy(hidden, source, chosen, row)
+            return
+        new = source[row, : self._width]
+        hidden.copy_(torch.where(chosen[..., None], new, hidden))
 
     def _choose_places(self, stale: Bool[Tensor, "chains length"]) -> tuple[Tensor, Tensor]:
         """Choose positions for the head."""
@@ -202,7 +223,7 @@ class RecordedSampler(Recording, AsyncSampler):
         self._count_passes(owner, valid.long())
 
     def _choose_passes(self, low: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """Return slots and places of this room's passes, those of the slowest chains first."""
+        """Return slots and places of this room's passes."""
         waits = self._waits(low).view(len(self._rows), -1)
         chain, entry, valid = self._fill_room(waits)
         return chain * self._slots + entry // self._width, entry % self._width, valid
@@ -219,12 +240,38 @@ class RecordedSampler(Recording, AsyncSampler):
         return self._choose_places(self._undrawn())
 
 
+@lru_cache(maxsize=1)
+def _copy_kernel() -> Callable[[Tensor, Tensor, Tensor, Tensor], None] | None:
+    """Return `copy_vectors`, where Triton is there."""
+    try:
+        module = import_module("maskov.execution.copy_vectors")
+    except ImportError:
+        return None
+    copy: Callable[[Tensor, Tensor, Tensor, Tensor], None] = module.copy_vectors
+    return copy
+
+
 def recorded(part: Callable[[], None], pool: Any) -> Any:
-    """Return a part of a round as a CUDA graph; graphs of one `pool` share their memory."""
+    """Return a part of a round as a CUDA graph; graphs of one `pool` share their memory.
+
+    `torch.cuda.graph` would also empty the cache of memory, which is slow and not needed here.
+    """
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=pool):
-        part()
+    # No graph of an earlier run may be destroyed while this one is recorded.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with torch.cuda.stream(stream):
+            graph.capture_begin(*(() if pool is None else (pool,)))
+            try:
+                part()
+            finally:
+                graph.capture_end()
+    finally:
+        if collects:
+            gc.enable()
+    torch.cuda.current_stream().wait_stream(stream)
     return graph
 
 

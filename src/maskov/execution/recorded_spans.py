@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
@@ -21,9 +20,6 @@ _SIZES = (32, 64, 128, 256, 512, 2048, 8192)
 
 class RecordedSpanSampler(Recording, SpanSampler):
     """A group of chains on a GPU that fill windows, in rounds that are recorded and replayed."""
-
-    # Every chain waits for something in almost every round, so that rooms of many sizes are full.
-    shares: ClassVar[Sequence[float]] = (1, 4 / 3, 2, 8 / 3, 4, 16 / 3, 8, 16, 64)
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)

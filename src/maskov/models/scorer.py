@@ -21,8 +21,8 @@ from maskov.types import Bool, Chains, Float, Int, Sequences, Sites, Tensor
 _HEAD_SCORES = 2**24
 # Bytes that the vectors of resident chains and of their proposals may take.
 _CPU_CHAINS, _GPU_CHAINS = 2**30, 2**33
-# Passes that a chain usually waits for in a round.
-_PASSES = 4
+# Passes that a chain usually waits for in a round; with early tests, as rounds of a GPU show, one.
+_CPU_PASSES, _GPU_PASSES = 4, 1
 # A CPU computes small batches nearly as fast, and smaller groups keep several processes busy.
 _CPU_GROUPS = 6
 # Models so small that a batch holds more chains are bound by overhead, and gain from large groups.
@@ -101,8 +101,9 @@ class Scorer:
         filling = token_budget(self.model.bytes_per_token, self.model.device)
         if self.model.device.type == "cuda":
             # Nothing is padded there, and every group ends with rounds of a few long chains.
-            length = mean or length
-        fitting = filling // (_PASSES * length)
+            fitting = filling // (_GPU_PASSES * (mean or length))
+        else:
+            fitting = filling // (_CPU_PASSES * length)
         if self.model.device.type == "cpu" and fitting <= _MANY_CHAINS:
             fitting //= _CPU_GROUPS
         return max(1, min(share // ((1 + slots) * kept), fitting))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from maskov.runs.task_runner import TaskRunner
 
 # Epochs that the fastest chain may be ahead of the slowest.
-AHEAD = 4
+AHEAD = 16
 _FRAME_SECONDS = 1 / 12
 
 
@@ -100,7 +100,7 @@ class AsyncGroup:
             # A run of a GPU may go on elsewhere, where its windows are not recorded.
             sampler = (sampler_for(runner.scorer.model, self.kernel) or SpanSampler)(
                 self.kernel, plan, runner.scorer, low, runner.rng, buffers, self._temperatures(),
-                shortest=runner.manifest.shortest,
+                shortest=runner.manifest.shortest, mean=runner.manifest.mean,
             )  # fmt: skip
         # What a GPU has recorded serves the next group too.
         runner.sampler = sampler

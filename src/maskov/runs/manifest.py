@@ -58,6 +58,7 @@ def manifest_of(
         energy_models=energy_models,
         width=layout.width,
         shortest=layout.shortest,
+        mean=layout.mean,
         experts=experts_of(kernel),
         compares=kernel.energy is not None and kernel.energy.compares,
         regions=max(map(len, layout.bounds), default=0),

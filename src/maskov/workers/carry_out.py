@@ -62,8 +62,7 @@ def group_size(
 ) -> int:
     """Return how many chains make a group; on a GPU two groups in lock-step take turns."""
     chains = len(layout.tokens)
-    mean = -(-sum(map(len, layout.tokens)) // chains)
-    most = scorer.resident(layout.width, prefetch or 1, mean)
+    most = scorer.resident(layout.width, prefetch or 1, layout.mean)
     moving = kernel_at(kernel, schedule, schedule.epochs - 1)
     alone = asynchronous and _records(scorer.model, moving)
     if scorer.model.device.type != "cuda" or alone:
