@@ -99,6 +99,7 @@ def test_a_tiny_temperature_is_the_best_token_and_never_a_forbidden_one(temperat
 def test_ties_are_kept_in_order():
     tied = torch.zeros((1, 4), dtype=torch.float64)
     assert (top_k(tied, 2) > -torch.inf).tolist() == [[True, True, False, False]]
+    assert (top_k(tied, 1) > -torch.inf).tolist() == [[True, False, False, False]]
     assert (top_p(tied, 0.5) > -torch.inf).tolist() == [[True, True, False, False]]
 
 

@@ -4,8 +4,9 @@
 
 The sources are German sentences of mixed lengths, or with --sources the first ones of a file; the
 models are those of the repository. On a CPU two sentences warm up, on a GPU all of them, 64 for
-chains; the time is that of one whole call, including the encoder's pass over the sources. FILE is
-written after every row, and rows already in it are not measured again.
+chains; the time is that of one whole call, including the encoder's pass over the sources. With
+--references, a file of their translations, rows have BLEU too. FILE is written after every row, and
+rows already in it are not measured again.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import torch
 
 from maskov.benchmarks.machine import all_versions, machine
+from maskov.evaluation.translation import compare
 from maskov.models import choose_device, load
 from maskov.models.conditional.model import ConditionalModel
 from maskov.shipped import folder_of
@@ -61,7 +63,7 @@ METHODS = {
     "mh raw": TranslationMethod("mh", energy="raw"),
     **{
         f"mh raw, early tests: {tests}": TranslationMethod("mh", energy="raw", delayed=tests)
-        for tests in ("off", "1", "2", "4")
+        for tests in ("off", "1", "2", "4", "1,4", "1,4,16")
     },
     "mh norm": TranslationMethod("mh", energy="norm"),
     "block-mh norm": TranslationMethod("block-mh", energy="norm"),
@@ -82,17 +84,17 @@ def measure(
     lines: list[str],
     method: TranslationMethod,
     twin: AutoregressiveTranslator | None,
-) -> dict[str, float]:
-    """Translate once; return what a sentence cost and came to, if the method has passes."""
+) -> tuple[dict[str, float], list[str]]:
+    """Translate once; return what a sentence cost and came to, if it has passes, and the texts."""
     if method.name == "ar":
-        translate_lines(model, lines, method, twin)
-        return {}
+        return {}, [line.text for line in translate_lines(model, lines, method, twin)]
     run = run_method(model.given(lines), method)
     found = translations_of(run, method)
     energies = sum(line.energy_raw for line in found), sum(line.energy_norm for line in found)
     raw, norm = (energy / len(lines) for energy in energies)
     passes = float(run.traces["passes"].sum()) / len(lines)
-    return {"passes_per_sentence": passes, "energy_raw": raw, "energy_norm": norm}
+    row = {"passes_per_sentence": passes, "energy_raw": raw, "energy_norm": norm}
+    return row, [line.text for line in found]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -102,6 +104,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--twin", default="deroen-twin")
     parser.add_argument("--sentences", type=int, default=256)
     parser.add_argument("--sources", type=Path, help="file of German sentences, one per line")
+    parser.add_argument("--references", type=Path, help="translations of --sources, for BLEU")
     parser.add_argument("--methods", nargs="*", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", default="float32")
@@ -138,11 +141,13 @@ def main(arguments: list[str] | None = None) -> None:
         warm_up = 2 if device.type == "cpu" else 64 if method.samples else None
         translate_lines(model, lines[:warm_up], method, twin)
         begin = time.perf_counter()
-        row = measure(model, lines, method, twin)
+        row, texts = measure(model, lines, method, twin)
         if device.type == "cuda":
             torch.cuda.synchronize()
         row["seconds"] = time.perf_counter() - begin
         row["sentences_per_second"] = speed = len(lines) / row["seconds"]
+        if options.references is not None:
+            row["bleu"] = compare(texts, sources(len(lines), options.references), 1).bleu
         results["rows"][name] = row
         options.out.write_text(json.dumps(results, indent=1) + "\n")
         print(f"{name:24s} {speed:10.2f} sentences/s", flush=True)

@@ -75,7 +75,7 @@ class TranslatingOptions(WorkerOptions):
         option(
             "--delayed",
             "positions next to the change that an early test scores: 2, or 1,2,4 for three tests, "
-            "off, or auto (default: 1,4)",
+            "off, or auto (default: 1,3,9)",
             _METHOD,
         ),
     ] = None
