@@ -10,6 +10,7 @@ import typer
 
 from experiments.cell import Cell
 from experiments.context import Context
+from experiments.chains import Translations
 from experiments.deterministic import DeterministicTranslations
 from experiments.settings import setting_of, with_sentences
 from maskov.cli import run_app
@@ -21,6 +22,7 @@ from maskov.errors import InputError, Interrupted
 _ONLY: dict[str, Callable[[Cell], bool]] = {
     "text": lambda cell: not cell.translates,
     "translation": lambda cell: cell.translates,
+    "chains": lambda cell: cell.kind == Translations.kind,
     "deterministic": lambda cell: cell.kind == DeterministicTranslations.kind,
 }
 
@@ -75,7 +77,10 @@ def reproduce(
     ] = None,
     only: Annotated[
         str | None,
-        typer.Option("--only", help="some cells: text, translation, or deterministic (no chains)"),
+        typer.Option(
+            "--only",
+            help="some cells: text, translation, chains (of translations), or deterministic",
+        ),
     ] = None,
     title: Annotated[
         str | None, typer.Option(help="name of the --translation model on the page of claims")

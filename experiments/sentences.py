@@ -42,11 +42,12 @@ def choose_sentences(
     limit = min(longest or 10**9, model.network.shape.longest - 1)
     kept: list[tuple[str, str, bool]] = []
     skipped = 0
-    for source, reference in zip(sources, references, strict=True):
+    tokens = model.source_ids(sources)
+    for source, reference, ids in zip(sources, references, tokens, strict=True):
         if len(kept) == most:
             break
         # The model adds an end token, which is not part of the text.
-        fits = len(model.source_ids(source)) - 1 <= limit
+        fits = len(ids) - 1 <= limit
         if fits or longest is None:
             kept.append((source, reference, fits))
         else:

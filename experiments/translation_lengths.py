@@ -29,7 +29,7 @@ from maskov.errors import InputError
 from maskov.evaluation.translation import compare
 from maskov.models import choose_device, device_name, load
 from maskov.models.conditional.lengths import choose_lengths
-from maskov.models.conditional.model import ConditionalModel, read_source
+from maskov.models.conditional.model import ConditionalModel, read_sources
 from maskov.models.fingerprints import model_weights_hash
 from maskov.models.scorer import Scorer
 from maskov.runs.files import write_atomically
@@ -222,7 +222,7 @@ def read(path: Path, most: int | None = None) -> list[str]:
 def fits_model(model: ConditionalModel, source: str) -> bool:
     """Whether the model can read a source."""
     try:
-        read_source(model, source, "line")
+        read_sources(model, [source], ["line"])
     except InputError:
         return False
     return True

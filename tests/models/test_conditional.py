@@ -191,7 +191,7 @@ def test_lengths_are_those_the_encoder_names(kind):
     assert (scores[:, 0] == -torch.inf).all()
     assert (scores.exp().sum(1) - 1).abs().max() < CLOSE
     for row, text in enumerate(SOURCES):
-        ids = torch.tensor([model.source_ids(text)])
+        ids = torch.tensor(model.source_ids([text]))
         _, plain = model.network.encode(ids, torch.ones_like(ids, dtype=torch.bool))
         # A model with an end counts it: length n of ours is its n + 1.
         begin = 2 if model.network.shape.target_end else 1

@@ -24,8 +24,9 @@ from maskov.moves.site import draw
 from maskov.random import Purpose, Rng, categorical
 from maskov.types import Chains, Int, Tensor
 
-# Recorded steps have room for so many times more chains than the next smaller ones.
-_GROWTH = 1.5
+# Recorded steps have room for so many times more chains than the next smaller ones. The smallest
+# are not worth being recorded apart.
+_FEWEST, _GROWTH = 16, 1.5
 _UNIT = 64
 
 
@@ -69,7 +70,7 @@ class RecordedGibbs:
         self._buffers: _Buffers | None = None
         self._recorded: dict[tuple[int, int], Any] = {}
         self._pool: Any = None
-        sizes = [1]
+        sizes = [min(_FEWEST, self._shape[0])]
         while sizes[-1] < self._shape[0]:
             sizes.append(min(int(sizes[-1] * _GROWTH) + 1, self._shape[0]))
         self._sizes = sizes

@@ -72,10 +72,11 @@ class ConditionalModel(PackedModel):
 
     # Sources.
 
-    def source_ids(self, text: str) -> list[int]:
-        """Tokenise a source, end token included."""
-        ids = token_ids(self.tokenizer, text, self.name, add_special_tokens=False)
-        return [*(int(token) for token in ids), int(self.tokenizer.eos_token_id)]
+    def source_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokenise sources, end token included."""
+        lines = token_ids(self.tokenizer, list(texts), self.name, add_special_tokens=False)
+        end = int(self.tokenizer.eos_token_id)
+        return [[*(int(token) for token in ids), end] for ids in lines]
 
     def given(self, texts: Sequence[str], lines: Sequence[int] | None = None) -> ConditionalModel:
         """Return this model with these sources, encoded.
@@ -84,9 +85,8 @@ class ConditionalModel(PackedModel):
         """
         if not texts:
             raise InputError("nothing to translate.")
-        ids = []
-        for line, text in zip(lines or range(1, len(texts) + 1), texts, strict=True):
-            ids.append(read_source(self, text, f"line {line}"))
+        numbers = lines or range(1, len(texts) + 1)
+        ids = read_sources(self, texts, [f"line {line}" for line in numbers])
         return self._with(Sources.encode(self.network, texts, ids))
 
     def _with(self, sources: Sources) -> ConditionalModel:
@@ -203,16 +203,20 @@ class ConditionalModel(PackedModel):
         )
 
 
-def read_source(model: ConditionalModel, text: str, what: str) -> list[int]:
-    """Tokenise a source and refuse bad ones; `what` names it in errors."""
-    if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
-        raise InputError(f"{what} is not UTF-8 text.")
-    ids, most = model.source_ids(text), model.network.shape.longest
-    if len(ids) == 1:
-        raise InputError(f"{what} is empty; give at least one word.")
-    if len(ids) > most:
-        raise InputError(
-            f"{what} has {len(ids) - 1} tokens; '{model.name}' takes at most {most - 1}. Split it "
-            "into sentences."
-        )
-    return ids
+def read_sources(
+    model: ConditionalModel, texts: Sequence[str], names: Sequence[str]
+) -> list[list[int]]:
+    """Tokenise sources and refuse bad ones, which errors call by their names."""
+    for text, name in zip(texts, names, strict=True):
+        if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+            raise InputError(f"{name} is not UTF-8 text.")
+    most, lines = model.network.shape.longest, model.source_ids(texts)
+    for ids, name in zip(lines, names, strict=True):
+        if len(ids) == 1:
+            raise InputError(f"{name} is empty; give at least one word.")
+        if len(ids) > most:
+            raise InputError(
+                f"{name} has {len(ids) - 1} tokens; '{model.name}' takes at most {most - 1}. Split "
+                "it into sentences."
+            )
+    return lines
