@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from experiments.cell import Cell
-from experiments.context import Context
 from experiments.chains import Translations
+from experiments.context import Context
 from experiments.deterministic import DeterministicTranslations
 from experiments.settings import setting_of, with_sentences
 from maskov.cli import run_app
