@@ -252,12 +252,18 @@ def _copy_kernel() -> Callable[[Tensor, Tensor, Tensor, Tensor], None] | None:
     return copy
 
 
+@lru_cache
+def _recording_stream(device: int) -> torch.cuda.Stream:
+    """Return the one stream of recordings: graphs of other streams would not share memory."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
 def recorded(part: Callable[[], None], pool: Any) -> Any:
     """Return a part of a round as a CUDA graph; graphs of one `pool` share their memory.
 
     `torch.cuda.graph` would also empty the cache of memory, which is slow and not needed here.
     """
-    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    graph, stream = torch.cuda.CUDAGraph(), _recording_stream(torch.cuda.current_device())
     torch.cuda.synchronize()
     # No graph of an earlier run may be destroyed while this one is recorded.
     collects = gc.isenabled()
