@@ -84,7 +84,7 @@ def test_stopped_and_resumed_is_the_same_to_the_byte(name, model, folder, tmp_pa
     expected = _files(tmp_path / "whole")
     assert expected["samples.jsonl"].count(b"\n") >= len(SOURCES)
     stops = 0
-    for at in (9, 200) if method.length_rule == "searched" else (9, 40):
+    for at in (4, 90) if method.length_rule == "searched" else (4, 25):
         path = tmp_path / f"stopped {at}"
         if _stopped(model, folder, method, path, at):
             if not path.exists():  # while lengths were searched, before there was a run

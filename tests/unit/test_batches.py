@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -71,6 +72,36 @@ def test_a_batch_that_does_not_fit_is_halved_and_the_answers_stay_the_same():
     assert max(sizes) > 100
     # Passes that failed are not counted as done.
     assert engine.passes == 48
+
+
+def test_on_a_cpu_our_own_encoder_takes_several_lengths_at_once():
+    """A few sequences of each length fill a batch together; their answers stay the same."""
+    model = tiny_bert("red green blue")
+    assert model.encoder is not None
+    lengths, rows = torch.tensor([4, 8, 5, 7, 8, 6]), torch.arange(6)
+    sequences = replace(random_state(model, 6, 8).sequences, lengths=lengths)
+    hidden, widths = model.hidden_at, []
+
+    def seen(tokens, lengths, place, source):
+        widths.append(sorted(set(lengths.tolist())))
+        return hidden(tokens, lengths, place, source)
+
+    model.hidden_at = seen
+    together = Scorer(model, budget=10_000).answers(sequences, rows, rows % 4, normaliser=True)
+    assert widths == [[4, 5, 6, 7, 8]]
+    widths.clear()
+    # A batch of one length that fills a quarter of the budget is left as it is.
+    alone = Scorer(model, budget=16).answers(sequences, rows, rows % 4, normaliser=True)
+    assert widths == [[4], [5], [6], [7], [8]]
+    widths.clear()
+    # Padding would cost another network as much as tokens do.
+    model.encoder = None
+    padded = Scorer(model, budget=10_000).answers(sequences, rows, rows % 4, normaliser=True)
+    assert widths == [[4], [5], [6], [7], [8]]
+    for other in (alone, padded):
+        assert torch.allclose(together.hidden, other.hidden, atol=1e-10)
+        assert torch.allclose(together.logit, other.logit, atol=1e-10)
+        assert torch.allclose(together.log_normaliser, other.log_normaliser, atol=1e-10)
 
 
 def test_one_sequence_that_does_not_fit_is_a_clear_error():

@@ -24,6 +24,7 @@ from maskov import (
 )
 from maskov.cli import main
 from maskov.errors import InputError, Interrupted
+from maskov.models import scorer
 from maskov.moves import Site
 from maskov.runs.coordinator import cut
 from odd_workers import files, oddly
@@ -116,6 +117,26 @@ def test_groups_are_of_one_size_but_for_the_last():
 def test_groups_depend_on_the_model_and_not_on_the_number_of_chains():
     few, many = (sample(MODEL, Gibbs(), Schedule(epochs=1), chains=c, length=5) for c in (2, 60))
     assert few.manifest.config.execution.resident == many.manifest.config.execution.resident
+
+
+@pytest.mark.parametrize("length", [5, (2, 9), 40])
+def test_chains_in_lock_step_are_enough_for_a_batch_of_some_size(monkeypatch, length):
+    """Each has one pass in a call then; for few rows a CPU mostly waits for the weights."""
+    monkeypatch.setattr(scorer, "token_budget", lambda bytes_per_token, device: 1024)
+    model, mh = tiny_bert("red green", max_position_embeddings=64), Metropolis(Raw())
+
+    def group(kernel, schedule, **settings):
+        run = sample(model, kernel, schedule, chains=2, length=length, **settings)
+        return run.manifest.config.execution.resident
+
+    rounds = group(mh, Schedule(epochs=1))
+    lock_step = group(Gibbs(), Schedule(epochs=1))
+    assert 1 <= rounds < lock_step
+    mean = 40 if length == 40 else 5
+    assert lock_step * mean >= 100
+    assert group(mh, Schedule(epochs=1), asynchronous=False) == lock_step
+    # Epochs that accept everything are in lock-step.
+    assert group(mh, Schedule(epochs=2, force_accept=1)) == lock_step
 
 
 @pytest.mark.parametrize(

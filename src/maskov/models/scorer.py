@@ -15,6 +15,7 @@ from maskov.errors import Interrupted, ModelError
 from maskov.grouping import groups_with, masked_with
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.batches import PADDED_SHARE, Batcher, token_budget
+from maskov.models.packed import PackedModel
 from maskov.types import Bool, Chains, Float, Int, Sequences, Sites, Tensor
 
 # Rows of the vocabulary held at once when the head runs outside a model pass (in scores).
@@ -23,8 +24,9 @@ _HEAD_SCORES = 2**24
 _CPU_CHAINS, _GPU_CHAINS = 2**30, 2**33
 # Passes that a chain usually waits for in a round; with early tests, as rounds of a GPU show, one.
 _CPU_PASSES, _GPU_PASSES = 4, 1
-# A CPU computes small batches nearly as fast, and smaller groups keep several processes busy.
-_CPU_GROUPS = 6
+# Smaller groups than fill a call keep several processes busy, and cost a CPU little while a batch
+# has so many tokens: products of fewer rows wait for the weights.
+_CPU_GROUPS, _CPU_TOKENS = 6, 128
 # Models so small that a batch holds more chains are bound by overhead, and gain from large groups.
 _MANY_CHAINS = 64
 # Fewer tokens than this leave a GPU idle.
@@ -89,12 +91,15 @@ class Scorer:
             self._low[precision] = other
         return self._low[precision]
 
-    def resident(self, length: int, slots: int = 1, mean: int | None = None) -> int:
+    def resident(
+        self, length: int, slots: int = 1, mean: int | None = None, lock_step: bool = False
+    ) -> int:
         """Return how many chains of at most a length, and of a `mean` length, make a group.
 
         Those whose passes fill a model call, so that more would gain little, but never more than
-        the device can hold. It depends on the model, the device and the lengths alone: groups
-        decide which passes share a batch, and so how sums are rounded.
+        the device can hold. Chains in `lock_step` have one pass each in a call. It depends on the
+        kernel, the model, the device and the lengths alone: groups decide which passes share a
+        batch, and so how sums are rounded.
         """
         kept = length * self.model.hidden_width * self.model.dtype.itemsize
         share = _GPU_CHAINS if self.model.device.type == "cuda" else _CPU_CHAINS
@@ -106,6 +111,8 @@ class Scorer:
             fitting = filling // (_CPU_PASSES * length)
         if self.model.device.type == "cpu" and fitting <= _MANY_CHAINS:
             fitting //= _CPU_GROUPS
+            if lock_step:
+                fitting = max(fitting, -(-_CPU_TOKENS // (mean or length)))
         return max(1, min(share // ((1 + slots) * kept), fitting))
 
     def slots_for(self, chains: Chains) -> int:
@@ -279,7 +286,8 @@ class Scorer:
 
 
 def _padded_share(model: MaskedModel) -> float:
-    """Return how much of a batch may be filled up with longer sequences: all that costs nothing."""
+    """Return how much of a batch may be filled up with longer sequences."""
     if model.device.type == "cpu":
-        return 0.0
+        # Our own encoder pads for attention alone, which costs less than small batches do.
+        return PADDED_SHARE if isinstance(model, PackedModel) and model.encoder is not None else 0.0
     return 1.0 if model.packs else PADDED_SHARE

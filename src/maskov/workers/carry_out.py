@@ -62,8 +62,11 @@ def group_size(
 ) -> int:
     """Return how many chains make a group; on a GPU two groups in lock-step take turns."""
     chains = len(layout.tokens)
-    most = scorer.resident(layout.width, prefetch or 1, layout.mean)
-    moving = kernel_at(kernel, schedule, schedule.epochs - 1)
+    # Epochs that accept everything come first.
+    first, moving = (kernel_at(kernel, schedule, e) for e in (0, schedule.epochs - 1))
+    in_rounds = (sampler_for(scorer.model, one) is not None for one in (first, moving))
+    lock_step = not (asynchronous and all(in_rounds))
+    most = scorer.resident(layout.width, prefetch or 1, layout.mean, lock_step)
     alone = asynchronous and _records(scorer.model, moving)
     if scorer.model.device.type != "cuda" or alone:
         return most
