@@ -52,11 +52,7 @@ _PAPER = TranslationMethod(
 )  # fmt: skip
 
 # Spans at the length of mask-predict's best candidate, from which they start.
-_SEARCHED = TranslationMethod(
-    "mh", energy="norm", moves="span", delayed="2", lengths="searched", start="mask-predict",
-    epochs=SAMPLED.epochs, target_temperature=SAMPLED.begin, anneal=SAMPLED.anneal,
-    target_floor=SAMPLED.floor, force_accept=0,
-)  # fmt: skip
+_SEARCHED = TranslationMethod("mh", lengths="searched")
 
 Selection = Callable[[list[Sample], list[Sample]], Sample]
 # From all samples of a source, and from the last ones of its chains.

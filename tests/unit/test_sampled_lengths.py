@@ -16,7 +16,7 @@ from maskov.moves import Resize
 from maskov.replay import Replayer
 from maskov.testing import random_table
 from maskov.translation.api import run_method, translations_of
-from maskov.translation.methods import SAMPLED
+from maskov.translation.methods import SAMPLED, SEARCHED
 from maskov.workers import Workers
 from tiny_translation import SOURCES, conditional
 
@@ -26,19 +26,27 @@ METHOD = TranslationMethod("mh", lengths="sampled", epochs=4, chains=2, pick="lo
 RESIZING = Metropolis(Norm() + PredictedLength(), Resize())
 
 
-def test_sampled_is_short_for_options_that_can_be_given():
+@pytest.mark.parametrize(("lengths", "usual"), [("sampled", SAMPLED), ("searched", SEARCHED)])
+def test_lengths_are_short_for_options_that_can_be_given(lengths, usual):
     spelled = TranslationMethod(
-        "mh", lengths="searched", start=SAMPLED.start, moves=SAMPLED.moves, delayed=SAMPLED.delayed,
-        energy=SAMPLED.energy, epochs=SAMPLED.epochs, target_temperature=SAMPLED.begin,
-        anneal=SAMPLED.anneal, target_floor=SAMPLED.floor, force_accept=SAMPLED.force_accept,
+        "mh", lengths="searched", start=usual.start, moves=usual.moves, delayed=usual.delayed,
+        energy=usual.energy, epochs=usual.epochs, target_temperature=usual.begin,
+        anneal=usual.anneal, target_floor=usual.floor, force_accept=usual.force_accept,
     )  # fmt: skip
-    short = TranslationMethod("mh", lengths="sampled")
+    short = TranslationMethod("mh", lengths=lengths)
     assert short.kernel() == spelled.kernel()
     assert short.schedule() == spelled.schedule()
     assert short.length_rule == spelled.length_rule == "searched"
     assert short.first_state == spelled.first_state == "mask-predict"
+
+
+def test_options_beside_lengths():
     other = TranslationMethod("mh", lengths="sampled", energy="norm+predicted_length", epochs=3)
     assert (other.target, other.sweeps) == ("norm+predicted_length", 3)
+    # Other methods search a length and go on as they always do.
+    plain, searched = (TranslationMethod("gibbs", lengths=rule) for rule in ("best", "searched"))
+    assert plain.schedule() == searched.schedule()
+    assert searched.first_state == plain.first_state == "greedy"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from maskov.energies import parse_energy
 from maskov.energies.lengths import PredictedLength
@@ -65,6 +65,8 @@ SAMPLED = _Defaults(
     floor=0.05,
     force_accept=0,
 )
+# At the length of mask-predict's best candidate, which chains start from.
+SEARCHED = replace(SAMPLED, energy="norm", moves="span")
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,10 @@ class TranslationMethod:
     model is far from a good translation, and a chain that starts rejecting there does not move
     (experiments/LOG.md).
 
-    With `lengths="sampled"` the length is a part of the chain, and the defaults are others (see
-    `SAMPLED`): moves that change it, the length predictor in the target, and a start from
-    mask-predict at the best of five lengths, so that no epoch is forced.
+    With `lengths="searched"`, `mh` goes on from mask-predict's translation at the best of five
+    lengths, and the defaults are others (see `SEARCHED`): spans on E_norm at low temperatures, and
+    no forced epoch. With `lengths="sampled"` the length is also a part of the chain (see
+    `SAMPLED`): there are moves that change it, and the target has the length predictor.
     """
 
     name: str = "mask-predict"
@@ -166,14 +169,15 @@ class TranslationMethod:
         return "top" if self.name == "mask-predict" else self.lengths or "best"
 
     @property
-    def _sampled(self) -> bool:
-        """Whether the length is to be sampled by the defaults for it."""
-        return self.lengths == "sampled"
+    def _usual(self) -> _Defaults:
+        """What is done where nothing else is asked for."""
+        by_lengths = {"searched": SEARCHED, "sampled": SAMPLED} if self.name == "mh" else {}
+        return by_lengths.get(self.lengths or "", _PAPER)
 
     @property
     def chosen_moves(self) -> str:
-        """The moves of `mh`, by default the paper's single sites."""
-        return self.moves or (SAMPLED.moves if self._sampled and self.name == "mh" else "site")
+        """The moves of `mh`; other methods have single sites or blocks."""
+        return self.moves or self._usual.moves
 
     @property
     def _resizes(self) -> bool:
@@ -185,7 +189,7 @@ class TranslationMethod:
         """What chains start from."""
         if self.name in ("greedy", "mask-predict"):
             return "masked"
-        return self.start or (SAMPLED.start if self._sampled else "greedy")
+        return self.start or self._usual.start
 
     @property
     def sweeps(self) -> int:
@@ -194,14 +198,12 @@ class TranslationMethod:
             return 1
         if self.name == "mask-predict":
             return self.iterations or 10
-        return self.epochs or (SAMPLED.epochs if self._sampled else 33)
+        return self.epochs or self._usual.epochs
 
     @property
     def target(self) -> str:
         """The energy that is sampled, or that compares chains if none is sampled."""
-        if self.energy is None and self._sampled:
-            return SAMPLED.energy
-        return self.energy or ("norm" if self.name == "mask-predict" else "raw")
+        return self.energy or ("norm" if self.name == "mask-predict" else self._usual.energy)
 
     @property
     def compares_lengths(self) -> bool:
@@ -217,7 +219,7 @@ class TranslationMethod:
         energy, early = parse_energy(self.target), self.delayed
         # Passes of single positions are worth early tests; blocks have them by their own pilot.
         if early is None and self.name == "mh" and energy.needs_sites and energy.groups is None:
-            early = (SAMPLED if self._sampled else _PAPER).delayed
+            early = self._usual.delayed
         if early is None:
             return named_kernel(name, self.target, moves, weights)
         return named_kernel(name, self.target, moves, weights, delayed=parse_delayed(early))
@@ -235,7 +237,7 @@ class TranslationMethod:
             block = LinearSchedule(float(self.block or 4), fall, 1.0)
         if "anneal" not in METHODS[self.name]:
             return Schedule(epochs=self.sweeps, block=block)
-        usual = SAMPLED if self._sampled else _PAPER
+        usual = self._usual
         begin = usual.begin if self.target_temperature is None else self.target_temperature
         fall = usual.anneal if self.anneal is None else self.anneal
         if self.target_floor is not None and fall == 0:
