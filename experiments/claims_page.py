@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from experiments.chains import TextChains
 from experiments.claims import CLAIMS
 from experiments.verdicts import (
     FAILED,
@@ -38,6 +39,29 @@ class OtherModel:
     folder: str
 
 
+def with_text_of(main: Documents, documents: Documents) -> Documents:
+    """Return the results of another translation model with the main results of text.
+
+    Unconditional text does not depend on the translation model. Results that have text of their
+    own are of another model of text, and stay as they are.
+    """
+    cells = [cell for document in documents.values() for cell in document["cells"].values()]
+    if any(cell.get("kind") == TextChains.kind for cell in cells):
+        return documents
+    completed = {}
+    for name, document in documents.items():
+        found = main.get(name, document)
+        text = {
+            label: cell
+            for label, cell in found["cells"].items()
+            if cell.get("kind") == TextChains.kind and label not in document["cells"]
+        }
+        rows = [row for row in document["comparison"] if row["cell"] not in text]
+        rows += [row for row in found["comparison"] if row["cell"] in text]
+        completed[name] = document | {"comparison": rows, "cells": document["cells"] | text}
+    return completed
+
+
 def render_page(
     documents: Documents,
     folder: str = "",
@@ -68,7 +92,13 @@ def render_page(
         "docs/reference/reproduce.md describes "
         "the settings and the estimates. A comparison is settled if the difference exceeds two "
         "standard errors: over chains, or, for BLEU of the last texts, over sentences (a paired "
-        "bootstrap).",
+        "bootstrap)."
+        + (
+            " Comparisons of unconditional text beside another translation model are those of our "
+            "own results, which do not depend on it."
+            if others
+            else ""
+        ),
         "",
         *_verdict_table(claims, verdicts, others),
         "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from experiments.claim_tests import between, less
 from experiments.claims import CLAIMS
-from experiments.claims_page import OtherModel, render_page
+from experiments.claims_page import OtherModel, render_page, with_text_of
 from experiments.markdown import markdown, number
 from experiments.quantities import QUANTITIES
 from experiments.registry import RESULTS
@@ -167,6 +167,24 @@ def test_a_claim_tested_in_part_does_not_hold_with_any_model(everything):
     (claim,) = [one for one in CLAIMS if one.text.startswith("Unconditional quality")]
     assert claim.verdict({"table6": whole})[0] == HELD
     assert counts[0] > counts[1]
+
+
+def test_text_beside_another_translation_model_is_ours(everything):
+    claim = next(one for one in CLAIMS if one.text.startswith("With blocks, degenerate Gibbs"))
+    full = everything["table4"]
+    for label, cell in full["cells"].items():
+        cell["kind"] = label.split(",")[0]
+    translated = {
+        label: cell for label, cell in full["cells"].items() if cell["kind"] == "translation"
+    }
+    missing = [label for label in full["cells"] if label not in translated]
+    other = {"table4": build_document(RESULTS["table4"], FULL, translated, missing)}
+    assert len(claim.verdict(other)[1]) == 2
+    assert claim.verdict(with_text_of(everything, other)) == claim.verdict(everything)
+    # A model of text has text of its own, and lacks what it lacks.
+    text = {label: cell for label, cell in full["cells"].items() if label == "text, raw"}
+    own = {"table4": build_document(RESULTS["table4"], FULL, text, [])}
+    assert with_text_of(everything, own) == own
 
 
 def test_a_page_in_part_is_of_its_own_results(everything):
