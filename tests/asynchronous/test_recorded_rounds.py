@@ -89,6 +89,30 @@ def test_delayed_acceptance_decides_as_it_does_elsewhere(delayed, monkeypatch):
     assert (here.traces["passes"] == there.traces["passes"]).all()
 
 
+def test_chains_with_the_most_steps_left_come_first(monkeypatch):
+    """A run lasts as long as its longest chain: no shorter one may take its room."""
+    waited = []
+
+    class Watching(RecordedSampler):
+        def _fill_room(self, waits):
+            chain, entry, valid = super()._fill_room(waits)
+            b = self.buffers
+            left = (self.limit - b.epoch) * b.free.sum(1) - b.number
+            served = torch.zeros_like(waits)
+            served[chain[valid], entry[valid]] = True
+            late = (waits & ~served).any(1)
+            if late.any():
+                waited.append(1)
+                assert left[served.any(1)].min() >= left[late].max()
+            return chain, entry, valid
+
+    monkeypatch.setattr(flight, "sampler_for", lambda *_: Watching)
+    monkeypatch.setattr("maskov.execution.cuda_graphs._SMALLEST", 32)
+    settings = {"schedule": Schedule(epochs=3), "chains": 9, "length": (2, 14), "seed": 3}
+    sample(MODEL, Metropolis(Raw()), token_budget=64, **settings)
+    assert waited
+
+
 def test_the_pilot_chooses_alike(monkeypatch):
     settings = {"schedule": Schedule(epochs=8), "chains": 20, "length": 9, "seed": 1}
     here = sample(MODEL, Metropolis(Raw()), **settings)
