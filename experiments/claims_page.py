@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from experiments.chains import TextChains
 from experiments.claims import CLAIMS
@@ -32,11 +32,22 @@ _DEFAULT_EXPLANATIONS = {
 
 @dataclass(frozen=True)
 class OtherModel:
-    """Results of another model, shown below the main ones where both tested a claim."""
+    """Results of another model, shown below the main ones where both tested a claim.
+
+    Where it is another translation model, comparisons of text are those of the `main` results.
+    """
 
     title: str
     documents: Documents
     folder: str
+    main: Documents = field(default_factory=dict)
+
+    def verdict(self, claim: Claim) -> Verdict:
+        """Return its verdict on a claim, if any of its own results tests it."""
+        verdict, outcomes = claim.verdict(self.documents)
+        if verdict == NOT_RUN:
+            return verdict, outcomes
+        return claim.verdict(with_text_of(self.main, self.documents))
 
 
 def with_text_of(main: Documents, documents: Documents) -> Documents:
@@ -131,7 +142,7 @@ def _verdict_table(
     for number, (claim, ours) in enumerate(zip(claims, verdicts, strict=True), 1):
         row = f"| {number} | {claim.text} | **{ours[0]}** |"
         for other in others:
-            theirs = claim.verdict(other.documents)
+            theirs = other.verdict(claim)
             row += " |" if theirs[0] == NOT_RUN else f" {theirs[0]}{_part_tested(theirs, ours)} |"
         lines.append(row)
     return lines
@@ -158,7 +169,7 @@ def _summaries(
     for other in others:
         tested = []
         for claim, ours in zip(claims, verdicts, strict=True):
-            theirs = claim.verdict(other.documents)
+            theirs = other.verdict(claim)
             if theirs[0] != NOT_RUN:
                 tested.append(theirs[0])
             if theirs[0] == HELD and not _part_tested(theirs, ours):
@@ -190,7 +201,7 @@ def _list_outcomes(outcomes: list[Outcome]) -> list[str]:
 
 
 def _other_section(claim: Claim, other: OtherModel) -> list[str]:
-    verdict, outcomes = claim.verdict(other.documents)
+    verdict, outcomes = other.verdict(claim)
     if verdict == NOT_RUN:
         return []
     link = _link(claim, verdict, other.documents, other.folder)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from experiments.cell import Cell, CellResult, load_cell, run_cell
-from experiments.claims_page import OtherModel, render_page, with_text_of
+from experiments.claims_page import OtherModel, render_page
 from experiments.context import Context
 from experiments.jobs import run_in_processes
 from experiments.markdown import markdown
@@ -181,12 +181,11 @@ def write_page(
     if not documents:
         return None
     file = file or out / "README.md"
-    read = [(folder, read_documents(folder)) for folder in others]
+    models = [
+        OtherModel(_title(folder), read_documents(folder), _link_prefix(file, folder), documents)
+        for folder in others
+    ]
     with _refuse_damaged(out):
-        models = [
-            OtherModel(_title(folder), with_text_of(documents, own), _link_prefix(file, folder))
-            for folder, own in read
-        ]
         text = render_page(documents, _link_prefix(file, out), models, only_tested)
     write_atomically(file, text.encode())
     return file

@@ -180,7 +180,12 @@ def test_text_beside_another_translation_model_is_ours(everything):
     missing = [label for label in full["cells"] if label not in translated]
     other = {"table4": build_document(RESULTS["table4"], FULL, translated, missing)}
     assert len(claim.verdict(other)[1]) == 2
-    assert claim.verdict(with_text_of(everything, other)) == claim.verdict(everything)
+    model = OtherModel("other", other, "other/", everything)
+    assert model.verdict(claim) == claim.verdict(everything)
+    # Claims on text alone are not tested by it.
+    alone = next(one for one in CLAIMS if one.text.startswith("In unconditional generation"))
+    assert alone.verdict(everything)[0] != NOT_RUN
+    assert model.verdict(alone)[0] == NOT_RUN
     # A model of text has text of its own, and lacks what it lacks.
     text = {label: cell for label, cell in full["cells"].items() if label == "text, raw"}
     own = {"table4": build_document(RESULTS["table4"], FULL, text, [])}
