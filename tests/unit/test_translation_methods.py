@@ -105,7 +105,7 @@ PARTS = {
         "best",
     ),
     "mh": (
-        Metropolis(Raw(), Site(COLD), delayed=DelayedAcceptance((1, 4))),
+        Metropolis(Raw(), Site(COLD), delayed=DelayedAcceptance((1, 3, 9))),
         Schedule(33, target_temperature=PAPER, force_accept=8),
         "best",
     ),
