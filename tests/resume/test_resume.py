@@ -83,6 +83,8 @@ def _stop_and_resume(name, tmp_path, places):
     maskov.sample(MODEL, kernel, out=tmp_path / "whole", **SETTINGS)
     expected = _files(tmp_path / "whole")
     assert expected["samples.jsonl"].count(b"\n") == 8
+    # A step of mask-predict is one batch: near the end of its run there is only one more.
+    again = 0 if name == "mask-predict" else 2
     for number, at in enumerate(places):
         folder = tmp_path / f"stopped {number}"
         try:
@@ -90,7 +92,7 @@ def _stop_and_resume(name, tmp_path, places):
         except Interrupted:
             # And once more on the way.
             with pytest.raises(Interrupted):
-                maskov.resume(folder, MODEL, stop=Breaker(2))
+                maskov.resume(folder, MODEL, stop=Breaker(again))
             assert not maskov.resume(folder, MODEL).damaged
         assert _files(folder) == expected
 
