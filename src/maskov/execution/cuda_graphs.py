@@ -28,7 +28,7 @@ from maskov.types import Bool, Float, Int, Tensor
 
 _SMALLEST = 1024
 # Rooms are these shares of the largest; the smallest are for the last few chains.
-# Each takes about 50 ms to record.
+# Each has to be recorded, which takes tens of milliseconds.
 _SHARES = (1, 4 / 3, 2, 8 / 3, 4, 8, 16, 128)
 # Proposals drawn at once, as multiples of a chain's length.
 _CHAINS_DRAWN = (1, 8, 32, 128)
