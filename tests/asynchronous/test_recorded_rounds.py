@@ -16,10 +16,14 @@ from maskov import (
     sample,
 )
 from maskov.errors import Interrupted
+from maskov.execution.buffers import Buffers
 from maskov.execution.cuda_graphs import RecordedSampler
 from maskov.execution.selection import choose_first
+from maskov.models.scorer import Scorer
 from maskov.moves import Site
+from maskov.random import CounterRng
 from maskov.runs import async_group as flight
+from maskov.starts import Layout, fill
 from small import tiny_bert
 
 MODEL = tiny_bert("red green blue white black")
@@ -111,6 +115,37 @@ def test_chains_with_the_most_steps_left_come_first(monkeypatch):
     settings = {"schedule": Schedule(epochs=3), "chains": 9, "length": (2, 14), "seed": 3}
     sample(MODEL, Metropolis(Raw()), token_budget=64, **settings)
     assert waited
+
+
+def _usable(kernel, lengths, busy, monkeypatch):
+    """Return how many of four slots each chain may fill when it begins."""
+    monkeypatch.setattr("maskov.execution.cuda_graphs.BUSY_TOKENS", busy)
+    scorer, rng = Scorer(MODEL), CounterRng(0)
+    layout = Layout.blank(MODEL, lengths)
+    state = layout.chains(MODEL, range(len(lengths)), max(lengths))
+    state = kernel.init(fill(state, "masked", MaskedConditional(), scorer, rng), scorer)
+    buffers = Buffers.of(state, kernel.plan, 0, 4, ring=4)
+    temperatures = torch.ones(4, dtype=torch.float64)
+    sampler = RecordedSampler(kernel, kernel.plan, scorer, None, rng, buffers, temperatures)
+    sampler.limit.fill_(4)
+    return sampler._usable_slots().tolist()
+
+
+def test_chains_with_more_steps_left_use_more_slots(monkeypatch):
+    early = Metropolis(Raw(), delayed=DelayedAcceptance(1))
+    assert _usable(early, [4, 4, 4, 4], 1, monkeypatch) == [1, 1, 1, 1]
+    # The mean is 4, so that the last chain has three times the usual steps left.
+    assert _usable(early, [2, 2, 2, 2, 4, 12], 1, monkeypatch) == [1, 1, 1, 1, 1, 3]
+    # Without an early test a further slot costs as many passes as the first.
+    whole = Metropolis(Raw(), delayed=DelayedAcceptance(0))
+    assert _usable(whole, [2, 2, 2, 2, 4, 12], 1, monkeypatch) == [1, 1, 1, 1, 1, 1]
+
+
+def test_few_chains_use_all_slots(monkeypatch):
+    early = Metropolis(Raw(), delayed=DelayedAcceptance(1))
+    # A first test is one pass of four tokens and two special ones: 24 tokens in all.
+    assert _usable(early, [4, 4, 4, 4], 48, monkeypatch) == [2, 2, 2, 2]
+    assert _usable(early, [4, 4, 4, 4], 1000, monkeypatch) == [4, 4, 4, 4]
 
 
 def test_the_pilot_chooses_alike(monkeypatch):

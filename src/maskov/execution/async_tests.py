@@ -96,10 +96,30 @@ class AsyncTests(AsyncState):
         site = site - energy.of_scores(b.drawn_logit[at], normaliser)
         return exact, low, site
 
-    def _tell_tested(self, settled: Tensor, taken: Tensor, slot: Tensor, place: Tensor) -> None:
-        """Tell of the proposals that were tested, one of each settled chain."""
+    def _tell_settled(
+        self,
+        settled: Bool[Tensor, "chains slots"],
+        taken: Bool[Tensor, "chains slots"],
+        rank: Int[Tensor, "chains slots"],
+        slot: Int[Tensor, "chains slots"],
+        place: Int[Tensor, "chains slots"],
+    ) -> None:
+        """Tell of the settled proposals, and of the steps before each that needed no test.
+
+        The slots of each chain are in the order of their steps. Called before the chains move.
+        """
         if self.observer is None:
             return
+        since = self.buffers.number
+        for turn in range(settled.shape[1]):
+            now, at = settled[:, turn], rank[:, turn]
+            self._tell_repeated(now, since, at)
+            self._tell_tested(now, taken[:, turn], slot[:, turn], place[:, turn])
+            since = torch.where(now, at + 1, since)
+
+    def _tell_tested(self, settled: Tensor, taken: Tensor, slot: Tensor, place: Tensor) -> None:
+        """Tell of the proposals that were tested, one of each settled chain."""
+        assert self.observer is not None
         b, rows = self.buffers, settled.nonzero().flatten()
         slot, at = slot[rows], (rows, place[rows])
         every = self._nearness(b.slot_place[:-1].clamp(min=0), b.lengths[self._owner])
@@ -119,15 +139,15 @@ class AsyncTests(AsyncState):
         )  # fmt: skip
         self.observer(told)
 
-    def _tell_repeated(self, chosen: Tensor, before: Tensor) -> None:
-        """Tell of the chosen chains' next steps, those before a rank, which drew what stood there.
+    def _tell_repeated(self, chosen: Tensor, since: Tensor, before: Tensor) -> None:
+        """Tell of the chosen chains' steps between two ranks, which drew what stood there.
 
         They are accepted as they stand.
         """
         if self.observer is None:
             return
         b = self.buffers
-        passed = b.free & (b.rank >= b.number[:, None]) & (b.rank < before[:, None])
+        passed = b.free & (b.rank >= since[:, None]) & (b.rank < before[:, None])
         rows, place = at = (passed & chosen[:, None]).nonzero(as_tuple=True)
         nothing = torch.full((len(rows), len(self.stages)), torch.nan, device=rows.device).double()
         energy = self._target()[rows]

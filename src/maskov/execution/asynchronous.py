@@ -60,7 +60,7 @@ class AsyncSampler(AsyncTests):
         idle = (b.slot_place[:-1] == FREE).view(-1, self._slots).all(1)
         left = (self._novel() & (b.rank >= b.number[:, None])).any(1)
         ended = self._ready() & idle & ~left
-        self._tell_repeated(ended, self._steps)
+        self._tell_repeated(ended, b.number, self._steps)
         rest = torch.where(ended, self._steps - b.number, 0)
         self._count(steps=rest, accepted=rest)
         self._end_epoch(ended, self._steps)
@@ -116,25 +116,31 @@ class AsyncSampler(AsyncTests):
             self._put_places(where, buffer, value)
 
     def _offer(self) -> None:
-        """Give each free slot the chain's next proposal that differs."""
-        b = self.buffers
-        ready, novel = self._ready(), self._novel()
-        for slot in range(self._slots):
-            ranks = self._slot_ranks()
-            latest = ranks.masked_fill(ranks == NONE_LEFT, -1).amax(1)
-            after = torch.maximum(latest, b.number - 1)
-            keys = b.rank.masked_fill(~(novel & (b.rank > after[:, None])), NONE_LEFT)
-            soonest, place = keys.min(1)
-            begun = ready & (ranks[:, slot] == NONE_LEFT) & (soonest < NONE_LEFT)
-            # Where the reverse is impossible the move is rejected whatever its energy.
-            possible = b.log_reverse.gather(1, place[:, None]).squeeze(1) > -torch.inf
-            nearness = self._nearness(place, b.lengths)
-            wanted = self._wanted(place, nearness, 0) & possible[:, None]
-            own = slice(slot, len(b.slot_place) - 1, self._slots)
-            b.slot_place[own] = torch.where(begun, place, b.slot_place[own])
-            b.slot_pending[own] = torch.where(begun[:, None], wanted, b.slot_pending[own])
-            for field in (b.slot_stage, b.slot_verdict, b.slot_ratio, b.slot_acceptance):
-                field[own] = field[own].masked_fill(begun, 0)
+        """Give the free slots of each chain its next proposals that differ, in order."""
+        b, slots = self.buffers, self._slots
+        ranks = self._slot_ranks()
+        free = ranks == NONE_LEFT
+        latest = ranks.masked_fill(free, -1).amax(1)
+        after = torch.maximum(latest, b.number - 1)
+        later = self._novel() & (b.rank > after[:, None])
+        soonest, place = _smallest(b.rank.masked_fill(~later, NONE_LEFT), slots)
+        # The first free slot gets the first of them, and so on.
+        turn = free.cumsum(1) - 1
+        given = turn.clamp(min=0)
+        soonest, place = soonest.gather(1, given), place.gather(1, given)
+        most = self._usable_slots()
+        if most is not None:
+            free = free & (turn + (~free).sum(1, keepdim=True) < most[:, None])
+        begun = (self._ready()[:, None] & free & (soonest < NONE_LEFT)).flatten()
+        # Where the reverse is impossible the move is rejected whatever its energy.
+        possible = b.log_reverse.gather(1, place).flatten() > -torch.inf
+        place = place.flatten()
+        nearness = self._nearness(place, b.lengths[self._owner])
+        wanted = self._wanted(place, nearness, 0) & possible[:, None]
+        b.slot_place[:-1] = torch.where(begun, place, b.slot_place[:-1])
+        b.slot_pending[:-1] = torch.where(begun[:, None], wanted, b.slot_pending[:-1])
+        for field in (b.slot_stage, b.slot_verdict, b.slot_ratio, b.slot_acceptance):
+            field[:-1] = field[:-1].masked_fill(begun, 0)
 
     def _pass(self) -> None:
         """Run the passes that slots wait for."""
@@ -193,34 +199,36 @@ class AsyncSampler(AsyncTests):
     def _settle(self) -> None:
         """Move chains along: past rejected proposals in order, to the first accepted one."""
         b, slots = self.buffers, self._slots
-        for _ in range(slots):
-            ranks = self._slot_ranks()
-            soonest, front = ranks.min(1)
-            slot = self._rows * slots + front
-            place = b.slot_place[slot].clamp(min=0)
-            verdict = b.slot_verdict[slot]
-            settled = (soonest < NONE_LEFT) & (verdict != TESTING)
-            taken = settled & (verdict == ACCEPTED)
-            skipped = torch.where(settled, soonest - b.number, 0)
-            # A draw that equals the current token can always be reversed.
-            stuck = settled & (b.log_reverse[self._rows, place] == -torch.inf)
-            self._count(
-                steps=skipped + settled, accepted=skipped + taken, novel=taken * 1,
-                proposed_novel=settled * 1, irreversible=stuck * 1,
-            )  # fmt: skip
-            self._tell_repeated(settled, soonest)
-            self._tell_tested(settled, taken, slot, place)
-            at = (self._rows, place)
-            b.rejected[at] = b.rejected[at] | (settled & ~taken)
-            b.number += torch.where(settled, skipped + 1, 0)
-            self._move(taken, slot, place)
-            # A rejection frees its own slot; a move makes all proposals of the chain void.
-            freed = taken[:, None] | (
-                settled[:, None] & (front[:, None] == torch.arange(slots, device=front.device))
-            )
-            freed = freed.flatten()
-            b.slot_place[:-1] = b.slot_place[:-1].masked_fill(freed, FREE)
-            b.slot_pending[:-1] &= ~freed[:, None]
+        rank, front = _in_order(self._slot_ranks())
+        slot = self._rows[:, None] * slots + front
+        place = b.slot_place[slot].clamp(min=0)
+        verdict = b.slot_verdict[slot]
+        done = (rank < NONE_LEFT) & (verdict != TESTING)
+        passed = done & (verdict == ACCEPTED)
+        # What comes after an acceptance, or after an open test, is not settled.
+        settled = (done & (passed.cumsum(1) == passed)).long().cumprod(1).bool()
+        taken = settled & passed
+        self._tell_settled(settled, taken, rank, slot, place)
+        moves, count = taken.any(1), settled.sum(1)
+        reached = torch.where(settled, rank + 1, 0).amax(1)
+        number = torch.maximum(b.number, reached)
+        # A draw that equals the current token can always be reversed.
+        stuck = settled & (b.log_reverse.gather(1, place) == -torch.inf)
+        steps = number - b.number
+        self._count(
+            steps=steps, accepted=steps - count + moves, novel=moves * 1,
+            proposed_novel=count, irreversible=stuck.sum(1),
+        )  # fmt: skip
+        refused = (settled & ~taken)[..., None] & (self._places == place[..., None])
+        b.rejected |= refused.any(1)
+        b.number.copy_(number)
+        first = taken.long().argmax(1, keepdim=True)
+        self._move(moves, slot.gather(1, first).squeeze(1), place.gather(1, first).squeeze(1))
+        # A rejection frees its own slot; a move makes all proposals of the chain void.
+        own = torch.zeros_like(settled).scatter(1, front, settled)
+        freed = (moves[:, None] | own).flatten()
+        b.slot_place[:-1] = b.slot_place[:-1].masked_fill(freed, FREE)
+        b.slot_pending[:-1] &= ~freed[:, None]
 
     def _move(self, taken: Tensor, slot: Tensor, place: Tensor) -> None:
         """Put accepted proposals, with what the passes said of them, in the place of the old."""
@@ -247,6 +255,10 @@ class AsyncSampler(AsyncTests):
         for buffer, value in new:
             self._put_rows(taken, rows, buffer, value)
 
+    def _usable_slots(self) -> Int[Tensor, " chains"] | None:
+        """Return how many slots of each chain may be filled; None: all of them."""
+        return None
+
     # Where rows are gathered; a GPU does these without asking which rows there are.
 
     def _stale(self) -> tuple[Tensor, Tensor] | None:
@@ -255,3 +267,21 @@ class AsyncSampler(AsyncTests):
 
     def _put_places(self, where: tuple[Tensor, Tensor], buffer: Tensor, value: Tensor) -> None:
         buffer[where] = value
+
+
+def _smallest(
+    keys: Int[Tensor, "chains length"], count: int
+) -> tuple[Int[Tensor, "chains count"], Int[Tensor, "chains count"]]:
+    """Return the smallest keys of each row, in order, and where they are."""
+    if count == 1:
+        return keys.min(1, keepdim=True)
+    return keys.topk(count, largest=False, sorted=True)
+
+
+def _in_order(
+    ranks: Int[Tensor, "chains slots"],
+) -> tuple[Int[Tensor, "chains slots"], Int[Tensor, "chains slots"]]:
+    """Sort the slots of each chain by the steps they test."""
+    if ranks.shape[1] == 1:
+        return ranks, torch.zeros_like(ranks)
+    return ranks.sort(1)

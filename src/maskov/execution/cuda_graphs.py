@@ -24,14 +24,15 @@ from maskov.execution.buffers import COUNTS, ChainBuffers
 from maskov.execution.selection import Chosen, choose_first
 from maskov.models.packed import PackedModel
 from maskov.models.packing import pack
+from maskov.models.scorer import BUSY_TOKENS
 from maskov.types import Bool, Float, Int, Tensor
 
 _SMALLEST = 1024
 # Rooms are these shares of the largest; the smallest are for the last few chains.
 # Each has to be recorded, which takes tens of milliseconds.
-_SHARES = (1, 4 / 3, 2, 8 / 3, 4, 8, 16, 128)
+_SHARES = (1, 4 / 3, 2, 8 / 3, 4, 8, 16, 32, 128)
 # Proposals drawn at once, as multiples of a chain's length.
-_CHAINS_DRAWN = (1, 8, 32, 128)
+_CHAINS_DRAWN = (1, 8, 16, 32, 64, 128)
 
 
 class Recording(AsyncChains):
@@ -137,8 +138,7 @@ class Recording(AsyncChains):
         A run lasts as long as its longest chain, which must never wait for the others.
         """
         b = self.buffers
-        left = (self.limit - b.epoch) * self._epoch_steps() - b.number
-        order = left.argsort(descending=True, stable=True)
+        order = self._steps_left().argsort(descending=True, stable=True)
         cost = (b.lengths + self._frame)[order, None].expand(waits.shape)
         # Room for passes half as long as usual: each is paid for, whether there is one or not.
         usual = max(self.shortest, self.mean // 2)
@@ -146,6 +146,10 @@ class Recording(AsyncChains):
         chosen = choose_first(waits[order].flatten(), cost.flatten(), self._room, places)
         chain = order[chosen.index // waits.shape[1]]
         return chain, chosen.index % waits.shape[1], chosen.valid
+
+    def _steps_left(self) -> Int[Tensor, " chains"]:
+        """Return the steps that each chain may still do."""
+        return (self.limit - self.buffers.epoch) * self._epoch_steps() - self.buffers.number
 
     def _note(self, *waiting: Tensor) -> None:
         """Remember for the host how much is waiting now."""
@@ -199,6 +203,24 @@ class RecordedSampler(Recording, AsyncSampler):
         """Fill slots, run passes and settle what they decide."""
         self._offer()
         super()._test()
+
+    def _usable_slots(self) -> Int[Tensor, " chains"] | None:
+        """Return as many slots as leave the device idle otherwise, and more for long chains.
+
+        A run takes as many rounds as its longest chain, so a chain with twice the usual steps left
+        tests two proposals at once, where their first tests are early ones.
+        """
+        if self._slots == 1:
+            return None
+        left = self._steps_left()
+        near, single = self.stages[0].nearest, self.buffers.lengths + self._frame
+        passes = self.buffers.lengths if near is None else self.buffers.lengths.clamp(max=near)
+        tokens = torch.where(left > 0, passes * single, 0).sum()
+        usable = (BUSY_TOKENS // tokens.clamp(min=1)).expand_as(left)
+        if near is not None:
+            # The mean of the chains that are not done.
+            usable = torch.maximum(usable, left * (left > 0).sum() // left.sum().clamp(min=1))
+        return usable.clamp(1, self._slots)
 
     # The parts of a round that gather rows.
 

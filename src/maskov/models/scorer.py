@@ -29,8 +29,9 @@ _CPU_PASSES, _GPU_PASSES = 4, 1
 _CPU_GROUPS, _CPU_TOKENS = 6, 128
 # Models so small that a batch holds more chains are bound by overhead, and gain from large groups.
 _MANY_CHAINS = 64
-# Fewer tokens than this leave a GPU idle.
-_BUSY_TOKENS, MOST_SLOTS = 2**13, 8
+# Fewer tokens than this leave a GPU idle. Few chains have more proposals under test than many.
+BUSY_TOKENS = 2**13
+_SLOTS, MOST_SLOTS = 4, 8
 
 
 @dataclass(frozen=True)
@@ -116,14 +117,16 @@ class Scorer:
         return max(1, min(share // ((1 + slots) * kept), fitting))
 
     def slots_for(self, chains: Chains) -> int:
-        """Return how many proposals of each chain to test at once.
+        """Return how many proposals of each chain may be under test at once.
 
-        A CPU is busy with one; a GPU that few chains would leave idle is given more.
+        A CPU is busy with one. On a GPU rounds decide how many of these are used.
         """
         if self.model.device.type != "cuda":
             return 1
         tokens = int((chains.lengths * chains.lengths).sum())
-        return max(1, min(MOST_SLOTS, _BUSY_TOKENS // max(tokens, 1)))
+        vectors = chains.tokens.numel() * self.model.hidden_width * self.model.dtype.itemsize
+        wanted = max(_SLOTS, BUSY_TOKENS // max(tokens, 1))
+        return max(1, min(MOST_SLOTS, wanted, _GPU_CHAINS // vectors - 1))
 
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
         """Answer queries that mask any number of positions each, in row-major order."""
