@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import torch
 
@@ -16,6 +16,8 @@ from maskov.models.precision import coarse
 from maskov.models.smoothing import check_smoothing, without_smoothing
 from maskov.models.tokenized import TokenizedModel
 from maskov.types import Float, Int, Tensor
+
+M = TypeVar("M", bound="PackedModel")
 
 
 class PackedModel(TokenizedModel):
@@ -71,7 +73,7 @@ class PackedModel(TokenizedModel):
             scores, log_normaliser, self.remove_smoothing, self.vocabulary_size
         )
 
-    def without_smoothing(self, share: float) -> Self:
+    def without_smoothing(self: M, share: float) -> M:
         """Return this model with the label smoothing of its training removed.
 
         `share` is what the training spread over the vocabulary, such as 0.1;
