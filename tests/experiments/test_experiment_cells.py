@@ -206,9 +206,9 @@ def test_a_field_added_later_is_in_the_key_only_if_it_is_set(context):
 
 
 def test_removed_smoothing_is_in_the_key_of_translations_only_if_it_is_removed(context, again):
-    greedy = DeterministicTranslations("ar", "words.deen", 4)
+    written = DeterministicTranslations("ar", "words.deen", 4)
     removed, more = again(remove_smoothing=0.1), again(remove_smoothing=0.2)
-    for cell in (LINES, greedy):
+    for cell in (LINES, written):
         assert "remove_smoothing" not in _configuration(cell, context)
         # Twins keep theirs: they are no masked models.
         assert _configuration(cell, removed)["remove_smoothing"] == {"de-en": 0.1}
