@@ -17,6 +17,7 @@ from maskov.cli import run_app
 from maskov.cli.output import say
 from maskov.cli.signals import stop_on_signals
 from maskov.errors import InputError, Interrupted
+from maskov.models.smoothing import check_smoothing
 
 # The cells that --only selects.
 _ONLY: dict[str, Callable[[Cell], bool]] = {
@@ -62,6 +63,13 @@ def reproduce(
     translation: Annotated[
         str | None, typer.Option("--translation", help="masked translation model")
     ] = None,
+    remove_smoothing: Annotated[
+        float,
+        typer.Option(
+            help="label smoothing of the masked translation model's training, to be removed from "
+            "its conditionals"
+        ),
+    ] = 0.0,
     twin: Annotated[
         str | None, typer.Option("--twin", help="autoregressive translation model")
     ] = None,
@@ -126,6 +134,7 @@ def reproduce(
         raise InputError("--title names the model of --translation: give both.")
     if paper and checkpoints is None and name not in ("list", "report"):
         raise InputError("--paper needs --checkpoints, the folder with the paper's models.")
+    check_smoothing(remove_smoothing)
     setting = setting_of(given[0])
     if sentences is not None:
         setting = with_sentences(setting, _count(sentences))
@@ -158,6 +167,7 @@ def reproduce(
             ratings,
             keep_runs,
             stop,
+            remove_smoothing,
         )
         if title is not None:
             driver.write_record(context, title, training)

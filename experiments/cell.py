@@ -70,6 +70,12 @@ class Cell(ABC):
             "weights": {role: context.fingerprint(role) for role in self.roles()},
             "precision": (precision or context.precision) if self.roles() else None,
         }
+        # Without it the key is that of cells stored before there was this option.
+        removed = {
+            role: share for role in self.roles() if (share := context.smoothing_removed(role))
+        }
+        if removed:
+            configuration["remove_smoothing"] = removed
         text = json.dumps(configuration, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -138,7 +144,12 @@ def _file(context: Context, key: str) -> Path:
     return context.out / "cells" / f"{key}.json"
 
 
-def _model(context: Context, role: str) -> dict[str, str]:
+def _model(context: Context, role: str) -> dict[str, Any]:
     """Name a model by the last part of its path: the rest is specific to one machine."""
     name = Path(context.model_name(role)).name
-    return {"name": name, "fingerprint": context.fingerprint(role)}
+    removed = context.smoothing_removed(role)
+    return {
+        "name": name,
+        "fingerprint": context.fingerprint(role),
+        **({"remove_smoothing": removed} if removed else {}),
+    }

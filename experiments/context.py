@@ -35,6 +35,7 @@ class Context:
     """Models, data and options of one call. Models are loaded on first use.
 
     `models` maps a role (base, large, judge, de-en, ro-en, twin-de-en, twin-ro-en) to a model name.
+    `remove_smoothing` is the label smoothing that is removed from masked translation models.
     """
 
     setting: Setting
@@ -46,6 +47,7 @@ class Context:
     ratings: Path | None = None
     keep_runs: bool = False
     stop: Callable[[], bool] | None = None
+    remove_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
         self._masked_models: dict[str, maskov.MaskedModel] = {}
@@ -89,11 +91,21 @@ class Context:
         """Return a masked model; for a language pair, a conditional one."""
         if role not in self._masked_models:
             name = self.model_name(role)
-            model = maskov.load(name, self.torch_device, self.precision)
+            model = maskov.load(
+                name,
+                self.torch_device,
+                self.precision,
+                remove_smoothing=self.smoothing_removed(role),
+            )
             if "-" in role and not isinstance(model, ConditionalModel):
                 raise InputError(f"'{name}' is not a translation model: give one for {role}.")
             self._masked_models[role] = model
         return self._masked_models[role]
+
+    def smoothing_removed(self, role: str) -> float:
+        """Return the label smoothing that is removed from the model of a role."""
+        translates = "-" in role and not role.startswith("twin-")
+        return self.remove_smoothing if translates else 0.0
 
     def judge(self) -> maskov.Autoregressive:
         """Return the causal model that computes perplexities."""

@@ -206,6 +206,8 @@ def write_record(context: Context, title: str, training: Path | None) -> None:
         "parameters": sum(weight.numel() for weight in model.network.parameters()),
         "fingerprint": context.fingerprint("de-en"),
     }
+    if context.remove_smoothing:
+        record["remove_smoothing"] = context.remove_smoothing
     if training is not None:
         try:
             record |= json.loads(training.read_text(encoding="utf-8"))

@@ -69,13 +69,21 @@ def _check_size(name: str, data: Any) -> None:
 class ModelSource:
     """How to load a model: its name, folder or hub name, and what goes with it.
 
-    `prefix` is a text that it reads before every sequence.
+    `prefix` is a text that it reads before every sequence, `remove_smoothing` the label smoothing
+    of its training that is removed from its conditionals.
     """
 
     name: str
     tokenizer: str | None = None
     trust_remote_code: bool = False
     prefix: str = ""
+    remove_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.remove_smoothing < 1:
+            raise InputError(
+                f"--remove-smoothing must be at least 0 and below 1, not {self.remove_smoothing}."
+            )
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,10 @@ def run_chains(
         model=ModelConfig(
             name=model.name,
             fingerprint=model.fingerprint(),
-            source=source or ModelSource(model.name, prefix=model.prefix),
+            source=source
+            or ModelSource(
+                model.name, prefix=model.prefix, remove_smoothing=model.remove_smoothing
+            ),
             precision=model.precision,  # type: ignore[arg-type]
             device=str(model.device),
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -203,6 +203,43 @@ def test_a_field_added_later_is_in_the_key_only_if_it_is_set(context):
     assert "target" not in _configuration(LINES, context)
     assert replace(LINES, target=0.8).key(context) != LINES.key(context)
     assert replace(LINES, target=0.8).schedule().target_temperature.at(3) == 0.8
+
+
+def test_removed_smoothing_is_in_the_key_of_translations_only_if_it_is_removed(context, again):
+    written = DeterministicTranslations("ar", "words.deen", 4)
+    removed, more = again(remove_smoothing=0.1), again(remove_smoothing=0.2)
+    for cell in (LINES, written):
+        assert "remove_smoothing" not in _configuration(cell, context)
+        # Twins keep theirs: they are no masked models.
+        assert _configuration(cell, removed)["remove_smoothing"] == {"de-en": 0.1}
+        assert len({cell.key(one) for one in (context, removed, more)}) == 3
+    assert TEXT.key(removed) == TEXT.key(context)
+    assert context.masked_model("de-en").remove_smoothing == 0
+    assert removed.masked_model("de-en").remove_smoothing == 0.1
+    assert removed.masked_model("base").remove_smoothing == 0
+
+
+def test_stored_cells_keep_their_keys(context, monkeypatch):
+    """A cell with the default is found under the key that it was stored with."""
+    stored = json.loads((ROOT / "results/smoothed-twin/figure1.json").read_text(encoding="utf-8"))
+    declared = RESULTS["figure1"].cells(SETTINGS[stored["setting"]])
+    for label, cell in stored["cells"].items():
+        prints = {role: model["fingerprint"] for role, model in cell["models"].items()}
+        monkeypatch.setattr(context, "fingerprint", prints.__getitem__)
+        kinds = {one.name for one in fields(declared[label])}
+        asked = {name: value for name, value in cell["asked"].items() if name in kinds}
+        same = replace(declared[label], **asked)
+        assert same.key(context, cell["precision"]) == cell["key"]
+
+
+def test_removed_smoothing_is_another_cell(context, again):
+    before = run_cell(LINES, context)
+    found = run_cell(LINES, again(remove_smoothing=0.1))
+    assert found["key"] != before["key"]
+    assert found["models"]["de-en"] == before["models"]["de-en"] | {"remove_smoothing": 0.1}
+    assert found["values"]["energy_norm"] != before["values"]["energy_norm"]
+    assert load_cell(LINES, again()) == before
+    assert load_cell(LINES, again(remove_smoothing=0.1)) == found
 
 
 def _configuration(cell, context):

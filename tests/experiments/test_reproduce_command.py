@@ -166,6 +166,21 @@ def test_another_translation_model_has_a_title_and_a_record(call, context, tmp_p
     assert f"- {TITLE} two: " in text
 
 
+def test_smoothing_is_removed_from_the_translation_model(call, context, tmp_path):
+    words = ["figure1", "--quick", "--out", context.out, "--data", context.data]
+    assert call(*words)[0] == 0
+    before = json.loads((context.out / "figure1.json").read_text())
+    words += ["--remove-smoothing", "0.1", "--title", TITLE]
+    assert call(*words)[0] == 0
+    found = json.loads((context.out / "figure1.json").read_text())
+    assert found["complete"]
+    for label, cell in found["cells"].items():
+        assert cell["key"] != before["cells"][label]["key"]
+        assert cell["models"]["de-en"]["remove_smoothing"] == 0.1
+        assert "|remove-smoothing:0.1|" in cell["signature"]
+    assert json.loads((context.out / "training.json").read_text())["remove_smoothing"] == 0.1
+
+
 def test_methods_without_chains_translate_whole_sets(call, context):
     words = ["table5", "--quick", "--out", context.out, "--data", context.data]
     assert call(*words, "--only", "deterministic", "--sentences", "all")[0] == 0
@@ -198,6 +213,10 @@ def test_list_says_what_there_is_without_loading_anything(call):
         (["table1", "all", "--quick", "--out", "x"], "'all' stands alone"),
         (["table1", "--quick", "--out", "x", "--title", "t"], "--title names the model of --trans"),
         (["table1", "--quick", "--out", "x", "--training", "x"], "--training needs --title"),
+        (
+            ["table1", "--quick", "--out", "x", "--remove-smoothing", "1"],
+            "--remove-smoothing must be at least 0 and below 1, not 1.0.",
+        ),
         (["table1", "--paper", "--out", "x"], "--paper needs --checkpoints"),
         (["report", "--out", "x"], "contains no results"),
     ],

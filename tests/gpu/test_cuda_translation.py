@@ -29,8 +29,11 @@ METHODS = {
 }
 
 
-def _on(device: str, dtype: torch.dtype = torch.float64) -> ConditionalModel:
-    return ConditionalModel(network(dtype=dtype).to(device), tokenizer(), "tiny")
+def _on(
+    device: str, dtype: torch.dtype = torch.float64, remove_smoothing: float = 0.0
+) -> ConditionalModel:
+    model = ConditionalModel(network(dtype=dtype).to(device), tokenizer(), "tiny")
+    return model.without_smoothing(remove_smoothing)
 
 
 def test_chains_run_in_recorded_rounds():
@@ -61,9 +64,13 @@ def test_the_fused_decoder_is_that_of_the_cpu(norm_first):
         assert (ours.double().cpu() - theirs).abs().max() < 2e-4 * theirs.abs().max()
 
 
+@pytest.mark.parametrize("remove_smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-def test_the_same_translations_as_on_the_cpu(method):
-    here, there = (translate(_on(device), SOURCES, method, seed=3) for device in ("cpu", "cuda"))
+def test_the_same_translations_as_on_the_cpu(method, remove_smoothing):
+    here, there = (
+        translate(_on(device, remove_smoothing=remove_smoothing), SOURCES, method, seed=3)
+        for device in ("cpu", "cuda")
+    )
     assert [line.text for line in here] == [line.text for line in there]
     for mine, other in zip(here, there, strict=True):
         assert mine.energy_raw == pytest.approx(other.energy_raw, abs=1e-8)

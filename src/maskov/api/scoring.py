@@ -15,7 +15,7 @@ from maskov.models import MaskedModel
 from maskov.options.scoring import ScoringOptions
 from maskov.scoring import Score
 
-_OF_MODELS = ("tokenizer", "device", "trust_remote_code", "prefix")
+_OF_MODELS = ("tokenizer", "device", "trust_remote_code", "prefix", "remove_smoothing")
 
 
 @takes_options(ScoringOptions)
@@ -33,7 +33,7 @@ def score(
     Energy, or a function that takes a list of texts and returns a number for each. With
     "autoregressive" the scores are those of `causal_model`, in its own tokens. Every option of
     `maskov score` is a keyword of the same name: causal_model, tokenizer, device,
-    trust_remote_code, prefix, token_budget.
+    trust_remote_code, prefix, remove_smoothing, token_budget.
     """
     chosen = read_options(ScoringOptions, options)
     chosen = replace(chosen, energy=as_option(ScoringOptions, "energy", energy))

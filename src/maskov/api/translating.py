@@ -12,7 +12,6 @@ from maskov.api.sampling import OF_WORKERS
 from maskov.config import ModelSource
 from maskov.errors import InputError
 from maskov.models.conditional.model import ConditionalModel
-from maskov.options.model import findable
 from maskov.options.translating import TranslatingOptions
 from maskov.runs.task_runner import Listener
 from maskov.translation.api import Translation, translate_lines
@@ -21,7 +20,7 @@ from maskov.translation.methods import TranslationMethod
 from maskov.ui.progress_bar import progress_bar
 from maskov.workers import Workers
 
-_OF_MODELS = ("pair", "device", "precision")
+_OF_MODELS = ("pair", "device", "precision", "remove_smoothing")
 _OF_METHODS = tuple(one.name for one in fields(TranslationMethod) if one.name != "name")
 
 
@@ -76,7 +75,7 @@ def translate(
         other = chosen.load_twin() if other is None and named else other
         return translate_lines(loaded, texts, method, other, every_chain)
     if not isinstance(model, ConditionalModel):
-        source = source or ModelSource(findable(chosen.model_name))
+        source = source or chosen.source()
     if not isinstance(workers, Workers):
         workers = replace(chosen, workers=workers).build_workers(chosen.threads)
     listening = listener is not None or not progress

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from maskov.cli.diagnosis import print_diagnosis
 from maskov.cli.output import as_lines, print_json, print_table, say, texts_or_files
+from maskov.options.option import SMOOTHING
 from maskov.options.scoring import ScoringOptions
 from maskov.shipped import default_model
 from maskov.ui.escaping import PrintableConsole
@@ -52,6 +53,7 @@ def score(
     prefix: Annotated[
         str, typer.Option("--prefix", help="text that the model reads before every text")
     ] = "",
+    remove_smoothing: Annotated[float, typer.Option("--remove-smoothing", help=SMOOTHING)] = 0.0,
     token_budget: Annotated[
         int | None, typer.Option(min=1, help="tokens per model call (default: automatic)")
     ] = None,
@@ -63,8 +65,9 @@ def score(
     """Score texts: the energy of each text and the term of each token."""
     lines = texts_or_files(source)
     options = ScoringOptions(
-        model, energy, causal_model, tokenizer, device, trust_remote_code, prefix, token_budget
-    )
+        model, energy, causal_model, tokenizer, device, trust_remote_code, prefix,
+        remove_smoothing, token_budget,
+    )  # fmt: skip
     if energy == "autoregressive":  # no masked model scores
         _print_scores(options.scores(lines), json, words)
         return

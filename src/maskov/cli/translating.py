@@ -10,9 +10,7 @@ import typer
 from maskov.cli.dataclass_options import takes_options
 from maskov.cli.output import OutputOptions, print_json, read_lines, say
 from maskov.cli.signals import stop_on_signals
-from maskov.config import ModelSource
 from maskov.errors import Interrupted
-from maskov.options.model import findable
 from maskov.options.translating import TranslatingOptions
 
 
@@ -34,7 +32,7 @@ def translate(
     options.check_used()
     if options.out is not None:
         RunFolder.check_free(options.out)
-    model_name = options.model_name
+    loaded_from = options.source()
     lines = read_lines(source, empty=True)
     model = options.load_model()
     twin = options.load_twin() if options.method == "ar" else None
@@ -46,7 +44,7 @@ def translate(
             "token_budget": options.token_budget,
             "resident": options.resident,
             "workers": workers,
-            "source": ModelSource(findable(model_name)),
+            "source": loaded_from,
         }
     with stop_on_signals() as stop:
         try:

@@ -10,7 +10,9 @@ from maskov.errors import InputError
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.huggingface import HuggingFaceModel
 from maskov.models.loading import LOADING
+from maskov.models.packed import PackedModel
 from maskov.models.precision import PRECISIONS, in_precision, weights_of
+from maskov.models.smoothing import check_smoothing
 from maskov.models.tabular import TabularModel, counterexample
 from maskov.models.untrained import untrained
 from maskov.shipped import (
@@ -90,16 +92,24 @@ def load(
     trust_remote_code: bool = False,
     allow_download: bool = True,
     prefix: str = "",
+    remove_smoothing: float = 0.0,
 ) -> MaskedModel:
     """Load a masked model by its maskov name, folder or hub name; a Path is always a folder.
 
     `precision` is float32, float64, or a lower one: tf32 (NVIDIA GPUs) or bfloat16. Without
     `allow_download` the hub is not asked: a hub name must be in its cache already. Threads that
     load at the same time do so one after the other. `prefix` is a text that the model reads before
-    every sequence, such as a label that it was trained with.
+    every sequence, such as a label that it was trained with. `remove_smoothing` is the label
+    smoothing of its training, such as 0.1, which is then removed from its conditionals.
     """
+    check_smoothing(remove_smoothing)
     with LOADING:
-        return _load(name, device, precision, tokenizer, trust_remote_code, allow_download, prefix)
+        model = _load(name, device, precision, tokenizer, trust_remote_code, allow_download, prefix)
+    if not remove_smoothing:
+        return model
+    if not isinstance(model, PackedModel):
+        raise InputError(f"'{model.name}' is a table, not trained: drop --remove-smoothing.")
+    return model.without_smoothing(remove_smoothing)
 
 
 def _load(

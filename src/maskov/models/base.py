@@ -18,6 +18,9 @@ from maskov.errors import ModelError
 from maskov.models.token_spans import token_spans
 from maskov.types import Bool, Float, Int, Tensor
 
+# Scores of the vocabulary held at once when the head runs outside a model pass.
+_HEAD_SCORES = 2**24
+
 
 @dataclass(frozen=True)
 class Queries:
@@ -64,6 +67,8 @@ class MaskedModel(ABC):
     exact: MaskedModel | None = None
     # The text that it reads before every sequence.
     prefix: str = ""
+    # The label smoothing of its training that is removed from its conditionals.
+    remove_smoothing: float = 0.0
 
     @abstractmethod
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
@@ -98,6 +103,11 @@ class MaskedModel(ABC):
     def hidden_width(self) -> int:
         """Width of the vector of a masked position."""
         return self.vocabulary_size
+
+    @property
+    def head_rows(self) -> int:
+        """How many positions the head should serve at once."""
+        return max(1, _HEAD_SCORES // self.vocabulary_size)
 
     @property
     @abstractmethod

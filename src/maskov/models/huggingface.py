@@ -140,19 +140,21 @@ class HuggingFaceModel(PackedModel):
         assert self._head is not None
         return self._head.transform(states.to(self._head.weight.dtype))
 
-    def logits(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, "masked vocabulary"]:
+    def trained_logits(
+        self, hidden: Float[Tensor, "masked hidden"]
+    ) -> Float[Tensor, "masked vocabulary"]:
         """Apply the projection, unless the vectors are logits already."""
         if self._head is None:
             return hidden
         with coarse(self.coarse_products):
             return self._head.logits(hidden)
 
-    def logit_of(
+    def trained_logit_of(
         self, hidden: Float[Tensor, "masked hidden"], tokens: Int[Tensor, " masked"]
     ) -> Float[Tensor, " masked"]:
         """Apply one row of the projection."""
         if self._head is None:
-            return super().logit_of(hidden, tokens)
+            return hidden.gather(1, tokens[:, None]).squeeze(1)
         return self._head.logit_of(hidden, tokens)
 
     def in_precision(self, dtype: torch.dtype, coarse_products: bool = False) -> HuggingFaceModel:
@@ -214,7 +216,7 @@ class HuggingFaceModel(PackedModel):
         return ids, (place < end + len(after)).long()
 
     def fingerprint(self) -> str:
-        """Hash the full-precision weights and how texts become inputs."""
+        """Hash the full-precision weights, how texts become inputs and what is removed."""
         if isinstance(self.exact, HuggingFaceModel):
             return self.exact.fingerprint()
         return fingerprint(
@@ -224,6 +226,7 @@ class HuggingFaceModel(PackedModel):
             mask=self.mask_id,
             pad=self._pad_id,
             forbidden=forbidden_ids(self.forbidden),
+            **self._identity(),
         )
 
 

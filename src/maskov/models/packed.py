@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
+from typing import Any, TypeVar
+
+import torch
 
 from maskov.encoders import Encoder, Packed, Reading, TokenLayout, Uniform
-from maskov.errors import ModelError
+from maskov.errors import InputError, ModelError
 from maskov.models.base import Queries
 from maskov.models.packing import Frame, PackedPasses, pack, pack_masked
 from maskov.models.precision import coarse
+from maskov.models.smoothing import check_smoothing, without_smoothing
 from maskov.models.tokenized import TokenizedModel
 from maskov.types import Float, Int, Tensor
+
+M = TypeVar("M", bound="PackedModel")
 
 
 class PackedModel(TokenizedModel):
@@ -24,6 +31,70 @@ class PackedModel(TokenizedModel):
     @abstractmethod
     def project(self, states: Float[Tensor, "masked width"]) -> Float[Tensor, "masked hidden"]:
         """Turn the encoder's states at the masks into the vectors that chains cache."""
+
+    @abstractmethod
+    def trained_logits(
+        self, hidden: Float[Tensor, "masked hidden"]
+    ) -> Float[Tensor, "masked vocabulary"]:
+        """Return the scores of the full vocabulary as the network was trained to give them."""
+
+    @abstractmethod
+    def trained_logit_of(
+        self, hidden: Float[Tensor, "masked hidden"], tokens: Int[Tensor, " masked"]
+    ) -> Float[Tensor, " masked"]:
+        """Return the score of one token for each vector, as the network was trained to give it."""
+
+    def logits(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, "masked vocabulary"]:
+        """Return the scores of the full vocabulary, without label smoothing if that is removed."""
+        scores = self.trained_logits(hidden)
+        if not self.remove_smoothing:
+            return scores
+        return self._without_smoothing(scores, scores.logsumexp(1, keepdim=True))
+
+    def logit_of(
+        self, hidden: Float[Tensor, "masked hidden"], tokens: Int[Tensor, " masked"]
+    ) -> Float[Tensor, " masked"]:
+        """Return the score of one token for each vector.
+
+        To remove label smoothing takes the scores of all tokens, which are computed in portions.
+        """
+        if not self.remove_smoothing:
+            return self.trained_logit_of(hidden, tokens)
+        columns = []
+        parts = (torch.split(values, self.head_rows) for values in (hidden, tokens))
+        for part, token in zip(*parts, strict=True):
+            scores = self.trained_logits(part)
+            total = scores.logsumexp(1, keepdim=True)
+            columns.append(self._without_smoothing(scores.gather(1, token[:, None]), total))
+        return torch.cat(columns).squeeze(1)
+
+    def _without_smoothing(self, scores: Tensor, log_normaliser: Tensor) -> Tensor:
+        return without_smoothing(
+            scores, log_normaliser, self.remove_smoothing, self.vocabulary_size
+        )
+
+    def without_smoothing(self: M, share: float) -> M:
+        """Return this model with the label smoothing of its training removed.
+
+        `share` is what the training spread over the vocabulary, such as 0.1;
+        `maskov.models.smoothing` defines what is left. Energies and proposals both change.
+        """
+        check_smoothing(share)
+        if not share:
+            return self
+        if self.remove_smoothing:
+            raise InputError(
+                f"label smoothing is removed from '{self.name}' already: {self.remove_smoothing:g}."
+            )
+        changed = copy.copy(self)
+        changed.remove_smoothing = float(share)
+        if isinstance(self.exact, PackedModel):
+            changed.exact = self.exact.without_smoothing(share)
+        return changed
+
+    def _identity(self) -> dict[str, Any]:
+        """Return what the fingerprint holds beside weights and inputs."""
+        return {"remove_smoothing": self.remove_smoothing} if self.remove_smoothing else {}
 
     def reading(self, source: Int[Tensor, " passes"] | None) -> Reading | None:
         """Return what passes read beside their own tokens; nothing, unless it is overridden."""

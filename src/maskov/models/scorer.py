@@ -18,8 +18,6 @@ from maskov.models.batches import PADDED_SHARE, Batcher, token_budget
 from maskov.models.packed import PackedModel
 from maskov.types import Bool, Chains, Float, Int, Sequences, Sites, Tensor
 
-# Rows of the vocabulary held at once when the head runs outside a model pass (in scores).
-_HEAD_SCORES = 2**24
 # Bytes that the vectors of resident chains and of their proposals may take.
 _CPU_CHAINS, _GPU_CHAINS = 2**30, 2**33
 # Passes that a chain usually waits for in a round; with early tests, as rounds of a GPU show, one.
@@ -78,7 +76,7 @@ class Scorer:
     @property
     def head_rows(self) -> int:
         """How many positions the head should serve at once."""
-        return max(1, _HEAD_SCORES // self.model.vocabulary_size)
+        return self.model.head_rows
 
     def low(self, precision: str | None) -> Scorer | None:
         """Return a scorer of the same model in another precision, for early tests."""

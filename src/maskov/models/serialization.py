@@ -70,6 +70,7 @@ def _parts(model: MaskedModel) -> dict[str, Any]:
         "tokenizer": exact.tokenizer,
         "name": model.name,
         "precision": model.precision,
+        "remove_smoothing": exact.remove_smoothing,
     }
 
 
@@ -83,8 +84,9 @@ def _assemble(parts: dict[str, Any], device: torch.device) -> MaskedModel:
     if parts["kind"] == "masked":
         exact = HuggingFaceModel(network, tokenizer, name, parts["caution"])
         exact = exact.with_prefix(parts["prefix"]) if parts["prefix"] else exact
-        return in_precision(exact, parts["precision"])
-    model = in_precision(ConditionalModel(network, tokenizer, name), parts["precision"])
+        return in_precision(exact.without_smoothing(parts["remove_smoothing"]), parts["precision"])
+    whole = ConditionalModel(network, tokenizer, name)
+    model = in_precision(whole.without_smoothing(parts["remove_smoothing"]), parts["precision"])
     assert isinstance(model, ConditionalModel)
     return model if parts["texts"] is None else model.given(parts["texts"])
 

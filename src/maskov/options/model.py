@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from maskov.config import ModelSource
-from maskov.options.option import FIRST, option
+from maskov.options.option import FIRST, SMOOTHING, option
 from maskov.shipped import default_model, is_name
 
 if TYPE_CHECKING:
@@ -38,6 +38,10 @@ class ModelOptions:
     prefix: Annotated[
         str, option("--prefix", "text that the model reads before every sequence", _MODEL)
     ] = ""
+    remove_smoothing: Annotated[
+        float,
+        option("--remove-smoothing", SMOOTHING, _MODEL),
+    ] = 0.0
 
     def source(self) -> ModelSource:
         """Return how to load the model again."""
@@ -46,6 +50,7 @@ class ModelOptions:
             None if self.tokenizer is None else findable(self.tokenizer),
             self.trust_remote_code,
             self.prefix,
+            self.remove_smoothing,
         )
 
     def load_model(self) -> MaskedModel:
@@ -59,6 +64,7 @@ class ModelOptions:
             tokenizer=self.tokenizer,
             trust_remote_code=self.trust_remote_code,
             prefix=self.prefix,
+            remove_smoothing=self.remove_smoothing,
         )
 
 

@@ -24,3 +24,5 @@ class Option:
 option = Option
 # The panel of the options that a newcomer needs; the others are "Advanced".
 FIRST = "Options"
+# The help of --remove-smoothing, which several commands have.
+SMOOTHING = "label smoothing of the model's training, to be removed from its conditionals"

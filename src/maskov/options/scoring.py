@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from maskov.errors import InputError
-from maskov.options.option import option
+from maskov.options.option import SMOOTHING, option
 from maskov.shipped import default_judge, default_model
 
 if TYPE_CHECKING:
@@ -44,6 +44,10 @@ class ScoringOptions:
     prefix: Annotated[
         str, option("--prefix", "text that the model reads before every text", _MODEL)
     ] = ""
+    remove_smoothing: Annotated[
+        float,
+        option("--remove-smoothing", SMOOTHING, _MODEL),
+    ] = 0.0
     token_budget: Annotated[
         int | None, option("--token-budget", "tokens per model call (default: automatic)", _MODEL)
     ] = None
@@ -63,6 +67,11 @@ class ScoringOptions:
         if self.energy == "autoregressive":
             if self.prefix:
                 raise InputError("the energy 'autoregressive' reads no prefix: drop --prefix.")
+            if self.remove_smoothing:
+                raise InputError(
+                    "the energy 'autoregressive' has no masked conditionals: drop "
+                    "--remove-smoothing."
+                )
             named = loaded is None and self.model != default_model()
             name = self.causal_model or (self.model if named else default_judge())
             if name is None:
@@ -90,4 +99,5 @@ class ScoringOptions:
             tokenizer=self.tokenizer,
             trust_remote_code=self.trust_remote_code,
             prefix=self.prefix,
+            remove_smoothing=self.remove_smoothing,
         )

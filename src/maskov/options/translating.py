@@ -6,8 +6,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from maskov.config import ModelSource
 from maskov.errors import InputError
-from maskov.options.option import FIRST, option
+from maskov.options.model import findable
+from maskov.options.option import FIRST, SMOOTHING, option
 from maskov.options.workers import WorkerOptions
 from maskov.shipped import folder_of, model_for
 
@@ -37,6 +39,10 @@ class TranslatingOptions(WorkerOptions):
     precision: Annotated[
         str, option("--precision", "float32, float64, or coarser: tf32, bfloat16", _MODEL)
     ] = "float32"
+    remove_smoothing: Annotated[
+        float,
+        option("--remove-smoothing", SMOOTHING, _MODEL),
+    ] = 0.0
 
     method: Annotated[str, option("--method", _METHODS, FIRST)] = "mask-predict"
     energy: Annotated[
@@ -176,12 +182,21 @@ class TranslatingOptions(WorkerOptions):
         """The name of the masked model, given directly or by its languages."""
         return _named(self.model, self.pair, "translation")
 
+    def source(self) -> ModelSource:
+        """Return how to load the masked model again."""
+        return ModelSource(findable(self.model_name), remove_smoothing=self.remove_smoothing)
+
     def load_model(self) -> ConditionalModel:
         """Load the masked model."""
         from maskov.models import load
         from maskov.models.conditional.model import ConditionalModel
 
-        model = load(self.model_name, self.device, self.precision)
+        model = load(
+            self.model_name,
+            self.device,
+            self.precision,
+            remove_smoothing=self.remove_smoothing,
+        )
         if not isinstance(model, ConditionalModel):
             raise InputError(f"'{self.model_name}' is not a translation model: it has no source.")
         return model

@@ -100,6 +100,7 @@ def load_model(
         config.source.trust_remote_code,
         allow_download,
         config.source.prefix,
+        config.source.remove_smoothing,
     )
     if isinstance(model, ConditionalModel):
         return model.given(list(manifest.inputs.sources or ()))

@@ -37,6 +37,8 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
         f"precision:{model.precision}",
         f"kernel:{kernel_name(kernel)}",
     ]
+    if model.source.remove_smoothing:
+        parts.insert(1, f"remove-smoothing:{model.source.remove_smoothing}")
     if kernel.energy is not None:
         parts.append(f"energy:{kernel.energy}")
     parts += [f"model:#{hash_[:_SHORT]}" for hash_ in energy_models.values()]

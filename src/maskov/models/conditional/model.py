@@ -139,12 +139,14 @@ class ConditionalModel(PackedModel):
         """Return the states in the precision of the head."""
         return states.to(self._head.dtype)
 
-    def logits(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, "masked vocabulary"]:
+    def trained_logits(
+        self, hidden: Float[Tensor, "masked hidden"]
+    ) -> Float[Tensor, "masked vocabulary"]:
         """Return the score of every token."""
         with coarse(self.coarse_products):
             return torch.nn.functional.linear(hidden, self._head)
 
-    def logit_of(
+    def trained_logit_of(
         self, hidden: Float[Tensor, "masked hidden"], tokens: Int[Tensor, " masked"]
     ) -> Float[Tensor, " masked"]:
         """Return the score of one token per vector."""
@@ -191,7 +193,7 @@ class ConditionalModel(PackedModel):
         return 24 * self.network.shape.width * self.dtype.itemsize
 
     def fingerprint(self) -> str:
-        """Hash the full-precision weights, the sizes and how texts become inputs."""
+        """Hash the full-precision weights, the sizes, the inputs and what is removed."""
         if isinstance(self.exact, ConditionalModel):
             return self.exact.fingerprint()
         return fingerprint(
@@ -200,6 +202,7 @@ class ConditionalModel(PackedModel):
             mask=self.mask_id,
             end=int(self.tokenizer.eos_token_id),
             forbidden=forbidden_ids(self.forbidden),
+            **self._identity(),
         )
 
 

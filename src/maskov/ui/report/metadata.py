@@ -13,6 +13,7 @@ def metadata(manifest: Manifest) -> dict[str, str]:
     entries = {
         "model": f"{model.name} #{model.fingerprint[:12]}",
         "prefix": model.source.prefix,
+        "label smoothing removed": _number(model.source.remove_smoothing),
         "precision": f"{model.precision} on {model.device}",
         "kernel": manifest.kernel,
         "energy": manifest.energy or "",
@@ -32,6 +33,10 @@ def metadata(manifest: Manifest) -> dict[str, str]:
         "versions": ", ".join(f"{name} {value}" for name, value in manifest.versions.items()),
     }
     return {name: value for name, value in entries.items() if value}
+
+
+def _number(value: float) -> str:
+    return f"{value:g}" if value else ""
 
 
 def temperatures(manifest: Manifest, epochs: int) -> list[float] | None:

@@ -1,0 +1,104 @@
+"""Transition matrices of models whose label smoothing is removed: energies and proposals agree."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from maskov import DelayedAcceptance, MaskedConditional, Metropolis, Norm, Raw, Sweep
+from maskov.exact import (
+    all_states,
+    balance_error,
+    distribution,
+    invariance_error,
+    sweep_matrix,
+    transition_matrix,
+)
+from maskov.models.base import Queries
+from maskov.models.scorer import Scorer
+from maskov.moves import Site
+from small import tiny_bert
+from tiny_translation import conditional, plain_logits
+
+TOLERANCE = 1e-10
+SHARE, FLOOR, LENGTH = 0.3, 0.01, 3
+SOURCE = "white green green"
+SMOOTHED = {"transformer": tiny_bert(), "translation": conditional().given([SOURCE])}
+MODELS = {name: model.without_smoothing(SHARE) for name, model in SMOOTHED.items()}
+STATES = {name: all_states(model, LENGTH) for name, model in MODELS.items()}
+ENERGIES = {"raw": Raw(), "norm": Norm()}
+
+
+def _logits(name: str, ids: list[int], place: int) -> list[float]:
+    """Return the scores at one masked place, as the network gives them."""
+    model = SMOOTHED[name]
+    if name == "translation":
+        return plain_logits(model, SOURCE, ids, [place])[place].tolist()
+    masked = torch.arange(LENGTH)[None] == place
+    queries = Queries(torch.tensor([ids]), torch.tensor([LENGTH]), masked)
+    return model.logits(model.hidden(queries))[0].tolist()
+
+
+def _plain(name: str, ids: list[int]) -> tuple[float, float]:
+    """Return E_raw and E_norm of a sequence: each probability less ε/V, or a hundredth of it."""
+    raw = norm = 0.0
+    for place, token in enumerate(ids):
+        scores = _logits(name, ids, place)
+        total = sum(map(math.exp, scores))
+        tail = SHARE / len(scores)
+        left = [max(math.exp(one) / total - tail, FLOOR * math.exp(one) / total) for one in scores]
+        raw -= math.log(left[token]) + math.log(total)
+        norm -= math.log(left[token] / sum(left))
+    return raw, norm
+
+
+@pytest.mark.parametrize("energy", ENERGIES)
+@pytest.mark.parametrize("name", MODELS)
+def test_the_target_is_that_of_the_plain_formula_and_another_than_before(name, energy):
+    states = STATES[name]
+    found = distribution(MODELS[name], ENERGIES[energy], states)
+    values = [_plain(name, ids)[energy == "norm"] for ids in states.tolist()]
+    plain = (-torch.tensor(values, dtype=torch.float64)).softmax(0)
+    assert (found - plain).abs().max() < TOLERANCE
+    assert found.min() > 0
+    before = distribution(SMOOTHED[name], ENERGIES[energy], states)
+    assert (found - before).abs().sum() / 2 > 0.05
+
+
+@pytest.mark.parametrize("flowing", [False, True], ids=["step", "flow"])
+@pytest.mark.parametrize("energy", ENERGIES)
+@pytest.mark.parametrize("name", MODELS)
+def test_single_sites_leave_the_target_invariant(name, energy, flowing):
+    model, states = MODELS[name], STATES[name]
+    for temperature, proposal in ((1.0, MaskedConditional(0.8)), (0.6, MaskedConditional())):
+        for nearest in (0, 1) if flowing else (0,):
+            kernel = Metropolis(
+                ENERGIES[energy],
+                Site(proposal),
+                target_temperature=temperature,
+                delayed=DelayedAcceptance(nearest),
+            )
+            target = distribution(model, ENERGIES[energy], states, temperature)
+            for place in range(LENGTH):
+                alone = torch.arange(LENGTH) == place
+                matrix = transition_matrix(kernel, Scorer(model), states, alone, flowing)
+                assert (matrix.sum(1) - 1).abs().max() < TOLERANCE
+                assert matrix.min() > -TOLERANCE
+                assert balance_error(matrix, target) < TOLERANCE
+                assert invariance_error(matrix, target) < TOLERANCE
+
+
+@pytest.mark.parametrize("block", [1, 2])
+@pytest.mark.parametrize("energy", ENERGIES)
+@pytest.mark.parametrize("name", MODELS)
+def test_sweeps_leave_the_target_invariant_and_reach_every_state(name, energy, block):
+    model, states = MODELS[name], STATES[name]
+    kernel = Metropolis(ENERGIES[energy], Site(positions=Sweep(block=block)))
+    matrix = sweep_matrix(kernel, Scorer(model), states)
+    assert invariance_error(matrix, distribution(model, ENERGIES[energy], states)) < TOLERANCE
+    assert (torch.linalg.matrix_power(matrix, 50) > 0).all()
+    # The tests above can see a chain that keeps the tail.
+    before = distribution(SMOOTHED[name], ENERGIES[energy], states)
+    assert invariance_error(matrix, before) > 1e-3
