@@ -29,7 +29,7 @@ _CPU_GROUPS, _CPU_TOKENS = 6, 128
 _MANY_CHAINS = 64
 # Fewer tokens than this leave a GPU idle. Few chains have more proposals under test than many.
 BUSY_TOKENS = 2**13
-_SLOTS, MOST_SLOTS = 4, 8
+_SLOTS, MOST_SLOTS = 6, 8
 
 
 @dataclass(frozen=True)
