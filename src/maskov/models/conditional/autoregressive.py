@@ -29,8 +29,8 @@ class AutoregressiveModel:
     def __init__(self, network: TranslationNetwork, tokenizer: Any, name: str) -> None:
         if not network.shape.causal:
             raise ModelError(
-                f"'{name}' is a masked model; --method ar, or the energy 'autoregressive', needs an "
-                "autoregressive one."
+                f"'{name}' is a masked model; --method ar, or the energy 'autoregressive', needs "
+                "an autoregressive one."
             )
         self.name, self.network, self.tokenizer = name, network, tokenizer
         self.device = network.words.weight.device
