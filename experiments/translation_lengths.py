@@ -8,6 +8,9 @@ sacreBLEU's paired bootstrap against mask-predict with five lengths, energies of
 passes, seconds), `README.md` (the table) and `texts/`. A source that is too long for the models
 counts as an empty translation.
 
+Chains "with the twin" have the target E_norm − 0.5 log p of the autoregressive model. Every
+system's translations are also scored by that target, so that the page shows which finds the lowest.
+
 With `--tune` the systems are variants of the chains with sampled lengths, to choose their settings
 on held-out pairs, such as those of `recipes.translation.pairs` (`valid.deen`).
 """
@@ -23,14 +26,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from experiments.bleu import paired_difference, sentence_counts
+from maskov.energies import AutoregressiveTranslation
+from maskov.energies.loading import Loading
+from maskov.energies.registry import weighted_terms
 from maskov.errors import InputError
 from maskov.evaluation.translation import compare
 from maskov.models import choose_device, device_name, load
 from maskov.models.conditional.lengths import choose_lengths
 from maskov.models.conditional.model import ConditionalModel, read_sources
-from maskov.models.fingerprints import model_weights_hash
+from maskov.models.fingerprints import model_weights_hash, weights_hash
 from maskov.models.scorer import Scorer
 from maskov.runs.files import write_atomically
 from maskov.runs.sample import Sample
@@ -39,10 +46,14 @@ from maskov.translation.api import energies_of, run_method
 from maskov.translation.autoregressive import AutoregressiveTranslator
 from maskov.translation.methods import SAMPLED, TranslationMethod
 from maskov.translation.selection import least_risk, lowest, lowest_target
+from maskov.types import Sequences
 
 # All others are compared with it.
 BASELINE = "mask-predict, 5 lengths"
 CHAINS = 5
+# Chosen on held-out pairs (LOG.md): 1 is as good by BLEU, but the twin's own translations then have
+# nearly as low an energy as those of the chains.
+TWIN_WEIGHT = 0.5
 _RESAMPLES = 1000
 _SAMPLED = TranslationMethod("mh", lengths="sampled", chains=CHAINS, pick="lowest")
 # The settings of the paper's Table 5, written out.
@@ -53,6 +64,7 @@ _PAPER = TranslationMethod(
 
 # Spans at the length of mask-predict's best candidate, from which they start.
 _SEARCHED = TranslationMethod("mh", lengths="searched")
+_FIVE = TranslationMethod("mask-predict", iterations=10, length_beam=5)
 
 Selection = Callable[[list[Sample], list[Sample]], Sample]
 # From all samples of a source, and from the last ones of its chains.
@@ -65,6 +77,8 @@ SELECTIONS: dict[str, Selection] = {
     "lowest": lambda samples, ends: lowest_target(samples),
     "mbr": lambda samples, ends: least_risk(ends),
 }
+# Of the last samples of chains that have another target, or none.
+RESCORED = "lowest with the twin"
 
 
 @dataclass(frozen=True)
@@ -75,31 +89,55 @@ class System:
     select: str = "first chain"
 
 
-def all_systems(chains: int = CHAINS) -> dict[str, System]:
+def twin_energy(twin: str, weight: float = TWIN_WEIGHT) -> str:
+    """Return the target of chains with the twin."""
+    return f"norm+{weight}*autoregressive({twin})"
+
+
+def all_systems(chains: int = CHAINS, twin: str | None = None) -> dict[str, System]:
     """Return the systems; those with sampled lengths have so many chains, all of one run."""
     sampled = replace(_SAMPLED, chains=chains)
-    return {
+    systems = {
         "mask-predict": System(TranslationMethod("mask-predict", iterations=10)),
-        BASELINE: System(
-            TranslationMethod("mask-predict", iterations=10, length_beam=5), "lowest per token"
-        ),
+        BASELINE: System(_FIVE, "lowest per token"),
+    }
+    if twin is not None:
+        systems[f"{BASELINE}, chosen with the twin"] = System(_FIVE, RESCORED)
+    systems |= {
         "MH, fixed length (paper)": System(_PAPER),
         "MH, searched length": System(_SEARCHED),
-        "MH, sampled length": System(sampled),
-        "MH, sampled length, lowest of a chain": System(sampled, "lowest of the first chain"),
-        "MH, sampled length, lowest of all chains": System(sampled, "lowest"),
-        "MH, sampled length, MBR over chains": System(sampled, "mbr"),
+        **_ways("MH, sampled length", sampled),
+    }
+    if twin is not None:
+        systems |= _ways(
+            "MH, sampled length, with the twin", replace(sampled, energy=twin_energy(twin))
+        )
+    return systems | {
         "autoregressive, greedy": System(TranslationMethod("ar", beam=1)),
         "autoregressive, beam 5": System(TranslationMethod("ar", beam=5)),
     }
 
 
-def _variants() -> dict[str, System]:
+def _ways(name: str, method: TranslationMethod) -> dict[str, System]:
+    """Return the ways to select from the chains of one run."""
+    return {
+        name: System(method),
+        f"{name}, lowest of a chain": System(method, "lowest of the first chain"),
+        f"{name}, lowest of all chains": System(method, "lowest"),
+        f"{name}, MBR over chains": System(method, "mbr"),
+    }
+
+
+def _variants(twin: str | None = None) -> dict[str, System]:
     one = replace(_SAMPLED, chains=1)
     kept = {name: all_systems()[name] for name in ("mask-predict", BASELINE)}
     energies = ["norm", *(f"norm+{weight}*predicted_length" for weight in (0.5, 1, 2, 4))]
     energies += [f"raw+{weight}*predicted_length" for weight in (2, 4)]
     methods = {energy: replace(one, energy=energy) for energy in energies}
+    if twin is not None:
+        for weight in (0.25, 0.5, 1.0, 2.0):
+            energy = twin_energy(twin, weight)
+            methods[f"norm+{weight}*twin"] = replace(one, energy=energy)
     methods |= {
         "searched length": _SEARCHED,
         "from T = 1": replace(one, target_temperature=1.0, anneal=0.05),
@@ -124,7 +162,7 @@ class Outcome:
     texts: list[str]
     raw: list[float]
     norm: list[float]
-    tokens: list[int]
+    ids: list[list[int]]
     seconds: float
     passes: int | None
 
@@ -153,10 +191,10 @@ class Experiment:
 
     def __init__(
         self, model: ConditionalModel, twin: AutoregressiveTranslator | None, sources: list[str],
-        seed: int,
+        seed: int, expert: AutoregressiveTranslation | None = None,
     ) -> None:  # fmt: skip
         self.given, self.twin, self.seed = model.given(sources), twin, seed
-        self.sources = sources
+        self.sources, self.expert = sources, expert
         self._runs: dict[TranslationMethod, tuple[list[list[Sample]], float, int]] = {}
 
     def outcome(self, system: System) -> Outcome:
@@ -166,19 +204,29 @@ class Experiment:
         if system.method not in self._runs:
             self._runs = {system.method: self._run(system.method)}
         samples, seconds, passes = self._runs[system.method]
-        chosen = []
-        for own in samples:
-            last = max(one.epoch for one in own)
-            ends = [one for one in own if one.epoch == last]
-            chosen.append(SELECTIONS[system.select](own, ends))
+        ends = [_last(own) for own in samples]
+        if system.select == RESCORED:
+            chosen = self._rescored(ends)
+        else:
+            select = SELECTIONS[system.select]
+            chosen = [select(own, last) for own, last in zip(samples, ends, strict=True)]
         return Outcome(
             [one.text for one in chosen],
             [one.energy_raw for one in chosen],
             [one.energy_norm for one in chosen],
-            [len(one.ids) for one in chosen],
+            [list(one.ids) for one in chosen],
             seconds,
             passes,
         )
+
+    def _rescored(self, ends: list[list[Sample]]) -> list[Sample]:
+        """Select the last sample of the lowest target with the twin, for each source."""
+        every = [(row, one) for row, own in enumerate(ends) for one in own]
+        values = self.twin_energies([row for row, _ in every], [list(one.ids) for _, one in every])
+        totals: list[list[float]] = [[] for _ in ends]
+        for (row, one), value in zip(every, values, strict=True):
+            totals[row].append(one.energy_norm + TWIN_WEIGHT * value)
+        return [own[int(np.argmin(total))] for own, total in zip(ends, totals, strict=True)]
 
     def _run(self, method: TranslationMethod) -> tuple[list[list[Sample]], float, int]:
         start, noted = time.monotonic(), _Passes()
@@ -200,14 +248,27 @@ class Experiment:
         texts = [self.twin.tokenizer.decode(line).strip() for line in ids]
         seconds = time.monotonic() - start
         raw, norm = energies_of(self.given, texts)
-        tokens = [max(1, len(self.given.encode(text))) for text in texts]
-        return Outcome(texts, raw, norm, tokens, seconds, None)
+        return Outcome(texts, raw, norm, list(map(self.given.encode, texts)), seconds, None)
 
     def length_energies(self, tokens: list[int]) -> list[float]:
         """Return minus the log-probability of each translation's length."""
         scores = -self.given.length_scores().cpu()
         most = scores.shape[1] - 1
         return [float(row[min(count, most)]) for row, count in zip(scores, tokens, strict=True)]
+
+    def twin_energies(self, rows: list[int], ids: list[list[int]]) -> list[float]:
+        """Return −log p of translations under the twin; `rows` are their sources."""
+        assert self.expert is not None
+        device = self.given.device
+        lengths = torch.tensor([max(1, len(line)) for line in ids], device=device)
+        tokens = torch.full((len(ids), int(lengths.max())), self.given.mask_id, device=device)
+        for row, line in enumerate(ids):
+            tokens[row, : len(line)] = torch.tensor(line, dtype=torch.long, device=device)
+        source = torch.tensor(rows, device=device)
+        found: list[float] = self.expert(
+            self.given, Sequences(tokens, lengths, source=source)
+        ).tolist()
+        return found
 
 
 def read(path: Path, most: int | None = None) -> list[str]:
@@ -229,15 +290,22 @@ def row_of(
 ) -> dict[str, Any]:
     """Return the numbers of a system; energies are lists with one for each sentence."""
     method = {key: value for key, value in asdict(system.method).items() if value is not None}
-    lengths = experiment.length_energies(outcome.tokens)
+    tokens = [max(1, len(ids)) for ids in outcome.ids]
+    lengths = experiment.length_energies(tokens)
+    twin = {}
+    if experiment.expert is not None:
+        scores = experiment.twin_energies(list(range(len(outcome.ids))), outcome.ids)
+        twin = {"autoregressive": _rounded(scores)}
     return {
         "method": method,
+        "target": None if system.method.name != "mh" else system.method.target,
         "select": system.select,
         **compare(texts, refs).to_dict(),
         "energy_norm": _rounded(outcome.norm),
         "energy_raw": _rounded(outcome.raw),
         "predicted_length": _rounded(lengths),
-        "tokens": outcome.tokens,
+        **twin,
+        "tokens": tokens,
         "seconds": outcome.seconds,
         "sentences_per_second": len(outcome.texts) / outcome.seconds,
         "passes_per_sentence": None
@@ -276,42 +344,56 @@ def with_comparisons(
 
 def page(results: dict[str, Any]) -> str:
     """Return the table in Markdown."""
-    weighed = SAMPLED.energy.replace("*", "·")
     lines = [
         "# Translation with sampled lengths",
         "",
         f"{results['sentences']} sentences of {results['set']}, {results['model']['name']}, "
         f"{results['device']}, {results['precision']}. Difference and p: sacreBLEU's paired "
-        f"bootstrap against {BASELINE}. Energies are means over sentences; the target is "
-        f"{weighed}.",
+        f"bootstrap against {BASELINE}. Energies are means over sentences. *Own target* is the "
+        "energy that the chains of a row sample; *with lengths* "
+        f"({SAMPLED.energy.replace('*', '·')}) and *with the twin* "
+        f"({twin_energy(results['twin']['name']).replace('*', '·')}) are the two targets of "
+        "sampled lengths, for all rows. The lowest of a column is bold.",
         "",
-        "| | BLEU | difference | p | length | target | E_norm | E_raw | sentences/s | passes |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| | BLEU | difference | p | length | own target | with lengths | with the twin | E_norm "
+        "| E_raw | sentences/s | passes |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
+    columns = {name: _energies(row) for name, row in results["rows"].items()}
+    least = [min(column[number] for column in columns.values()) for number in range(4)]
     for name, row in results["rows"].items():
         against = row.get("against_baseline")
         gap = f"{against['bleu']:+.2f} ± {against['standard_error']:.2f}" if against else ""
         chance = f"{against['p']:.3f}" if against else ""
-        norm, raw, predicted = (
-            float(np.mean(row[key])) for key in ("energy_norm", "energy_raw", "predicted_length")
-        )
-        target = norm + length_weight() * predicted
+        values = columns[name]
+        shown = [
+            f"**{value:.2f}**" if value == lowest else f"{value:.2f}"
+            for value, lowest in zip(values, least, strict=True)
+        ]
+        own = "" if row["target"] is None else f"{mean_energy(row, row['target']):.2f}"
         passes = row["passes_per_sentence"]
         lines.append(
             f"| {name} | {row['bleu']:.2f} | {gap} | {chance} | {row['length_ratio']:.3f} | "
-            f"{target:.2f} | {norm:.2f} | {raw:.1f} | {row['sentences_per_second']:.1f} | "
+            f"{own} | {' | '.join(shown)} | {row['sentences_per_second']:.1f} | "
             f"{'' if passes is None else f'{passes:.0f}'} |"
         )
     return "\n".join([*lines, "", "All numbers: [lengths.json](lengths.json).", ""])
 
 
-def length_weight() -> float:
-    """Return the weight of the length predictor in the default target."""
-    from maskov.energies import parse_energy
-    from maskov.energies.lengths import PredictedLength
+def _energies(row: dict[str, Any]) -> list[float]:
+    """Return mean energies that all rows have: both targets of sampled lengths, E_norm, E_raw."""
+    targets = (SAMPLED.energy, twin_energy("twin"), "norm", "raw")
+    return [mean_energy(row, target) for target in targets]
 
-    parts = parse_energy(SAMPLED.energy).parts
-    return next(weight for weight, part in parts if isinstance(part, PredictedLength))
+
+def mean_energy(row: dict[str, Any], target: str) -> float:
+    """Return the mean over sentences of a sum of energies, by the row's means of its parts."""
+    keys = {"norm": "energy_norm", "raw": "energy_raw", "predicted_length": "predicted_length"}
+    total = 0.0
+    for weight, name in weighted_terms(target):
+        key = "autoregressive" if name.startswith("autoregressive(") else keys[name]
+        total += weight * float(np.mean(row[key]))
+    return total
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -331,7 +413,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(arguments)
-    systems = _variants() if options.tune else all_systems(options.chains)
+    twin_name = options.twin or model_for(options.pair, "twin")
+    systems = _variants(twin_name) if options.tune else all_systems(options.chains, twin_name)
     unknown = sorted(set(options.systems or ()) - systems.keys())
     if unknown:
         parser.error(f"unknown systems {unknown}; there are {', '.join(systems)}.")
@@ -341,12 +424,10 @@ def main(arguments: list[str] | None = None) -> None:
     name = options.model or model_for(options.pair, "translation")
     model = load(name, options.device, options.precision)
     assert isinstance(model, ConditionalModel)
-    twin, device = None, choose_device(options.device)
+    device = choose_device(options.device)
     chosen = {key: systems[key] for key in options.systems or systems}
-    if any(system.method.name == "ar" for system in chosen.values()):
-        twin_name = options.twin or model_for(options.pair, "twin")
-        folder = folder_of(twin_name) or Path(twin_name)
-        twin = AutoregressiveTranslator.load(folder, device, twin_name)
+    twin = AutoregressiveTranslator.load(folder_of(twin_name) or Path(twin_name), device, twin_name)
+    expert = AutoregressiveTranslation(twin_name, Loading(device))
     fits = [fits_model(model, source) for source in sources]
     kept = [source for source, fit in zip(sources, fits, strict=True) if fit]
     results: dict[str, Any] = {
@@ -354,6 +435,10 @@ def main(arguments: list[str] | None = None) -> None:
         "sentences": len(sources),
         "too_long": fits.count(False),
         "model": {"name": Path(model.name).name, "fingerprint": model_weights_hash(model)},
+        "twin": {
+            "name": Path(twin_name).name,
+            "fingerprint": weights_hash(twin.network, twin.tokenizer),
+        },
         "seed": options.seed,
         "chains": options.chains,
         "precision": options.precision,
@@ -368,7 +453,7 @@ def main(arguments: list[str] | None = None) -> None:
         if {**stored, "rows": {}} != results:
             parser.error(f"'{file}' contains another experiment; give another --out.")
         results = stored
-    experiment = Experiment(model, twin, kept, options.seed)
+    experiment = Experiment(model, twin, kept, options.seed, expert)
     texts = {row: read(folder / f"{_file(row)}.txt") for row in results["rows"]}
     for row, system in chosen.items():
         if row in results["rows"]:
@@ -384,6 +469,12 @@ def main(arguments: list[str] | None = None) -> None:
         write_atomically(file, json.dumps(results, ensure_ascii=False).encode() + b"\n")
         write_atomically(options.out / "README.md", page(results).encode())
         print(next(line for line in page(results).splitlines() if line.startswith(f"| {row} |")))
+
+
+def _last(samples: list[Sample]) -> list[Sample]:
+    """Return the last sample of each chain."""
+    last = max(one.epoch for one in samples)
+    return [one for one in samples if one.epoch == last]
 
 
 def _file(row: str) -> str:

@@ -29,9 +29,9 @@ from maskov.runs.checks import (
     check_converges,
     check_epochs,
     check_execution,
-    check_length_predictor,
     check_prior,
     check_references,
+    check_translates,
     with_prior,
 )
 from maskov.runs.coordinator import Coordinator
@@ -102,7 +102,7 @@ def run_chains(
     if path is not None:
         RunFolder.check_free(path)
     trust = source is not None and source.trust_remote_code
-    check_length_predictor(kernel, model)
+    check_translates(kernel, model)
     kernel, prior = with_prior(kernel, length_prior, model)
     check_epochs(schedule, chains, thin)
     running = with_burn_in(kernel, schedule, model, trust, trust_parts=True)

@@ -13,6 +13,7 @@ from maskov.energies.base import evaluated
 from maskov.errors import InputError
 from maskov.fasta import Record, causal_spellings, spelled
 from maskov.models.base import MaskedModel
+from maskov.models.conditional.model import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.models.token_spans import spelling, words_of
 from maskov.starts import read_text
@@ -61,8 +62,12 @@ def score_texts(
     energy: Energy | None = None,
     budget: int | None = None,
 ) -> list[Score]:
-    """Return the energy of each text under a masked model; the order is kept."""
+    """Return the energy of each text under a masked model; the order is kept.
+
+    Under a translation model that was given sources, text i is the translation of source i.
+    """
     energy = energy or Raw()
+    sources = _sources(model, len(texts))
     lines = [_read(model, text, number) for number, text in enumerate(texts, 1)]
     engine = Scorer(model, budget)
     scores: list[Score] = []
@@ -72,7 +77,8 @@ def score_texts(
         tokens = torch.full((len(group), int(lengths.max())), model.mask_id, device=model.device)
         for row, ids in enumerate(group):
             tokens[row, : len(ids)] = torch.tensor(ids, device=model.device)
-        given = Sequences(tokens, lengths)
+        source = None if sources is None else sources[begin : begin + _GROUP]
+        given = Sequences(tokens, lengths, source=source)
         sites = None
         if energy.needs_sites:
             sites = engine.sites(given, energy.needs_normaliser, groups=energy.groups)
@@ -89,6 +95,18 @@ def score_texts(
                 Score(str(text), strings, total, kept.tolist(), _name(text), whole, *words, unknown)
             )
     return scores
+
+
+def _sources(model: MaskedModel, count: int) -> Tensor | None:
+    """Return the number of each text's source, for a model that has sources."""
+    if not isinstance(model, ConditionalModel) or model.sources is None:
+        return None
+    if len(model.sources.texts) != count:
+        raise InputError(
+            f"'{model.name}' has {len(model.sources.texts)} sources, and there are {count} texts: "
+            "give one translation of each source."
+        )
+    return torch.arange(count, device=model.device)
 
 
 def _parts(

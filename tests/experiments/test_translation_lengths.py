@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from experiments.translation_lengths import BASELINE, all_systems, main
+from experiments.translation_lengths import BASELINE, all_systems, main, mean_energy
 
 from experiments import translation_lengths
 from maskov.translation.methods import SAMPLED, TranslationMethod
@@ -51,6 +51,34 @@ def test_systems_and_their_comparison(words, tmp_path, monkeypatch):
     assert all(f"| {name} |" in page for name in (*CHOSEN, "autoregressive, greedy"))
     with pytest.raises(SystemExit):
         main([*words, "--seed", "1"])
+
+
+def test_the_target_with_the_twin_is_shown_for_every_system(words, tmp_path):
+    twin = "MH, sampled length, with the twin"
+    chosen = [
+        BASELINE, f"{BASELINE}, chosen with the twin", twin, f"{twin}, lowest of all chains",
+        "autoregressive, greedy",
+    ]  # fmt: skip
+    main([*words, "--systems", *chosen])
+    rows = json.loads((tmp_path / "out" / "lengths.json").read_text())["rows"]
+    folder = words[words.index("--twin") + 1]
+    energy = translation_lengths.twin_energy(folder)
+    totals = {name: mean_energy(row, energy) for name, row in rows.items()}
+    for name, row in rows.items():
+        assert all(value > 0 for value in row["autoregressive"])
+        assert row["target"] == (energy if name.startswith("MH") else None)
+        norm, log_p = (sum(row[key]) / len(SOURCES) for key in ("energy_norm", "autoregressive"))
+        assert totals[name] == pytest.approx(norm + 0.5 * log_p)
+    # The choice by the target is the lowest of what there is to choose from.
+    assert totals[chosen[1]] <= totals[BASELINE]
+    assert totals[f"{twin}, lowest of all chains"] <= totals[twin]
+    page = (tmp_path / "out" / "README.md").read_text()
+    (line,) = [line for line in page.splitlines() if line.startswith(f"| {twin} |")]
+    own, _, shown = line.split(" | ")[5:8]
+    assert own == shown.strip("*") == f"{totals[twin]:.2f}"
+    best = min(totals, key=totals.__getitem__)
+    (line,) = [line for line in page.splitlines() if line.startswith(f"| {best} |")]
+    assert line.split(" | ")[7] == f"**{totals[best]:.2f}**"
 
 
 def test_variants_are_those_of_the_default(words, tmp_path):

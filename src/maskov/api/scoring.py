@@ -33,7 +33,8 @@ def score(
     Energy, or a function that takes a list of texts and returns a number for each. With
     "autoregressive" the scores are those of `causal_model`, in its own tokens. Every option of
     `maskov score` is a keyword of the same name: causal_model, tokenizer, device,
-    trust_remote_code, prefix, remove_smoothing, token_budget.
+    trust_remote_code, prefix, remove_smoothing, token_budget. A translation model that was given
+    sources, `model.given(sources)`, scores one translation of each.
     """
     chosen = read_options(ScoringOptions, options)
     chosen = replace(chosen, energy=as_option(ScoringOptions, "energy", energy))

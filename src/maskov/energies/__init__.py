@@ -5,9 +5,11 @@ from maskov.energies.causal import Autoregressive
 from maskov.energies.masked import Norm, Raw, grouped
 from maskov.energies.registry import as_energy, parse_energy
 from maskov.energies.text import TextEnergy
+from maskov.energies.translation import AutoregressiveTranslation
 
 __all__ = [
     "Autoregressive",
+    "AutoregressiveTranslation",
     "Energy",
     "MaskedEnergy",
     "Norm",

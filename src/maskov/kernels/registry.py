@@ -140,17 +140,19 @@ def from_data(
     data: Any,
     loading: Loading | None = None,
     trust_parts: bool = False,
-    known: Mapping[str, Energy] = MappingProxyType({}),
+    known: dict[str, Energy] | None = None,
 ) -> Any:
     """Build the part that `to_data` described; own parts are imported only if they are trusted.
 
-    Energies that are `known` by their names are taken as they are.
+    Energies that are `known` by their names are taken as they are; those that are built are added,
+    so that equal ones load their models once.
     """
+    known = {} if known is None else known
 
     def energy(text: str) -> Energy:
-        if text in known:
-            return known[text]
-        return parse_energy(text, loading=loading, trust_parts=trust_parts)
+        if text not in known:
+            known[text] = parse_energy(text, loading=loading, trust_parts=trust_parts)
+        return known[text]
 
     def built(value: Any) -> Any:
         return from_data(value, loading, trust_parts, known)
@@ -180,7 +182,7 @@ def kernel_from_data(
     known: Mapping[str, Energy] = MappingProxyType({}),
 ) -> Kernel:
     """Build a kernel again."""
-    return as_kernel(from_data(data, loading, trust_parts, known))
+    return as_kernel(from_data(data, loading, trust_parts, dict(known)))
 
 
 def as_kernel(part: object) -> Kernel:

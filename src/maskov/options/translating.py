@@ -33,7 +33,10 @@ class TranslatingOptions(WorkerOptions):
         None
     )
     twin: Annotated[
-        str | None, option("--twin", "autoregressive model for --method ar", _MODEL)
+        str | None,
+        option(
+            "--twin", "autoregressive model, for --method ar or --energy autoregressive", _MODEL
+        ),
     ] = None
     device: Annotated[str, option("--device", "auto, cpu, cuda, cuda:1 ...", _MODEL)] = "auto"
     precision: Annotated[
@@ -154,13 +157,31 @@ class TranslatingOptions(WorkerOptions):
 
     def build_method(self) -> TranslationMethod:
         """Return the method; options that it does not use are refused."""
-        from maskov.translation.methods import DEFAULT_LENGTHS, TranslationMethod
+        from maskov.translation.methods import DEFAULT_LENGTHS, METHODS, TranslationMethod
 
         known = {field.name for field in fields(TranslationMethod)} - {"name"}
         chosen = {name: getattr(self, name) for name in known}
+        if self.energy is not None and "energy" in METHODS.get(self.method, ()):
+            chosen["energy"] = self._named_energy(self.energy)
         if self.method == "mask-predict" and self.length_beam is None:
             chosen["length_beam"] = DEFAULT_LENGTHS
         return TranslationMethod(self.method, **chosen)
+
+    def _named_energy(self, text: str) -> str:
+        """Return the energy with the full names of its models, so that a run can be resumed."""
+        from maskov.energies import parse_energy
+        from maskov.energies.loading import Loading
+
+        causal = _named(self.twin, self.pair, "twin") if self._names_twin else None
+        return str(parse_energy(text, causal, Loading(find=findable)))
+
+    @property
+    def _names_twin(self) -> bool:
+        """Whether the energy has the autoregressive model without its name."""
+        from maskov.energies.registry import weighted_terms
+
+        terms = [] if self.energy is None else weighted_terms(self.energy)
+        return any(name == "autoregressive" for _, name in terms)
 
     def check_used(self) -> None:
         """Refuse options of the run that the method does not use."""
@@ -169,7 +190,7 @@ class TranslatingOptions(WorkerOptions):
                 raise InputError("the method 'ar' runs no chains: drop --workers and --engine.")
             unused = ["out", "token_budget", "resident", "threads"]
         else:
-            unused = ["twin"]
+            unused = [] if self._names_twin else ["twin"]
         for name in unused:
             if getattr(self, name) is not None:
                 flag = name.replace("_", "-")

@@ -13,6 +13,7 @@ from maskov.energies.lengths import (
     no_length_predictor,
     parse_table,
 )
+from maskov.energies.translation import AutoregressiveTranslation, no_sources
 from maskov.errors import InputError
 from maskov.execution.loop import kernel_at
 from maskov.kernels import Kernel, Metropolis
@@ -147,12 +148,15 @@ def _targets(inputs: Inputs, layout: Layout, alike: bool) -> list[tuple[int, int
     return list(zip(lines, lengths, strict=True))
 
 
-def check_length_predictor(kernel: Kernel, model: MaskedModel) -> None:
-    """Refuse an energy of predicted lengths, if the model predicts none."""
-    parts = () if kernel.energy is None else kernel.energy.parts
-    predicts = any(isinstance(part, PredictedLength) for _, part in parts)
-    if predicts and not isinstance(model, ConditionalModel):
-        raise no_length_predictor(model)
+def check_translates(kernel: Kernel, model: MaskedModel) -> None:
+    """Refuse energies of translations, if the model does not translate."""
+    if kernel.energy is None or isinstance(model, ConditionalModel):
+        return
+    for _, part in kernel.energy.parts:
+        if isinstance(part, PredictedLength):
+            raise no_length_predictor(model)
+        if isinstance(part, AutoregressiveTranslation):
+            raise no_sources(part, model)
 
 
 def with_prior(

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from maskov.energies import Norm, Raw
+from maskov.energies.loading import Loading
 from maskov.errors import InputError
 from maskov.models.conditional.model import ConditionalModel
 from maskov.models.scorer import Scorer
@@ -75,7 +76,7 @@ def run_method(given: ConditionalModel, method: TranslationMethod, **settings: A
     """Run the chains of a method over the sources of a model."""
     return run_chains(
         given,
-        method.kernel(),
+        method.kernel(Loading(given.device)),
         method.schedule(),
         chains=method.many,
         lengths=method.length_rule,

@@ -7,7 +7,9 @@ from dataclasses import dataclass, fields, replace
 
 from maskov.energies import parse_energy
 from maskov.energies.lengths import PredictedLength
+from maskov.energies.loading import Loading
 from maskov.energies.stages import parse_delayed
+from maskov.energies.translation import AutoregressiveTranslation
 from maskov.errors import InputError
 from maskov.kernels import Kernel
 from maskov.kernels.registry import named_kernel, named_moves, parse_moves, parse_sizes
@@ -21,6 +23,8 @@ _CHAINS = {"epochs", "temperature", "chains", "lengths", "pick", "start"}
 _MOVES = {"moves", "span", "delayed"}
 _TARGET = {"energy", "target_temperature", "anneal", "target_floor", "force_accept"}
 _BLOCKS = {"block", "block_anneal"}
+# Energies that compare translations of different lengths.
+_COMPARING = (PredictedLength, AutoregressiveTranslation)
 # Lengths that mask-predict tries where nobody chooses a method: with one it repeats words where the
 # likeliest length is too long ("How much does this bread cost cost?").
 DEFAULT_LENGTHS = 5
@@ -139,11 +143,11 @@ class TranslationMethod:
             raise InputError(f"--length-power must be a number, not {self.length_power}.")
         if self.pick == "lowest":
             energy = parse_energy(self.target)
-            others = [part for _, part in energy.others if not isinstance(part, PredictedLength)]
+            others = [part for _, part in energy.others if not isinstance(part, _COMPARING)]
             if others or not energy.needs_sites or energy.groups is not None:
                 raise InputError(
-                    "--pick lowest supports only sums of raw, norm and predicted_length as "
-                    "--energy."
+                    "--pick lowest supports only sums of raw, norm, predicted_length and "
+                    "autoregressive translation models as --energy."
                 )
         if self.name != "ar":
             self.kernel()
@@ -208,21 +212,21 @@ class TranslationMethod:
     @property
     def compares_lengths(self) -> bool:
         """Whether the target weighs lengths, so that it compares translations of any length."""
-        return any(isinstance(part, PredictedLength) for _, part in parse_energy(self.target).parts)
+        return any(isinstance(part, _COMPARING) for _, part in parse_energy(self.target).parts)
 
-    def kernel(self) -> Kernel:
-        """Return the kernel of the method."""
+    def kernel(self, loading: Loading | None = None) -> Kernel:
+        """Return the kernel of the method; `loading` says where its energy loads models."""
         if self.name in ("greedy", "mask-predict"):
             return named_kernel("mask-predict", iterations=self.sweeps)
         moves, weights = parse_moves(self.chosen_moves, self._named_moves())
         name = self.name.removeprefix("block-")
-        energy, early = parse_energy(self.target), self.delayed
+        energy, early = parse_energy(self.target, loading=loading), self.delayed
         # Passes of single positions are worth early tests; blocks have them by their own pilot.
         if early is None and self.name == "mh" and energy.needs_sites and energy.groups is None:
             early = self._usual.delayed
         if early is None:
-            return named_kernel(name, self.target, moves, weights)
-        return named_kernel(name, self.target, moves, weights, delayed=parse_delayed(early))
+            return named_kernel(name, energy, moves, weights)
+        return named_kernel(name, energy, moves, weights, delayed=parse_delayed(early))
 
     def _named_moves(self) -> dict[str, Move]:
         conditional = MaskedConditional(0.8 if self.temperature is None else self.temperature)

@@ -1,0 +1,126 @@
+"""An autoregressive translation model of the same architecture: log p(translation | source)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskov.errors import InputError, ModelError
+from maskov.models.batches import Batcher, token_budget
+from maskov.models.conditional import checkpoint
+from maskov.models.conditional.network import TranslationNetwork
+from maskov.models.conditional.sources import Sources
+from maskov.models.conditional.special_tokens import SpecialTokens
+from maskov.models.fingerprints import fingerprint, forbidden_ids
+from maskov.models.forbidden_tokens import forbidden_tokens
+from maskov.models.loading import LOADING
+from maskov.models.tokenizing import token_ids
+from maskov.types import Float, Int, Tensor, inside
+
+
+class AutoregressiveModel:
+    """A causal encoder-decoder and its tokenizer."""
+
+    def __init__(self, network: TranslationNetwork, tokenizer: Any, name: str) -> None:
+        if not network.shape.causal:
+            raise ModelError(
+                f"'{name}' is a masked model; --method ar, or the energy 'autoregressive', needs "
+                "an autoregressive one."
+            )
+        self.name, self.network, self.tokenizer = name, network, tokenizer
+        self.device = network.words.weight.device
+        self.special = SpecialTokens.of(tokenizer)
+        self.forbidden = forbidden_tokens(tokenizer, network.shape.vocabulary).to(self.device)
+
+    @classmethod
+    def load(
+        cls, folder: Path, device: torch.device, name: str, dtype: torch.dtype = torch.float32
+    ) -> AutoregressiveModel:
+        """Load a translation model folder."""
+        with LOADING:
+            network, tokenizer = checkpoint.load(folder, device, dtype)
+        return cls(network, tokenizer, name)
+
+    def fingerprint(self) -> str:
+        """Hash the weights, the sizes and how texts become inputs."""
+        return fingerprint(
+            self.network,
+            self.tokenizer,
+            special=asdict(self.special),
+            forbidden=forbidden_ids(self.forbidden),
+        )
+
+    @property
+    def max_length(self) -> int:
+        """The most tokens of a translation: the first position reads the start token."""
+        return self.network.shape.longest - 1
+
+    def source_ids(
+        self, texts: Sequence[str], lines: Sequence[int] | None = None
+    ) -> list[list[int]]:
+        """Tokenise sources, end token included; errors name them by `lines`, or 1, 2, ..."""
+        encoded = token_ids(self.tokenizer, list(texts), self.name, add_special_tokens=False)
+        ids = [[*line, self.special.end] for line in encoded]
+        most = self.network.shape.longest
+        for line, tokens in zip(lines or range(1, len(ids) + 1), ids, strict=True):
+            if len(tokens) > most:
+                raise InputError(
+                    f"line {line} has {len(tokens) - 1} tokens; '{self.name}' takes at most "
+                    f"{most - 1}. Split it into sentences."
+                )
+        return ids
+
+    def read(self, texts: Sequence[str]) -> Sources:
+        """Encode sources, once for all translations of them."""
+        return Sources.encode(self.network, texts, self.source_ids(texts))
+
+    def token_terms(
+        self,
+        sources: Sources,
+        source: Int[Tensor, " n"],
+        tokens: Int[Tensor, "n length"],
+        lengths: Int[Tensor, " n"],
+    ) -> Float[Tensor, "n length1"]:
+        """Return −log p of each token and, after the last one, of the end; 0 beyond.
+
+        One pass of the decoder reads a whole translation (teacher forcing).
+        """
+        network, width = self.network, tokens.shape[1]
+        terms = torch.zeros((len(lengths), width + 1), dtype=torch.float64, device=self.device)
+
+        def work(rows: Tensor, most: int) -> None:
+            within = inside(lengths[rows], most)
+            place = torch.arange(most + 1, device=self.device)
+            target = torch.where(within, tokens[rows, :most], self.special.pad)
+            begin = target.new_full((len(rows), 1), self.special.begin)
+            asked = torch.cat([target, begin], dim=1)
+            asked = asked.masked_fill(place == lengths[rows, None], self.special.end)
+            states, mask = self._source_states(sources, source[rows])
+            # Padding on the right is never seen from the left, so it needs no mask.
+            read = torch.cat([begin, target], dim=1)
+            found = network.decode(read, network.cross_key_values(states), mask)
+            scores = network.scores(found)
+            picked = scores.gather(2, asked[:, :, None]).squeeze(2)
+            negative = (scores.logsumexp(2) - picked).double()
+            terms[rows, : most + 1] = negative.masked_fill(place > lengths[rows, None], 0.0)
+
+        self._batcher.each(lengths, work)
+        return terms
+
+    @cached_property
+    def _batcher(self) -> Batcher:
+        # Scores of the whole vocabulary at every position are what fills the memory.
+        shape, size = self.network.shape, self.network.words.weight.dtype.itemsize
+        return Batcher(token_budget(size * (3 * shape.vocabulary + 16 * shape.width), self.device))
+
+    def _source_states(self, sources: Sources, source: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the padded states of some sources, and which of them are no padding."""
+        sizes = sources.sizes[source]
+        within = inside(sizes, int(sizes.max()))
+        place = sources.starts[source][:, None] + torch.arange(within.shape[1], device=self.device)
+        return sources.states[torch.where(within, place, 0)], within[:, None, None]

@@ -1,0 +1,263 @@
+"""An autoregressive translation model as an energy: values, transition matrices, wrong versions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import torch
+
+import maskov
+from maskov import DelayedAcceptance, InputError, Metropolis, Mixture, ModelError, Norm, Raw
+from maskov.energies import Autoregressive, AutoregressiveTranslation, parse_energy
+from maskov.energies.lengths import PredictedLength
+from maskov.exact import all_sequences, distribution
+from maskov.models.conditional import checkpoint
+from maskov.models.scorer import Scorer
+from maskov.moves import MaskedConditional, Resize, Site, Span
+from maskov.testing import check_energy, check_kernel, step_matrix
+from maskov.types import Sequences
+from small import tiny_bert
+from tiny_translation import LONGEST, SOURCES, conditional, network, save, tokenizer
+
+MODEL = conditional()
+ONE = MODEL.given([SOURCES[1]])
+EVERY = MODEL.given(SOURCES)
+LENGTHS = (1, 3)
+COLD = MaskedConditional(0.8)
+MOVES = {
+    "insert-delete": (Resize(COLD),),
+    "mixture": (Site(COLD), Span(COLD, (1, 2)), Resize(COLD), Resize(COLD, ((1, 2), (1, 3)))),
+}
+# Texts of mixed lengths, with their sources.
+LINES = [([6], 1), ([7, 8, 9], 0), ([9, 9], 2), ([6, 7, 8, 9, 6, 7], 3), ([8, 6], 1)]
+
+
+def _twin(folder: Path, dtype: torch.dtype = torch.float64) -> AutoregressiveTranslation:
+    return AutoregressiveTranslation(str(folder), dtype=dtype)
+
+
+with TemporaryDirectory() as _folder:
+    TWIN = _twin(save(Path(_folder), seed=1, dtype=torch.float64, causal=True))
+    TWIN.models()  # which loads it
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("models") / "twin", seed=1, causal=True)
+
+
+def _sequences(lines, width=None):
+    width = width or max(len(ids) for ids, _ in lines)
+    tokens = torch.full((len(lines), width), MODEL.mask_id)
+    for row, (ids, _) in enumerate(lines):
+        tokens[row, : len(ids)] = torch.tensor(ids)
+    lengths = torch.tensor([len(ids) for ids, _ in lines])
+    return Sequences(tokens, lengths, source=torch.tensor([source for _, source in lines]))
+
+
+def _plain_terms(ids, source):
+    """−log p of each token and of the end, by a pass for each prefix: no batch, no cache."""
+    net, words = network(1, causal=True), tokenizer().get_vocab()
+    begin, end = words["<s>"], words["</s>"]
+    read = torch.tensor([[*(words[word] for word in SOURCES[source].split()), end]])
+    memory, _ = net.encode(read, torch.ones_like(read, dtype=torch.bool))
+    terms = []
+    for place, token in enumerate([*ids, end]):
+        prefix = torch.tensor([[begin, *ids[:place]]])
+        states = net.decode(prefix, net.cross_key_values(memory), None)
+        terms.append(-float(net.scores(states[0, -1]).log_softmax(0)[token]))
+    return terms
+
+
+def test_values_are_plain_sums_of_log_probabilities():
+    found, terms = TWIN(EVERY, _sequences(LINES)), TWIN.terms(EVERY, _sequences(LINES))
+    for row, (ids, source) in enumerate(LINES):
+        plain = _plain_terms(ids, source)
+        assert float(found[row]) == pytest.approx(sum(plain), abs=1e-12)
+        # The end belongs to the last position.
+        expected = [*plain[: len(ids) - 1], sum(plain[len(ids) - 1 :])]
+        assert terms[row, : len(ids)].tolist() == pytest.approx(expected, abs=1e-12)
+        assert not terms[row, len(ids) :].any()
+
+
+def test_the_translations_of_all_lengths_have_probability_one():
+    """The empty one, those of one token, and all that begin with two tokens."""
+    end = tokenizer().eos_token_id
+    other = [token for token in range(len(tokenizer())) if token != end]
+    ones = _sequences([([one], 0) for one in other])
+    twos = _sequences([([one, two], 0) for one in other for two in other])
+    empty = torch.tensor(_plain_terms([], 1), dtype=torch.float64)
+    twin, sources = TWIN._twin, TWIN._read(ONE)
+    prefixes = twin.token_terms(sources, twos.source, twos.tokens, twos.lengths)[:, :2].sum(1)
+    total = sum(float((-part).exp().sum()) for part in (empty, TWIN(ONE, ones), prefixes))
+    assert total == pytest.approx(1, abs=1e-12)
+
+
+def test_other_sequences_in_the_batch_and_padding_change_nothing():
+    whole = TWIN(EVERY, _sequences(LINES))
+    wide = TWIN(EVERY, _sequences(LINES, LONGEST))
+    alone = torch.cat([TWIN(EVERY, _sequences([line])) for line in LINES])
+    turned = TWIN(EVERY, _sequences(LINES[::-1])).flip(0)
+    for other in (wide, alone, turned):
+        assert (other - whole).abs().max() < 1e-12
+
+
+def test_sources_are_read_once_and_again_when_they_change(monkeypatch):
+    twin = TWIN._twin
+    calls = []
+    monkeypatch.setattr(
+        twin, "read", lambda texts: calls.append(texts) or type(twin).read(twin, texts)
+    )
+    two = MODEL.given(SOURCES[:2])
+    for model in (two, two, two.in_precision(torch.float64), EVERY, EVERY):
+        TWIN(model, _sequences(LINES[:2]))
+    assert calls == [tuple(SOURCES[:2]), tuple(SOURCES)]
+
+
+def test_what_is_too_long_is_impossible():
+    longest = [6] * LONGEST
+    assert len(longest) == MODEL.max_length
+    lines = [(longest, 0), (longest[1:], 0)]
+    assert TWIN(EVERY, _sequences(lines)).tolist() == [
+        torch.inf, pytest.approx(sum(_plain_terms(longest[1:], 0)), abs=1e-12),
+    ]  # fmt: skip
+
+
+def _kernel(name, energy, nearest=1, temperature=1.0):
+    kernels = tuple(
+        Metropolis(energy, move, temperature, DelayedAcceptance(nearest)) for move in MOVES[name]
+    )
+    return kernels[0] if len(kernels) == 1 else Mixture(kernels)
+
+
+@pytest.mark.parametrize(
+    ("name", "energy", "nearest"),
+    [
+        ("insert-delete", Norm() + 0.7 * TWIN, 1),
+        ("insert-delete", Raw() + TWIN + 0.5 * PredictedLength(), 0),
+        ("insert-delete", TWIN, 0),
+        ("mixture", Norm() + 1.5 * TWIN + PredictedLength(), 2),
+    ],
+    ids=str,
+)
+def test_transition_matrices(name, energy, nearest):
+    check_kernel(_kernel(name, energy, nearest), ONE, lengths=LENGTHS, seeds=1)
+
+
+def test_transition_matrices_of_an_annealed_target_and_of_one_length():
+    energy = Norm() + TWIN
+    check_kernel(_kernel("insert-delete", energy, temperature=0.5), ONE, lengths=LENGTHS)
+    check_kernel(Metropolis(energy, Site(COLD), delayed=DelayedAcceptance(1)), ONE)
+
+
+def test_it_is_an_energy_like_any_other():
+    check_energy(Norm() + 0.5 * TWIN, ONE)
+    check_energy(TWIN, ONE)
+
+
+def test_another_source_is_another_target():
+    energy = Norm() + TWIN
+    start = all_sequences(MODEL, *LENGTHS)
+    matrix = step_matrix(_kernel("insert-delete", energy), Scorer(ONE), start)
+    other = MODEL.given([SOURCES[2]])
+    wrong = Norm() + _ReadsFor(TWIN, other)
+    shifted = distribution(ONE, wrong, start.tokens, lengths=start.lengths)
+    right = distribution(ONE, energy, start.tokens, lengths=start.lengths)
+    assert (right @ matrix - right).abs().max() < 1e-10
+    assert (shifted @ matrix - shifted).abs().max() > 1e-4
+
+
+class _ReadsFor(AutoregressiveTranslation):
+    """Scores translations of another source."""
+
+    def __init__(self, right, other):
+        super().__init__("another")
+        self._right, self._other = right, other
+
+    def __call__(self, model, sequences):
+        return self._right(self._other, sequences)
+
+
+@dataclass(frozen=True)
+class _ForgetsTheEnd(Metropolis):
+    """Tests by the energy without the end token, and says that it has it."""
+
+    def log_ratio(self, chains, proposal, fall):
+        before = chains.sequences.rows(proposal.rows)
+        after = Sequences(proposal.tokens, proposal.lengths, source=before.source)
+        return super().log_ratio(chains, proposal, fall - _end(before) + _end(after))
+
+
+def _end(sequences):
+    twin = TWIN._twin
+    terms = twin.token_terms(TWIN._read(ONE), sequences.source, sequences.tokens, sequences.lengths)
+    return terms.gather(1, sequences.lengths[:, None])[:, 0]
+
+
+def test_a_missing_end_is_found_out():
+    wrong = _ForgetsTheEnd(Norm() + TWIN, Resize(COLD), delayed=DelayedAcceptance(0))
+    with pytest.raises(AssertionError, match="detailed balance"):
+        check_kernel(wrong, ONE, lengths=LENGTHS)
+
+
+def test_it_is_tested_before_any_pass_together_with_the_length():
+    energy = Norm() + TWIN + PredictedLength()
+    plan = Metropolis(energy, Resize(), delayed=DelayedAcceptance(2)).plan
+    assert [(stage.nearest, stage.levels) for stage in plan.stages] == [
+        (0, (1, 1)), (2, (1, 1)), (None, (1, 1)),
+    ]  # fmt: skip
+
+
+def test_a_folder_says_which_model_it_holds(folder, tmp_path):
+    text = f"norm+0.5*autoregressive({folder})"
+    (_, norm), (weight, part) = parse_energy(text).parts
+    assert (norm, weight) == (Norm(), 0.5)
+    assert isinstance(part, AutoregressiveTranslation)
+    assert str(parse_energy(text)) == text
+    assert isinstance(parse_energy(f"autoregressive({tmp_path})"), Autoregressive)
+
+
+def test_a_model_without_sources_is_refused(folder):
+    energy = Norm() + _twin(folder)
+    for sequences in (_sequences(LINES), replace(_sequences(LINES), source=None)):
+        with pytest.raises(InputError, match="has no sources here"):
+            _twin(folder)(EVERY if sequences.source is None else MODEL, sequences)
+    plain = tiny_bert("red green blue")
+    with pytest.raises(InputError, match="scores translations") as caught:
+        maskov.sample(plain, Metropolis(energy, Site()), length=3, chains=1)
+    assert ". " not in str(caught.value)
+    with pytest.raises(InputError, match="scores translations"):
+        maskov.score(plain, ["red blue"], energy)
+
+
+def test_other_tokens_and_masked_models_are_refused(tmp_path):
+    words = tokenizer(("red", "green", "blue", "black"))
+    checkpoint.save(tmp_path / "words", network(1, causal=True), words, torch.float32)
+    with pytest.raises(InputError, match="have different tokens"):
+        _twin(tmp_path / "words")(EVERY, _sequences(LINES))
+    with pytest.raises(ModelError, match="is a masked model"):
+        _twin(save(tmp_path / "masked"))(EVERY, _sequences(LINES))
+
+
+def test_broken_weights_are_named(tmp_path):
+    net = network(1, causal=True)
+    net.words.weight.data[7] = torch.nan
+    checkpoint.save(tmp_path / "broken", net, tokenizer(), torch.float32)
+    with pytest.raises(ModelError, match="not-a-number"):
+        _twin(tmp_path / "broken")(EVERY, _sequences(LINES))
+
+
+def test_scores_are_those_of_translations_of_the_sources():
+    texts = ["red", "blue green", "white", "green red blue"]
+    scores = maskov.score(EVERY, texts, Norm() + 0.5 * TWIN)
+    lines = [(MODEL.encode(text), row) for row, text in enumerate(texts)]
+    whole = _sequences(lines)
+    sites = Scorer(EVERY).sites(whole, normaliser=True)
+    expected = (Norm() + 0.5 * TWIN)(EVERY, replace(whole, sites=sites))
+    assert [one.energy for one in scores] == pytest.approx(expected.tolist(), abs=1e-10)
+    assert [sum(one.terms) for one in scores] == pytest.approx(expected.tolist(), abs=1e-10)
+    with pytest.raises(InputError, match="one translation of each source"):
+        maskov.score(EVERY, texts[:2], Norm())
