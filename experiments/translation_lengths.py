@@ -47,6 +47,7 @@ from maskov.translation.autoregressive import AutoregressiveTranslator
 from maskov.translation.methods import SAMPLED, TranslationMethod
 from maskov.translation.selection import least_risk, lowest, lowest_target
 from maskov.types import Sequences
+from maskov.workers.options import Workers
 
 # All others are compared with it.
 BASELINE = "mask-predict, 5 lengths"
@@ -191,9 +192,10 @@ class Experiment:
 
     def __init__(
         self, model: ConditionalModel, twin: AutoregressiveTranslator | None, sources: list[str],
-        seed: int, expert: AutoregressiveTranslation | None = None,
+        seed: int, expert: AutoregressiveTranslation | None = None, workers: int = 0,
     ) -> None:  # fmt: skip
         self.given, self.twin, self.seed = model.given(sources), twin, seed
+        self._workers = Workers(workers)
         self.sources, self.expert = sources, expert
         self._runs: dict[TranslationMethod, tuple[list[list[Sample]], float, int]] = {}
 
@@ -230,7 +232,7 @@ class Experiment:
 
     def _run(self, method: TranslationMethod) -> tuple[list[list[Sample]], float, int]:
         start, noted = time.monotonic(), _Passes()
-        run = run_method(self.given, method, seed=self.seed, listener=noted)
+        run = run_method(self.given, method, seed=self.seed, listener=noted, workers=self._workers)
         samples: list[list[Sample]] = [[] for _ in self.sources]
         for one in run.samples:
             samples[one.template].append(one)
@@ -410,6 +412,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--systems", nargs="*", help="names of systems (default: all)")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", default="float32")
+    parser.add_argument("--workers", type=int, default=0, help="processes of chains on a CPU")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(arguments)
@@ -453,7 +456,7 @@ def main(arguments: list[str] | None = None) -> None:
         if {**stored, "rows": {}} != results:
             parser.error(f"'{file}' contains another experiment; give another --out.")
         results = stored
-    experiment = Experiment(model, twin, kept, options.seed, expert)
+    experiment = Experiment(model, twin, kept, options.seed, expert, options.workers)
     texts = {row: read(folder / f"{_file(row)}.txt") for row in results["rows"]}
     for row, system in chosen.items():
         if row in results["rows"]:
