@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from maskov import Gibbs, MaskedConditional, Metropolis, Raw, Schedule, sample
+from maskov.errors import ModelError
 from maskov.execution import recorded_gibbs
 from maskov.moves import Site, Sweep
 from maskov.runs import task_runner
@@ -65,3 +67,19 @@ def test_the_same_chains_as_in_lock_step(run, kernel, request):
         assert (plain.traces[name] == found.traces[name]).all()
     energy = plain.traces["energy_norm"] - found.traces["energy_norm"]
     assert abs(energy).max() < 1e-9
+
+
+def test_out_of_memory_in_a_recorded_step_is_one_sentence(recorded):
+    model, calls = tiny_bert("red green blue white black"), []
+    plain = type(model).hidden_of
+
+    def full(passes, longest, source):
+        calls.append(1)
+        if len(calls) == 12:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+        return plain(model, passes, longest, source)
+
+    model.hidden_of = full
+    with pytest.raises(ModelError, match="ran out of memory in the middle of a round"):
+        sample(model, Gibbs(Site(CONDITIONAL)), schedule=Schedule(epochs=4), chains=5, length=6)
+    assert recorded

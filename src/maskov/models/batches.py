@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -124,3 +125,15 @@ def is_out_of_memory(error: BaseException) -> bool:
     text = str(error).lower()
     signs = ("out of memory", "can't allocate memory", "cannot allocate memory")
     return any(sign in text for sign in signs)
+
+
+@contextmanager
+def whole_rounds() -> Iterator[None]:
+    """Refuse in one sentence what is out of memory and cannot be cut into smaller batches."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise ModelError(
+            "the GPU ran out of memory in the middle of a round; run again with a smaller "
+            "--token-budget or --resident."
+        ) from error

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from maskov.energies.stages import TestPlan
-from maskov.errors import Interrupted, ModelError
+from maskov.errors import Interrupted
 from maskov.execution.async_chains import AsyncChains, low_terms
 from maskov.execution.async_spans import SpanSampler
 from maskov.execution.asynchronous import AsyncSampler
@@ -25,6 +25,7 @@ from maskov.execution.recorded_spans import RecordedSpanSampler
 from maskov.execution.span_buffers import SpanBuffers
 from maskov.kernels import Kernel, Metropolis
 from maskov.models.base import MaskedModel
+from maskov.models.batches import whole_rounds
 from maskov.models.scorer import Scorer
 from maskov.types import Chains, Tensor
 
@@ -61,15 +62,11 @@ class AsyncGroup:
         while True:
             try:
                 runner.scorer.heed()
-                sampler.advance()
+                with whole_rounds():
+                    sampler.advance()
             except Interrupted:
                 self._keep(sampler)
                 raise
-            except torch.OutOfMemoryError as error:
-                raise ModelError(
-                    "the GPU ran out of memory in the middle of a round; run again with a smaller "
-                    "--token-budget or --resident."
-                ) from error
             slowest = sampler.slowest()
             while runner.group.epoch < min(slowest, runner.group.end):
                 runner.write(sampler.row(runner.group.epoch))
