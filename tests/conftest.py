@@ -38,8 +38,15 @@ with _checked:
     import maskov.ui.terminal
     import maskov.verify  # noqa: F401
 
+import functools
+import gc
+
 import pytest
 import torch
+import typer
+
+# Commands are made once, not anew at each call of `main`, which is half the time of a short one.
+typer.main.get_command = functools.cache(typer.main.get_command)
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +85,13 @@ GRIDS = frozenset(
         "test_whole_folders.py",
     }
 )
+
+
+def pytest_collection_finish():
+    """Leave what was imported out of every later search for garbage."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000)
 
 
 @pytest.hookimpl(tryfirst=True)
