@@ -235,16 +235,15 @@ def _has_shapes(hint: Any) -> bool:
     return any(_has_shapes(part) for part in get_args(hint))
 
 
-class _Decorate(ast.NodeTransformer):
-    """Puts the decorator next to every function, and above everything else on a class."""
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.decorator_list.append(_decorator(node))
-        return self.generic_visit(node)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        node.decorator_list.insert(0, _decorator(node))
-        return self.generic_visit(node)
+def _decorate(within: ast.AST) -> None:
+    """Put the decorator next to every function, and above everything else on a class."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for node in getattr(within, name, ()):  # statements only: no expression defines anything
+            if isinstance(node, ast.FunctionDef):
+                node.decorator_list.append(_decorator(node))
+            elif isinstance(node, ast.ClassDef):
+                node.decorator_list.insert(0, _decorator(node))
+            _decorate(node)
 
 
 def _decorator(node: ast.stmt) -> ast.expr:
@@ -258,7 +257,7 @@ class _Loader(SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         # Never from a cache, which holds the package as it stands.
         tree = ast.parse(self.get_data(self.path), self.path)
-        tree = ast.fix_missing_locations(_Decorate().visit(tree))
+        _decorate(tree)
         return compile(tree, self.path, "exec", dont_inherit=True)
 
 
