@@ -18,33 +18,60 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ["MASKOV_CACHE"] = os.devnull  # whatever this machine has fetched
 
+import functools
+import gc
+import sys
 from contextlib import nullcontext
-
-try:
-    from typecheck import CheckedImports
-
-    _checked = CheckedImports("maskov")
-except ImportError:  # a machine with the plain install, such as a borrowed GPU, checks no shapes
-    _checked = nullcontext()
-
-with _checked:
-    import maskov.benchmarks
-    import maskov.cli
-    import maskov.evaluation
-    import maskov.exact
-    import maskov.public
-    import maskov.ui.ratings
-    import maskov.ui.report
-    import maskov.ui.terminal
-    import maskov.verify  # noqa: F401
+from itertools import pairwise
 
 import pytest
-import torch
+
+
+def _hands_out() -> bool:
+    """Whether this process only hands out tests to others (`pytest -n 2`), and runs none."""
+    return "PYTEST_XDIST_WORKER" not in os.environ and any(
+        word in ("-n", "--numprocesses") and count != "0" for word, count in pairwise(sys.argv)
+    )
+
+
+def _import_with_checks() -> None:
+    try:
+        from typecheck import CheckedImports
+
+        checked = CheckedImports("maskov")
+    except ImportError:  # a machine with the plain install, such as a borrowed GPU, has no checks
+        checked = nullcontext()
+    with checked:
+        import maskov.benchmarks
+        import maskov.cli
+        import maskov.evaluation
+        import maskov.exact
+        import maskov.public
+        import maskov.ui.ratings
+        import maskov.ui.report
+        import maskov.ui.terminal
+        import maskov.verify  # noqa: F401
+
+    import typer
+
+    # Commands are made once, not anew at each call of `main`: half the time of a short one.
+    typer.main.get_command = functools.cache(typer.main.get_command)
+
+
+if not _hands_out():  # seconds, in which no test could run
+    _import_with_checks()
+
+
+def pytest_configure(config):
+    if _hands_out() and config.getoption("dist", "no") == "no":  # after all it runs tests itself
+        _import_with_checks()
 
 
 @pytest.fixture(autouse=True)
 def _no_global_random_state():
     """Fail a test whose code under test touches torch's global generator."""
+    import torch
+
     before = torch.get_rng_state()
     yield
     assert torch.equal(before, torch.get_rng_state()), "the global random state was used"
@@ -78,6 +105,13 @@ GRIDS = frozenset(
         "test_whole_folders.py",
     }
 )
+
+
+def pytest_collection_finish():
+    """Leave what was imported out of every later search for garbage."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000)
 
 
 @pytest.hookimpl(tryfirst=True)

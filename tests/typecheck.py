@@ -18,14 +18,14 @@ from collections.abc import Callable
 from functools import wraps
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder, SourceFileLoader
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, get_args, get_type_hints
 
 import torch
 from beartype import BeartypeConf, beartype
 from jaxtyping import AbstractArray
 from jaxtyping import _array_types as jaxtyping_types
-from jaxtyping._storage import _shape_storage, pop_shape_memo, push_shape_memo
+from jaxtyping._storage import _shape_storage
 
 
 class WrongTypeError(TypeError):
@@ -46,18 +46,49 @@ def checked(thing: Any) -> Any:
         if dataclasses.is_dataclass(thing) and "__init__" in vars(thing):
             thing.__init__ = checked(thing.__init__)
         return thing
+    if not thing.__annotations__:
+        return thing
+    return _inner(thing) if "<locals>" in thing.__qualname__ else _outer(thing)
+
+
+def _inner(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Check a function that is made within another."""
     check = None
 
-    @wraps(thing)
+    @wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
         __tracebackhide__ = True
         nonlocal check
         if check is None:
-            inner = "<locals>" in thing.__qualname__
-            check = _with_shared_checks(thing) if inner else _with_checks(thing, thing)
+            check = _with_shared_checks(function)
         return check(*arguments, **named)
 
     return call
+
+
+def _outer(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that at its first call takes over the code of its checks.
+
+    Calling them from here would take as long again as most checks do. They reach all they need by
+    defaults of parameters, so that their code runs in any function that has those.
+    """
+
+    def prepared() -> Callable[..., Any]:
+        check = _with_checks(function, function)
+        if not check.__code__.co_freevars and check.__defaults__ is None:
+            # In this order, so that another thread finds no code without its defaults.
+            call.__kwdefaults__ = {**call.__kwdefaults__, **(check.__kwdefaults__ or {})}
+            call.__code__ = check.__code__
+        return check
+
+    call = FunctionType(_first_call.__code__, function.__globals__)
+    call.__kwdefaults__ = {"__prepared": prepared}
+    return wraps(function)(call)
+
+
+def _first_call(*arguments: Any, __prepared: Any, **named: Any) -> Any:
+    __tracebackhide__ = True
+    return __prepared()(*arguments, **named)
 
 
 def _with_checks(function: Callable[..., Any], stated: Callable[..., Any]) -> Callable[..., Any]:
@@ -70,15 +101,23 @@ def _with_checks(function: Callable[..., Any], stated: Callable[..., Any]) -> Ca
     if not any(_has_shapes(hint) for hint in hints.values()):
         return checks
 
-    def call(*arguments: Any, **named: Any) -> Any:
-        __tracebackhide__ = True
-        push_shape_memo({})
-        try:
-            return checks(*arguments, **named)
-        finally:
-            pop_shape_memo()
-
+    call = FunctionType(_with_shapes.__code__, function.__globals__)
+    call.__kwdefaults__ = {"__checks": checks, "__shapes": _shape_storage}
     return call
+
+
+def _with_shapes(*arguments: Any, __checks: Any, __shapes: Any, **named: Any) -> Any:
+    """Call with names of dimensions of its own; jaxtyping's functions for that, in their place."""
+    __tracebackhide__ = True
+    try:
+        stack = __shapes.memo_stack
+    except AttributeError:
+        stack = __shapes.memo_stack = []
+    stack.append(({}, {}, {}, {}))
+    try:
+        return __checks(*arguments, **named)
+    finally:
+        stack.pop()
 
 
 def _called(generator: Callable[..., Any]) -> Callable[..., Any]:
@@ -174,20 +213,15 @@ def _is_instance(hint: Any, value: Any) -> bool:
     sizes, shape = plan[0], value.shape
     if len(shape) != len(sizes):
         return False
-    stack = getattr(_shape_storage, "memo_stack", None)
-    memo, added = stack[-1][0] if stack else {}, []
+    try:
+        memo = _shape_storage.memo_stack[-1][0]
+    except (AttributeError, IndexError):  # outside any call
+        memo = {}
+    before = len(memo)
     for stated, size in zip(sizes, shape, strict=True):
-        if isinstance(stated, str):
-            known = memo.get(stated)
-            if known is None:
-                memo[stated] = size
-                added.append(stated)
-                continue
-        else:
-            known = stated
-        if known != size:
-            for name in added:
-                del memo[name]
+        if size != (memo.setdefault(stated, size) if type(stated) is str else stated):
+            while len(memo) > before:  # names that were new here
+                memo.popitem()
             return False
     return True
 
@@ -201,16 +235,15 @@ def _has_shapes(hint: Any) -> bool:
     return any(_has_shapes(part) for part in get_args(hint))
 
 
-class _Decorate(ast.NodeTransformer):
-    """Puts the decorator next to every function, and above everything else on a class."""
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.decorator_list.append(_decorator(node))
-        return self.generic_visit(node)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        node.decorator_list.insert(0, _decorator(node))
-        return self.generic_visit(node)
+def _decorate(within: ast.AST) -> None:
+    """Put the decorator next to every function, and above everything else on a class."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for node in getattr(within, name, ()):  # statements only: no expression defines anything
+            if isinstance(node, ast.FunctionDef):
+                node.decorator_list.append(_decorator(node))
+            elif isinstance(node, ast.ClassDef):
+                node.decorator_list.insert(0, _decorator(node))
+            _decorate(node)
 
 
 def _decorator(node: ast.stmt) -> ast.expr:
@@ -224,7 +257,7 @@ class _Loader(SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         # Never from a cache, which holds the package as it stands.
         tree = ast.parse(self.get_data(self.path), self.path)
-        tree = ast.fix_missing_locations(_Decorate().visit(tree))
+        _decorate(tree)
         return compile(tree, self.path, "exec", dont_inherit=True)
 
 

@@ -15,10 +15,14 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from maskov.errors import InputError
 from maskov.types import Bool, Float, Int, Tensor
+
+Words = npt.NDArray[np.uint64]
 
 _LOW = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -100,6 +104,8 @@ class CounterRng(Rng):
     ) -> Float[Tensor, " n"]:
         """Return one float64 with 53 random bits for each row."""
         where = torch.zeros_like(chain) if index is None else index
+        if chain.is_cpu:
+            return _uniform_on_cpu(chain, step, where, self.seed, int(purpose))
         kernel = _kernel() if chain.is_cuda else None
         if kernel is not None:
             numbers: Tensor = kernel(chain, step, where, self.seed, int(purpose))
@@ -137,6 +143,51 @@ def philox(
         )
         k0, k1 = (k0 + _WEYL[0]) & _LOW, (k1 + _WEYL[1]) & _LOW
     return c0, c1, c2, c3
+
+
+_PAIR = np.array(_MULTIPLIERS[::-1], dtype=np.uint64)[:, None]
+_WORD, _LOW_WORD = np.uint64(32), np.uint64(_LOW)
+
+
+def philox_in_pairs(mixed: Words, other: Words, key: tuple[int, int]) -> tuple[Words, Words]:
+    """Return what `philox` does, of the words (c2, c0) and (c1, c3), on a CPU.
+
+    There the cost of a small operation is its call: NumPy's is a third of PyTorch's, and one
+    operation serves two words.
+    """
+    for round_key in _round_keys(*key):
+        products = mixed * _PAIR
+        halves = products >> _WORD
+        halves ^= other
+        halves ^= round_key
+        products &= _LOW_WORD
+        mixed, other = halves[::-1], products
+    return mixed, other
+
+
+@lru_cache(maxsize=16)
+def _round_keys(k0: int, k1: int) -> list[Words]:
+    pairs = [[k0 + turn * _WEYL[0], k1 + turn * _WEYL[1]] for turn in range(_ROUNDS)]
+    return [np.array(pair, dtype=np.uint64)[:, None] & _LOW_WORD for pair in pairs]
+
+
+def _uniform_on_cpu(
+    chain: Int[Tensor, " n"],
+    step: Int[Tensor, " n"],
+    index: Int[Tensor, " n"],
+    seed: int,
+    last: int,
+) -> Float[Tensor, " n"]:
+    """Return what `CounterRng.uniform` does, in a fifth of the time."""
+    words = np.empty((2, 2, len(chain)), dtype=np.int64)
+    words[0, 0], words[0, 1], words[1, 0] = index.numpy(), chain.numpy(), step.numpy()
+    np.bitwise_or(words[1, 0] >> 32 << 8, last, out=words[1, 1])
+    words[0] &= _LOW
+    words[1, 0] &= _LOW
+    mixed, other = words.view(np.uint64)
+    (_, high), (low, _) = philox_in_pairs(mixed, other, (seed & _LOW, seed >> 32))
+    bits = (high >> np.uint64(5) << np.uint64(26)) | (low >> np.uint64(6))
+    return torch.from_numpy(bits * 2.0**-53)
 
 
 def categorical(

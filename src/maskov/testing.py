@@ -264,12 +264,10 @@ def step_matrix(
     matrix = torch.zeros((len(index), len(index)), dtype=torch.float64)
     for sources, chances, after, info in _every_outcome(kernel, scorer, start, number, seed):
         _check_info(after, info)
-        for source, chance, state in zip(
-            sources.tolist(), chances.tolist(), _contents(after), strict=True
-        ):
-            if state not in index:
-                raise AssertionError(f"'{kernel}' moved to a sequence that is not allowed.")
-            matrix[source, index[state]] += chance
+        targets = [index.get(state, -1) for state in _contents(after)]
+        if min(targets) < 0:
+            raise AssertionError(f"'{kernel}' moved to a sequence that is not allowed.")
+        matrix.index_put_((sources, torch.tensor(targets)), chances, accumulate=True)
     return matrix
 
 
@@ -315,9 +313,11 @@ class _Outcomes(Rng):
         index: Int[Tensor, " n"] | None = None,
     ) -> Int[Tensor, " n"]:
         """Return the outcomes that the rows were told."""
+        chances = probabilities.double()
+        possible = (chances > 0).int().argmax(1).tolist()
         chosen = [
-            self._choose(row // self._together, chances)
-            for row, chances in zip(chain.tolist(), probabilities.double(), strict=True)
+            self._choose(row // self._together, chances, number, first)
+            for number, (row, first) in enumerate(zip(chain.tolist(), possible, strict=True))
         ]
         return torch.tensor(chosen, dtype=torch.long)
 
@@ -335,13 +335,15 @@ class _Outcomes(Rng):
         decided = self.categorical(chances, chain, step, purpose)
         return decided.bool(), torch.full_like(accepted, torch.nan)
 
-    def _choose(self, row: int, chances: Tensor) -> int:
+    def _choose(self, row: int, chances: Tensor, place: int, first: int) -> int:
+        """Return what a row was told, or the first that is possible; its chances are at `place`."""
         number, told = self.asked[row], self.told[row]
         self.asked[row] += 1
         if number < len(told):
             return told[number]
-        self.open.setdefault(row, chances)
-        return int((chances > 0).int().argmax())
+        if row not in self.open:
+            self.open[row] = chances[place]
+        return first
 
 
 def _every_outcome(

@@ -9,7 +9,7 @@ import pytest
 
 from maskov.cli import fills, main
 
-WORDS = ["--model", "untrained", "-n", "30", "-c", "4", "--workers", "0", "-q"]
+WORDS = ["--model", "untrained", "-n", "20", "-c", "4", "--workers", "0", "-q"]
 
 
 @pytest.fixture
@@ -71,5 +71,5 @@ def test_rare_fills_are_left_out_of_the_table_and_counted(monkeypatch, capfd):
         main(["infill", "the [MASK] [MASK] sat", *WORDS[:-1]])
     out, err = capfd.readouterr()
     assert len(out.splitlines()) == 3
-    assert "counts of 88 draws: the state of each chain in each epoch after burn-in; " in err
+    assert "counts of 48 draws: the state of each chain in each epoch after burn-in; " in err
     assert "more fills are not shown (--json prints samples)" in err

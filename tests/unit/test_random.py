@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from maskov.errors import InputError
-from maskov.random import CounterRng, Purpose, categorical, philox
+from maskov.random import CounterRng, Purpose, categorical, philox, philox_in_pairs
 
 
 def _words(*values):
@@ -34,6 +35,24 @@ def _words(*values):
 )
 def test_philox_gives_the_published_answers(counter, key, expected):
     assert tuple(int(word) for word in philox(_words(*counter), key)) == expected
+    c0, c1, c2, c3 = ([word] for word in counter)
+    pairs = (np.array(pair, dtype=np.uint64) for pair in ((c2, c0), (c1, c3)))
+    ((c2,), (c0,)), ((c1,), (c3,)) = philox_in_pairs(*pairs, key)
+    assert (c0, c1, c2, c3) == expected
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 1000])
+def test_a_cpu_computes_what_other_devices_do(count):
+    """Of any integers, also negative ones, and of views of other tensors."""
+    generator = torch.Generator().manual_seed(count)
+    ends = (-(2**63), 2**63 - 1)
+    chain, step, index = torch.randint(*ends, (count, 3), generator=generator).unbind(1)
+    low = 2**32 - 1
+    for seed in (0, 2**64 - 1, 0x0123456789ABCDEF):
+        words = (chain & low, step & low, index & low, (step >> 32) << 8 | int(Purpose.SWAP))
+        high, rest, _, _ = philox(words, (seed & low, seed >> 32))
+        stated = ((high >> 5 << 26) | (rest >> 6)).double() * 2.0**-53
+        assert torch.equal(CounterRng(seed).uniform(chain, step, Purpose.SWAP, index), stated)
 
 
 def test_a_number_does_not_depend_on_its_batch_or_order():

@@ -351,7 +351,7 @@ def test_other_methods_are_started_too(client, method):
 
 
 def test_a_run_is_stopped_saved_and_only_one_goes_at_a_time(client, tmp_path):
-    long = SMALL | {"epochs": MOST_EPOCHS, "chains": MOST_CHAINS, "length": 24}
+    long = SMALL | {"epochs": MOST_EPOCHS, "chains": 4, "length": 12}
     assert post(client, "/api/live", long).status_code == 200
     assert "another run" in post(client, "/api/live", SMALL).json()["detail"]
     until = time.monotonic() + 60
@@ -371,7 +371,7 @@ def test_what_ends_the_server_ends_its_run_saved(tmp_path):
     run_list = RunList([], tmp_path / "made")
     app = create_app(run_list, Player("cpu"), LiveRuns(run_list.home, "cpu"))
     with TestClient(app, base_url=BASE) as client:
-        post(client, "/api/live", SMALL | {"epochs": MOST_EPOCHS, "chains": 8, "length": 24})
+        post(client, "/api/live", SMALL | {"epochs": MOST_EPOCHS, "chains": 4, "length": 12})
         until = time.monotonic() + 60
         while client.get("/api/live").json()["epoch"] < 1 and time.monotonic() < until:
             time.sleep(0.05)
