@@ -41,7 +41,7 @@ def test_philox_gives_the_published_answers(counter, key, expected):
     assert (c0, c1, c2, c3) == expected
 
 
-@pytest.mark.parametrize("count", [0, 1, 7, 1000])
+@pytest.mark.parametrize("count", [0, 1, 7, 1000, 2**16 + 1])
 def test_a_cpu_computes_what_other_devices_do(count):
     """Of any integers, also negative ones, and of views of other tensors."""
     generator = torch.Generator().manual_seed(count)
