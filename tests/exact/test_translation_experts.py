@@ -141,7 +141,8 @@ def _kernel(name, energy, nearest=1, temperature=1.0):
         ("insert-delete", TWIN, 0),
         ("mixture", Norm() + 1.5 * TWIN + PredictedLength(), 2),
     ],
-    ids=str,
+    # Not the energies' names: those hold a folder that each process names anew.
+    ids=["beside E_norm", "beside E_raw and a length", "alone", "in a mixture"],
 )
 def test_transition_matrices(name, energy, nearest):
     check_kernel(_kernel(name, energy, nearest), ONE, lengths=LENGTHS, seeds=1)
