@@ -22,7 +22,7 @@ def words(tmp_path):
     (tests / "tiny.deen.en").write_text("\n".join(["red blue", *SOURCES[1:], "red"]) + "\n")
     model, twin = save(tmp_path / "model"), save(tmp_path / "twin", causal=True)
     return [str(tests), "--set", "tiny.deen", "--model", str(model), "--twin", str(twin),
-            "--device", "cpu", "--out", str(tmp_path / "out")]  # fmt: skip
+            "--device", "cpu", "--chains", "3", "--out", str(tmp_path / "out")]  # fmt: skip
 
 
 def test_systems_and_their_comparison(words, tmp_path, monkeypatch):
