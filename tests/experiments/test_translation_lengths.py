@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from experiments.translation_lengths import BASELINE, all_systems, main, mean_energy
@@ -15,7 +16,10 @@ CHOSEN = ["mask-predict", BASELINE, "MH, sampled length", "MH, sampled length, M
 
 
 @pytest.fixture
-def words(tmp_path):
+def words(tmp_path, monkeypatch):
+    """Return a small experiment; its chains have three epochs."""
+    short = replace(translation_lengths._SAMPLED, epochs=3)
+    monkeypatch.setattr(translation_lengths, "_SAMPLED", short)
     tests = tmp_path / "tests"
     tests.mkdir()
     (tests / "tiny.deen.de").write_text("\n".join([*SOURCES, "red " * 50]) + "\n")
