@@ -151,6 +151,11 @@ def reproduce(
         driver.report(out, page, say, beside or (), only_tested=other_model)
         return
     results = registry.results_of(names)
+    every = (cell for result in results for cell in result.cells(setting).values())
+    if remove_smoothing and (only == "text" or not any(cell.translates for cell in every)):
+        raise InputError(
+            "--remove-smoothing is for masked translation models, and none is used here: drop it."
+        )
     models = {
         "base": model, "judge": judge, "de-en": translation, "ro-en": translation,
         "twin-de-en": twin, "twin-ro-en": twin,

@@ -41,8 +41,8 @@ def masked_quality(model: maskov.MaskedModel, sentences: Sequence[str]) -> dict[
         inside = torch.arange(batch.shape[1], device=model.device) < lengths[:, None]
         loss += float((sites.log_normaliser - sites.logit)[inside].sum())
         for hidden, truth in zip(
-            torch.split(sites.hidden[inside], engine.head_rows),
-            torch.split(batch[inside], engine.head_rows),
+            torch.split(sites.hidden[inside], engine.model.head_rows),
+            torch.split(batch[inside], engine.model.head_rows),
             strict=True,
         ):
             right += int((model.logits(hidden).argmax(1) == truth).sum())

@@ -217,6 +217,14 @@ def test_list_says_what_there_is_without_loading_anything(call):
             ["table1", "--quick", "--out", "x", "--remove-smoothing", "1"],
             "--remove-smoothing must be at least 0 and below 1, not 1.0.",
         ),
+        (
+            ["table2", "--quick", "--out", "x", "--remove-smoothing", "0.1"],
+            "--remove-smoothing is for masked translation models, and none is used here: drop it.",
+        ),
+        (
+            ["table4", "--quick", "--out", "x", "--only", "text", "--remove-smoothing", "0.1"],
+            "--remove-smoothing is for masked translation models, and none is used here: drop it.",
+        ),
         (["table1", "--paper", "--out", "x"], "--paper needs --checkpoints"),
         (["report", "--out", "x"], "contains no results"),
     ],

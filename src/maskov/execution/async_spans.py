@@ -72,7 +72,7 @@ class SpanSampler(AsyncChains):
         where = self._stale()
         if where is None:
             return
-        parts = torch.split(b.hidden[where], self.scorer.head_rows)
+        parts = torch.split(b.hidden[where], self.scorer.model.head_rows)
         found = torch.cat([self.scorer.model.logits(part).logsumexp(1).double() for part in parts])
         self.scorer.watch(found)
         # What is not a number has been noticed; the chain need not wait for a better one.

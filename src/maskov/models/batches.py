@@ -128,7 +128,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 @contextmanager
-def whole_rounds() -> Iterator[None]:
+def refuse_out_of_memory() -> Iterator[None]:
     """Refuse in one sentence what is out of memory and cannot be cut into smaller batches."""
     try:
         yield

@@ -73,11 +73,6 @@ class Scorer:
         if self._stop is not None and self._stop():
             raise Interrupted("asked to stop")
 
-    @property
-    def head_rows(self) -> int:
-        """How many positions the head should serve at once."""
-        return self.model.head_rows
-
     def low(self, precision: str | None) -> Scorer | None:
         """Return a scorer of the same model in another precision, for early tests."""
         if precision is None:
@@ -200,7 +195,7 @@ class Scorer:
         model = self.model
         if normaliser:
             logits, normalisers = [], []
-            parts = (torch.split(values, self.head_rows) for values in (hidden, current))
+            parts = (torch.split(values, model.head_rows) for values in (hidden, current))
             for part, token in zip(*parts, strict=True):
                 scores = model.logits(part)
                 logits.append(scores.gather(1, token[:, None]).squeeze(1).double())
@@ -267,7 +262,7 @@ class Scorer:
         """Return sites with the log-sum-exp of every position, from vectors already at hand."""
         if not bool(sites.log_normaliser[inside].isnan().any()):
             return sites
-        parts = torch.split(sites.hidden[inside], self.head_rows)
+        parts = torch.split(sites.hidden[inside], self.model.head_rows)
         found = torch.cat([self.model.logits(part).logsumexp(1).double() for part in parts])
         self.watch(found)
         return replace(sites, log_normaliser=sites.log_normaliser.masked_scatter(inside, found))

@@ -206,8 +206,8 @@ def draw(
     """
     columns: list[tuple[Tensor, ...]] = []
     # In portions, so that scores of the whole vocabulary fit in memory.
-    for begin in range(0, len(hidden), scorer.head_rows):
-        part = slice(begin, begin + scorer.head_rows)
+    for begin in range(0, len(hidden), scorer.model.head_rows):
+        part = slice(begin, begin + scorer.model.head_rows)
         logits = scorer.model.logits(hidden[part])
         scorer.watch(logits)
         log_q, stuck = _restricted(logits, conditional, scorer, filling, part)
@@ -228,8 +228,8 @@ def log_q_of(
 ) -> Float[Tensor, " masked"]:
     """Return log q of given tokens at masked positions; `filling` is that of `draw`."""
     columns = []
-    for begin in range(0, len(hidden), scorer.head_rows):
-        part = slice(begin, begin + scorer.head_rows)
+    for begin in range(0, len(hidden), scorer.model.head_rows):
+        part = slice(begin, begin + scorer.model.head_rows)
         logits = scorer.model.logits(hidden[part])
         scorer.watch(logits)
         log_q, stuck = _restricted(logits, conditional, scorer, filling, part)

@@ -25,7 +25,7 @@ from maskov.execution.recorded_spans import RecordedSpanSampler
 from maskov.execution.span_buffers import SpanBuffers
 from maskov.kernels import Kernel, Metropolis
 from maskov.models.base import MaskedModel
-from maskov.models.batches import whole_rounds
+from maskov.models.batches import refuse_out_of_memory
 from maskov.models.scorer import Scorer
 from maskov.types import Chains, Tensor
 
@@ -62,7 +62,7 @@ class AsyncGroup:
         while True:
             try:
                 runner.scorer.heed()
-                with whole_rounds():
+                with refuse_out_of_memory():
                     sampler.advance()
             except Interrupted:
                 self._keep(sampler)

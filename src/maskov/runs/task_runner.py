@@ -19,7 +19,7 @@ from maskov.execution.recorded_gibbs import RecordedGibbs, records_gibbs
 from maskov.kernels import Exchange, Gibbs, Kernel, Metropolis
 from maskov.kernels.exchange import swapped
 from maskov.models.base import MaskedModel
-from maskov.models.batches import whole_rounds
+from maskov.models.batches import refuse_out_of_memory
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
 from maskov.runs.async_group import AsyncGroup, sampler_for
@@ -192,7 +192,7 @@ class TaskRunner:
         chains = self.group.chains
         if self.gibbs is None or not self.gibbs.serves(kernel, chains):
             self.gibbs = RecordedGibbs(kernel, chains, self.scorer, self.rng)
-        with whole_rounds():
+        with refuse_out_of_memory():
             after, happened = self.gibbs.epoch(chains)
         novel, stuck = happened.unbind(1)
         steps, counts = after.number, self.group.counts.clone()
