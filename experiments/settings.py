@@ -112,7 +112,8 @@ SETTINGS = {
 SETTINGS["large"] = replace(
     SETTINGS["full"],
     name="large",
-    summary="as full, but Table 5 with 200 sentences, three chains and delayed acceptance",
+    summary="as full, with 1,024 texts, and 200 sentences a set, three chains each, in Table 5",
+    text=replace(SETTINGS["full"].text, chains=1024),
     translation=replace(SETTINGS["full"].translation, tests=200, test_chains=3, test_nearest=2),
 )
 
