@@ -8,8 +8,9 @@ sacreBLEU's paired bootstrap against mask-predict with five lengths, energies of
 passes, seconds), `README.md` (the table) and `texts/`. A source that is too long for the models
 counts as an empty translation.
 
-Chains "with the twin" have the target E_norm − 0.5 log p of the autoregressive model. Every
-system's translations are also scored by that target, so that the page shows which finds the lowest.
+Chains "with the twin" have the target E_norm − 0.5 log p of the autoregressive model; those "from
+its translation" also start there. Every system's translations are also scored by that target, so
+that the page shows which finds the lowest.
 
 With `--tune` the systems are variants of the chains with sampled lengths, to choose their settings
 on held-out pairs, such as those of `recipes.translation.pairs` (`valid.deen`).
@@ -42,7 +43,7 @@ from maskov.models.scorer import Scorer
 from maskov.runs.files import write_atomically
 from maskov.runs.sample import Sample
 from maskov.shipped import folder_of, model_for
-from maskov.translation.api import energies_of, run_method
+from maskov.translation.api import drafts_of, energies_of, run_method
 from maskov.translation.autoregressive import AutoregressiveTranslator
 from maskov.translation.methods import SAMPLED, TranslationMethod
 from maskov.translation.selection import least_risk, lowest, lowest_target
@@ -110,9 +111,10 @@ def all_systems(chains: int = CHAINS, twin: str | None = None) -> dict[str, Syst
         **_ways("MH, sampled length", sampled),
     }
     if twin is not None:
-        systems |= _ways(
-            "MH, sampled length, with the twin", replace(sampled, energy=twin_energy(twin))
-        )
+        method = replace(sampled, energy=twin_energy(twin))
+        systems |= _ways("MH, sampled length, with the twin", method)
+        method = replace(method, start="autoregressive")
+        systems |= _ways("MH, sampled length, with the twin, from its translation", method)
     return systems | {
         "autoregressive, greedy": System(TranslationMethod("ar", beam=1)),
         "autoregressive, beam 5": System(TranslationMethod("ar", beam=5)),
@@ -139,6 +141,11 @@ def _variants(twin: str | None = None) -> dict[str, System]:
         for weight in (0.25, 0.5, 1.0, 2.0):
             energy = twin_energy(twin, weight)
             methods[f"norm+{weight}*twin"] = replace(one, energy=energy)
+        started = replace(one, energy=twin_energy(twin), start="autoregressive")
+        methods["from the twin's translation"] = started
+        for begin, fall in ((0.2, 0.01), (0.05, 0.0)):
+            name = f"from the twin's translation, T = {begin}"
+            methods[name] = replace(started, target_temperature=begin, anneal=fall)
     methods |= {
         "searched length": _SEARCHED,
         "from T = 1": replace(one, target_temperature=1.0, anneal=0.05),
@@ -232,13 +239,19 @@ class Experiment:
 
     def _run(self, method: TranslationMethod) -> tuple[list[list[Sample]], float, int]:
         start, noted = time.monotonic(), _Passes()
-        run = run_method(self.given, method, seed=self.seed, listener=noted, workers=self._workers)
+        drafts = None
+        if method.needs_twin:
+            assert self.twin is not None
+            drafts = drafts_of(self.given, self.twin)
+        run = run_method(
+            self.given, method, drafts, seed=self.seed, listener=noted, workers=self._workers
+        )
         samples: list[list[Sample]] = [[] for _ in self.sources]
         for one in run.samples:
             samples[one.template].append(one)
         seconds = time.monotonic() - start
         searched = 0
-        if method.length_rule == "searched":
+        if method.length_rule == "searched" and drafts is None:
             tried = choose_lengths(self.given, "top", 5, 0)
             searched = sum(10 * len(lengths) + sum(lengths) for lengths in tried)
         return samples, seconds, noted.passes + searched

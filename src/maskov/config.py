@@ -102,9 +102,10 @@ class Inputs:
     """Where the sequences of a run come from: exactly one of four.
 
     A range of lengths; texts to start from; templates with blanks; or sources to translate, with
-    the rule by which the length of each translation was chosen and the lengths it chose. If lengths
-    are `sampled`, a chain may have any in the range, which may then go with texts; those of
-    translations have `bounds`, the fewest and the most tokens for each source. `frozen` are the
+    the rule by which the length of each translation was chosen and the lengths it chose. Sources
+    may have texts, the drafts of their translations. If lengths are `sampled`, a chain may have any
+    in the range, which may then go with texts; those of translations have `bounds`, the fewest and
+    the most tokens for each source. `frozen` are the
     positions of each text that stay, counted from 0. `names` are those of texts or templates that
     came from FASTA.
     """
@@ -122,7 +123,8 @@ class Inputs:
 
     def __post_init__(self) -> None:
         given = [self.length, self.texts, self.templates, self.sources]
-        together = self.sampled and self.length is not None and self.texts is not None
+        drafts = self.sources is not None and self.texts is not None
+        together = drafts or (self.sampled and self.length is not None and self.texts is not None)
         if sum(value is not None for value in given) - together != 1:
             raise InputError("'inputs' must give one of length, texts, templates and sources.")
         if (self.sources is None) != (self.chosen is None):
@@ -131,13 +133,15 @@ class Inputs:
             raise InputError("'inputs' holds no text.")
         if self.chosen is not None and len(self.chosen) != len(self.sources or ()):
             raise InputError("'inputs.chosen' has another number of entries than the sources.")
+        if drafts and len(self.texts or ()) != len(self.sources or ()):
+            raise InputError("'inputs.texts' has another number of entries than the sources.")
         if self.sources is not None and self.sampled != (self.bounds is not None):
             raise InputError("'inputs.bounds' go with sampled lengths of sources.")
         if self.bounds is not None:
             self._check_bounds(self.bounds)
         for value in (*(self.length or ()), *(n for row in self.chosen or () for n in row)):
             _between("inputs.length", value, 1, _MOST)
-        lines = self.texts or self.templates or ()
+        lines = () if drafts else self.texts or self.templates or ()
         if self.names is not None and len(self.names) != len(lines):
             raise InputError("'inputs.names' has another number of entries than the texts.")
         if self.frozen is not None:
@@ -154,8 +158,10 @@ class Inputs:
                 raise InputError("'inputs.bounds' leave out a length that was chosen.")
 
     def _check_frozen(self, frozen: tuple[tuple[int, ...], ...]) -> None:
-        if self.texts is None or self.length is not None:
-            raise InputError("'inputs.frozen' goes with texts, and not with a range of lengths.")
+        if self.texts is None or self.length is not None or self.sources is not None:
+            raise InputError(
+                "'inputs.frozen' goes with texts, not with a range of lengths or with sources."
+            )
         if len(frozen) != len(self.texts):
             raise InputError("'inputs.frozen' has another number of entries than the texts.")
         for places in frozen:

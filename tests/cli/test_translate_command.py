@@ -253,6 +253,10 @@ def test_a_folder_is_found_again_from_anywhere(call, models, tmp_path, monkeypat
         ("--pair de-en --method ar --twin tiny-translation", "needs an autoregressive one"),
         ("--pair de-en --method ar --twin ./nowhere", "'nowhere' is no translation model"),
         ("--pair de-en --length-beam 99", "has only 10 lengths"),
+        ("--pair de-en --method mh --drafts -", "cannot both come from standard input"),
+        ("--pair de-en --method mh --drafts nowhere.txt", "cannot read 'nowhere.txt'"),
+        ("--pair de-en --drafts nowhere.txt", "'mask-predict' does not use --drafts"),
+        ("--pair de-en --method mh --start drafts", "--drafts FILE"),
     ],
 )
 def test_translate_refuses(refused, words, reason):
@@ -272,6 +276,28 @@ def test_translate_refuses(refused, words, reason):
 def test_texts_that_cannot_be_read_are_named_by_their_line(refused, content, reason, method):
     words = ["--pair", "de-en", "--method", method, "-q"]
     assert reason in refused("translate", "-", *words, stdin=content)
+
+
+def test_chains_start_from_drafts(call, tmp_path):
+    (tmp_path / "texts").write_text("red\n\nblue green\n")
+    (tmp_path / "drafts").write_text("blue\n\nwhite red\n")
+    words = ["--pair", "de-en", *FAST, "--seed", "3", "-q"]
+    code, out, err = call("translate", "texts", *words, "--drafts", "drafts", "--out", "run")
+    assert (code, err) == (0, "")
+    assert [len(line.split()) for line in out.split("\n")] == [1, 0, 2, 0]
+    assert Run.open(tmp_path / "run").manifest.inputs.texts == ("blue", "white red")
+    drafts = (tmp_path / "drafts").read_bytes()
+    assert call("translate", "texts", *words, "--drafts", "-", stdin=drafts) == (0, out, "")
+
+
+def test_chains_start_from_the_twins_translation(call, tmp_path):
+    (tmp_path / "texts").write_text("red\n\nblue green\n")
+    words = ["texts", "--pair", "de-en", "--twin", "tiny-twin", "-q"]
+    code, written, _ = call("translate", *words, "--method", "ar")
+    assert code == 0
+    code, _, err = call("translate", *words, *FAST, "--start", "autoregressive", "--out", "run")
+    assert (code, err) == (0, "")
+    assert Run.open(tmp_path / "run").manifest.inputs.texts == tuple(written.split("\n")[:3:2])
 
 
 def test_a_file_that_is_not_there(refused):

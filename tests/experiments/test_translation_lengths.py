@@ -32,9 +32,9 @@ def words(tmp_path, monkeypatch):
 def test_systems_and_their_comparison(words, tmp_path, monkeypatch):
     calls = []
 
-    def counted(given, method, **settings):
+    def counted(given, method, drafts=None, **settings):
         calls.append(method)
-        return real(given, method, **settings)
+        return real(given, method, drafts, **settings)
 
     real = translation_lengths.run_method
     monkeypatch.setattr(translation_lengths, "run_method", counted)
@@ -59,9 +59,10 @@ def test_systems_and_their_comparison(words, tmp_path, monkeypatch):
 
 def test_the_target_with_the_twin_is_shown_for_every_system(words, tmp_path):
     twin = "MH, sampled length, with the twin"
+    started = f"{twin}, from its translation"
     chosen = [
         BASELINE, f"{BASELINE}, chosen with the twin", twin, f"{twin}, lowest of all chains",
-        "autoregressive, greedy",
+        "autoregressive, greedy", started,
     ]  # fmt: skip
     main([*words, "--systems", *chosen])
     rows = json.loads((tmp_path / "out" / "lengths.json").read_text())["rows"]
@@ -73,6 +74,7 @@ def test_the_target_with_the_twin_is_shown_for_every_system(words, tmp_path):
         assert row["target"] == (energy if name.startswith("MH") else None)
         norm, log_p = (sum(row[key]) / len(SOURCES) for key in ("energy_norm", "autoregressive"))
         assert totals[name] == pytest.approx(norm + 0.5 * log_p)
+    assert rows[started]["method"]["start"] == "autoregressive"
     # The choice by the target is the lowest of what there is to choose from.
     assert totals[chosen[1]] <= totals[BASELINE]
     assert totals[f"{twin}, lowest of all chains"] <= totals[twin]

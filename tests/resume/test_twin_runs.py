@@ -59,6 +59,30 @@ def test_the_same_bytes_after_a_stop_and_by_workers(models, tmp_path, monkeypatc
         assert files(tmp_path / name) == expected
 
 
+def test_drafts_are_part_of_the_run(models, tmp_path, monkeypatch):
+    model = maskov.load(models / "tiny-translation", "cpu")
+    drafts = ["blue", "red red", "green", "white blue red"]
+    settings = {
+        "seed": 4, "resident": 3, "source": ModelSource(str(models / "tiny-translation")),
+        "drafts": drafts,
+    }  # fmt: skip
+    method = _method(models, start="drafts")
+    whole = translate(model, SOURCES, method, out=tmp_path / "whole", **settings)
+    with pytest.raises(Interrupted):
+        translate(model, SOURCES, method, out=tmp_path / "stopped", stop=Breaker(60), **settings)
+    maskov.resume(tmp_path / "stopped")
+    oddly(monkeypatch, count=2, seed=8)
+    there = translate(
+        model, SOURCES, method, out=tmp_path / "there", workers=Workers(2), **settings
+    )
+    assert there == whole
+    expected = files(tmp_path / "whole")
+    for name in ("stopped", "there"):
+        assert files(tmp_path / name) == expected
+    manifest = maskov.Run.open(tmp_path / "whole").manifest
+    assert manifest.inputs.texts == tuple(drafts)
+
+
 def test_the_run_names_the_twin_and_refuses_another(models, tmp_path):
     with pytest.raises(Interrupted):
         _run(models, tmp_path / "run", stop=Breaker(90))

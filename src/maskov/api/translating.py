@@ -31,6 +31,7 @@ def translate(
     method: str | TranslationMethod = "mask-predict",
     twin: str | Path | AutoregressiveTranslator | None = None,
     every_chain: bool = False,
+    drafts: Sequence[str] | None = None,
     *,
     progress: bool = True,
     listener: Listener | None = None,
@@ -46,8 +47,10 @@ def translate(
     `model` is a name, a folder or a ConditionalModel; `pair` names the shipped one of two languages
     instead. Every option of `maskov translate` is a keyword of the same name with the same default;
     a `TranslationMethod` has those of its method itself. `twin` is the autoregressive model of the
-    method 'ar'. Returns one translation of each text, picked from its chains, or with `every_chain`
-    the last sample of each chain. `progress`, `listener` and `stop` are those of `sample`.
+    method 'ar' and of the start 'autoregressive'; `drafts` are translations to start the chains
+    from, one of each text. Returns one translation of each text, picked from its chains, or with
+    `every_chain` the last sample of each chain. `progress`, `listener` and `stop` are those of
+    `sample`.
     """
     if texts is None:
         raise InputError("there is nothing to translate: give `texts`, a list.")
@@ -64,16 +67,16 @@ def translate(
         chosen = replace(chosen, twin=str(twin))
     if isinstance(method, str):
         chosen = replace(chosen, method=method)
-        method = chosen.build_method()
+        method = chosen.build_method(drafts is not None)
     else:
-        chosen = replace(chosen, method=method.name)
+        chosen = replace(chosen, method=method.name, start=method.start)
     chosen.check_used()
     loaded = model if isinstance(model, ConditionalModel) else chosen.load_model()
+    other = twin if isinstance(twin, AutoregressiveTranslator) else None
+    if method.needs_twin and other is None and (chosen.twin or chosen.pair) is not None:
+        other = chosen.load_twin()
     if method.name == "ar":
-        named = chosen.twin is not None or chosen.pair is not None
-        other = twin if isinstance(twin, AutoregressiveTranslator) else None
-        other = chosen.load_twin() if other is None and named else other
-        return translate_lines(loaded, texts, method, other, every_chain)
+        return translate_lines(loaded, texts, method, other, every_chain, drafts)
     if not isinstance(model, ConditionalModel):
         source = source or chosen.source()
     if not isinstance(workers, Workers):
@@ -81,7 +84,7 @@ def translate(
     listening = listener is not None or not progress
     with progress_bar(method.sweeps, shown=not listening) as bar:
         return translate_lines(
-            loaded, texts, method, None, every_chain,
+            loaded, texts, method, other, every_chain, drafts,
             seed=chosen.seed, out=chosen.out, token_budget=chosen.token_budget,
             resident=chosen.resident, workers=workers, source=source,
             listener=listener or bar, stop=stop,

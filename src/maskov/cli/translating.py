@@ -10,8 +10,8 @@ import typer
 from maskov.cli.dataclass_options import takes_options
 from maskov.cli.output import OutputOptions, print_json, read_lines, say
 from maskov.cli.signals import stop_on_signals
-from maskov.errors import Interrupted
-from maskov.options.translating import TranslatingOptions
+from maskov.errors import InputError, Interrupted
+from maskov.options.translating import METHOD, TranslatingOptions
 
 
 @takes_options(TranslatingOptions, output=OutputOptions)
@@ -21,21 +21,32 @@ def translate(
     source: Annotated[
         str, typer.Argument(metavar="FILE|-", help="texts, one per line (- for standard input)")
     ],
+    drafts: Annotated[
+        str | None,
+        typer.Option(
+            "--drafts",
+            help="file of translations to start the chains from, one per line",
+            rich_help_panel=METHOD,
+        ),
+    ] = None,
 ) -> None:
     """Translate lines with a conditional masked model or an autoregressive one."""
     from maskov.runs.folder import RunFolder
     from maskov.translation.api import translate_lines
     from maskov.ui.terminal import progress_for, watched_stop
 
-    method = options.build_method()
+    method = options.build_method(drafts is not None)
     workers = options.build_workers(options.threads)
     options.check_used()
     if options.out is not None:
         RunFolder.check_free(options.out)
     loaded_from = options.source()
+    if drafts == source == "-":
+        raise InputError("texts and drafts cannot both come from standard input.")
     lines = read_lines(source, empty=True)
+    first = None if drafts is None else read_lines(drafts, empty=True)
     model = options.load_model()
-    twin = options.load_twin() if options.method == "ar" else None
+    twin = options.load_twin() if method.needs_twin else None
     settings: dict[str, Any] = {}
     if options.method != "ar":
         settings = {
@@ -55,7 +66,7 @@ def translate(
                         stack.enter_context(view)
                     settings |= {"listener": view, "stop": watched_stop(stop, view)}
                 translations = translate_lines(
-                    model, lines, method, twin, options.every_chain, **settings
+                    model, lines, method, twin, options.every_chain, first, **settings
                 )
         except (Interrupted, KeyboardInterrupt):
             if options.out is not None and options.out.exists():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from maskov.translation.methods import TranslationMethod
 
 _MODEL = "Advanced: model"
-_METHOD = "Advanced: method"
+METHOD = "Advanced: method"
 _RUN = "Advanced: run"
 _METHODS = "greedy, mask-predict, gibbs, block-gibbs, mh, block-mh or ar"
 
@@ -35,7 +35,10 @@ class TranslatingOptions(WorkerOptions):
     twin: Annotated[
         str | None,
         option(
-            "--twin", "autoregressive model, for --method ar or --energy autoregressive", _MODEL
+            "--twin",
+            "autoregressive model, for --method ar, --energy autoregressive or --start "
+            "autoregressive",
+            _MODEL,
         ),
     ] = None
     device: Annotated[str, option("--device", "auto, cpu, cuda, cuda:1 ...", _MODEL)] = "auto"
@@ -58,13 +61,13 @@ class TranslatingOptions(WorkerOptions):
         ),
     ] = None
     iterations: Annotated[
-        int | None, option("--iterations", "iterations of mask-predict (default: 10)", _METHOD)
+        int | None, option("--iterations", "iterations of mask-predict (default: 10)", METHOD)
     ] = None
     length_beam: Annotated[
         int | None, option("--length-beam", "lengths tried by mask-predict (default: 5)", FIRST)
     ] = None
     epochs: Annotated[
-        int | None, option("--epochs", "sweeps over the target (default: 33)", _METHOD, "-n")
+        int | None, option("--epochs", "sweeps over the target (default: 33)", METHOD, "-n")
     ] = None
     moves: Annotated[
         str | None,
@@ -72,12 +75,12 @@ class TranslatingOptions(WorkerOptions):
             "--moves",
             "site, span, insert-delete or resize; several with weights: span:2,resize:1 "
             "(default: site)",
-            _METHOD,
+            METHOD,
         ),
     ] = None
     span: Annotated[
         str | None,
-        option("--span", "positions of a span: 2, or a range such as 1:3 (default: 1:3)", _METHOD),
+        option("--span", "positions of a span: 2, or a range such as 1:3 (default: 1:3)", METHOD),
     ] = None
     delayed: Annotated[
         str | None,
@@ -85,35 +88,40 @@ class TranslatingOptions(WorkerOptions):
             "--delayed",
             "positions next to the change that an early test scores: 2, or 1,2,4 for three tests, "
             "off, or auto (default: 1,3,9)",
-            _METHOD,
+            METHOD,
         ),
     ] = None
     start: Annotated[
         str | None,
-        option("--start", "masked, greedy (one pass) or mask-predict (default: greedy)", _METHOD),
+        option(
+            "--start",
+            "masked, greedy (one pass), mask-predict, or autoregressive: the translation of --twin "
+            "(default: greedy)",
+            METHOD,
+        ),
     ] = None
     temperature: Annotated[
-        float | None, option("--temperature", "temperature of the proposal (default: 0.8)", _METHOD)
+        float | None, option("--temperature", "temperature of the proposal (default: 0.8)", METHOD)
     ] = None
     target_temperature: Annotated[
-        float | None, option("--target-temperature", "initial T in p ∝ exp(-E/T)", _METHOD)
+        float | None, option("--target-temperature", "initial T in p ∝ exp(-E/T)", METHOD)
     ] = None
     anneal: Annotated[
-        float | None, option("--anneal", "decrease of T per epoch (default: 0.02)", _METHOD)
+        float | None, option("--anneal", "decrease of T per epoch (default: 0.02)", METHOD)
     ] = None
     target_floor: Annotated[
-        float | None, option("--target-floor", "lowest T (default: 0.01)", _METHOD)
+        float | None, option("--target-floor", "lowest T (default: 0.01)", METHOD)
     ] = None
     force_accept: Annotated[
         int | None,
-        option("--force-accept", "first epochs that accept everything (default: 8)", _METHOD),
+        option("--force-accept", "first epochs that accept everything (default: 8)", METHOD),
     ] = None
     block: Annotated[
-        int | None, option("--block", "positions masked together (default: 4)", _METHOD)
+        int | None, option("--block", "positions masked together (default: 4)", METHOD)
     ] = None
     block_anneal: Annotated[
         float | None,
-        option("--block-anneal", "decrease of the block size (default: 0.2)", _METHOD),
+        option("--block-anneal", "decrease of the block size (default: 0.2)", METHOD),
     ] = None
     chains: Annotated[
         int | None, option("--chains", "chains per source (default: 1)", FIRST, "-c")
@@ -123,19 +131,19 @@ class TranslatingOptions(WorkerOptions):
         option(
             "--lengths",
             "lengths of the chains: best, top, drawn, searched (best of five), or sampled",
-            _METHOD,
+            METHOD,
         ),
     ] = None
     pick: Annotated[
         str | None,
-        option("--pick", "last sample, lowest energy, or mbr over the chains", _METHOD),
+        option("--pick", "last sample, lowest energy, or mbr over the chains", METHOD),
     ] = None
     beam: Annotated[
-        int | None, option("--beam", "beam of ar; 1 is greedy (default: 5)", _METHOD)
+        int | None, option("--beam", "beam of ar; 1 is greedy (default: 5)", METHOD)
     ] = None
     length_power: Annotated[
         float | None,
-        option("--length-power", "x in ar's log p / length^x (default: 1)", _METHOD),
+        option("--length-power", "x in ar's log p / length^x (default: 1)", METHOD),
     ] = None
 
     every_chain: Annotated[
@@ -155,12 +163,25 @@ class TranslatingOptions(WorkerOptions):
         option("--threads", "threads of each process on a CPU (default: 1)", _RUN),
     ] = None
 
-    def build_method(self) -> TranslationMethod:
-        """Return the method; options that it does not use are refused."""
-        from maskov.translation.methods import DEFAULT_LENGTHS, METHODS, TranslationMethod
+    def build_method(self, drafts: bool = False) -> TranslationMethod:
+        """Return the method, which may start from drafts; options it does not use are refused."""
+        from maskov.translation.methods import (
+            DEFAULT_LENGTHS,
+            DRAFTS,
+            METHODS,
+            TranslationMethod,
+        )
 
         known = {field.name for field in fields(TranslationMethod)} - {"name"}
         chosen = {name: getattr(self, name) for name in known}
+        if drafts:
+            if self.start is not None:
+                raise InputError("chains start from --drafts or from --start, not both.")
+            if "start" not in METHODS.get(self.method, {"start"}):
+                raise InputError(f"the method '{self.method}' does not use --drafts: drop it.")
+            chosen["start"] = DRAFTS
+        elif self.start == DRAFTS:
+            raise InputError("give the drafts, a file of translations: --drafts FILE.")
         if self.energy is not None and "energy" in METHODS.get(self.method, ()):
             chosen["energy"] = self._named_energy(self.energy)
         if self.method == "mask-predict" and self.length_beam is None:
@@ -190,7 +211,8 @@ class TranslatingOptions(WorkerOptions):
                 raise InputError("the method 'ar' runs no chains: drop --workers and --engine.")
             unused = ["out", "token_budget", "resident", "threads"]
         else:
-            unused = [] if self._names_twin else ["twin"]
+            used = self._names_twin or self.start == "autoregressive"
+            unused = [] if used else ["twin"]
         for name in unused:
             if getattr(self, name) is not None:
                 flag = name.replace("_", "-")

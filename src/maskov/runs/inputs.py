@@ -10,7 +10,7 @@ from maskov.errors import InputError
 from maskov.fasta import Record, spelled
 from maskov.frozen import Mask, frozen_positions
 from maskov.models import MaskedModel
-from maskov.models.conditional.lengths import bounds_of, choose_lengths
+from maskov.models.conditional.lengths import DRAFTED, bounds_of, choose_lengths
 from maskov.models.conditional.model import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.runs.length_search import search_lengths
@@ -42,15 +42,18 @@ def inputs_of(
             raise InputError(
                 f"'{model.name}' translates: use `maskov translate`, or `model.given(texts)`."
             )
-        if texts is not None or templates is not None:
-            raise InputError("translations start from their sources: drop texts and templates.")
+        if templates is not None or frozen is not None:
+            raise InputError("translations have no templates and no frozen tokens: drop them.")
         # Kept as they are: on another device a near tie could be decided otherwise.
-        if lengths == "searched":
+        if texts is not None:
+            lengths, chosen = DRAFTED, _draft_lengths(model, texts, chains)
+        elif lengths == "searched":
             chosen = search_lengths(model, chains, scorer or Scorer(model))
         else:
             chosen = choose_lengths(model, lengths, chains, seed)
         return Inputs(
             sources=tuple(model.sources.texts),
+            texts=None if texts is None else tuple(map(str, texts)),
             lengths=lengths,
             chosen=tuple(map(tuple, chosen)),
             bounds=tuple(bounds_of(model, chosen)) if sampled else None,
@@ -85,6 +88,20 @@ def inputs_of(
     return Inputs(length=(shortest, longest), sampled=sampled)
 
 
+def _draft_lengths(
+    model: ConditionalModel, texts: Sequence[str | Record], chains: int
+) -> list[list[int]]:
+    """Return the lengths of the chains of each source, those of its draft."""
+    assert model.sources is not None
+    if len(texts) != len(model.sources.texts):
+        raise InputError(
+            f"there are {len(texts)} drafts of {len(model.sources.texts)} sources: give one of "
+            "each."
+        )
+    drafts = enumerate(map(str, texts), 1)
+    return [[len(read_text(model, text, f"draft {line}"))] * chains for line, text in drafts]
+
+
 def named_texts(
     model: MaskedModel, lines: Sequence[str | Record], blanks: bool = False
 ) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
@@ -114,6 +131,13 @@ def layout_of(
 
 def _layout(model: MaskedModel, inputs: Inputs, chains: int, seed: int) -> Layout:
     """Lay out the sequences."""
+    if inputs.chosen is not None and inputs.texts is not None:
+        layout = Layout.of_texts(model, inputs.texts, chains)
+        if [length for row in inputs.chosen for length in row] != list(map(len, layout.tokens)):
+            raise InputError("'inputs.chosen' are not the lengths of the drafts.")
+        if inputs.bounds is None:
+            return layout
+        return layout.resized([[inputs.bounds[line]] for line in layout.template])
     if inputs.texts is not None:
         layout = Layout.of_texts(model, inputs.texts, chains, inputs.frozen)
         return _with_bounds(model, layout, inputs) if inputs.sampled else layout

@@ -115,7 +115,8 @@ def _inputs(inputs: Inputs) -> str:
         return held if inputs.texts is None else f"{held}|texts:#{_hash(inputs.texts)}"
     if inputs.sources is not None:
         sampled = ",sampled" if inputs.sampled else ""
-        return f"lengths:{inputs.lengths}{sampled}|sources:#{_hash(inputs.sources)}"
+        drafts = "" if inputs.texts is None else f"|texts:#{_hash(inputs.texts)}"
+        return f"lengths:{inputs.lengths}{sampled}|sources:#{_hash(inputs.sources)}{drafts}"
     if inputs.templates is not None:
         return f"templates:#{_hash(inputs.templates)}"
     texts = f"texts:#{_hash(inputs.texts or ())}"

@@ -16,8 +16,9 @@ from maskov.models.conditional.model import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.runs import Run, Sample
 from maskov.sampling import run_chains
-from maskov.translation.autoregressive import AutoregressiveTranslator
-from maskov.translation.methods import DEFAULT_LENGTHS, TranslationMethod
+from maskov.starts import read_text
+from maskov.translation.autoregressive import DEFAULT_BEAM, AutoregressiveTranslator
+from maskov.translation.methods import DEFAULT_LENGTHS, DRAFTS, TranslationMethod
 from maskov.translation.selection import least_risk, lowest, lowest_target
 from maskov.types import Sequences
 
@@ -46,24 +47,35 @@ def translate_lines(
     method: TranslationMethod | None = None,
     twin: AutoregressiveTranslator | None = None,
     every_chain: bool = False,
+    drafts: Sequence[str] | None = None,
     **settings: Any,
 ) -> list[Translation]:
     """Translate each text, in order; empty lines stay empty.
 
     Returns one translation per source, selected from its chains by `method.pick`, or with
     `every_chain` the last sample of each chain. `twin` is the autoregressive model that the method
-    'ar' needs. The default method is mask-predict with five lengths. `settings` are passed to
-    `run_chains`, such as `seed`, `out` or `listener`.
+    'ar' and the start 'autoregressive' need, `drafts` are the translations that chains with the
+    start 'drafts' start from, one of each text. The default method is mask-predict with five
+    lengths. `settings` are passed to `run_chains`, such as `seed`, `out` or `listener`.
     """
     method = method or TranslationMethod(length_beam=DEFAULT_LENGTHS)
     lines = [line for line, text in enumerate(texts) if text.strip()]
+    _check_drafts(method, texts, drafts)
     translations: dict[int, list[Translation]] = {}
     if lines:
-        given = model.given([texts[line] for line in lines], [line + 1 for line in lines])
+        numbers = [line + 1 for line in lines]
+        given = model.given([texts[line] for line in lines], numbers)
         if method.name == "ar":
-            rows = _autoregressive(given, twin, method, [line + 1 for line in lines])
+            rows = _autoregressive(given, _needed(twin, method), method, numbers)
         else:
-            rows = _sampled(run_method(given, method, **settings), method, every_chain)
+            own = None
+            if method.needs_twin:
+                own = drafts_of(given, _needed(twin, method), numbers)
+            elif drafts is not None:
+                own = [drafts[line] for line in lines]
+                for number, draft in zip(numbers, own, strict=True):
+                    read_text(given, draft, f"draft {number}")  # refused by its line
+            rows = _sampled(run_method(given, method, own, **settings), method, every_chain)
         translations = dict(zip(lines, rows, strict=True))
     return [
         translation
@@ -72,8 +84,59 @@ def translate_lines(
     ]
 
 
-def run_method(given: ConditionalModel, method: TranslationMethod, **settings: Any) -> Run:
-    """Run the chains of a method over the sources of a model."""
+def _check_drafts(
+    method: TranslationMethod, texts: Sequence[str], drafts: Sequence[str] | None
+) -> None:
+    if (drafts is not None) != (method.start == DRAFTS):
+        raise InputError(
+            "translations to start from are given as drafts, with the start 'drafts': both or none."
+        )
+    if drafts is not None and len(drafts) != len(texts):
+        raise InputError(
+            f"there are {len(drafts)} drafts of {len(texts)} lines: give one of each, an empty "
+            "one of an empty line."
+        )
+
+
+def drafts_of(
+    given: ConditionalModel, twin: AutoregressiveTranslator, lines: Sequence[int] | None = None
+) -> list[str]:
+    """Return the autoregressive model's translation of each source, to start chains from.
+
+    Where the masked model cannot read it (it is empty, or too long), mask-predict's takes its
+    place.
+    """
+    assert given.sources is not None
+    texts = given.sources.texts
+    ids = twin.translate(texts, DEFAULT_BEAM, lines=lines)
+    drafts = [twin.tokenizer.decode(line).strip() for line in ids]
+    others = [row for row, draft in enumerate(drafts) if not _readable(given, draft)]
+    for row in others:
+        drafts[row] = translate_lines(given, [texts[row]])[0].text
+    return drafts
+
+
+def _readable(model: ConditionalModel, text: str) -> bool:
+    """Whether a model can start from a text."""
+    try:
+        read_text(model, text, "draft")
+    except InputError:
+        return False
+    return True
+
+
+def run_method(
+    given: ConditionalModel,
+    method: TranslationMethod,
+    drafts: Sequence[str] | None = None,
+    **settings: Any,
+) -> Run:
+    """Run the chains of a method over the sources of a model.
+
+    A method that starts from translations needs `drafts`, one of each source.
+    """
+    if (drafts is not None) != method.from_drafts:
+        raise InputError("a method that starts from translations, and no other, takes drafts.")
     return run_chains(
         given,
         method.kernel(Loading(given.device)),
@@ -81,6 +144,7 @@ def run_method(given: ConditionalModel, method: TranslationMethod, **settings: A
         chains=method.many,
         lengths=method.length_rule,
         start=method.first_state,
+        texts=drafts,
         thin=1 if method.pick == "lowest" else 0,
         trace="kept",
         **settings,
@@ -126,19 +190,26 @@ def _selected(samples: list[Sample], ends: list[Sample], method: TranslationMeth
     return ends[0]
 
 
+def _needed(
+    twin: AutoregressiveTranslator | None, method: TranslationMethod
+) -> AutoregressiveTranslator:
+    if twin is None:
+        what = "the method 'ar'" if method.name == "ar" else "the start 'autoregressive'"
+        raise InputError(f"{what} needs an autoregressive model: give `twin`.")
+    return twin
+
+
 def _autoregressive(
     given: ConditionalModel,
-    twin: AutoregressiveTranslator | None,
+    twin: AutoregressiveTranslator,
     method: TranslationMethod,
     lines: Sequence[int],
 ) -> list[list[Translation]]:
     """Translate with the autoregressive model, and score with the masked one."""
-    if twin is None:
-        raise InputError("the method 'ar' needs an autoregressive model: give `twin`.")
     assert given.sources is not None
     texts = given.sources.texts
     power = 1.0 if method.length_power is None else method.length_power
-    ids = twin.translate(texts, method.beam or 5, power, lines)
+    ids = twin.translate(texts, method.beam or DEFAULT_BEAM, power, lines)
     translated = [twin.tokenizer.decode(line).strip() for line in ids]
     raw, norm = energies_of(given, translated)
     rows = zip(texts, translated, raw, norm, strict=True)

@@ -13,6 +13,7 @@ from maskov.models.conditional.autoregressive import AutoregressiveModel
 from maskov.translation.search import search
 from maskov.types import Tensor, inside
 
+DEFAULT_BEAM = 5
 # Maximum source tokens, times beam size, per batch.
 _CPU_TOKENS, _GPU_TOKENS = 2**11, 2**17
 # Sources, with the network's extra first position, are padded to a multiple of this.
@@ -34,7 +35,7 @@ class AutoregressiveTranslator(AutoregressiveModel):
     def translate(
         self,
         texts: Sequence[str],
-        beam: int = 5,
+        beam: int = DEFAULT_BEAM,
         length_power: float = 1.0,
         lines: Sequence[int] | None = None,
     ) -> list[list[int]]:

@@ -69,8 +69,11 @@ SAMPLED = _Defaults(
     floor=0.05,
     force_accept=0,
 )
-# At the length of mask-predict's best candidate, which chains start from.
+# At the length of mask-predict's best candidate, or of a draft, which chains start from.
 SEARCHED = replace(SAMPLED, energy="norm", moves="span")
+# Translations to start from: those of the autoregressive model, or given ones.
+AUTOREGRESSIVE, DRAFTS = "autoregressive", "drafts"
+_STARTS = (*STARTS, AUTOREGRESSIVE, DRAFTS)
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,10 @@ class TranslationMethod:
     lengths, and the defaults are others (see `SEARCHED`): spans on E_norm at low temperatures, and
     no forced epoch. With `lengths="sampled"` the length is also a part of the chain (see
     `SAMPLED`): there are moves that change it, and the target has the length predictor.
+
+    With `start="autoregressive"` chains go on from the autoregressive model's translation, with
+    `start="drafts"` from given ones. They have its length, unless lengths are sampled, and `mh` has
+    the defaults of `lengths="searched"`.
     """
 
     name: str = "mask-predict"
@@ -127,8 +134,13 @@ class TranslationMethod:
                 "--lengths sampled needs --method mh and moves that change the length: add "
                 "insert-delete or resize to --moves."
             )
-        if self.start is not None and self.start not in STARTS:
-            raise InputError(f"unknown --start '{self.start}'; use one of {', '.join(STARTS)}.")
+        if self.start is not None and self.start not in _STARTS:
+            raise InputError(f"unknown --start '{self.start}'; use one of {', '.join(_STARTS)}.")
+        if self.from_drafts and self.lengths not in (None, "sampled"):
+            raise InputError(
+                f"chains that start from a translation have its length: drop --lengths "
+                f"{self.lengths}, or use --lengths sampled."
+            )
         if self.span is not None and "span" not in self.chosen_moves:
             raise InputError("--span is the size of the move 'span': add --moves span.")
         if self.pick is not None and self.pick not in PICKS:
@@ -175,8 +187,12 @@ class TranslationMethod:
     @property
     def _usual(self) -> _Defaults:
         """What is done where nothing else is asked for."""
-        by_lengths = {"searched": SEARCHED, "sampled": SAMPLED} if self.name == "mh" else {}
-        return by_lengths.get(self.lengths or "", _PAPER)
+        if self.name != "mh":
+            # Forced epochs would lose what chains start from.
+            return replace(_PAPER, force_accept=0) if self.from_drafts else _PAPER
+        if self.lengths == "sampled":
+            return SAMPLED
+        return SEARCHED if self.lengths == "searched" or self.from_drafts else _PAPER
 
     @property
     def chosen_moves(self) -> str:
@@ -189,9 +205,19 @@ class TranslationMethod:
         return any(isinstance(move, Resize) for move in moves)
 
     @property
+    def from_drafts(self) -> bool:
+        """Whether chains start from translations."""
+        return self.start in (AUTOREGRESSIVE, DRAFTS)
+
+    @property
+    def needs_twin(self) -> bool:
+        """Whether the autoregressive model writes translations."""
+        return self.name == "ar" or self.start == AUTOREGRESSIVE
+
+    @property
     def first_state(self) -> str:
-        """What chains start from."""
-        if self.name in ("greedy", "mask-predict"):
+        """How the blanks that chains start from are filled; drafts have none."""
+        if self.name in ("greedy", "mask-predict") or self.from_drafts:
             return "masked"
         return self.start or self._usual.start
 

@@ -11,6 +11,8 @@ from maskov.models.conditional.model import ConditionalModel
 from maskov.random import CounterRng, Purpose, categorical
 
 RULES = ("best", "top", "drawn", "searched")
+# Of translations that start from drafts, as a manifest has it: nothing is chosen.
+DRAFTED = "drafts"
 # The likeliest lengths that a search tries.
 SEARCHED = 5
 

@@ -122,5 +122,8 @@ def _inputs(manifest: Manifest) -> str:
             held = sum(map(len, inputs.frozen or ()))
             frozen = f", {held:,} of their tokens frozen" if held else ""
             sampled = ", lengths sampled" if inputs.bounds is not None else ""
-            return f"{len(lines):,} {name}{frozen}{sampled}, start {start}"
+            begin = f", start {start}"
+            if inputs.texts is not None:
+                begin = ", start drafts" if name == "sources" else ""
+            return f"{len(lines):,} {name}{frozen}{sampled}{begin}"
     return ""

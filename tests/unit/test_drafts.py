@@ -1,0 +1,135 @@
+"""Translations that start from drafts: given ones, or those of the autoregressive model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import maskov
+from maskov import InputError, TranslationMethod, translate
+from maskov.config import Inputs
+from maskov.replay import Replayer
+from maskov.translation.api import drafts_of, run_method
+from maskov.translation.methods import SAMPLED, SEARCHED
+from tiny_translation import SOURCES, conditional, twin
+
+MODEL = conditional()
+GIVEN = MODEL.given(SOURCES)
+DRAFTS = ["blue blue", "red", "green white red", "white white white white"]
+FIXED = TranslationMethod("mh", start="drafts", epochs=3, chains=2)
+SAMPLING = replace(FIXED, lengths="sampled", pick="lowest")
+
+
+@pytest.mark.parametrize("method", [FIXED, SAMPLING, TranslationMethod("gibbs", start="drafts")])
+def test_chains_start_from_their_drafts(method):
+    run = run_method(GIVEN, method, DRAFTS, seed=2)
+    replayer = Replayer(run, GIVEN)
+    for chain in range(method.many * len(DRAFTS)):
+        first = replayer.epoch(chain, 0)
+        assert first.before == GIVEN.encode(DRAFTS[chain // method.many])
+        assert first.agrees
+    inputs = run.manifest.inputs
+    assert inputs.texts == tuple(DRAFTS)
+    assert inputs.chosen == tuple((len(draft.split()),) * method.many for draft in DRAFTS)
+
+
+def test_lengths_stay_or_are_sampled():
+    sizes = [len(draft.split()) for draft in DRAFTS for _ in range(2)]
+    fixed = run_method(GIVEN, FIXED, DRAFTS)
+    assert (fixed.traces["lengths"] == sizes).all()
+    free = run_method(GIVEN, replace(SAMPLING, epochs=12, target_temperature=3.0), DRAFTS)
+    moved = (free.traces["lengths"] != sizes).any(0)
+    assert moved.reshape(len(DRAFTS), 2).any(1).all()
+
+
+@pytest.mark.parametrize(("lengths", "usual"), [(None, SEARCHED), ("sampled", SAMPLED)])
+def test_what_is_done_from_drafts_if_nothing_else_is_asked_for(lengths, usual):
+    for start in ("drafts", "autoregressive"):
+        found = TranslationMethod("mh", start=start, lengths=lengths)
+        assert (found.target, found.chosen_moves) == (usual.energy, usual.moves)
+        assert found.schedule().force_accept == 0
+        blocks = TranslationMethod("block-mh", start=start)
+        assert blocks.schedule() == TranslationMethod("block-mh", force_accept=0).schedule()
+
+
+def test_the_autoregressive_model_writes_the_drafts():
+    writer = twin()
+    method = TranslationMethod("mh", start="autoregressive", epochs=3)
+    written = [one.text for one in translate(MODEL, SOURCES, TranslationMethod("ar"), writer)]
+    assert drafts_of(GIVEN, writer) == written
+    found = translate(MODEL, SOURCES, method, writer, seed=4)
+    same = translate(MODEL, SOURCES, replace(method, start="drafts"), drafts=written, seed=4)
+    assert found == same
+    assert [one.text for one in found] != written
+    with pytest.raises(InputError, match="start 'autoregressive' needs an autoregressive model"):
+        translate(MODEL, SOURCES, method)
+
+
+def test_a_draft_that_cannot_be_read_is_replaced(monkeypatch):
+    writer = twin()
+    long = [MODEL.encode("red")[0]] * (MODEL.max_length + 1)
+    kept = MODEL.encode("red blue")
+    monkeypatch.setattr(writer, "translate", lambda *_, **__: [kept, [], long, kept])
+    drafts = drafts_of(GIVEN, writer)
+    others = [one.text for one in translate(MODEL, SOURCES)]
+    assert drafts == ["red blue", others[1], others[2], "red blue"]
+
+
+def test_empty_lines_have_empty_drafts():
+    texts, drafts = ["", "red", " ", "blue green"], ["", "blue", "", "white red"]
+    found = translate(MODEL, texts, FIXED, drafts=drafts, seed=1)
+    alone = translate(MODEL, ["red", "blue green"], FIXED, drafts=["blue", "white red"], seed=1)
+    assert [one.text for one in found] == ["", alone[0].text, "", alone[1].text]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"drafts": DRAFTS[:3]}, "there are 3 drafts of 4 lines"),
+        ({"drafts": [*DRAFTS[:3], ""]}, "draft 4 is empty"),
+        ({"drafts": [*DRAFTS[:3], "red <mask>"]}, "draft 4 holds a mask"),
+        ({"drafts": [*DRAFTS[:3], "red " * 11]}, "draft 4 has 11 tokens"),
+        ({"drafts": DRAFTS, "start": "greedy"}, "--drafts or from --start, not both"),
+        ({"drafts": DRAFTS, "lengths": "top"}, "drop --lengths top"),
+        ({"drafts": DRAFTS, "method": "mask-predict"}, "'mask-predict' does not use --drafts"),
+        ({"drafts": DRAFTS, "method": "ar"}, "'ar' does not use --drafts"),
+        ({"drafts": DRAFTS, "method": TranslationMethod("mh")}, "both or none"),
+        ({"method": FIXED}, "both or none"),
+        ({"start": "drafts"}, "--drafts FILE"),
+        ({"start": "autoregressive", "lengths": "searched"}, "drop --lengths searched"),
+    ],
+)
+def test_what_is_refused(options, reason):
+    with pytest.raises(InputError, match=reason):
+        translate(MODEL, SOURCES, **{"method": "mh"} | options)
+
+
+def test_a_run_without_its_drafts_is_refused():
+    with pytest.raises(InputError, match="takes drafts"):
+        run_method(GIVEN, FIXED)
+    with pytest.raises(InputError, match="takes drafts"):
+        run_method(GIVEN, TranslationMethod("mh"), DRAFTS)
+    with pytest.raises(InputError, match="there are 1 drafts of 4 sources"):
+        run_method(GIVEN, FIXED, ["red"])
+
+
+def test_drafts_of_a_manifest_fit_its_sources():
+    good = {"sources": ("red", "blue"), "texts": ("red red", "green"), "chosen": ((2,), (1,))}
+    assert Inputs(**good).texts == ("red red", "green")
+    for wrong, reason in (
+        ({"texts": ("red red",)}, "another number of entries than the sources"),
+        ({"names": ("a", "b")}, "another number of entries than the texts"),
+        ({"frozen": ((0,), ())}, "'inputs.frozen' goes with texts"),
+        ({"length": (2, 3)}, "must give one of"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            Inputs(**good | wrong)
+
+
+def test_other_drafts_are_another_signature(tmp_path):
+    one, two = (run_method(GIVEN, FIXED, drafts).manifest for drafts in (DRAFTS, DRAFTS[::-1]))
+    assert one.signature != two.signature
+    run = run_method(GIVEN, FIXED, DRAFTS, out=tmp_path / "run")
+    assert run.manifest.signature == one.signature
+    assert maskov.Run.open(tmp_path / "run").manifest.inputs == one.inputs
