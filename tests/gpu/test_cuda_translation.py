@@ -14,7 +14,8 @@ from maskov.models import Queries
 from maskov.models.conditional.model import ConditionalModel
 from maskov.moves import Span
 from maskov.runs.async_group import sampler_for
-from tiny_translation import SOURCES, network, tokenizer
+from maskov.translation.autoregressive import AutoregressiveTranslator
+from tiny_translation import SOURCES, network, save, tokenizer
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 
@@ -26,6 +27,8 @@ METHODS = {
     "mh raw": TranslationMethod("mh", energy="raw", epochs=3, chains=2),
     "mh norm": TranslationMethod("mh", energy="norm", epochs=3, anneal=0.04),
     "block mh": TranslationMethod("block-mh", energy="norm", epochs=3),
+    "searched length": TranslationMethod("mh", lengths="searched", epochs=3),
+    "sampled length": TranslationMethod("mh", lengths="sampled", epochs=3, chains=2),
 }
 
 
@@ -74,4 +77,22 @@ def test_the_same_translations_as_on_the_cpu(method, remove_smoothing):
     assert [line.text for line in here] == [line.text for line in there]
     for mine, other in zip(here, there, strict=True):
         assert mine.energy_raw == pytest.approx(other.energy_raw, abs=1e-8)
+        assert mine.energy_norm == pytest.approx(other.energy_norm, abs=1e-8)
+
+
+def test_sampled_lengths_with_the_twin_are_those_of_the_cpu(tmp_path):
+    folder = save(tmp_path / "tiny-twin", seed=1, causal=True)
+    method = TranslationMethod(
+        "mh", lengths="sampled", energy=f"norm+0.5*autoregressive({folder})", epochs=3, chains=2,
+        start="autoregressive", pick="lowest",
+    )  # fmt: skip
+    here, there = (
+        translate(
+            _on(device), SOURCES, method, seed=3,
+            twin=AutoregressiveTranslator.load(folder, torch.device(device), "tiny-twin"),
+        )
+        for device in ("cpu", "cuda")
+    )  # fmt: skip
+    assert [line.text for line in here] == [line.text for line in there]
+    for mine, other in zip(here, there, strict=True):
         assert mine.energy_norm == pytest.approx(other.energy_norm, abs=1e-8)
