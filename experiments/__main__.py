@@ -49,7 +49,10 @@ def reproduce(
     ] = False,
     full: Annotated[bool, typer.Option("--full", help="sizes for one H200")] = False,
     large: Annotated[
-        bool, typer.Option("--large", help="as --full, with 1,024 texts, and 200 sentences per set in table5")
+        bool,
+        typer.Option(
+            "--large", help="as --full, with 1,024 texts, and 200 sentences per set in table5"
+        ),
     ] = False,
     paper: Annotated[
         bool, typer.Option("--paper", help="the paper's sizes, with the models of --checkpoints")
