@@ -12,7 +12,7 @@ from experiments.cell import Cell
 from experiments.chains import Translations
 from experiments.context import Context
 from experiments.deterministic import DeterministicTranslations
-from experiments.settings import setting_of, with_sentences
+from experiments.settings import setting_of, with_sentences, with_texts
 from maskov.cli import run_app
 from maskov.cli.output import say
 from maskov.cli.signals import stop_on_signals
@@ -83,6 +83,12 @@ def reproduce(
         str | None,
         typer.Option(metavar="N", help="sentences per test set, or all (default: the setting's)"),
     ] = None,
+    texts: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=2, help="chains of unconditional text (default: the setting's)"
+        ),
+    ] = None,
     ratings: Annotated[
         Path | None, typer.Option(metavar="STUDY", help="study with human ratings, for table6")
     ] = None,
@@ -141,6 +147,8 @@ def reproduce(
     setting = setting_of(given[0])
     if sentences is not None:
         setting = with_sentences(setting, _count(sentences))
+    if texts is not None:
+        setting = with_texts(setting, texts)
     if beside and name != "report":
         raise InputError("--beside is an option of `report` only.")
     if name == "list":

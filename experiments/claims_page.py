@@ -22,9 +22,9 @@ from experiments.verdicts import (
 
 # The explanation of a verdict for which a claim gives none.
 _DEFAULT_EXPLANATIONS = {
-    HELD: "Every comparison above is settled in the paper's favour.",
+    HELD: "Every comparison above is settled in its favour.",
     PART: "Some comparisons above hold; the others fail or need a larger setting.",
-    FAILED: "No comparison above agrees with the paper.",
+    FAILED: "No comparison above agrees with it.",
     UNSETTLED: "The run was too small to decide; use a larger setting.",
     NOT_RUN: "Its cells have not been run here.",
 }

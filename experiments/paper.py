@@ -27,6 +27,7 @@ SECTIONS = {
     "degenerate-lows": "the appendix on limitations",
     "explanations": "none; a test of ours",
     "fixed-blocks": "none; a test of ours",
+    "cool-text": "none; a test of ours",
 }
 
 COUNTEREXAMPLE = {"first over second": 99.0, "second over first": 1.0}

@@ -13,6 +13,7 @@ SAMPLERS = {
     "norm, forced": "MH, E_norm, 8 forced epochs",
     "raw, forced": "MH, E_raw, 8 forced epochs",
     "norm, cool": "MH, E_norm, target temperature 0.8",
+    "raw, cool": "MH, E_raw, target as cool as the proposal",
     "norm, annealed": "MH, E_norm, annealed",
     "raw, annealed": "MH, E_raw, annealed",
     "norm, annealed, delayed": "MH, E_norm, annealed, delayed acceptance",

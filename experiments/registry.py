@@ -8,6 +8,7 @@ from experiments import (
     acceptance,
     argpt,
     blocksize,
+    cool_text,
     counterexample,
     degenerate_lows,
     explanations,
@@ -31,6 +32,7 @@ RESULTS: dict[str, Result] = {
     for module in (
         counterexample, figure1, acceptance, table1, table5, table7, figure2, table2, table6,
         table3, table4, blocksize, rawnorm, argpt, degenerate_lows, explanations, fixed_blocks,
+        cool_text,
     )
 }  # fmt: skip
 

@@ -129,3 +129,8 @@ def with_sentences(setting: Setting, count: int | None) -> Setting:
     """Return a setting with another number of sentences per test set; None means all."""
     size = replace(setting.translation, sentences=count, tests=count)
     return replace(setting, translation=size)
+
+
+def with_texts(setting: Setting, count: int) -> Setting:
+    """Return a setting with another number of unconditional chains."""
+    return replace(setting, text=replace(setting.text, chains=count))

@@ -30,6 +30,7 @@ COLOURS = {
     "norm, forced": "#56B4E9",
     "raw, forced": "#F2A97E",
     "norm, cool": "#CC79A7",
+    "raw, cool": "#CC79A7",
     "autoregressive": "#009E73",
     # The rows of Table 5.
     "warm start": "#CC79A7",
@@ -46,7 +47,7 @@ COLOURS = {
 }
 MARKERS = {
     "deg": "s", "raw": "o", "norm": "^", "norm, ε": "v", "norm, forced": "v", "raw, forced": "P",
-    "norm, cool": "X", "autoregressive": "D",
+    "norm, cool": "X", "raw, cool": "X", "autoregressive": "D",
 }  # fmt: skip
 OTHERS = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0072B2", "#D55E00", "#5C5C5C")
 STYLE: dict[str, Any] = {
