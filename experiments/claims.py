@@ -15,6 +15,8 @@ from experiments.claim_tests import (
     less,
     periods,
 )
+from experiments.cool_text import COOL_RAW
+from experiments.cool_text import TEMPERATURES as COOL_TEMPERATURES
 from experiments.explanations import COOL, NORM, RAW, TEMPERATURES
 from experiments.studies import LONG_FORCED_EPOCHS
 from experiments.verdicts import FAILED, HELD, PART, Claim
@@ -493,6 +495,21 @@ CLAIMS: tuple[Claim, ...] = (
             ),
         ),
         "acceptance in the first two epochs",
+        {},
+    ),
+    Claim(
+        "Ours: below temperature 1, MH on E_raw is more fluent than degenerate Gibbs, and than "
+        "before, if its target is as cool as its proposal",
+        "cool-text",
+        less(
+            "cool-text",
+            *(
+                (("perplexity", COOL_RAW, value), ("perplexity", other, value))
+                for other in ("raw", "deg")
+                for value in COOL_TEMPERATURES
+            ),
+        ),
+        "judge perplexity, proposal temperatures 0.8 and 0.5",
         {},
     ),
     Claim(

@@ -21,8 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,19 @@ import numpy as np
 import torch
 
 from experiments.bleu import paired_difference, sentence_counts
+from experiments.translation_page import page
+from experiments.translation_systems import (
+    BASELINE,
+    CHAINS,
+    RESCORED,
+    SELECTIONS,
+    TWIN_WEIGHT,
+    System,
+    all_systems,
+    variants,
+)
 from maskov.energies import AutoregressiveTranslation
 from maskov.energies.loading import Loading
-from maskov.energies.registry import weighted_terms
 from maskov.errors import InputError
 from maskov.evaluation.translation import compare
 from maskov.models import choose_device, device_name, load
@@ -45,122 +54,11 @@ from maskov.runs.sample import Sample
 from maskov.shipped import folder_of, model_for
 from maskov.translation.api import drafts_of, energies_of, run_method
 from maskov.translation.autoregressive import AutoregressiveTranslator
-from maskov.translation.methods import SAMPLED, TranslationMethod
-from maskov.translation.selection import least_risk, lowest, lowest_target
+from maskov.translation.methods import TranslationMethod
 from maskov.types import Sequences
 from maskov.workers.options import Workers
 
-# All others are compared with it.
-BASELINE = "mask-predict, 5 lengths"
-CHAINS = 5
-# Chosen on held-out pairs (LOG.md): 1 is as good by BLEU, but the twin's own translations then have
-# nearly as low an energy as those of the chains.
-TWIN_WEIGHT = 0.5
 _RESAMPLES = 1000
-_SAMPLED = TranslationMethod("mh", lengths="sampled", chains=CHAINS, pick="lowest")
-# The settings of the paper's Table 5, written out.
-_PAPER = TranslationMethod(
-    "mh", energy="raw", moves="site", epochs=33, temperature=0.8, target_temperature=1.0,
-    anneal=0.02, target_floor=0.01, force_accept=2, lengths="best", start="greedy",
-)  # fmt: skip
-
-# Spans at the length of mask-predict's best candidate, from which they start.
-_SEARCHED = TranslationMethod("mh", lengths="searched")
-_FIVE = TranslationMethod("mask-predict", iterations=10, length_beam=5)
-
-Selection = Callable[[list[Sample], list[Sample]], Sample]
-# From all samples of a source, and from the last ones of its chains.
-SELECTIONS: dict[str, Selection] = {
-    "first chain": lambda samples, ends: ends[0],
-    "lowest per token": lambda samples, ends: lowest(ends, "norm"),
-    "lowest of the first chain": lambda samples, ends: lowest_target(
-        [one for one in samples if one.chain == ends[0].chain]
-    ),
-    "lowest": lambda samples, ends: lowest_target(samples),
-    "mbr": lambda samples, ends: least_risk(ends),
-}
-# Of the last samples of chains that have another target, or none.
-RESCORED = "lowest with the twin"
-
-
-@dataclass(frozen=True)
-class System:
-    """A method, and how one translation of each source is selected; some share a run."""
-
-    method: TranslationMethod
-    select: str = "first chain"
-
-
-def twin_energy(twin: str, weight: float = TWIN_WEIGHT) -> str:
-    """Return the target of chains with the twin."""
-    return f"norm+{weight}*autoregressive({twin})"
-
-
-def all_systems(chains: int = CHAINS, twin: str | None = None) -> dict[str, System]:
-    """Return the systems; those with sampled lengths have so many chains, all of one run."""
-    sampled = replace(_SAMPLED, chains=chains)
-    systems = {
-        "mask-predict": System(TranslationMethod("mask-predict", iterations=10)),
-        BASELINE: System(_FIVE, "lowest per token"),
-    }
-    if twin is not None:
-        systems[f"{BASELINE}, chosen with the twin"] = System(_FIVE, RESCORED)
-    systems |= {
-        "MH, fixed length (paper)": System(_PAPER),
-        "MH, searched length": System(_SEARCHED),
-        **_ways("MH, sampled length", sampled),
-    }
-    if twin is not None:
-        method = replace(sampled, energy=twin_energy(twin))
-        systems |= _ways("MH, sampled length, with the twin", method)
-        method = replace(method, start="autoregressive")
-        systems |= _ways("MH, sampled length, with the twin, from its translation", method)
-    return systems | {
-        "autoregressive, greedy": System(TranslationMethod("ar", beam=1)),
-        "autoregressive, beam 5": System(TranslationMethod("ar", beam=5)),
-    }
-
-
-def _ways(name: str, method: TranslationMethod) -> dict[str, System]:
-    """Return the ways to select from the chains of one run."""
-    return {
-        name: System(method),
-        f"{name}, lowest of a chain": System(method, "lowest of the first chain"),
-        f"{name}, lowest of all chains": System(method, "lowest"),
-        f"{name}, MBR over chains": System(method, "mbr"),
-    }
-
-
-def _variants(twin: str | None = None) -> dict[str, System]:
-    one = replace(_SAMPLED, chains=1)
-    kept = {name: all_systems()[name] for name in ("mask-predict", BASELINE)}
-    energies = ["norm", *(f"norm+{weight}*predicted_length" for weight in (0.5, 1, 2, 4))]
-    energies += [f"raw+{weight}*predicted_length" for weight in (2, 4)]
-    methods = {energy: replace(one, energy=energy) for energy in energies}
-    if twin is not None:
-        for weight in (0.25, 0.5, 1.0, 2.0):
-            energy = twin_energy(twin, weight)
-            methods[f"norm+{weight}*twin"] = replace(one, energy=energy)
-        started = replace(one, energy=twin_energy(twin), start="autoregressive")
-        methods["from the twin's translation"] = started
-        for begin, fall in ((0.2, 0.01), (0.05, 0.0)):
-            name = f"from the twin's translation, T = {begin}"
-            methods[name] = replace(started, target_temperature=begin, anneal=fall)
-    methods |= {
-        "searched length": _SEARCHED,
-        "from T = 1": replace(one, target_temperature=1.0, anneal=0.05),
-        "from T = 0.2": replace(one, target_temperature=0.2, anneal=0.01),
-        "40 epochs": replace(one, epochs=40, anneal=SAMPLED.anneal / 2),
-        "five lengths": replace(
-            _SAMPLED, lengths="top", energy=SAMPLED.energy, moves=SAMPLED.moves,
-            start="mask-predict", delayed="2", force_accept=0, epochs=SAMPLED.epochs,
-            target_temperature=SAMPLED.begin, anneal=SAMPLED.anneal, target_floor=SAMPLED.floor,
-        ),
-    }  # fmt: skip
-    found = {name: System(method) for name, method in methods.items()}
-    found["five lengths, lowest"] = System(methods["five lengths"], "lowest")
-    found["five lengths, MBR"] = System(methods["five lengths"], "mbr")
-    return kept | found
 
 
 @dataclass(frozen=True)
@@ -357,60 +255,6 @@ def with_comparisons(
     return rows
 
 
-def page(results: dict[str, Any]) -> str:
-    """Return the table in Markdown."""
-    lines = [
-        "# Translation with sampled lengths",
-        "",
-        f"{results['sentences']} sentences of {results['set']}, {results['model']['name']}, "
-        f"{results['device']}, {results['precision']}. Difference and p: sacreBLEU's paired "
-        f"bootstrap against {BASELINE}. Energies are means over sentences. *Own target* is the "
-        "energy that the chains of a row sample; *with lengths* "
-        f"({SAMPLED.energy.replace('*', '·')}) and *with the twin* "
-        f"({twin_energy(results['twin']['name']).replace('*', '·')}) are the two targets of "
-        "sampled lengths, for all rows. The lowest of a column is bold.",
-        "",
-        "| | BLEU | difference | p | length | own target | with lengths | with the twin | E_norm "
-        "| E_raw | sentences/s | passes |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    columns = {name: _energies(row) for name, row in results["rows"].items()}
-    least = [min(column[number] for column in columns.values()) for number in range(4)]
-    for name, row in results["rows"].items():
-        against = row.get("against_baseline")
-        gap = f"{against['bleu']:+.2f} ± {against['standard_error']:.2f}" if against else ""
-        chance = f"{against['p']:.3f}" if against else ""
-        values = columns[name]
-        shown = [
-            f"**{value:.2f}**" if value == lowest else f"{value:.2f}"
-            for value, lowest in zip(values, least, strict=True)
-        ]
-        own = "" if row["target"] is None else f"{mean_energy(row, row['target']):.2f}"
-        passes = row["passes_per_sentence"]
-        lines.append(
-            f"| {name} | {row['bleu']:.2f} | {gap} | {chance} | {row['length_ratio']:.3f} | "
-            f"{own} | {' | '.join(shown)} | {row['sentences_per_second']:.1f} | "
-            f"{'' if passes is None else f'{passes:.0f}'} |"
-        )
-    return "\n".join([*lines, "", "All numbers: [lengths.json](lengths.json).", ""])
-
-
-def _energies(row: dict[str, Any]) -> list[float]:
-    """Return mean energies that all rows have: both targets of sampled lengths, E_norm, E_raw."""
-    targets = (SAMPLED.energy, twin_energy("twin"), "norm", "raw")
-    return [mean_energy(row, target) for target in targets]
-
-
-def mean_energy(row: dict[str, Any], target: str) -> float:
-    """Return the mean over sentences of a sum of energies, by the row's means of its parts."""
-    keys = {"norm": "energy_norm", "raw": "energy_raw", "predicted_length": "predicted_length"}
-    total = 0.0
-    for weight, name in weighted_terms(target):
-        key = "autoregressive" if name.startswith("autoregressive(") else keys[name]
-        total += weight * float(np.mean(row[key]))
-    return total
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Run the systems that are not in DIR yet."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -430,7 +274,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(arguments)
     twin_name = options.twin or model_for(options.pair, "twin")
-    systems = _variants(twin_name) if options.tune else all_systems(options.chains, twin_name)
+    systems = variants(twin_name) if options.tune else all_systems(options.chains, twin_name)
     unknown = sorted(set(options.systems or ()) - systems.keys())
     if unknown:
         parser.error(f"unknown systems {unknown}; there are {', '.join(systems)}.")

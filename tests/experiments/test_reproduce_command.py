@@ -191,10 +191,21 @@ def test_methods_without_chains_translate_whole_sets(call, context):
     assert "MH raw, words.deen" in found["missing"]
 
 
+def test_texts_are_as_many_as_asked_for(call, context):
+    words = ["cool-text", "--quick", "--out", context.out, "--texts", "3"]
+    assert call(*words)[0] == 0
+    found = json.loads((context.out / "cool-text.json").read_text())
+    assert found["complete"]
+    assert {cell["asked"]["chains"] for cell in found["cells"].values()} == {3}
+    targets = {label: cell["asked"]["target"] for label, cell in found["cells"].items()}
+    assert targets["raw, cool, 0.5"] == 0.5
+    assert targets["raw, 0.5"] == 1.0
+
+
 def test_list_says_what_there_is_without_loading_anything(call):
     code, out, _ = call("list", "--full", models=False)
     assert code == 0
-    assert len(out.splitlines()) == 18
+    assert len(out.splitlines()) == 19
     assert "figure2" in out
     assert "2 cells, 0 of them new" in out
 

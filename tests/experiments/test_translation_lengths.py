@@ -6,9 +6,11 @@ import json
 from dataclasses import replace
 
 import pytest
-from experiments.translation_lengths import BASELINE, all_systems, main, mean_energy
+from experiments.translation_lengths import main
+from experiments.translation_page import mean_energy
+from experiments.translation_systems import BASELINE, all_systems, twin_energy
 
-from experiments import translation_lengths
+from experiments import translation_lengths, translation_systems
 from maskov.translation.methods import SAMPLED, TranslationMethod
 from tiny_translation import SOURCES, save
 
@@ -18,8 +20,8 @@ CHOSEN = ["mask-predict", BASELINE, "MH, sampled length", "MH, sampled length, M
 @pytest.fixture
 def words(tmp_path, monkeypatch):
     """Return a small experiment; its chains have three epochs."""
-    short = replace(translation_lengths._SAMPLED, epochs=3)
-    monkeypatch.setattr(translation_lengths, "_SAMPLED", short)
+    short = replace(translation_systems._SAMPLED, epochs=3)
+    monkeypatch.setattr(translation_systems, "_SAMPLED", short)
     tests = tmp_path / "tests"
     tests.mkdir()
     (tests / "tiny.deen.de").write_text("\n".join([*SOURCES, "red " * 50]) + "\n")
@@ -67,7 +69,7 @@ def test_the_target_with_the_twin_is_shown_for_every_system(words, tmp_path):
     main([*words, "--systems", *chosen])
     rows = json.loads((tmp_path / "out" / "lengths.json").read_text())["rows"]
     folder = words[words.index("--twin") + 1]
-    energy = translation_lengths.twin_energy(folder)
+    energy = twin_energy(folder)
     totals = {name: mean_energy(row, energy) for name, row in rows.items()}
     for name, row in rows.items():
         assert all(value > 0 for value in row["autoregressive"])
