@@ -39,7 +39,7 @@ class Archive:
 
 
 _SMALL = "0f2c6cfa25cc438591cdd363455d2a2ac0835b187794ff1f61555ee97c5c853d"
-_TWIN = "20b00ac4ce380f4d559043b0f42c7b1d08c67217c94bf08a29f6b371a73639db"
+_TWIN = "27cc67a5e74c84ef6e4294af3bd530877c66a508336b06d376abf68f6812ee11"
 ARCHIVES = (
     Archive("deroen-small", "deroen-small-1.tar", 48_732_160, _SMALL),
     Archive("deroen-twin", "deroen-twin-1.tar", 48_732_160, _TWIN),

@@ -34,7 +34,7 @@ def models(tmp_path):
 
 def _method(models, **changes):
     energy = f"norm+0.7*autoregressive({models / 'tiny-twin'})+0.5*predicted_length"
-    chosen = {"lengths": "sampled", "epochs": 4, "chains": 2, "pick": "lowest"} | changes
+    chosen = {"lengths": "sampled", "epochs": 3, "chains": 2, "pick": "lowest"} | changes
     return TranslationMethod("mh", energy=energy, **chosen)
 
 
@@ -49,7 +49,7 @@ def _run(models, path, **settings):
 def test_the_same_bytes_after_a_stop_and_by_workers(models, tmp_path, monkeypatch):
     whole = _run(models, tmp_path / "whole")
     with pytest.raises(Interrupted):
-        _run(models, tmp_path / "stopped", stop=Breaker(90))
+        _run(models, tmp_path / "stopped", stop=Breaker(60))
     run = maskov.resume(tmp_path / "stopped")
     assert translations_of(run, _method(models)) == whole
     oddly(monkeypatch, count=2, seed=8)
@@ -61,19 +61,19 @@ def test_the_same_bytes_after_a_stop_and_by_workers(models, tmp_path, monkeypatc
 
 def test_drafts_are_part_of_the_run(models, tmp_path, monkeypatch):
     model = maskov.load(models / "tiny-translation", "cpu")
-    drafts = ["blue", "red red", "green", "white blue red"]
+    sources, drafts = SOURCES[:2], ["blue", "red red"]
     settings = {
-        "seed": 4, "resident": 3, "source": ModelSource(str(models / "tiny-translation")),
+        "seed": 4, "resident": 1, "source": ModelSource(str(models / "tiny-translation")),
         "drafts": drafts,
     }  # fmt: skip
-    method = _method(models, start="drafts")
-    whole = translate(model, SOURCES, method, out=tmp_path / "whole", **settings)
+    method = _method(models, start="drafts", chains=1)
+    whole = translate(model, sources, method, out=tmp_path / "whole", **settings)
     with pytest.raises(Interrupted):
-        translate(model, SOURCES, method, out=tmp_path / "stopped", stop=Breaker(60), **settings)
+        translate(model, sources, method, out=tmp_path / "stopped", stop=Breaker(20), **settings)
     maskov.resume(tmp_path / "stopped")
     oddly(monkeypatch, count=2, seed=8)
     there = translate(
-        model, SOURCES, method, out=tmp_path / "there", workers=Workers(2), **settings
+        model, sources, method, out=tmp_path / "there", workers=Workers(2), **settings
     )
     assert there == whole
     expected = files(tmp_path / "whole")
@@ -85,7 +85,7 @@ def test_drafts_are_part_of_the_run(models, tmp_path, monkeypatch):
 
 def test_the_run_names_the_twin_and_refuses_another(models, tmp_path):
     with pytest.raises(Interrupted):
-        _run(models, tmp_path / "run", stop=Breaker(90))
+        _run(models, tmp_path / "run", stop=Breaker(60))
     manifest = maskov.Run.open(tmp_path / "run").manifest
     folder = models / "tiny-twin"
     assert list(manifest.energy_models) == [str(folder)]
