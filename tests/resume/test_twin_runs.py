@@ -69,7 +69,7 @@ def test_drafts_are_part_of_the_run(models, tmp_path, monkeypatch):
     method = _method(models, start="drafts", chains=1)
     whole = translate(model, sources, method, out=tmp_path / "whole", **settings)
     with pytest.raises(Interrupted):
-        translate(model, sources, method, out=tmp_path / "stopped", stop=Breaker(20), **settings)
+        translate(model, sources, method, out=tmp_path / "stopped", stop=Breaker(8), **settings)
     maskov.resume(tmp_path / "stopped")
     oddly(monkeypatch, count=2, seed=8)
     there = translate(
