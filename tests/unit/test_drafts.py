@@ -10,6 +10,7 @@ import maskov
 from maskov import InputError, TranslationMethod, translate
 from maskov.config import Inputs
 from maskov.replay import Replayer
+from maskov.runs.inputs import layout_of
 from maskov.translation.api import drafts_of, run_method
 from maskov.translation.methods import SAMPLED, SEARCHED
 from tiny_translation import SOURCES, conditional, twin
@@ -125,6 +126,16 @@ def test_drafts_of_a_manifest_fit_its_sources():
     ):
         with pytest.raises(InputError, match=reason):
             Inputs(**good | wrong)
+
+
+def test_lengths_of_a_manifest_are_those_of_its_drafts():
+    texts = tuple(DRAFTS)
+    sizes = [len(draft.split()) for draft in DRAFTS]
+    good = Inputs(sources=tuple(SOURCES), texts=texts, chosen=tuple((size,) for size in sizes))
+    assert [len(tokens) for tokens in layout_of(GIVEN, good, 1, 0).tokens] == sizes
+    for wrong in (tuple((size + 1,) for size in sizes), tuple((size, size) for size in sizes)):
+        with pytest.raises(InputError, match="not the lengths of the drafts"):
+            layout_of(GIVEN, replace(good, chosen=wrong), 1, 0)
 
 
 def test_other_drafts_are_another_signature(tmp_path):
