@@ -257,6 +257,7 @@ def test_a_folder_is_found_again_from_anywhere(call, models, tmp_path, monkeypat
         ("--pair de-en --method mh --drafts nowhere.txt", "cannot read 'nowhere.txt'"),
         ("--pair de-en --drafts nowhere.txt", "'mask-predict' does not use --drafts"),
         ("--pair de-en --method mh --start drafts", "--drafts FILE"),
+        ("--pair ro-en --method mh --lengths sampled", "--energy norm+0.5*predicted_length"),
     ],
 )
 def test_translate_refuses(refused, words, reason):
@@ -298,6 +299,27 @@ def test_chains_start_from_the_twins_translation(call, tmp_path):
     code, _, err = call("translate", *words, *FAST, "--start", "autoregressive", "--out", "run")
     assert (code, err) == (0, "")
     assert Run.open(tmp_path / "run").manifest.inputs.texts == tuple(written.split("\n")[:3:2])
+
+
+def test_sampled_lengths_are_weighed_by_the_twin_where_there_is_one(call, models, tmp_path):
+    (tmp_path / "texts").write_text("red\nblue green\n")
+    words = ["translate", "texts", *FAST, "--lengths", "sampled", "--seed", "3", "-q"]
+    code, out, _ = call(*words, "--pair", "de-en", "--out", "run")
+    assert code == 0
+    spelled = ["--energy", "norm+0.5*autoregressive(tiny-twin)", "--start", "autoregressive"]
+    assert call(*words, "--pair", "de-en", *spelled, "--out", "spelled") == (0, out, "")
+    one, two = (Run.open(tmp_path / name).manifest for name in ("run", "spelled"))
+    assert one.signature == two.signature
+    # With another energy, or a model that is named alone, there is none.
+    others = {
+        "energy": ["--pair", "de-en", "--energy", "norm+0.5*predicted_length"],
+        "alone": ["--model", models / "tiny-translation"],
+    }
+    for name, more in others.items():
+        assert call(*words, *more, "--out", name)[0] == 0
+        manifest = Run.open(tmp_path / name).manifest
+        assert (manifest.inputs.texts, manifest.energy_models) == (None, {})
+        assert "norm+0.5*predicted_length" in manifest.signature
 
 
 def test_a_file_that_is_not_there(refused):

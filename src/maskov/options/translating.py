@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from maskov.config import ModelSource
-from maskov.errors import InputError
+from maskov.errors import InputError, ModelError
 from maskov.options.model import findable
 from maskov.options.option import FIRST, SMOOTHING, option
 from maskov.options.workers import WorkerOptions
@@ -55,7 +55,7 @@ class TranslatingOptions(WorkerOptions):
         str | None,
         option(
             "--energy",
-            "target of mh: raw (default), norm, or a sum: norm+2*predicted_length",
+            "target of mh: raw (default), norm, or a sum: norm+0.5*autoregressive",
             FIRST,
             "-e",
         ),
@@ -130,7 +130,8 @@ class TranslatingOptions(WorkerOptions):
         str | None,
         option(
             "--lengths",
-            "lengths of the chains: best, top, drawn, searched (best of five), or sampled",
+            "lengths of the chains: best, top, drawn, searched (best of five), or sampled, which "
+            "goes on from the translation of --twin, or of the pair's, and weighs by it",
             METHOD,
         ),
     ] = None
@@ -166,6 +167,7 @@ class TranslatingOptions(WorkerOptions):
     def build_method(self, drafts: bool = False) -> TranslationMethod:
         """Return the method, which may start from drafts; options it does not use are refused."""
         from maskov.translation.methods import (
+            AUTOREGRESSIVE,
             DEFAULT_LENGTHS,
             DRAFTS,
             METHODS,
@@ -174,6 +176,8 @@ class TranslatingOptions(WorkerOptions):
 
         known = {field.name for field in fields(TranslationMethod)} - {"name"}
         chosen = {name: getattr(self, name) for name in known}
+        if self._weighs_by_twin and self.start is None:
+            chosen["start"] = AUTOREGRESSIVE
         if drafts:
             if self.start is not None:
                 raise InputError("chains start from --drafts or from --start, not both.")
@@ -182,8 +186,9 @@ class TranslatingOptions(WorkerOptions):
             chosen["start"] = DRAFTS
         elif self.start == DRAFTS:
             raise InputError("give the drafts, a file of translations: --drafts FILE.")
-        if self.energy is not None and "energy" in METHODS.get(self.method, ()):
-            chosen["energy"] = self._named_energy(self.energy)
+        energy = self._energy
+        if energy is not None and "energy" in METHODS.get(self.method, ()):
+            chosen["energy"] = self._named_energy(energy)
         if self.method == "mask-predict" and self.length_beam is None:
             chosen["length_beam"] = DEFAULT_LENGTHS
         return TranslationMethod(self.method, **chosen)
@@ -193,16 +198,43 @@ class TranslatingOptions(WorkerOptions):
         from maskov.energies import parse_energy
         from maskov.energies.loading import Loading
 
-        causal = _named(self.twin, self.pair, "twin") if self._names_twin else None
+        causal = self._twin_name() if self._names_twin else None
         return str(parse_energy(text, causal, Loading(find=findable)))
+
+    @property
+    def _weighs_by_twin(self) -> bool:
+        """Whether nothing else is asked for than sampled lengths, and there is a twin for them.
+
+        The masked model's own energies find shorter translations than are good (LOG.md).
+        """
+        named = self.twin is not None or self.pair is not None
+        return self.method == "mh" and self.lengths == "sampled" and self.energy is None and named
+
+    @property
+    def _energy(self) -> str | None:
+        """The energy that was asked for, or that of sampled lengths."""
+        return "norm+0.5*autoregressive" if self._weighs_by_twin else self.energy
 
     @property
     def _names_twin(self) -> bool:
         """Whether the energy has the autoregressive model without its name."""
         from maskov.energies.registry import weighted_terms
 
-        terms = [] if self.energy is None else weighted_terms(self.energy)
+        terms = [] if self._energy is None else weighted_terms(self._energy)
         return any(name == "autoregressive" for _, name in terms)
+
+    def _twin_name(self) -> str:
+        """Return the name of the autoregressive model, given directly or by its languages."""
+        try:
+            return _named(self.twin, self.pair, "twin")
+        except ModelError as error:
+            if not self._weighs_by_twin:
+                raise
+            raise ModelError(
+                f"--lengths sampled weighs translations by the autoregressive model of "
+                f"'{self.pair}', which is not here: name one with --twin, or do without it by "
+                "--energy norm+0.5*predicted_length."
+            ) from error
 
     def check_used(self) -> None:
         """Refuse options of the run that the method does not use."""
@@ -249,7 +281,7 @@ class TranslatingOptions(WorkerOptions):
         from maskov.models import choose_device
         from maskov.translation.autoregressive import AutoregressiveTranslator
 
-        name = _named(self.twin, self.pair, "twin")
+        name = self._twin_name()
         return AutoregressiveTranslator.load(
             folder_of(name) or Path(name), choose_device(self.device), name
         )
