@@ -11,6 +11,8 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 run: $(VENV)/.core  ## draw sentences from the default model, changing as you watch
 	$(BIN)/maskov sample --chains 6 --epochs 8
 
+# Bytecode is kept: tests that start processes would compile the package anew in each.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.dev  ## the tests, without the slow ones
 	$(BIN)/pytest -n $(JOBS) --dist worksteal
 

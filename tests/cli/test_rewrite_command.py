@@ -22,8 +22,7 @@ from maskov.energies.distances import words_changed
 from odd_workers import files
 
 WORDS = "the food is bad good very not slow nice room"
-LINES = ["the food is bad", "the room is not nice", "very slow", "the food is very bad",
-         "not good", "the room is slow"]  # fmt: skip
+LINES = ["the food is bad", "the room is not nice", "very slow", "not good"]
 ENERGIES = {"target", "raw", "norm", "edit"}
 
 
@@ -170,7 +169,7 @@ def test_a_folder_goes_on_where_it_was(call, tmp_path):
     whole = call("--json", "--out", out)[1]
     kept = _content(out)
     assert kept["lines"].decode() == whole
-    assert len(kept) == 4
+    assert len(kept) == 1 + len(LINES) // 2  # a run of each batch
     assert call("--json", "--out", out)[1] == whole
     # Lines that are lost are picked again from the runs.
     (out / "rewritten.jsonl").unlink()
