@@ -87,6 +87,7 @@ GRIDS = frozenset(
         "test_constrained_runs.py",
         "test_constraints.py",
         "test_delayed_acceptance.py",
+        "test_early_ends.py",
         "test_expert_runs.py",
         "test_experts.py",
         "test_fasta_rewriting.py",
@@ -94,7 +95,10 @@ GRIDS = frozenset(
         "test_frozen_runs.py",
         "test_frozen_texts.py",
         "test_grouped_runs.py",
+        "test_last_words.py",
+        "test_odd_folders.py",
         "test_own_parts.py",
+        "test_recorded_gibbs.py",
         "test_recorded_rounds.py",
         "test_replays.py",
         "test_resized_runs.py",
@@ -102,6 +106,7 @@ GRIDS = frozenset(
         "test_special_tokens.py",
         "test_tasks.py",
         "test_translation_resume.py",
+        "test_translation_search.py",
         "test_whole_folders.py",
     }
 )
