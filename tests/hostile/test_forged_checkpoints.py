@@ -56,7 +56,9 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("early tests", "
 def runs(request, tmp_path_factory) -> tuple[Path, Path]:
     """A run that was stopped on its way, with two groups, and the same run to its end."""
     home = tmp_path_factory.mktemp("runs")
-    for name, looks in (("stopped", 22), ("whole", 10**9)):
+    # Mask-predict looks less often; no group may be at its end.
+    on_its_way = 12 if request.param == "mask-predict" else 22
+    for name, looks in (("stopped", on_its_way), ("whole", 10**9)):
         left = iter(range(10**9))
         try:
             sample(
@@ -66,7 +68,7 @@ def runs(request, tmp_path_factory) -> tuple[Path, Path]:
             )  # fmt: skip
         except Interrupted:
             assert name == "stopped"
-    assert not Run.open(home / "stopped").finished
+    assert not Run.open(home / "stopped").traces["steps"][-1].any()
     return home / "stopped", home / "whole"
 
 
