@@ -105,9 +105,8 @@ class Inputs:
     the rule by which the length of each translation was chosen and the lengths it chose. Sources
     may have texts, the drafts of their translations. If lengths are `sampled`, a chain may have any
     in the range, which may then go with texts; those of translations have `bounds`, the fewest and
-    the most tokens for each source. `frozen` are the
-    positions of each text that stay, counted from 0. `names` are those of texts or templates that
-    came from FASTA.
+    the most tokens for each source. `frozen` are the positions of each text that stay, counted from
+    0. `names` are those of texts or templates that came from FASTA.
     """
 
     length: tuple[int, int] | None = None

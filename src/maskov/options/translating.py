@@ -203,9 +203,10 @@ class TranslatingOptions(WorkerOptions):
 
     @property
     def _weighs_by_twin(self) -> bool:
-        """Whether nothing else is asked for than sampled lengths, and there is a twin for them.
+        """Whether lengths are sampled, no energy is asked for and a twin is named.
 
-        The masked model's own energies find shorter translations than are good (LOG.md).
+        By the masked model's own energies sampled lengths translate worse than mask-predict
+        (experiments/LOG.md).
         """
         named = self.twin is not None or self.pair is not None
         return self.method == "mh" and self.lengths == "sampled" and self.energy is None and named
