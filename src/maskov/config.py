@@ -349,6 +349,7 @@ class Manifest:
     mean: int
     regions: int = 0
     experts: tuple[str, ...] = ()
+    expert_weights: tuple[float, ...] = ()
     compares: bool = False
     tuning: Tuning | None = None
     replicas: int = 1

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 import torch
 
 from maskov.energies import Autoregressive, Energy, Raw
-from maskov.energies.base import evaluated
+from maskov.energies.base import distinct_names, evaluated
 from maskov.errors import InputError
 from maskov.fasta import Record, causal_spellings, spelled
 from maskov.models.base import MaskedModel
@@ -114,13 +114,14 @@ def _parts(
 ) -> tuple[Float[Tensor, "n length"], dict[str, Float[Tensor, " n"]]]:
     """Return the terms of each position, and the parts of the energy that have none, by name."""
     terms = torch.zeros(given.tokens.shape, dtype=torch.float64)
-    experts: dict[str, Tensor] = {}
+    experts, values = list[Energy](), list[Tensor]()
     for weight, part in energy.parts:
         try:
             terms += weight * part.terms(model, given).cpu()
         except InputError:  # it has no terms, or those of other tokens
-            experts[str(part)] = weight * evaluated(part, model, given).cpu()
-    return terms, experts
+            experts.append(part)
+            values.append(weight * evaluated(part, model, given).cpu())
+    return terms, dict(zip(distinct_names(experts), values, strict=True))
 
 
 def _read(model: MaskedModel, text: str | Record, number: int) -> list[int]:

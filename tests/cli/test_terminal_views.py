@@ -16,6 +16,7 @@ from maskov import sample
 from maskov.cli import main
 from maskov.runs.eta import Pace, in_words
 from maskov.schedules import Schedule
+from maskov.types import PartValues
 from maskov.ui import terminal
 from maskov.ui.terminal import LiveView, PlainProgress, progress_for, watched_stop
 from small import random_state, tiny_bert
@@ -139,7 +140,8 @@ def test_the_live_view_shows_chains_changes_energies_rates_pace_and_time_left(mo
     view = LiveView(model, 4, console)
     view._pace = Pace(4, clock)
     state = random_state(model, 3, 6)
-    state = replace(state, energies={"raw": torch.tensor([-12.5, 3.25, 7.0], dtype=torch.float64)})
+    energy = torch.tensor([-12.5, 3.25, 7.0], dtype=torch.float64)
+    state = replace(state, part_values=PartValues(None, energy[:, None], energy))
     with view:
         view.begun(model)
         clock.now += 1

@@ -6,13 +6,16 @@ add and scale, so `Raw() + 0.5 * Norm()` is an energy too.
 An energy has a name that `parse_energy` reads, a cache and stages. The cache of an energy over
 masked passes is those passes; that of any other energy is one number a sequence. Its stages are
 energies by which a proposal is tested, cheapest first (see `maskov.energies.stages`).
+
+A part belongs to a sum by its place. Names are for people: two parts may have the same.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, is_dataclass
 
 import torch
 
@@ -21,6 +24,9 @@ from maskov.models.base import MaskedModel
 from maskov.models.batches import is_out_of_memory
 from maskov.parts import part_text
 from maskov.types import Float, Sequences, Tensor
+
+# The energies that every run keeps by name.
+_RESERVED = ("raw", "norm", "target")
 
 
 class Energy(ABC):
@@ -96,6 +102,33 @@ class Energy(ABC):
         """Return the term of each masked pass; only for sums over masked passes."""
         raise InputError(f"the energy '{self}' is no sum over masked passes.")
 
+    def total(self, values: Float[Tensor, "n parts"]) -> Float[Tensor, " n"]:
+        """Add up the values of the parts, the first columns in the order of `parts`."""
+        columns = [weight * values[:, column] for column, (weight, _) in enumerate(self.parts)]
+        return torch.stack(columns).sum(0)
+
+    def same_as(self, other: Energy | None) -> bool:
+        """Whether both are one function: the same parts with the same weights."""
+        if other is None or not self.has_parts_of(other):
+            return self is other
+        pairs = zip(self.parts, other.parts, strict=True)
+        return all(mine == theirs for (mine, _), (theirs, _) in pairs)
+
+    def has_parts_of(self, other: Energy) -> bool:
+        """Whether both are sums of the same parts, whatever the weights."""
+        mine, theirs = self.parts, other.parts
+        pairs = zip(mine, theirs, strict=False)
+        return len(mine) == len(theirs) and all(a.is_part(b) for (_, a), (_, b) in pairs)
+
+    def is_part(self, other: Energy) -> bool:
+        """Whether two parts are one: the same object, or built-in ones with the same arguments."""
+        if self is other:
+            return True
+        if type(self) is not type(other) or not type(self).__module__.startswith("maskov."):
+            return False
+        # The text of a built-in energy has all its arguments.
+        return self == other if is_dataclass(self) else str(self) == str(other)
+
     def __add__(self, other: Energy) -> Energy:
         return Sum((*self.parts, *other.parts))
 
@@ -158,7 +191,7 @@ class Sum(Energy):
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Add the parts up."""
-        return total(self, {str(part): part(model, sequences) for _, part in self.parts})
+        return self.total(torch.stack([part(model, sequences) for _, part in self.parts], dim=1))
 
     def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
         """Add the parts up, position by position."""
@@ -169,9 +202,7 @@ class Sum(Energy):
         return {key: value for _, part in self.parts for key, value in part.models().items()}
 
     def __str__(self) -> str:
-        return "+".join(
-            str(part) if weight == 1 else f"{_exact(weight)}*{part}" for weight, part in self.parts
-        )
+        return "+".join(weighted(weight, str(part)) for weight, part in self.parts)
 
 
 def evaluated(energy: Energy, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
@@ -200,11 +231,17 @@ def failure(energy: Energy, error: Exception) -> Exception:
     return InputError(f"the energy '{energy}' failed ({reason[:200].rstrip(': ')}).")
 
 
-def total(energy: Energy, values: dict[str, Tensor]) -> Float[Tensor, " n"]:
-    """Add up the values of an energy's parts, given by name."""
-    return torch.stack([weight * values[str(part)] for weight, part in energy.parts]).sum(0)
+def distinct_names(parts: Iterable[Energy]) -> tuple[str, ...]:
+    """Return a name to show for each part; equal ones, and those that runs use, get a number."""
+    found: list[str] = []
+    for part in parts:
+        name, count = str(part), 1
+        while (shown := name if count == 1 else f"{name} ({count})") in (*_RESERVED, *found):
+            count += 1
+        found.append(shown)
+    return tuple(found)
 
 
-def _exact(weight: float) -> str:
-    """Write a weight so that it is read back to the bit."""
-    return repr(float(weight)).removesuffix(".0")
+def weighted(weight: float, part: str) -> str:
+    """Write a part with its weight, which is read back to the bit."""
+    return part if weight == 1 else f"{repr(float(weight)).removesuffix('.0')}*{part}"

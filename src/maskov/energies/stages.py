@@ -20,7 +20,7 @@ from itertools import pairwise
 
 import torch
 
-from maskov.energies.base import Energy
+from maskov.energies.base import Energy, MaskedEnergy
 from maskov.errors import InputError
 from maskov.types import Bool, Int, Tensor
 
@@ -102,38 +102,46 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class StagedPart:
+    """A part of an energy that is not masked passes: its weight, its stages, and their columns."""
+
+    weight: float
+    stages: tuple[Energy, ...]
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class TestPlan:
     """The tests of an energy in order, the cheapest first; the last decides by the exact ratio."""
 
     __test__ = False  # not a test of pytest's
 
     energy: Energy
-    delayed: DelayedAcceptance
+    delayed: DelayedAcceptance = DelayedAcceptance(0)
 
     @cached_property
-    def others(self) -> tuple[tuple[float, tuple[Energy, ...]], ...]:
-        """The parts that are not masked passes: the weight and the stages of each."""
-        parts = tuple((weight, part, part.stages()) for weight, part in self.energy.others)
-        for _, part, stages in parts:
-            if not stages or str(stages[-1]) != str(part):
+    def others(self) -> tuple[StagedPart, ...]:
+        """The parts that are not masked passes, with the column of each of their stages.
+
+        The first columns are the parts of the energy, those of early stages follow.
+        """
+        found, column = list[StagedPart](), len(self.energy.parts)
+        for place, (weight, part) in enumerate(self.energy.parts):
+            if isinstance(part, MaskedEnergy):
+                continue
+            stages = part.stages()
+            if not stages or stages[-1] is not part:
                 raise InputError(f"the last stage of the energy '{part}' must be itself.")
-        return tuple((weight, stages) for weight, _, stages in parts)
+            early = len(stages) - 1
+            columns = (*range(column, column + early), place)
+            found.append(StagedPart(weight, stages, columns))
+            column += early
+        return tuple(found)
 
     @cached_property
-    def evaluated(self) -> tuple[Energy, ...]:
-        """Every energy that some stage of such a part evaluates, once."""
-        by_name = {str(stage): stage for _, stages in self.others for stage in stages}
-        return tuple(by_name.values())
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Their names."""
-        return tuple(map(str, self.evaluated))
-
-    def part_of(self, name: str) -> int:
-        """Return the number of the part that an evaluated energy belongs to."""
-        stages = (tuple(map(str, stages)) for _, stages in self.others)
-        return next(number for number, names in enumerate(stages) if name in names)
+    def columns(self) -> int:
+        """How many values a sequence has: one for each part, and for each early stage of one."""
+        return len(self.energy.parts) + sum(len(part.stages) - 1 for part in self.others)
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -145,8 +153,8 @@ class TestPlan:
             near = [(float(count), Stage(count, low)) for count in self.delayed.early]
             whole = [(_ALL_PASSES, Stage(None, True))] if low else []
             increments += [*near, *whole, (_ALL_PASSES, Stage(None, False))]
-        for index, (_, stages) in enumerate(self.others):
-            increments += [(stage.cost, index) for stage in stages]
+        for index, part in enumerate(self.others):
+            increments += [(stage.cost, index) for stage in part.stages]
         increments.sort(key=lambda increment: increment[0])  # stable: a part's own order stays
         levels, masked, found = [0] * len(self.others), Stage(0, False), list[Stage]()
         added_before: Stage | int | None = None
@@ -173,30 +181,27 @@ class TestPlan:
             isinstance(before, int)
             and isinstance(added, int)
             and before != added
-            and all(levels[one] == len(self.others[one][1]) for one in (before, added))
+            and all(levels[one] == len(self.others[one].stages) for one in (before, added))
         )
 
     def other_fall(self, stage: Stage, old: Tensor, new: Tensor) -> Tensor:
-        """Return by how much the other parts fall, as far as a stage knows.
-
-        `old` and `new` hold a column for each of the `evaluated` energies.
-        """
-        fall = torch.zeros_like(old[:, :1].sum(1))
-        for level, (weight, stages) in zip(stage.levels, self.others, strict=True):
+        """Return by how much the other parts fall, as far as a stage knows; see `columns`."""
+        fall = torch.zeros_like(old[:, 0])
+        for level, part in zip(stage.levels, self.others, strict=True):
             if level:
-                column = self.names.index(str(stages[level - 1]))
-                fall = fall + weight * (old[:, column] - new[:, column])
+                column = part.columns[level - 1]
+                fall = fall + part.weight * (old[:, column] - new[:, column])
         return fall
 
-    def new_evaluations(self, number: int) -> tuple[int, ...]:
-        """Return the columns of the evaluated energies that stage `number` is the first to need."""
+    def new_evaluations(self, number: int) -> list[tuple[int, int, Energy]]:
+        """Return what stage `number` is the first to evaluate: the part, the column, the energy."""
         before = self.stages[number - 1].levels if number else (0,) * len(self.others)
-        columns = []
-        for was, now, (_, stages) in zip(
-            before, self.stages[number].levels, self.others, strict=True
-        ):
-            columns += [self.names.index(str(stage)) for stage in stages[was:now]]
-        return tuple(columns)
+        levels = zip(before, self.stages[number].levels, self.others, strict=True)
+        return [
+            (index, part.columns[level], part.stages[level])
+            for index, (was, now, part) in enumerate(levels)
+            for level in range(was, now)
+        ]
 
 
 def nearness(

@@ -12,7 +12,7 @@ from maskov.execution.buffers import COUNTS, ENERGIES, ChainBuffers
 from maskov.kernels import Metropolis
 from maskov.models.scorer import Scorer
 from maskov.random import Rng
-from maskov.types import Bool, Chains, Float, Int, Sites, Tensor, inside
+from maskov.types import Bool, Chains, Float, Int, PartValues, Sites, Tensor, inside
 
 
 class AsyncChains:
@@ -160,7 +160,8 @@ class AsyncChains:
         """Return the chains as they stand in the middle of a round, to be looked at."""
         energy = self.energies()[:, ENERGIES.index("energy_target")]
         tokens = self.buffers.tokens.clone()
-        return replace(like, tokens=tokens, energies={str(self.kernel.energy): energy})
+        known = PartValues(None, energy.new_zeros((len(energy), 0)), energy)
+        return replace(like, tokens=tokens, part_values=known)
 
     def row(self, epoch: int) -> dict[str, Tensor]:
         """Return the results of an epoch that all chains have finished."""

@@ -13,10 +13,10 @@ import torch
 
 from maskov.energies.base import Energy
 from maskov.errors import InputError
-from maskov.kernels.base import Kernel
+from maskov.kernels.base import Kernel, Target
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional
-from maskov.random import Purpose, Rng
+from maskov.random import NestedRng, Purpose, Rng
 from maskov.types import Chains, Float, Int, Proposal, Resized, StepInfo, Tensor
 
 
@@ -43,13 +43,19 @@ class Composed(Kernel):
     @property
     def leaves_invariant(self) -> bool:
         """True if every part does, all with one target."""
-        return all(kernel.leaves_invariant for kernel in self.kernels) and self.energy is not None
+        return all(kernel.leaves_invariant for kernel in self.kernels) and self.target is not None
+
+    @property
+    def target(self) -> Target | None:
+        """The target that all parts share, if they do."""
+        first, *others = (kernel.target for kernel in self.kernels)
+        shared = first is not None and all(first.same_as(other) for other in others)
+        return first if shared else None
 
     @property
     def energy(self) -> Energy | None:  # type: ignore[override]
-        """The target that all parts share, if they do."""
-        names = {(str(k.energy), getattr(k, "target_temperature", 1.0)) for k in self.kernels}
-        return self.kernels[0].energy if len(names) == 1 else None
+        """That of the target which all parts share."""
+        return None if self.target is None else self.target.energy
 
     @property
     def conditional(self) -> MaskedConditional:  # type: ignore[override]
@@ -99,7 +105,7 @@ class Composed(Kernel):
             if own.numel():
                 # What another part cached may be of no use to this one.
                 chains = kernel.init(replace(chains, number=numbers[part]), scorer)
-                chains, info = kernel.step(chains, own, scorer, rng)
+                chains, info = kernel.step(chains, own, scorer, NestedRng(rng))
                 infos.append(info)
         number = number.index_add(0, rows, torch.ones_like(rows))
         return replace(chains, number=number), _joined(infos, rows)

@@ -22,13 +22,14 @@ from functools import cached_property
 
 import torch
 
-from maskov.energies.base import Energy, evaluated, total
+from maskov.energies.base import Energy, MaskedEnergy, evaluated
 from maskov.energies.stages import DelayedAcceptance, Stage, TestPlan, near_all, near_window
 from maskov.errors import InputError
 from maskov.grouping import groups_with, positions_of, unseen
 from maskov.kernels.base import Kernel, check_keeps_constraints, counted, with_tokens
 from maskov.kernels.gibbs import Gibbs
 from maskov.kernels.ratio import log_ratio
+from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Move, Site
 from maskov.random import Rng
@@ -37,6 +38,7 @@ from maskov.types import (
     Chains,
     Float,
     Int,
+    PartValues,
     PassedSites,
     Proposal,
     Sequences,
@@ -153,7 +155,7 @@ class Metropolis(Kernel):
         """Run the masked passes of the current tokens and every other part of the energy."""
         if self._initialised(chains):
             return chains
-        name, energy = str(self.energy), self.energy
+        energy, known = self.energy, chains.part_values
         # Passes that another kernel has cached may mask other positions.
         sites = chains.sites if self._caches(chains) else None
         if energy.needs_sites and sites is None:
@@ -161,20 +163,32 @@ class Metropolis(Kernel):
         elif energy.needs_normaliser and sites is not None:
             sites = scorer.with_normaliser(sites, chains.inside)
         sequences = replace(chains.sequences, sites=sites)
-        values = {
-            str(part): evaluated(part, scorer.model, sequences) for part in self.plan.evaluated
-        }
-        values |= {
-            str(p): p(scorer.model, sequences) for _, p in self.energy.parts if str(p) not in values
-        }
-        values[name] = total(self.energy, values)
-        scorer.watch(values[name])
-        if bool(values[name].isinf().any()):
+        # Another target of the same parts differs in weights alone.
+        if known is not None and known.of is not None and energy.has_parts_of(known.of):
+            values = known.values
+        else:
+            values = self._part_values(scorer.model, sequences)
+        whole = energy.total(values)
+        scorer.watch(whole)
+        if bool(whole.isinf().any()):
             raise InputError(
                 "a chain would start at a sequence of probability zero, where no move can be "
                 "judged; start it elsewhere."
             )
-        return replace(chains, sites=sites, energies=values)
+        return replace(chains, sites=sites, part_values=PartValues(energy, values, whole))
+
+    def _part_values(
+        self, model: MaskedModel, sequences: Sequences
+    ) -> Float[Tensor, "chains parts"]:
+        """Evaluate every part of the energy and every early stage of one."""
+        values = sequences.lengths.new_zeros((len(sequences.lengths), self.plan.columns)).double()
+        for column, (_, part) in enumerate(self.energy.parts):
+            if isinstance(part, MaskedEnergy):
+                values[:, column] = part(model, sequences)
+        for other in self.plan.others:
+            for column, stage in zip(other.columns, other.stages, strict=True):
+                values[:, column] = evaluated(stage, model, sequences)
+        return values
 
     def _caches(self, chains: Chains) -> bool:
         """Whether the chains cache just the masked passes that the energy needs."""
@@ -183,7 +197,8 @@ class Metropolis(Kernel):
         return chains.sites is not None and chains.sites.groups == self.energy.groups
 
     def _initialised(self, chains: Chains) -> bool:
-        return str(self.energy) in chains.energies and self._caches(chains)
+        known = chains.part_values
+        return known is not None and self.energy.same_as(known.of) and self._caches(chains)
 
     def log_ratio(self, chains: Chains, proposal: Proposal, fall: Tensor) -> Float[Tensor, " n"]:
         """Return the log of the Metropolis-Hastings ratio, given by how much the energy falls."""
@@ -252,11 +267,9 @@ class Metropolis(Kernel):
         if not kept.numel():
             return after
         moved = proposal.rows[kept]
-        energies = {
-            name: chains.energies[name].index_copy(0, moved, value[kept])
-            for name, value in comparison.values().items()
-        }
-        after = replace(after, energies=energies)
+        assert chains.part_values is not None
+        new = comparison.values[kept], comparison.energy_new[kept]
+        after = replace(after, part_values=chains.part_values.put(moved, *new))
         if comparison.sites is None or chains.sites is None:
             return after
         return replace(after, sites=chains.sites.put(moved, comparison.sites.rows(kept)))
@@ -274,16 +287,17 @@ class Comparison:
         self._kernel, self._chains, self._proposal, self._scorer = kernel, chains, proposal, scorer
         self._plan, self._energy = kernel.plan, kernel.energy
         rows = proposal.rows
-        self.energy_old = chains.energies[str(kernel.energy)][rows]
+        assert chains.part_values is not None
+        known = chains.part_values.rows(rows)
+        self.energy_old = known.energy
         # Those of proposals that nothing tests are the chains' own.
         self.energy_new = torch.where(proposal.novel, torch.nan, self.energy_old)
         self.passes = torch.zeros_like(rows)
         # Evaluations of each other part of the energy, its stages together.
         self.calls = rows.new_zeros((len(rows), len(self._plan.others)))
         self.sites: Sites | None = None
-        self._values = {name: chains.energies[name][rows].clone() for name in self._plan.names}
-        self._old = {name: value.clone() for name, value in self._values.items()}
-        self._masked_values: dict[str, Tensor] = {}
+        # Those of the proposals are right as far as tests have come.
+        self._old, self.values = known.values, known.values.clone()
         self._missing = torch.zeros_like(proposal.changed)
         self.needed = self._missing
         if self._energy.needs_sites and chains.sites is not None and proposal.novel.any():
@@ -328,24 +342,16 @@ class Comparison:
     def fall(self, number: int, index: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
         """Return by how much the energy falls, as far as stage `number` knows."""
         stage = self._plan.stages[number]
-        for column in self._plan.new_evaluations(number):
-            name, energy = self._plan.names[column], self._plan.evaluated[column]
-            self._values[name][index] = evaluated(
-                energy, self._scorer.model, self._sequences(index)
-            )
-            self.calls[index, self._plan.part_of(name)] += 1
+        for part, column, energy in self._plan.new_evaluations(number):
+            found = evaluated(energy, self._scorer.model, self._sequences(index))
+            self.values[index, column] = found
+            self.calls[index, part] += 1
         if self._energy.needs_sites and stage.nearest != 0:
             self._run_passes(stage, index)
         if number == len(self._plan.stages) - 1:
             return self._whole_fall(index)
-        fall = self._masked_fall(stage, index)
-        old, new = (
-            torch.stack([values[name][index] for name in self._plan.names], dim=1)
-            if self._plan.names
-            else fall.new_zeros((len(index), 0))
-            for values in (self._old, self._values)
-        )
-        return fall + self._plan.other_fall(stage, old, new)
+        known = self._plan.other_fall(stage, self._old[index], self.values[index])
+        return self._masked_fall(stage, index) + known
 
     def _sequences(self, index: Tensor) -> Sequences:
         proposal, chains = self._proposal, self._chains
@@ -440,20 +446,13 @@ class Comparison:
         return torch.where(inside, self._falls(index), 0.0)
 
     def _whole_fall(self, index: Tensor) -> Float[Tensor, " n"]:
+        """Return by how much the energy falls, part by part: a large constant cancels nothing."""
         sequences = self._sequences(index)
-        values = {name: value[index] for name, value in self._values.items()}
-        for _, part in self._energy.parts:
-            if str(part) not in values:
-                values[str(part)] = part(self._scorer.model, sequences)
-                whole = self._masked_values.setdefault(
-                    str(part), self._chains.energies[str(part)][self._proposal.rows].clone()
-                )
-                whole[index] = values[str(part)]
-        energy = total(self._energy, values)
+        for column, (_, part) in enumerate(self._energy.parts):
+            if isinstance(part, MaskedEnergy):
+                self.values[index, column] = part(self._scorer.model, sequences)
+        values = self.values[index]
+        energy = self._energy.total(values)
         self._scorer.watch(energy)
         self.energy_new = self.energy_new.index_copy(0, index, energy)
-        return self.energy_old[index] - energy
-
-    def values(self) -> dict[str, Tensor]:
-        """Return the energies of the proposals by name, right where all tests were passed."""
-        return self._values | self._masked_values | {str(self._energy): self.energy_new}
+        return self._energy.total(self._old[index] - values)

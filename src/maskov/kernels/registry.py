@@ -19,6 +19,7 @@ from maskov.constraints import (
     MaxEdits,
 )
 from maskov.energies import Energy, as_energy, parse_energy
+from maskov.energies.base import weighted
 from maskov.energies.loading import Loading
 from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError
@@ -45,6 +46,7 @@ from maskov.parts import (
     load_part,
     made_as,
     parse_call,
+    part_text,
     split_outside,
     unnamed,
 )
@@ -76,11 +78,7 @@ _NAMES = {kind: name for name, kind in _PARTS.items()}
 def to_data(part: Any) -> Any:
     """Return a part as plain data; raise if it could not be built again."""
     if isinstance(part, Energy):
-        for _, one in part.parts:
-            inner = getattr(one, "function", one)
-            if type(inner).__module__.partition(".")[0] != "maskov" and made_as(inner) is None:
-                raise unnamed(inner)
-        return str(part)
+        return "+".join(weighted(weight, _energy_text(one)) for weight, one in part.parts)
     # Types are compared exactly: a subclass may do anything, and would be rebuilt as its parent.
     if type(part) in _NAMES:
         values = {f.name: to_data(getattr(part, f.name)) for f in fields(part)}
@@ -92,13 +90,27 @@ def to_data(part: Any) -> Any:
     return part
 
 
-def has_name(energy: Energy) -> bool:
-    """Whether the name of an energy says how to build it again."""
+def _energy_text(part: Energy) -> str:
+    """Return how to build a part of an energy again, whatever the part calls itself."""
+    inner = getattr(part, "function", part)
+    if type(inner).__module__.partition(".")[0] == "maskov":
+        return str(part)
+    if made_as(inner) is None:
+        raise unnamed(inner)
+    return part_text(inner)
+
+
+def energy_text(energy: Energy) -> str | None:
+    """Return the text that builds an energy again, if there is one."""
     try:
-        to_data(energy)
+        return str(to_data(energy))
     except InputError:
-        return False
-    return True
+        return None
+
+
+def energy_name(energy: Energy) -> str:
+    """Return the text that builds an energy again; what it calls itself if nothing does."""
+    return energy_text(energy) or str(energy)
 
 
 def _own_data(part: Any) -> dict[str, Any]:

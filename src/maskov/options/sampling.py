@@ -294,7 +294,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         from maskov.defaults import GROUPS
         from maskov.energies import grouped, parse_energy
         from maskov.energies.loading import Loading
-        from maskov.kernels.registry import has_name
+        from maskov.kernels.registry import energy_name, energy_text
 
         if self.burn_in_energy == "same":
             return None
@@ -302,9 +302,9 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
             if self.burn_in is not None or self.chosen_burn_in == 0:
                 return None
             found = grouped(self.build_energy(), GROUPS)
-            return None if found is None or not has_name(found) else str(found)
+            return None if found is None else energy_text(found)
         causal = self.causal_model or default_judge()
-        return str(parse_energy(self.burn_in_energy, causal, Loading(find=findable)))
+        return energy_name(parse_energy(self.burn_in_energy, causal, Loading(find=findable)))
 
     def build_energy(self, loading: Loading | None = None) -> Energy:
         """Return the energy of the target."""

@@ -111,7 +111,7 @@ class Replayer:
             epoch,
             self._manifest.kernel,
             None if kernel.energy is None else str(kernel.energy),
-            getattr(decides, "target_temperature", None),
+            None if decides.target is None else decides.target.temperature,
             _tokens(chains),
             steps,
             _tokens(after),

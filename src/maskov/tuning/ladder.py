@@ -75,7 +75,8 @@ def _swap_rate(kernel: Exchange, rows: Chains) -> float:
     Replicas are independent under their joint law, so that those of different pilots are compared
     as well as those of one, where they have one target.
     """
-    energy = rows.energies[str(kernel.energy)].view(-1, kernel.replicas)
+    assert rows.energy is not None
+    energy = rows.energy.view(-1, kernel.replicas)
     beta = rows.beta[: kernel.replicas] / kernel.target_temperature
     kind = torch.stack([rows.lengths, rows.source], dim=1)[:: kernel.replicas]
     if rows.resizable:
