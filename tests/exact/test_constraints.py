@@ -21,8 +21,8 @@ from maskov.constraints import (
 from maskov.exact import all_sequences, all_states, fresh_state
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Resize, Site, Span, Sweep
-from maskov.moves import site as site_module
-from maskov.moves import span as span_module
+from maskov.moves import filling as filling_module
+from maskov.moves.filling import Filling
 from maskov.testing import check_kernel, check_move, constrained, random_table, step_matrix
 from small import tiny_bert
 from variable_table import VariableTable
@@ -262,12 +262,12 @@ def test_words_move_where_lengths_change():
 
 def test_a_way_back_under_the_new_tokens_is_found_out(monkeypatch):
     """The reverse must ask what the old tokens allow."""
-    right = span_module._Filling._partly
+    right = Filling._partly
 
-    def wrong(self, row, place, number, tokens):
-        return right(self, row, place, number, self._new)
+    def wrong(self, windows, tokens, *where):
+        return right(self, windows, self._tokens, *where)
 
-    monkeypatch.setattr(span_module._Filling, "_partly", wrong)
+    monkeypatch.setattr(Filling, "_partly", wrong)
     kernel = _kernel(Span(sizes=(2, 3)), "contains words")
     with pytest.raises(AssertionError, match="detailed balance"):
         check_kernel(kernel, TABLE, length=4, seeds=4)
@@ -290,13 +290,13 @@ def test_a_restriction_after_the_cut_is_found_out():
 
 
 def test_a_dead_end_that_is_not_rejected_is_found_out(monkeypatch):
-    right = site_module.draw
+    right = filling_module.draw
 
     def wrong(*arguments):
         drawn = right(*arguments)
         return replace(drawn, stuck=torch.zeros_like(drawn.stuck))
 
-    monkeypatch.setattr(span_module, "draw", wrong)
+    monkeypatch.setattr(filling_module, "draw", wrong)
     kernel = _kernel(Span(sizes=(3,)), "contains and avoids")
     with pytest.raises(AssertionError, match="not allowed"):
         check_kernel(kernel, TABLE, length=4, seeds=3)

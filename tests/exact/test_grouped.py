@@ -252,7 +252,7 @@ def test_single_passes_of_spans_in_place_of_groups_fail(monkeypatch):
         distribution(LONGER, Norm(groups=2), all_states(LONGER, 4)),
     )
     kernel = Metropolis(Norm(groups=2), Span(sizes=(2,)))
-    monkeypatch.setattr("maskov.moves.span.masked_with", lambda p, i, g: masked_with(p, i, None))
+    monkeypatch.setattr("maskov.moves.filling.masked_with", lambda p, i, g: masked_with(p, i, None))
     assert invariance_error(step_matrix(kernel, Scorer(LONGER), states), target) > 1e-3
 
 

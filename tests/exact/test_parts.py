@@ -23,7 +23,8 @@ from maskov import (
     Sweep,
 )
 from maskov.energies import Energy, TextEnergy
-from maskov.moves.span import Span, _Filling
+from maskov.moves.filling import Filling
+from maskov.moves.span import Span
 from maskov.random import CounterRng, Purpose
 from maskov.testing import check_energy, check_kernel, check_move, random_table
 from maskov.types import Proposal
@@ -137,10 +138,9 @@ class ReversesTheOrder(Span):
         ranks = self.window(chains.chain[rows], chains.step[rows], chains.free[rows], rng)
         size = (ranks >= 0).sum(1, keepdim=True)
         back = torch.where(ranks >= 0, size - 1 - ranks, ranks)
-        filling = _Filling(self.conditional, old, rows, back, scorer, Told(chains.tokens))
-        for number in range(int(filling.size.max())):
-            filling.fill(number)
-        return replace(right, log_q_reverse=filling.proposal().log_q_forward)
+        told = Told(chains.tokens)
+        reverse = Filling(self.conditional, old, rows, back, scorer, told).proposal()
+        return replace(right, log_q_reverse=reverse.log_q_forward)
 
 
 @dataclass(frozen=True)

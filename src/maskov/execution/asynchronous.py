@@ -18,7 +18,7 @@ import torch
 from maskov.execution.async_state import NONE_LEFT
 from maskov.execution.async_tests import AsyncTests
 from maskov.execution.buffers import ACCEPTED, FREE, REJECTED, TESTING
-from maskov.moves.site import draw
+from maskov.moves.filling import draw
 from maskov.random import Purpose, accept, categorical
 from maskov.types import Float, Int, Tensor
 

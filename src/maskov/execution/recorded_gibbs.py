@@ -20,7 +20,7 @@ from maskov.models.packed import PackedModel
 from maskov.models.packing import pack
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
-from maskov.moves.site import draw
+from maskov.moves.filling import draw
 from maskov.random import Purpose, Rng, categorical
 from maskov.types import Chains, Int, Tensor
 
