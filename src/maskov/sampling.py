@@ -207,6 +207,8 @@ def resume_chains(
     with locked(folder.path):
         folder.check_unchanged()
         if Run(folder).finished:
+            # Whatever came after the last sample is cut.
+            folder.write_samples((), folder.cursor().samples_bytes)
             write_library(folder, anew=False)
             return Run(folder)
         folder.check_resumable()

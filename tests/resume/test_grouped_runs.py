@@ -175,6 +175,16 @@ def test_the_kept_epochs_have_the_energy_that_was_asked_for():
     assert not np.allclose(target[1], target[2], atol=1.0)
 
 
+def test_the_energy_of_chains_is_the_same_after_a_checkpoint():
+    """It is the last of those that are known, whatever the names of the others."""
+    for names in (("a", "z", "m"), ("m", "a", "z"), ("z", "m", "a")):
+        energies = {name: torch.full((3,), float(place)) for place, name in enumerate(names)}
+        chains = replace(random_state(MODEL, 3, 5), energies=energies)
+        loaded = unpack(pack(Saved(GroupState.fresh(chains, 100)))).state.chains
+        assert loaded.energy.tolist() == [2.0] * 3
+        assert list(loaded.energies) == list(names)
+
+
 def test_checkpoints_say_which_positions_their_passes_mask():
     for energy in (Raw(), Raw(groups=2)):
         chains = Metropolis(energy).init(

@@ -77,6 +77,8 @@ def pack(saved: Saved, fields: dict[str, str] | None = None) -> bytes:
     scalars["site_groups"] = 0 if chains.sites is None else chains.sites.groups or 0
     metadata = {
         "group": json.dumps(scalars),
+        # The tensors come back in another order, and the last energy is that of the target.
+        "energies": json.dumps(list(chains.energies)),
         "cursor": json.dumps(vars(saved.cursor)),
         "fields": json.dumps(fields or {}),
     }
@@ -108,10 +110,13 @@ def _unpacked(body: bytes) -> Saved:
     buffers, sites = _under("buffers.", tensors), _under("sites.", tensors)
     if buffers and buffers.keys() not in _BUFFERS:
         raise ValueError("no checkpoint: its buffers are not whole")
+    energies = _under("energies.", tensors)
+    # Checkpoints of earlier versions do not say in which order they were.
+    names = json.loads(metadata["energies"]) if "energies" in metadata else list(energies)
     chains = Chains(
         **_under("chains.", tensors),
         sites=Sites(**sites, groups=max(scalars["site_groups"], 0) or None) if sites else None,
-        energies=_under("energies.", tensors),
+        energies={name: energies[name] for name in names},
     )
     state = GroupState(
         chains,
@@ -139,7 +144,7 @@ def save(folder: Path, group: int, saved: Saved, fields: dict[str, str]) -> None
     older = _files(folder, group)
     serial = _serial(older[-1]) + 1 if older else 0
     path = folder / f"{group:05d}-{serial:08d}.checkpoint"
-    write_atomically(path, seal(body))
+    write_atomically(path, seal(body), within=folder.parent)
     for file in older[: 1 - _KEPT]:
         file.unlink(missing_ok=True)
 
