@@ -207,8 +207,7 @@ def resume_chains(
     with locked(folder.path):
         folder.check_unchanged()
         if Run(folder).finished:
-            # Whatever came after the last sample is cut.
-            folder.write_samples((), folder.cursor().samples_bytes)
+            folder.cut_samples()
             write_library(folder, anew=False)
             return Run(folder)
         folder.check_resumable()

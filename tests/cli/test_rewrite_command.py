@@ -195,6 +195,13 @@ def test_code_that_a_folder_names_is_not_imported(call, tmp_path, monkeypatch):
     code, _, err = call("--out", out)
     assert code == 2
     assert "the kernel is not the one" in err
+    for part in manifest["config"]["kernel"]["kernels"]:
+        part["energy"] = part["energy"].removesuffix("+evilpart:E()")
+    manifest["config"]["schedule"] |= {"burn_in": 1, "burn_in_energy": "evilpart:E()"}
+    file.write_text(json.dumps(manifest))
+    code, _, err = call("--out", out)
+    assert code == 2
+    assert "this run uses 'evilpart:E'" in err
     assert not (tmp_path / "ran").exists()
 
 

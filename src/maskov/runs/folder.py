@@ -216,6 +216,12 @@ class RunFolder(Store):
             self._hashed = file.tell()
             return self._hashed, self._samples_hash.hexdigest()
 
+    def cut_samples(self) -> None:
+        """Cut whatever follows the last sample of a finished run."""
+        end = self.cursor().samples_bytes
+        if (self.path / "samples.jsonl").stat().st_size > end:
+            self.write_samples((), end)
+
     def save(self, group: int, saved: Saved) -> None:
         """Write a checkpoint, once everything that it relies on is on the disk."""
         with explained(self.path):
