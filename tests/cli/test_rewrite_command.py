@@ -414,6 +414,14 @@ def test_in_python(folders, tmp_path):
         maskov.rewrite(model, LINES, "edit", batch=0)
 
 
+def test_a_line_separator_within_a_line_is_read_back(folders, tmp_path):
+    model, texts = maskov.load(folders / "masked", "cpu"), ["very \x85slow", "not good"]
+    options = {"chains": 1, "epochs": 1, "out": tmp_path / "out"}
+    first = maskov.rewrite(model, texts, "edit", **options)
+    assert [one.source for one in first] == texts
+    assert maskov.rewrite(model, texts, "edit", **options) == first
+
+
 def test_functions_of_ones_own(folders, tmp_path, monkeypatch):
     """By their import path they can be kept in a folder; a nameless one cannot."""
     (tmp_path / "own_expert.py").write_text("def short(texts):\n    return list(map(len, texts))\n")
