@@ -308,7 +308,10 @@ class Rewriter:
 
 
 def _seed_of(seed: int, first: int) -> int:
-    """Return the seed of the batch that begins at a line; no two batches of any seeds share one."""
+    """Return the seed of the batch that begins at a line.
+
+    It is a hash, so that batches of nearby seeds do not share their random numbers.
+    """
     if not first:
         return seed
     digest = hashlib.sha256(f"{seed}:{first}".encode()).digest()
