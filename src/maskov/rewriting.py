@@ -32,7 +32,8 @@ from maskov.kernels import Kernel
 from maskov.kernels.registry import named_kernel, to_data
 from maskov.models import MaskedModel
 from maskov.moves import INSERT_DELETE, Move, Resize, Site, Span
-from maskov.runs.files import explained, write_atomically
+from maskov.runs.files import check_own, explained, read_lines, write_atomically
+from maskov.runs.files import read_text as read_file
 from maskov.runs.inputs import named_texts
 from maskov.runs.rebuild import models_of
 from maskov.runs.result import Run
@@ -170,19 +171,21 @@ class Rewriter:
             held = frozen_positions(model, spelled, freeze, letters=names is not None)
         kernel = self.kernel
         size = batch or (_BATCH if model.device.type == "cpu" else max(len(texts), 1))
+        each = self.chains if every_chain else 1
         folder = None if out is None else _Folder.open(Path(out), self._settings(
             model, kernel, texts, held, seed, size, every_chain))  # fmt: skip
-        done = [] if folder is None else folder.done()
-        _check_done(done, texts, size, self.chains if every_chain else 1, out)
+        done = [] if folder is None else folder.done(len(texts) * each)
+        _check_done(done, texts, size, each, out)
+        finished = list(done)
         yield from done
         for first in range(0, len(texts), size):
             lines = texts[first : first + size]
-            expected = len(lines) * (self.chains if every_chain else 1)
+            expected = len(lines) * each
             if len(done) >= expected:
                 done = done[expected:]
                 continue
             run = self.run(
-                model, kernel, lines, seed + first,
+                model, kernel, lines, _seed_of(seed, first),
                 None if folder is None else folder.run(first // size),
                 listener=listener, stop=stop, source=source, workers=workers,
                 token_budget=token_budget, resident=resident,
@@ -192,7 +195,8 @@ class Rewriter:
             )  # fmt: skip
             found = list(self.picked(model, run, lines, first, every_chain))
             if folder is not None:
-                folder.add(found)
+                finished += found
+                folder.write(finished)
             yield from found
 
     def run(
@@ -210,9 +214,12 @@ class Rewriter:
         """
         # A folder without its manifest was left before it held a run.
         if out is not None and (out / "manifest.json").is_file():
+            source = options.get("source")
+            # With the kernel given, nothing is imported or loaded that only the folder names.
             return resume_chains(
                 out, model, listener=options.get("listener"), stop=options.get("stop"),
-                workers=options.get("workers"), trust_parts=True,
+                workers=options.get("workers"), kernel=kernel,
+                trust_remote_code=source is not None and source.trust_remote_code,
             )  # fmt: skip
         prior = "none" if resizes(kernel) else None
         return run_chains(
@@ -300,6 +307,17 @@ class Rewriter:
         }
 
 
+def _seed_of(seed: int, first: int) -> int:
+    """Return the seed of the batch that begins at a line.
+
+    It is a hash, so that batches of nearby seeds do not share their random numbers.
+    """
+    if not first:
+        return seed
+    digest = hashlib.sha256(f"{seed}:{first}".encode()).digest()
+    return int.from_bytes(digest[:8], "little")
+
+
 def _content(texts: Sequence[str | Record]) -> str:
     """Return all texts as one; FASTA ends in an empty line, which no line may be."""
     records = [text for text in texts if isinstance(text, Record)]
@@ -375,6 +393,7 @@ class _Folder:
         """Open a folder that was begun with the same settings, or a new one."""
         file = path / _SETTINGS
         if file.is_file():
+            check_own(path)
             known = _read(file)
             for name in sorted(settings.keys() | known.keys()):
                 if known.get(name) != settings.get(name):
@@ -393,24 +412,24 @@ class _Folder:
             write_atomically(file, json.dumps(settings, indent=1).encode())
         return cls(path)
 
-    def done(self) -> list[Rewriting]:
-        """Return the lines that are finished."""
+    def done(self, most: int) -> list[Rewriting]:
+        """Return the lines that are finished; there are at most so many."""
         file = self.path / _DONE
         if not file.is_file():
             return []
         try:
-            rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-            found = [Rewriting(**row) for row in rows]
+            found = [Rewriting(**json.loads(line)) for line in read_lines(file, most)]
             if not all(isinstance(one.text, str) and type(one.chain) is int for one in found):
                 raise TypeError("no rewritings")
             return found
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             raise _damaged(file) from error
 
-    def add(self, rewritings: Sequence[Rewriting]) -> None:
-        """Write the lines of a batch; a file is replaced as a whole, so none is ever cut."""
-        lines = "".join(one.to_json() + "\n" for one in (*self.done(), *rewritings))
-        write_atomically(self.path / _DONE, lines.encode())
+    def write(self, rewritings: Sequence[Rewriting]) -> None:
+        """Write the finished lines; the file is replaced as a whole, so none is ever cut."""
+        lines = "".join(one.to_json() + "\n" for one in rewritings)
+        with explained(self.path):
+            write_atomically(self.path / _DONE, lines.encode())
 
     def run(self, batch: int) -> Path:
         """Return the folder of a batch's run."""
@@ -419,7 +438,6 @@ class _Folder:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        return dict(found)
-    except (OSError, ValueError, TypeError) as error:
+        return dict(json.loads(read_file(file)))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise RunError(f"'{file}' is damaged: give another --out.") from error

@@ -207,6 +207,7 @@ def resume_chains(
     with locked(folder.path):
         folder.check_unchanged()
         if Run(folder).finished:
+            folder.cut_samples()
             write_library(folder, anew=False)
             return Run(folder)
         folder.check_resumable()

@@ -180,6 +180,63 @@ def test_a_folder_goes_on_where_it_was(call, tmp_path):
     assert run.diagnose().groups == 2
 
 
+def test_code_that_a_folder_names_is_not_imported(call, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    assert call("--out", out)[0] == 0
+    (tmp_path / "evilpart.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nE = int\n")
+    monkeypatch.chdir(tmp_path)
+    file = out / "runs" / "00001" / "manifest.json"
+    manifest = json.loads(file.read_text())
+    for part in manifest["config"]["kernel"]["kernels"]:
+        part["energy"] += "+evilpart:E()"
+    file.write_text(json.dumps(manifest))
+    shutil.rmtree(file.parent / "checkpoints")
+    (out / "rewritten.jsonl").unlink()
+    code, _, err = call("--out", out)
+    assert code == 2
+    assert "the kernel is not the one" in err
+    for part in manifest["config"]["kernel"]["kernels"]:
+        part["energy"] = part["energy"].removesuffix("+evilpart:E()")
+    manifest["config"]["schedule"] |= {"burn_in": 1, "burn_in_energy": "evilpart:E()"}
+    file.write_text(json.dumps(manifest))
+    code, _, err = call("--out", out)
+    assert code == 2
+    assert "this run uses 'evilpart:E'" in err
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ["rewritten.jsonl.tmp", "rewritten.jsonl", "runs", "runs/00001"])
+def test_links_in_a_folder_are_not_followed(name, call, tmp_path):
+    out, outside = tmp_path / "out", tmp_path / "outside"
+    assert call("--out", out)[0] == 0
+    (out / "rewritten.jsonl").unlink()
+    if (out / name).is_dir():
+        shutil.move(out / name, outside)
+    else:
+        outside.write_text("mine")
+    before = {path: path.read_bytes() for path in (outside, *outside.rglob("*")) if path.is_file()}
+    (out / name).symlink_to(outside)
+    code, printed, err = call("--out", out)
+    assert (code, printed) == (2, "")
+    assert f"{name}' is a link" in err
+    assert before == {path: path.read_bytes() for path in before}
+
+
+def test_no_two_batches_of_any_seeds_have_the_same_random_numbers(folders, monkeypatch):
+    model, seeds = maskov.load(folders / "masked", "cpu"), []
+
+    def noted(*arguments, **options):
+        seeds.append(options["seed"])
+        return run(*arguments, **options)
+
+    run = rewriting.run_chains
+    monkeypatch.setattr(rewriting, "run_chains", noted)
+    for seed in (0, 1, 2**64 - 1):
+        maskov.rewrite(model, LINES, "edit", chains=1, epochs=1, batch=1, seed=seed)
+    assert len(set(seeds)) == 3 * len(LINES)
+    assert seeds[:: len(LINES)] == [0, 1, 2**64 - 1]
+
+
 @pytest.mark.parametrize(
     ("changed", "what"),
     [
@@ -229,6 +286,7 @@ def test_other_lines_and_another_classifier_are_refused(call, folders, tmp_path)
         lambda text: "[]\n",
         lambda text: '{"line": 0}\n',
         lambda text: "\x00\n",
+        lambda text: text + "\n" * 100,
     ],
 )
 @pytest.mark.slow
@@ -354,6 +412,14 @@ def test_in_python(folders, tmp_path):
     assert json.loads(grouped[0].to_json())["energies"].keys() == {"target", "edit"}
     with pytest.raises(InputError, match="at least 1 line"):
         maskov.rewrite(model, LINES, "edit", batch=0)
+
+
+def test_a_line_separator_within_a_line_is_read_back(folders, tmp_path):
+    model, texts = maskov.load(folders / "masked", "cpu"), ["very \x85slow", "not good"]
+    options = {"chains": 1, "epochs": 1, "out": tmp_path / "out"}
+    first = maskov.rewrite(model, texts, "edit", **options)
+    assert [one.source for one in first] == texts
+    assert maskov.rewrite(model, texts, "edit", **options) == first
 
 
 def test_functions_of_ones_own(folders, tmp_path, monkeypatch):

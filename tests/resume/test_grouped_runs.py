@@ -26,6 +26,7 @@ from maskov import (
     Workers,
 )
 from maskov.cli import main
+from maskov.energies.lengths import Length
 from maskov.errors import Interrupted
 from maskov.execution.loop import kernel_at
 from maskov.kernels.burn_in import BurnIn
@@ -173,6 +174,14 @@ def test_the_kept_epochs_have_the_energy_that_was_asked_for():
     assert np.allclose(target[2:], run.traces["energy_norm"][2:], atol=1e-4)
     assert np.isnan(run.traces["energy_norm"][:2]).all()
     assert not np.allclose(target[1], target[2], atol=1.0)
+
+
+def test_the_energy_of_chains_is_the_same_after_a_checkpoint():
+    scorer = maskov.models.scorer.Scorer(MODEL)
+    chains = Metropolis(2 * Raw() + Length(4) + Norm()).init(random_state(MODEL, 3, 5), scorer)
+    loaded = unpack(pack(Saved(GroupState.fresh(chains, 100)))).state.chains
+    assert torch.equal(loaded.energy, chains.energy)
+    assert torch.equal(loaded.part_values.values, chains.part_values.values)
 
 
 def test_checkpoints_say_which_positions_their_passes_mask():

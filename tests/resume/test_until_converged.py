@@ -101,6 +101,20 @@ def test_the_same_chains_as_a_run_of_so_many_epochs(whole):
     assert (fixed.traces["tokens"] == whole.traces["tokens"]).all()
 
 
+def test_a_damaged_trace_of_a_run_that_ended_early_is_made_again(whole, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(whole.store.path, copy)
+    trace = np.load(copy / "traces" / "energy_raw.npy")
+    trace[3, 4] += 1
+    np.save(copy / "traces" / "energy_raw.npy", trace)
+    assert "`maskov resume" in maskov.Run.open(copy).diagnose().notes[0]
+    run = maskov.resume(copy, TABLE)
+    assert run.damaged == [copy / "traces" / "energy_raw.npy"]
+    assert "in epoch 4 does not fit the run; the run starts again" in run.recovered[0]
+    assert files(copy) == files(whole.store.path)
+    assert manifest_of(copy) == manifest_of(whole.store.path)
+
+
 STOPS = [pytest.param(n, marks=pytest.mark.slow) for n in (0.02, 0.1, 0.2, 0.6, 0.9, 0.98)]
 
 

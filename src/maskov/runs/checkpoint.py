@@ -79,6 +79,7 @@ def pack(saved: Saved, fields: dict[str, str] | None = None) -> bytes:
     scalars["site_groups"] = 0 if chains.sites is None else chains.sites.groups or 0
     metadata = {
         "group": json.dumps(scalars),
+        # The tensors come back in another order, and the last energy is that of the target.
         "cursor": json.dumps(vars(saved.cursor)),
         "fields": json.dumps(fields or {}),
     }
@@ -143,7 +144,7 @@ def save(folder: Path, group: int, saved: Saved, fields: dict[str, str]) -> None
     older = _files(folder, group)
     serial = _serial(older[-1]) + 1 if older else 0
     path = folder / f"{group:05d}-{serial:08d}.checkpoint"
-    write_atomically(path, seal(body))
+    write_atomically(path, seal(body), within=folder.parent)
     for file in older[: 1 - _KEPT]:
         file.unlink(missing_ok=True)
 

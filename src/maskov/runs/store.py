@@ -91,10 +91,14 @@ class Store(ABC):
 
 
 def trace_shape(manifest: Manifest, name: str) -> tuple[int, ...] | None:
-    """Return the shape of a trace, or None if this run has none of that name."""
+    """Return the shape of a trace, or None if this run has none of that name.
+
+    Only small runs have traces of positions.
+    """
     shape, replicas = (manifest.schedule.epochs, manifest.chains), manifest.replicas
     if name in PLACES:
-        return (*shape, manifest.width)
+        places = (*shape, manifest.width)
+        return places if prod(places) <= _MOST_PLACES else None
     if name == "sizes":
         return (*shape, manifest.regions) if manifest.regions else None
     if name in EXPERTS:
@@ -106,10 +110,10 @@ def trace_shape(manifest: Manifest, name: str) -> tuple[int, ...] | None:
 
 
 def empty_traces(manifest: Manifest) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-    """Yield the traces of a run that has not begun; those of positions only if it is small."""
+    """Yield the traces of a run that has not begun."""
     for name, kind in TRACES.items():
         shape = trace_shape(manifest, name)
-        if shape is not None and (name not in PLACES or prod(shape) <= _MOST_PLACES):
+        if shape is not None:
             yield name, np.full(shape, np.nan if kind is np.float64 else 0, dtype=kind)
 
 
