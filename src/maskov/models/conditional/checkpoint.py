@@ -19,7 +19,6 @@ from maskov.models.checkpoint import check_files
 from maskov.models.conditional import bpe
 from maskov.models.conditional.network import TranslationNetwork, TranslationShape
 from maskov.models.hf_logging import silence_transformers
-from maskov.models.tokenizing import check_patterns
 from maskov.types import Tensor
 
 ARCHITECTURE = "maskov-translation"
@@ -83,7 +82,6 @@ def load_tokenizer(folder: Path) -> Any:
     for name in ("pad", "bos", "eos", "unk", "mask"):
         if getattr(tokenizer, f"{name}_token_id") is None:
             raise ModelError(f"the tokenizer of '{folder}' lacks its {name} token.")
-    check_patterns(tokenizer, str(folder))
     merges = Path(folder) / bpe.FILE
     return (
         bpe.BytePairTokenizer(tokenizer, bpe.Merges.read(merges)) if merges.exists() else tokenizer
