@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from maskov.constraints.words import check_words
 from maskov.energies.words import compiled, whole_word
@@ -142,7 +143,7 @@ def _by_motif(texts: Sequence[str], word: str) -> list[set[int]]:
 
 
 def _by_pattern(
-    model: MaskedModel, texts: Sequence[str], pattern: re.Pattern[str], letters: bool
+    model: MaskedModel, texts: Sequence[str], pattern: Any, letters: bool
 ) -> list[set[int]]:
     """Return the tokens that share a sign with a match."""
     found = []

@@ -15,6 +15,7 @@ from maskov.models.base import MaskedModel
 from maskov.models.batches import Batcher, token_budget
 from maskov.models.fingerprints import weights_hash
 from maskov.models.hf_logging import silence_transformers
+from maskov.models.precision import coarse
 from maskov.models.tokenizing import token_ids
 from maskov.types import Float, Sequences, Tensor
 
@@ -88,7 +89,8 @@ class Autoregressive(Energy):
                 batch[line, 1 : 1 + len(ids[index])] = torch.tensor(ids[index])
             # Padding on the right is never seen from the left, so it needs no mask.
             batch = batch.to(self._device)
-            scores = network(input_ids=batch[:, :-1]).logits
+            with coarse(False):
+                scores = network(input_ids=batch[:, :-1]).logits
             picked = scores.gather(2, batch[:, 1:, None]).squeeze(2)
             negative = (scores.logsumexp(2) - picked).double().cpu()
             for line, index in enumerate(chosen):

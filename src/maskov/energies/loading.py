@@ -16,6 +16,7 @@ from maskov.models.checkpoint import load_checkpoint
 from maskov.models.fingerprints import fingerprint
 from maskov.models.huggingface import HuggingFaceModel, capacity
 from maskov.models.loading import LOADING
+from maskov.models.precision import coarse
 from maskov.models.tokenizing import check_tokens, embedding_rows, frame_of, token_ids
 from maskov.shipped import folder_of, source_of
 from maskov.types import Sequences, Tensor
@@ -153,8 +154,9 @@ class SideNetwork:
         def work(rows: Tensor, width: int) -> None:
             rows = rows.to(self._device)
             inside = torch.arange(width, device=self._device) < lengths[rows, None]
-            answer = self.network(input_ids=tokens[rows, :width], attention_mask=inside.long())
-            found.append(read(answer, inside).double())
+            with coarse(False):
+                answer = self.network(input_ids=tokens[rows, :width], attention_mask=inside.long())
+                found.append(read(answer, inside).double())
             order.append(rows)
 
         self._batcher.each(lengths.cpu(), work)

@@ -15,13 +15,7 @@ from maskov.models.precision import PRECISIONS, in_precision, weights_of
 from maskov.models.smoothing import check_smoothing
 from maskov.models.tabular import TabularModel, counterexample
 from maskov.models.untrained import untrained
-from maskov.shipped import (
-    PACKAGED,
-    default_judge,
-    default_model,
-    folder_of,
-    source_of,
-)
+from maskov.shipped import PACKAGED, default_judge, default_model, source_of
 
 # The untrained stand-in if no model is shipped; None if no judge is.
 DEFAULT_MODEL = default_model()
@@ -63,16 +57,6 @@ def choose_device(name: str = "auto") -> torch.device:
 def device_name(device: torch.device) -> str:
     """Return the device's name as records show it."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
-def conditional_folder(name: str) -> Path | None:
-    """Return the folder of the translation model of this name, or None."""
-    from maskov.models.conditional.checkpoint import is_translation
-
-    if name in _BUILT_IN or name in _PACKAGED:
-        return None
-    folder = folder_of(name) or Path(name)
-    return folder if is_translation(folder) else None
 
 
 def load_conditional(
@@ -126,13 +110,17 @@ def _load(
     if (name in _BUILT_IN or name in _PACKAGED) and tokenizer is not None:
         raise InputError(f"'{name}' has its own tokens: drop --tokenizer.")
     dtype = weights_of(precision)
-    if prefix and (name in _BUILT_IN or conditional_folder(name) is not None):
+    folder = None
+    if name not in _BUILT_IN and name not in _PACKAGED:
+        from maskov.models.conditional.checkpoint import translation_folder
+
+        folder = translation_folder(name, allow_download)
+    if prefix and (name in _BUILT_IN or folder is not None):
         raise InputError(f"'{name}' reads no prefix: drop --prefix.")
     if name == "counterexample" and precision not in ("float32", "float64"):
         raise InputError("'counterexample' is a float64 table: drop --precision.")
     if name == "counterexample":
         return counterexample()
-    folder = conditional_folder(name)
     if folder is not None:
         if tokenizer is not None:
             raise InputError(f"'{name}' has its own tokens: drop --tokenizer.")

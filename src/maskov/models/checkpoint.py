@@ -11,7 +11,6 @@ import torch
 from maskov.errors import InputError, MaskovError, ModelError
 from maskov.models.batches import is_out_of_memory
 from maskov.models.hf_logging import silence_transformers
-from maskov.models.tokenizing import check_patterns
 from maskov.shipped import did_you_mean
 
 # Far more than any network has.
@@ -57,7 +56,6 @@ def load_checkpoint(
                 weights_only=True,
             )
             loaded = load_tokenizer(tokenizer or name, trust_remote_code)
-            check_patterns(loaded, tokenizer or name)
     except MaskovError:
         raise
     except Exception as error:

@@ -11,7 +11,7 @@ from maskov.errors import InputError, ModelError
 from maskov.options.model import findable
 from maskov.options.option import FIRST, SMOOTHING, option
 from maskov.options.workers import WorkerOptions
-from maskov.shipped import folder_of, model_for
+from maskov.shipped import model_for
 
 if TYPE_CHECKING:
     from maskov.models.conditional.model import ConditionalModel
@@ -280,12 +280,12 @@ class TranslatingOptions(WorkerOptions):
     def load_twin(self) -> AutoregressiveTranslator:
         """Load the autoregressive model."""
         from maskov.models import choose_device
+        from maskov.models.conditional.checkpoint import translation_folder
         from maskov.translation.autoregressive import AutoregressiveTranslator
 
         name = self._twin_name()
-        return AutoregressiveTranslator.load(
-            folder_of(name) or Path(name), choose_device(self.device), name
-        )
+        folder = translation_folder(name, download=True) or Path(name)
+        return AutoregressiveTranslator.load(folder, choose_device(self.device), name)
 
 
 def _named(name: str | None, pair: str | None, kind: str) -> str:
