@@ -265,7 +265,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         if self.burn_in is not None:
             return self.burn_in
         moving = self.anneal != 0 or self.force_accept != 0 or self.until is not None
-        tempered = self.replicas != 1 or self.ladder is not None
+        tempered = self.replicas != 1 or self.ladder not in (None, ())
         ordinary = self.kernel == "mh" and self.moves is None and self.chosen_moves == ("span",)
         if moving or tempered or not ordinary:
             return 0
@@ -320,7 +320,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         """Return the kernel with the replicas that were asked for."""
         from maskov.kernels import Exchange
 
-        if self.replicas == 1 and self.ladder is None:
+        if self.replicas == 1 and self.ladder in (None, ()):
             return kernel
         return Exchange(kernel, self._betas(), 0 if self.replicas == 1 else self.replicas)
 
