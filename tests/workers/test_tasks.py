@@ -60,19 +60,19 @@ def test_any_order_and_any_loss_give_the_same_bytes(name, tmp_path, monkeypatch)
 
 
 def test_a_schedule_that_moves_survives_an_odd_crew(tmp_path, monkeypatch):
-    """Forced epochs, blocks that shrink to one site, then flights with a pilot in their midst."""
+    """Forced epochs, blocks that shrink to one site, then single sites in rounds."""
     moving = Schedule(
         9, 1, LinearSchedule(1.0, 0.1, 0.3), LinearSchedule(3.0, 1.0, 1.0), force_accept=1
     )
     settings = SETTINGS | {"schedule": moving}
-    sample(MODEL, KERNELS["pilot"], out=tmp_path / "here", **settings)
+    sample(MODEL, KERNELS["sites"], out=tmp_path / "here", **settings)
     oddly(monkeypatch, count=2, seed=5)
-    sample(MODEL, KERNELS["pilot"], out=tmp_path / "there", workers=Workers(2), **settings)
+    sample(MODEL, KERNELS["sites"], out=tmp_path / "there", workers=Workers(2), **settings)
     assert files(tmp_path / "there") == files(tmp_path / "here")
 
 
 def test_a_run_begun_here_goes_on_there_and_back(tmp_path, monkeypatch):
-    kernel = KERNELS["pilot"]
+    kernel = KERNELS["sites"]
     sample(MODEL, kernel, out=tmp_path / "whole", workers=Workers(threads=1), **SETTINGS)
     looks = iter(range(10**6))
     with pytest.raises(Interrupted):
