@@ -511,7 +511,7 @@ def read_manifest(data: Any, folder: str) -> Manifest:
     if isinstance(data, dict) and data.get("format") != FORMAT and "format" in data:
         raise RunError(
             f"'{folder}' was written by another version of maskov (format "
-            f"{str(data['format'])[:20]}), with options that no longer exist."
+            f"{str(data['format'])[:20]}), with options that this one does not have."
         )
     try:
         return from_json(Manifest, data)

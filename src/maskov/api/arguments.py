@@ -22,7 +22,7 @@ Chosen = TypeVar("Chosen")
 _ENERGY = str | Energy | TextFunction
 # What Python takes beside the text that a command line would have.
 _WIDER: dict[str, Any] = {
-    "energy": _ENERGY,
+    "energy": _ENERGY | None,
     "burn_in_energy": str | Energy | None,
     "toward": _ENERGY,
     "fluency": _ENERGY,

@@ -29,7 +29,7 @@ _SCHEDULE = "Advanced: schedule"
 _RUN = "Advanced: run"
 # The moves of templates with blanks of unknown length.
 RESIZING = "span:2,insert-delete:1,resize:1"
-# Options of the site move, which a kernel or move of the user's own does not have.
+# Options of the site move, which a kernel of the user's own does not have.
 _SITE_OPTIONS = ("order", "block", "temperature", "top_p", "top_k", "epsilon", "block_anneal")
 
 
@@ -400,6 +400,8 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         moves, weights = parse_moves(
             self.chosen_moves, named_moves(proposal, self._sizes(), positions)
         )
+        if not any(move.conditional is proposal for move in moves):
+            self._refuse_given("move", ("temperature", "top_p", "top_k", "epsilon"))
         return named_kernel("mh", energy, moves, weights, delayed=self.build_delayed())
 
     @property
@@ -447,13 +449,17 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         """Return a kernel of the user's own, which has options of its own."""
         from maskov.kernels.registry import as_kernel
 
-        defaults = {field.name: field.default for field in fields(self)}
-        for name in (*_SITE_OPTIONS, "energy", "delayed"):
-            if getattr(self, name) != defaults[name]:
-                option_name = "--" + name.replace("_", "-")
-                raise InputError(f"a kernel of your own has its own options: drop {option_name}.")
+        self._refuse_given("kernel", (*_SITE_OPTIONS, "energy", "delayed"))
         name, arguments, options = parse_call(self.kernel)
         return as_kernel(load_part(name, arguments, options, trust=True))
+
+    def _refuse_given(self, part: str, names: tuple[str, ...]) -> None:
+        """Refuse options that a part of the user's own does not have."""
+        defaults = {field.name: field.default for field in fields(self)}
+        for name in names:
+            if getattr(self, name) != defaults[name]:
+                option_name = "--" + name.replace("_", "-")
+                raise InputError(f"a {part} of your own has its own options: drop {option_name}.")
 
     def build_delayed(self) -> DelayedAcceptance:
         """Return the early tests of delayed acceptance, by default those that suit the energy."""
