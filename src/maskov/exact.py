@@ -13,7 +13,6 @@ import torch
 from maskov.energies.base import Energy
 from maskov.energies.stages import DelayedAcceptance, TestPlan
 from maskov.errors import InputError
-from maskov.execution.async_chains import low_terms
 from maskov.execution.async_tests import StepRecord
 from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import Buffers
@@ -193,10 +192,7 @@ def every_asynchronous_move(
     starts = fresh_state(states[source], masked.expand(len(source), -1))
     starts = plain.init(replace(starts, chain=torch.arange(len(source))), scorer)
     plan = TestPlan(kernel.energy, kernel.delayed)
-    low = scorer.low(kernel.delayed.first_stage)
     buffers = Buffers.of(starts, plan, 0, 1, ring=1)
-    if low is not None:
-        buffers.low_term.copy_(low_terms(low, kernel.energy, starts))
     # The real numbers of a step, with zero in every test so that each of them is taken and passed.
     drawn = _middles(plain, scorer, starts, step.proposal.tokens, place)
     rng = ForcedRng(drawn, torch.zeros(len(source), dtype=torch.float64))
@@ -208,7 +204,7 @@ def every_asynchronous_move(
     swept = _ordered(kernel)
     assert isinstance(swept, Metropolis)
     temperature = torch.tensor([kernel.target_temperature], dtype=torch.float64)
-    sampler = AsyncSampler(swept, plan, scorer, low, rng, buffers, temperature, observer=note)
+    sampler = AsyncSampler(swept, plan, scorer, rng, buffers, temperature, observer=note)
     sampler.limit.fill_(1)
     while sampler.slowest() < 1:
         sampler.advance()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from engines import sample
 from maskov import (
     DelayedAcceptance,
     LinearSchedule,
@@ -17,7 +18,6 @@ from maskov import (
     Raw,
     Schedule,
     resume,
-    sample,
 )
 from maskov.errors import Interrupted
 from maskov.execution.async_spans import SpanSampler
@@ -60,7 +60,7 @@ def asynchronous(request, monkeypatch):
 
 
 def _both(kernel, **settings):
-    plain = sample(MODEL, kernel, asynchronous=False, **settings)
+    plain = sample(MODEL, kernel, lock_step=True, **settings)
     return plain, sample(MODEL, kernel, **settings)
 
 
@@ -187,7 +187,7 @@ class Rounds(Metropolis):
         assert len(rows) == len(chains.chain)
         buffers = SpanBuffers.of(chains, 0, torch.ones_like(rows), ring=1)
         heat = torch.tensor([self.target_temperature], dtype=torch.float64)
-        sampler = SpanSampler(self, self.plan, scorer, None, rng, buffers, heat)
+        sampler = SpanSampler(self, self.plan, scorer, rng, buffers, heat)
         sampler.limit.fill_(1)
         while sampler.slowest() < 1:
             sampler.advance()
@@ -242,7 +242,7 @@ def test_what_is_kept_is_what_the_model_says_of_the_tokens(kind):
     state = kernel.init(random_state(MODEL, 12, 9), scorer)
     buffers = SpanBuffers.of(state, 0, kernel.steps(state), ring=4)
     heat = torch.ones(4, dtype=torch.float64)
-    sampler = kind(kernel, kernel.plan, scorer, None, CounterRng(7), buffers, heat)
+    sampler = kind(kernel, kernel.plan, scorer, CounterRng(7), buffers, heat)
     sampler.limit.fill_(4)
     while sampler.slowest() < 4:
         sampler.advance()

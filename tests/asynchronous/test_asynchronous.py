@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from engines import sample
 from maskov import (
     DelayedAcceptance,
     LinearSchedule,
@@ -16,12 +17,9 @@ from maskov import (
     Norm,
     Raw,
     Schedule,
-    Sweep,
-    sample,
 )
 from maskov.energies import TextEnergy
 from maskov.energies.stages import TestPlan, nearness
-from maskov.errors import InputError
 from maskov.execution.async_tests import UNTESTED
 from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import Buffers
@@ -35,9 +33,9 @@ MODEL = tiny_bert("red green blue white black")
 COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes", "irreversible")
 WAYS = {
     "one at a time": {},
-    "three at once": {"prefetch": 3},
+    "three at once": {"slots": 3},
     "in groups": {"resident": 5},
-    "in groups, two at once": {"resident": 6, "prefetch": 2},
+    "in groups, two at once": {"resident": 6, "slots": 2},
     "small batches": {"token_budget": 40},
 }
 
@@ -56,14 +54,14 @@ def test_the_same_chains_as_in_lock_step(way, energy):
     )
     schedule = Schedule(epochs=4, target_temperature=LinearSchedule(1.5, rate=0.2, floor=0.8))
     settings = {"schedule": schedule, "chains": 12, "length": (2, 8), "seed": 2, "thin": 1}
-    plain = sample(MODEL, kernel, asynchronous=False, **settings)
+    plain = sample(MODEL, kernel, lock_step=True, **settings)
     flown = sample(MODEL, kernel, **settings, **WAYS[way])
     assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
     assert 0 < plain.traces["novel"].sum() < plain.traces["proposed_novel"].sum()
     for name in (*COUNTS, "tokens", "rejected"):
         same = (plain.traces[name] == flown.traces[name]).all()
         # Further slots test proposals that are never reached: more passes, nothing else.
-        assert same or (name == "passes" and "prefetch" in WAYS[way])
+        assert same or (name == "passes" and "slots" in WAYS[way])
     for name in ("energy_raw", "energy_norm", "energy_target"):
         assert np.abs(plain.traces[name] - flown.traces[name]).max() < 1e-10
 
@@ -72,8 +70,8 @@ def test_templates_change_only_their_blanks():
     kernel = Metropolis(Norm(), delayed=DelayedAcceptance(0))
     settings = {"schedule": Schedule(epochs=5), "chains": 4, "seed": 1}
     templates = ["red [MASK] blue [MASK] [MASK] red", "[MASK] green"]
-    plain = sample(MODEL, kernel, templates=templates, asynchronous=False, **settings)
-    flown = sample(MODEL, kernel, templates=templates, prefetch=2, **settings)
+    plain = sample(MODEL, kernel, templates=templates, lock_step=True, **settings)
+    flown = sample(MODEL, kernel, templates=templates, slots=2, **settings)
     assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
     assert all(one.tokens[0] == "red" and one.tokens[2] == "blue" for one in flown.samples[:4])
     assert (flown.traces["steps"][:, 4:] == 1).all()
@@ -84,7 +82,7 @@ def test_the_kernel_changes_from_epoch_to_epoch():
     schedule = Schedule(epochs=9, force_accept=2, block=LinearSchedule(3.0, rate=1.0, floor=1.0))
     settings = {"schedule": schedule, "chains": 6, "length": 7, "seed": 3}
     kernel = Metropolis(Raw(), delayed=DelayedAcceptance(0))
-    plain = sample(MODEL, kernel, asynchronous=False, **settings)
+    plain = sample(MODEL, kernel, lock_step=True, **settings)
     flown = sample(MODEL, kernel, **settings)
     assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
     assert np.isnan(flown.traces["energy_target"][:2]).all()
@@ -95,7 +93,7 @@ def test_a_way_back_that_is_impossible_costs_no_pass():
     kernel = Metropolis(Raw(), Site(MaskedConditional(top_k=2)), delayed=DelayedAcceptance(0))
     texts = ["red green blue white black", "black black white green red", "blue red blue red"]
     settings = {"schedule": Schedule(epochs=6), "chains": 12, "texts": texts, "seed": 5}
-    plain = sample(MODEL, kernel, asynchronous=False, **settings)
+    plain = sample(MODEL, kernel, lock_step=True, **settings)
     flown = sample(MODEL, kernel, **settings)
     assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
     assert flown.traces["passes"].sum() < plain.traces["passes"].sum()
@@ -106,7 +104,7 @@ def test_a_way_back_that_is_impossible_costs_no_pass():
 def test_early_tests_decide_alike_in_lock_step(nearest, energy):
     kernel = Metropolis(energy, delayed=DelayedAcceptance(nearest))
     settings = {"schedule": Schedule(epochs=4), "chains": 10, "length": (3, 9), "seed": 5}
-    plain = sample(MODEL, kernel, asynchronous=False, **settings)
+    plain = sample(MODEL, kernel, lock_step=True, **settings)
     flown = sample(MODEL, kernel, **settings)
     once = sample(MODEL, Metropolis(energy, delayed=DelayedAcceptance(0)), **settings)
     assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
@@ -142,7 +140,7 @@ def _flight(kernel, delayed, slots=1, observer=None, count=12, length=9):
     buffers = Buffers.of(state, plan, 0, slots, ring=4)
     temperatures = torch.ones(4, dtype=torch.float64)
     flow = AsyncSampler(
-        kernel, plan, engine, None, CounterRng(7), buffers, temperatures,
+        kernel, plan, engine, CounterRng(7), buffers, temperatures,
         observer=observer,
     )  # fmt: skip
     flow.limit.fill_(4)
@@ -207,21 +205,3 @@ def test_the_nearest_positions():
     for count in range(1, 5):
         sizes = (nearer < count).sum(1)
         assert sizes.tolist() == [min(count, n - 1) for n in (5, 5, 5, 2)]
-
-
-def test_delayed_acceptance_is_refused_where_it_cannot_be():
-    for positions in (Sweep(block=2), Sweep("replacement")):
-        kernel = Metropolis(
-            Raw(), Site(positions=positions), delayed=DelayedAcceptance(2, "bfloat16")
-        )
-        with pytest.raises(InputError, match="asynchronous"):
-            sample(MODEL, kernel, length=4)
-    single = tiny_bert(dtype=torch.float32)
-    with pytest.raises(InputError, match="like the last"):
-        sample(single, Metropolis(Raw(), delayed=DelayedAcceptance(2, "float32")), length=4)
-    with pytest.raises(InputError, match="prefetched"):
-        sample(MODEL, Metropolis(Raw()), length=4, prefetch=2, asynchronous=False)
-    with pytest.raises(InputError, match="more and more"):
-        DelayedAcceptance(-1)
-    with pytest.raises(InputError, match="unknown precision"):
-        DelayedAcceptance(0, "int8")

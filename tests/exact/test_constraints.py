@@ -51,7 +51,7 @@ MOVES = {
     "truncated site": Site(MaskedConditional(0.8, top_k=1, epsilon=0.2)),
     "no way back": Site(MaskedConditional(top_p=0.6)),
     "block": Site(positions=Sweep("left-to-right", 3)),
-    "replacement": Site(positions=Sweep("replacement", 2)),
+    "pairs": Site(positions=Sweep("random", 2)),
     "span": Span(sizes=(2, 3)),
     "truncated span": Span(MaskedConditional(0.7, top_k=2), sizes=(2,)),
     "everything": Span(sizes=(4,)),
@@ -240,7 +240,7 @@ def test_spans_reach_everything(name):
 
 
 def test_single_sites_do_not_move_a_word_at_once():
-    kernel = _kernel(Site(positions=Sweep("replacement")), "contains")
+    kernel = _kernel(Site(), "contains")
     start = constrained(fresh_state(all_states(TABLE, 4)), kernel, TABLE)
     matrix = sum(step_matrix(kernel, Scorer(TABLE), start, 0, seed) for seed in range(8))
     only = [i for i, state in enumerate(start.tokens.tolist()) if state.count(0) == 1]

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from maskov import (
-    Cycle,
     DelayedAcceptance,
     Exchange,
     Gibbs,
@@ -140,7 +139,7 @@ def test_rows_of_one_chain_have_numbers_of_their_own():
     [
         lambda: Exchange(Gibbs(), (1.0, 0.5)),
         lambda: Exchange(Mixture((Metropolis(Raw()), Gibbs())), (1.0, 0.5)),
-        lambda: Exchange(Cycle((Metropolis(Raw()), Metropolis(Norm()))), (1.0, 0.5)),
+        lambda: Exchange(Mixture((Metropolis(Raw()), Metropolis(Norm()))), (1.0, 0.5)),
         lambda: Exchange(Exchange(Metropolis(Raw()), (1.0, 0.5)), (1.0, 0.5)),
         lambda: Exchange(Metropolis(Raw())),
         lambda: Exchange(Metropolis(Raw()), replicas=17),

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from maskov import (
-    Cycle,
     DelayedAcceptance,
     InputError,
     MaskedConditional,
@@ -205,7 +204,6 @@ def test_exact_on_a_transformer(move):
 def test_kernels_of_kernels():
     parts = tuple(Metropolis(Norm(groups=2), MOVES[name]) for name in ("site", "spans"))
     check_kernel(Mixture(parts, (1.0, 2.0)), SMALL[3])
-    check_kernel(Cycle(parts), SMALL[3], reversible=False)
 
 
 def test_transition_matrices_know_groups():

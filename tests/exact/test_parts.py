@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from maskov import (
-    Cycle,
     DelayedAcceptance,
     Gibbs,
     InputError,
@@ -71,7 +70,7 @@ MOVES = {
     "site": Site(),
     "truncated": Site(MaskedConditional(top_k=2, epsilon=0.1)),
     "block": Site(positions=Sweep("left-to-right", 2)),
-    "replacement": Site(positions=Sweep("replacement", 2)),
+    "pairs": Site(positions=Sweep("random", 2)),
     "spans of 2": Span(sizes=(2,)),
     "spans of 1 to 3": Span(sizes=(1, 2, 3), weights=(1.0, 2.0, 1.0)),
     "truncated spans": Span(MaskedConditional(0.7, top_k=2, epsilon=0.05), sizes=(2, 3)),
@@ -163,13 +162,12 @@ def test_spans_whose_way_back_has_another_order_are_found():
         check_move(ReversesTheOrder(sizes=(2,)), TABLE, seeds=3)
 
 
-def test_cycles_and_mixtures():
+def test_mixtures():
     site = Metropolis(Norm(), delayed=DelayedAcceptance(0))
     block = Metropolis(Norm(), MOVES["block"], delayed=DelayedAcceptance(0))
     check_kernel(Mixture((site, block), weights=(1.0, 3.0)), TABLE)
-    check_kernel(Cycle((site, block, site)), TABLE)
     colder = replace(block, target_temperature=0.5)
-    for kernel in (Mixture((site, colder)), Cycle((site, Gibbs())), Cycle((site, colder))):
+    for kernel in (Mixture((site, colder)), Mixture((site, Gibbs()))):
         assert not kernel.leaves_invariant
         with pytest.raises(AssertionError, match="does not claim"):
             check_kernel(kernel, TABLE)

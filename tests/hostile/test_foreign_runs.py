@@ -349,7 +349,7 @@ def test_downloading_can_be_allowed(copy, monkeypatch):
 def _deep() -> dict:
     kernel = {"part": "mh", "energy": "raw"}
     for _ in range(200):
-        kernel = {"part": "cycle", "kernels": [kernel]}
+        kernel = {"part": "mixture", "kernels": [kernel]}
     return kernel
 
 

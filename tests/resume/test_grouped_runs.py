@@ -11,7 +11,6 @@ import torch
 
 import maskov
 from maskov import (
-    Cycle,
     Gibbs,
     InputError,
     Metropolis,
@@ -162,8 +161,7 @@ def test_kernels_of_each_epoch():
     running = BurnIn(kernel, Raw(groups=2), 2)
     found = [str(kernel_at(running, schedule, epoch).energy) for epoch in range(4)]
     assert found == [GROUPED, GROUPED, "raw", "raw"]
-    cycle = Cycle((Metropolis(Raw()), Metropolis(Raw(), Span()))).with_energy(Norm())
-    assert {str(part.energy) for part in cycle.kernels} == {"norm"}
+    assert {str(part.energy) for part in kernel.with_energy(Norm()).kernels} == {"norm"}
 
 
 def test_the_kept_epochs_have_the_energy_that_was_asked_for():
@@ -207,12 +205,12 @@ def test_what_cannot_be_is_refused(kernel, schedule, said):
         maskov.sample(MODEL, kernel, Schedule(3, **schedule), chains=1, length=4)
 
 
-def test_low_precision_first_is_refused():
-    delayed = maskov.DelayedAcceptance(1, "bfloat16")
-    with pytest.raises(InputError, match="go in lock-step"):
-        Metropolis(Raw(groups=2), delayed=delayed)
-    burning = Metropolis(Raw(), delayed=delayed).with_energy(Raw(groups=2))
-    assert burning.delayed == maskov.DelayedAcceptance(1)
+def test_early_tests_are_off_for_groups_unless_asked_for():
+    assert Metropolis(Raw()).delayed == maskov.DelayedAcceptance(2)
+    assert Metropolis(Raw(groups=2)).delayed == maskov.DelayedAcceptance(0)
+    asked = maskov.DelayedAcceptance(1)
+    assert Metropolis(Raw(groups=2), delayed=asked).delayed == asked
+    assert Metropolis(Raw(), delayed=asked).with_energy(Raw(groups=2)).delayed == asked
 
 
 def test_a_manifest_with_another_burn_in_is_refused(tmp_path):

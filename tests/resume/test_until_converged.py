@@ -159,10 +159,9 @@ def test_workers_end_at_the_same_epoch(whole, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", [{"asynchronous": False}, {"prefetch": 2}])
-def test_processes_end_at_the_same_epoch(settings, tmp_path):
+def test_processes_end_at_the_same_epoch(tmp_path):
     model = tiny_bert("red green", torch.float32, hidden_size=4, initializer_range=0.1)
-    common = SETTINGS | {"effective": 60, "resident": 4, "kernel": Metropolis(Raw())} | settings
+    common = SETTINGS | {"effective": 60, "resident": 4, "kernel": Metropolis(Raw())}
     here = maskov.sample(model, out=tmp_path / "here", workers=Workers(0), **common)
     assert here.manifest.stopped_at is not None
     maskov.sample(model, out=tmp_path / "there", workers=Workers(2), **common)

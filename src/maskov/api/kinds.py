@@ -48,6 +48,7 @@ _EXPECTED = {
     "freeze": "a rule such as '1-25,40' or 'river, bridge', or a mask for each text",
     "span": "a size such as 2, or a range such as (1, 3) or '1:3'",
     "moves": "names of moves with their weights, such as 'site:1,span:2'",
+    "length_prior": "'none', 'flat', or weights such as '8:1,12:4' or {8: 1, 12: 4}",
     "kernel": "a Kernel, or a name: mh, gibbs, mask-predict or module:Class",
     "workers": "a number of processes, or Workers",
     "out": "the path of a folder",
@@ -93,7 +94,8 @@ def fits(value: Any, kind: Any) -> bool:
         listed = isinstance(value, Sequence) and not isinstance(value, str | bytes)
         return listed and all(fits(one, parts[0]) for one in value)
     if origin is collections.abc.Mapping:
-        return isinstance(value, Mapping)
+        pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
+        return all(fits(key, parts[0]) and fits(one, parts[1]) for key, one in pairs)
     return isinstance(value, kind)
 
 

@@ -42,12 +42,11 @@ from maskov.workers import Workers
 OF_MODELS = tuple(one.name for one in fields(ModelOptions) if one.name != "model")
 OF_KERNELS = (
     "energy", "causal_model", "moves", "span", "order", "block", "temperature", "top_p", "top_k",
-    "epsilon", "delayed", "first_stage", "contains", "avoid", "allow", "max_changes",
-    "block_anneal", "block_floor",
+    "epsilon", "delayed", "contains", "avoid", "allow", "max_changes", "block_anneal",
 )  # fmt: skip
 OF_SCHEDULES = (
     "epochs", "burn_in", "burn_in_energy", "target_temperature", "anneal", "target_floor",
-    "block_anneal", "block_floor", "force_accept",
+    "block_anneal", "force_accept",
 )  # fmt: skip
 OF_WORKERS = (*(one.name for one in fields(WorkerOptions) if one.name != "workers"), "threads")
 
@@ -108,10 +107,9 @@ def sample(
     so many copies at a `ladder` of inverse temperatures, which swap their states.
 
     The rest decides how the work is done, not its result: `token_budget` caps the tokens of one
-    model call, `resident` the chains that are on a device at once, `prefetch` the proposals of a
-    chain under test at once, and `workers` are processes that share the chains. `trace="kept"`
-    leaves out the energies of epochs without samples where they would cost passes. `source` is how
-    to load a model again that was given as an object.
+    model call, `resident` the chains that are on a device at once, and `workers` are processes that
+    share the chains. `trace="kept"` leaves out the energies of epochs without samples where they
+    would cost passes. `source` is how to load a model again that was given as an object.
 
     On terminals and in notebooks a bar shows the `progress`, unless it is false or a `listener`
     is told of it instead. `stop` is asked between model calls. Once it returns true, the run is

@@ -157,8 +157,6 @@ def _run(options: SamplingOptions, output: OutputOptions, **given: Any) -> None:
         say(f"note: {len(texts)} texts start {each} each: {len(texts) * options.chains} chains")
     if not output.quiet and options.until is not None:
         say(f"note: the run ends when it has converged, after at most {schedule.epochs:,} epochs")
-    if not output.quiet and options.kernel != "mh" and options.energy != "raw":
-        say(f"note: '{options.kernel}' has no target; --energy plays no part (both are traced)")
 
     def begin(**watch: Any) -> Run:
         source = options.source()

@@ -1,8 +1,8 @@
 """Acceptance, novelty and autocorrelation at each position.
 
 A sweep of single sites visits every free position once per epoch, so the traced rejections and
-tokens give its rates. For blocks, positions drawn with replacement and mask-predict, the traces do
-not contain the visited positions, and there are no rates.
+tokens give its rates. For blocks and mask-predict the traces do not contain the visited positions,
+and there are no rates.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ predict lengths themselves.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -98,17 +99,21 @@ def no_length_predictor(model: MaskedModel) -> InputError:
     )
 
 
-def parse_table(text: str) -> LengthPrior:
+def parse_table(given: str | Mapping[int, float]) -> LengthPrior:
     """Read weights of lengths such as `8:1,9:2,10:1`; those in between are interpolated."""
-    weights: dict[int, float] = {}
     try:
-        for entry in text.split(","):
-            key, _, weight = entry.partition(":")
-            weights[int(key)] = float(weight)
-    except ValueError:
+        pairs = (
+            [entry.split(":") for entry in given.split(",")]
+            if isinstance(given, str)
+            else given.items()
+        )
+        weights = {int(key): float(weight) for key, weight in pairs}
+    except (TypeError, ValueError):
+        weights = {}
+    if not weights:
         raise InputError(
-            f"the length prior '{text}' is none: use none, flat, or weights such as 8:1,12:4,16:1."
-        ) from None
+            f"the length prior '{given}' is none: use none, flat, or weights such as 8:1,12:4,16:1."
+        )
     if any(not (0 < weight < math.inf) for weight in weights.values()):
         raise InputError("the weights of lengths must be above 0.")
     known = sorted(weights)

@@ -8,8 +8,7 @@ that change sign when the move is reversed, the tests
 with independent uniform numbers accept with a probability that is in detailed balance with the
 same target as one test of R (Christen & Fox 2005, applied again and again). A rejection anywhere is
 final, so what the later tests need is never computed. An approximation leaves parts of the energy
-out: expensive energies of a sum, the masked passes far from the change, or the last bits of these
-passes.
+out: expensive energies of a sum, or the masked passes far from the change.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from maskov.energies.base import Energy, MaskedEnergy
 from maskov.errors import InputError
 from maskov.types import Bool, Int, Tensor
 
-LOW_PRECISIONS = ("bfloat16", "float16", "float32")
 # All masked passes of a sequence cost about this many, where stages are put in order.
 _ALL_PASSES = 16.0
 
@@ -34,13 +32,11 @@ class DelayedAcceptance:
     """Which cheap tests of the masked passes come first.
 
     There is an early test for each number of `nearest` positions: of (1, 4) the first knows the
-    position next to the change, the second the nearest four, the last all (0: all at once; None: a
-    run chooses, by chains that it discards). With `first_stage` the early tests use passes of that
-    precision, and the last one repeats all of them in the model's own.
+    position next to the change, the second the nearest four, the last all (0: all at once; None: as
+    suits the energy of the kernel).
     """
 
     nearest: tuple[int, ...] | int | None = None
-    first_stage: str | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.nearest, int):
@@ -53,38 +49,27 @@ class DelayedAcceptance:
                 f"early tests know more and more of the nearest positions, as in 1,2,4, not "
                 f"{','.join(map(str, self.early))}."
             )
-        if self.first_stage is not None and self.first_stage not in LOW_PRECISIONS:
-            raise InputError(
-                f"unknown precision '{self.first_stage}' of the first stage; use one of "
-                f"{', '.join(LOW_PRECISIONS)}."
-            )
-
-    @property
-    def asked_for(self) -> bool:
-        """Whether early tests are wanted whatever they gain."""
-        return bool(self.nearest) or self.first_stage is not None
 
     @property
     def early(self) -> tuple[int, ...]:
-        """How many positions each early test knows; none where that is not decided."""
+        """How many positions each early test knows."""
         return self.nearest if isinstance(self.nearest, tuple) else ()
 
     def __str__(self) -> str:
-        near = "auto" if self.nearest is None else ",".join(map(str, self.early)) or "0"
-        return near if self.first_stage is None else f"{near},{self.first_stage}"
+        return ",".join(map(str, self.early)) or "0"
 
 
-def parse_delayed(text: str, first_stage: str | None = None) -> DelayedAcceptance:
-    """Read early tests: numbers of positions such as `2` or `1,2,4`, `off`, or `auto`."""
-    if text in ("auto", "off"):
-        return DelayedAcceptance(None if text == "auto" else 0, first_stage)
+def parse_delayed(given: str | tuple[int, ...]) -> DelayedAcceptance:
+    """Read early tests: numbers of positions such as `2` or `1,2,4`, or `off`."""
+    if given == "off":
+        return DelayedAcceptance(0)
     try:
-        counts = tuple(map(int, text.split(",")))
+        counts = tuple(map(int, given.split(","))) if isinstance(given, str) else given
     except ValueError:
         raise InputError(
-            f"--delayed takes numbers of positions such as 2 or 1,2,4, off or auto, not '{text}'."
+            f"--delayed takes numbers of positions such as 2 or 1,2,4, or off, not '{given}'."
         ) from None
-    return DelayedAcceptance(() if counts == (0,) else counts, first_stage)
+    return DelayedAcceptance(() if counts == (0,) else counts)
 
 
 @dataclass(frozen=True)
@@ -92,12 +77,11 @@ class Stage:
     """One test: how much of the energy it knows.
 
     Of the masked passes, those of the `nearest` positions (None: of all; 0: of none but the changed
-    one), in `low` precision or not. Of every other part of the energy, in the plan's order, how
-    many of its stages: at `levels` 0 it is left out.
+    one). Of every other part of the energy, in the plan's order, how many of its stages: at
+    `levels` 0 it is left out.
     """
 
     nearest: int | None
-    low: bool
     levels: tuple[int, ...] = ()
 
 
@@ -149,21 +133,19 @@ class TestPlan:
         # Each increment adds a part: its cost, how the masked passes or the levels change.
         increments: list[tuple[float, Stage | int]] = []
         if self.energy.needs_sites:
-            low = self.delayed.first_stage is not None
-            near = [(float(count), Stage(count, low)) for count in self.delayed.early]
-            whole = [(_ALL_PASSES, Stage(None, True))] if low else []
-            increments += [*near, *whole, (_ALL_PASSES, Stage(None, False))]
+            increments += [(float(count), Stage(count)) for count in self.delayed.early]
+            increments.append((_ALL_PASSES, Stage(None)))
         for index, part in enumerate(self.others):
             increments += [(stage.cost, index) for stage in part.stages]
         increments.sort(key=lambda increment: increment[0])  # stable: a part's own order stays
-        levels, masked, found = [0] * len(self.others), Stage(0, False), list[Stage]()
+        levels, masked, found = [0] * len(self.others), Stage(0), list[Stage]()
         added_before: Stage | int | None = None
         for _, added in increments:
             if isinstance(added, Stage):
                 masked = added
             else:
                 levels[added] += 1
-            stage = Stage(masked.nearest, masked.low, tuple(levels))
+            stage = Stage(masked.nearest, tuple(levels))
             if self._joins(added_before, added, levels):
                 found[-1] = stage
             else:

@@ -95,7 +95,7 @@ class RecordedGibbs:
             size = fitting(self._sizes, moving)
             tokens = sum(lengths[:size]) + size * self._model.frame.size
             self._play(size, -(-tokens // _UNIT) * _UNIT)
-        self.scorer.count(sum(steps))
+        self.scorer.passes += sum(steps)
         back = order.argsort()
         after = replace(
             chains,

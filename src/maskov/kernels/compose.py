@@ -1,6 +1,6 @@
-"""Kernels made of kernels: a cycle takes its parts in turn, a mixture one of them at random.
+"""Kernels made of kernels: a mixture takes one of its parts at random.
 
-Both leave a target invariant if every part does and all parts have the same target.
+It leaves a target invariant if every part does and all parts have the same target.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from maskov.types import Chains, Float, Int, Proposal, Resized, StepInfo, Tensor
 
 @dataclass(frozen=True)
 class Composed(Kernel):
-    """What a cycle and a mixture share."""
+    """A kernel that is made of several."""
 
     kernels: tuple[Kernel, ...]
 
     def __post_init__(self) -> None:
         if not self.kernels:
-            raise InputError("a cycle or mixture needs at least one kernel.")
+            raise InputError("a mixture needs at least one kernel.")
         kept = [kernel.conditional.constraints for kernel in self.kernels]
         if any(one != kept[0] for one in kept):
             raise InputError(
@@ -160,41 +160,6 @@ class Mixture(Composed):
 
     def __str__(self) -> str:
         return f"mixture({', '.join(map(str, self.kernels))})"
-
-
-@dataclass(frozen=True)
-class Cycle(Composed):
-    """An epoch is one epoch of each kernel in turn."""
-
-    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
-        """Add up the steps of all kernels."""
-        return self._ends(chains)[-1]
-
-    def step(
-        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
-    ) -> tuple[Chains, StepInfo]:
-        """Let each chain make the next step of the kernel whose turn it is."""
-        which, numbers = self.turn(chains, torch.arange(len(chains.chain)).to(rows.device), rng)
-        for part, kernel in enumerate(self.kernels):
-            # The order of a part is that of an epoch which began with its first step.
-            begun = kernel.begin(replace(chains, step=chains.step - numbers[part]), rng)
-            rank = torch.where((which == part)[:, None], begun.rank, chains.rank)
-            chains = replace(chains, rank=rank)
-        return self._each(chains, rows, which[rows], numbers, scorer, rng)
-
-    def turn(
-        self, chains: Chains, rows: Int[Tensor, " n"], rng: Rng
-    ) -> tuple[Int[Tensor, " n"], Int[Tensor, "kernels chains"]]:
-        """Return the kernel whose epoch the chains are in."""
-        ends = self._ends(chains)
-        starts = torch.cat([torch.zeros_like(ends[:1]), ends[:-1]])
-        return (chains.number >= ends).sum(0)[rows], chains.number - starts
-
-    def _ends(self, chains: Chains) -> Int[Tensor, "kernels chains"]:
-        return torch.stack([kernel.steps(chains) for kernel in self.kernels]).cumsum(0)
-
-    def __str__(self) -> str:
-        return f"cycle({', '.join(map(str, self.kernels))})"
 
 
 def _unresized(proposal: Proposal) -> Resized:

@@ -55,7 +55,7 @@ class Exchange(Wrapper):
         if not exchangeable or _wraps(self.kernel) or self.kernel.energy is None:
             raise InputError(
                 f"'{self.kernel}' cannot exchange replicas: that needs Metropolis-Hastings, or a "
-                "mixture or cycle of it, with one energy."
+                "mixture of it, with one energy."
             )
         if self.ladder:
             check_ladder(self.ladder)

@@ -68,19 +68,14 @@ class Metropolis(Kernel):
             raise InputError(
                 f"the target temperature must be above 0, not {self.target_temperature}."
             )
-        if self.delayed.asked_for and not self.energy.needs_sites:
+        if self.delayed.early and not self.energy.needs_sites:
             raise InputError(
-                f"the energy '{self.energy}' has no masked passes to test early: drop --delayed "
-                "and --first-stage."
+                f"the energy '{self.energy}' has no masked passes to test early: drop --delayed."
             )
-        if self.delayed.first_stage is not None and self.energy.groups is not None:
-            raise InputError(
-                f"chains of the energy '{self.energy}' go in lock-step, which has no early tests "
-                "in low precision: drop --first-stage."
-            )
-        if self.energy.groups is not None and self.delayed.nearest is None:
-            # Few passes leave little to choose: early tests are taken where they are asked for.
-            object.__setattr__(self, "delayed", DelayedAcceptance(0))
+        if self.delayed.nearest is None:
+            # Passes of single positions are worth an early test; of groups there are few.
+            alone = self.energy.needs_sites and self.energy.groups is None
+            object.__setattr__(self, "delayed", DelayedAcceptance(2 if alone else 0))
 
     def __init_subclass__(cls) -> None:
         # A subclass may accept by rules of its own, so it takes the lock-step path unless it says
@@ -98,8 +93,8 @@ class Metropolis(Kernel):
     @property
     def fills_windows(self) -> bool:  # type: ignore[override]
         """Whether the move fills windows freely, and all tests are by passes of single places."""
-        simple = self.delayed.first_stage is None and not self.conditional.constraints
-        return self.move.fills_windows and self._masks_alone and simple
+        free = not self.conditional.constraints
+        return self.move.fills_windows and self._masks_alone and free
 
     @property
     def _masks_alone(self) -> bool:
@@ -140,11 +135,7 @@ class Metropolis(Kernel):
 
     def with_energy(self, energy: Energy) -> Metropolis:
         """Return this kernel for another target; early tests that it cannot have are left out."""
-        delayed = self.delayed
-        if energy.groups is not None:
-            delayed = replace(delayed, first_stage=None)
-        if not energy.needs_sites:
-            delayed = DelayedAcceptance()
+        delayed = self.delayed if energy.needs_sites else DelayedAcceptance()
         return replace(self, energy=energy, delayed=delayed)
 
     def forced(self) -> Gibbs:
@@ -211,8 +202,6 @@ class Metropolis(Kernel):
         """Propose, test stage by stage, and move the chains that pass every test."""
         if not self._initialised(chains):
             raise InputError("the chains were not initialised: call the kernel's `init` first.")
-        if self.delayed.first_stage is not None:
-            raise InputError("early tests in low precision need asynchronous chains.")
         proposal = self.move.propose(chains, rows, scorer, rng)
         comparison = Comparison(self, chains, proposal, scorer)
         info = self._test(chains, proposal, comparison, rng)
@@ -299,7 +288,6 @@ class Comparison:
         # Those of the proposals are right as far as tests have come.
         self._old, self.values = known.values, known.values.clone()
         self._missing = torch.zeros_like(proposal.changed)
-        self.needed = self._missing
         if self._energy.needs_sites and chains.sites is not None and proposal.novel.any():
             self._begin_sites(chains.sites.rows(rows))
 
@@ -323,8 +311,6 @@ class Comparison:
         if proposal.passed is not None and proposal.passed.groups == groups:
             known, missing = self._with_passed(known, missing, proposal.passed)
         self.sites, self._missing = known, missing
-        # The masked passes that the tests run, if they are all taken.
-        self.needed = missing
 
     def _with_passed(
         self, known: Sites, missing: Bool[Tensor, "n length"], passed: PassedSites
@@ -437,13 +423,6 @@ class Comparison:
         rows = self._proposal.rows[index]
         terms = masked.of_scores(old.logit[rows], old.log_normaliser[rows])
         return torch.where(resized.removed[index], terms, 0.0).sum(1)
-
-    def falls(self, index: Int[Tensor, " n"]) -> Float[Tensor, "n length"]:
-        """Return by how much the masked term of each position falls, once all are known."""
-        inside = Sequences(self._proposal.tokens[index], self._proposal.lengths[index]).inside
-        if self.sites is None or self._chains.sites is None:
-            return torch.zeros_like(inside, dtype=torch.float64)
-        return torch.where(inside, self._falls(index), 0.0)
 
     def _whole_fall(self, index: Tensor) -> Float[Tensor, " n"]:
         """Return by how much the energy falls, part by part: a large constant cancels nothing."""

@@ -24,7 +24,7 @@ from maskov.energies.loading import Loading
 from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError
 from maskov.kernels.base import Kernel
-from maskov.kernels.compose import Cycle, Mixture
+from maskov.kernels.compose import Mixture
 from maskov.kernels.exchange import Exchange
 from maskov.kernels.gibbs import Gibbs, mask_predict
 from maskov.kernels.metropolis import Metropolis
@@ -62,7 +62,6 @@ _PARTS: dict[str, type[Any]] = {
     "mh": Metropolis,
     "gibbs": Gibbs,
     "mixture": Mixture,
-    "cycle": Cycle,
     "exchange": Exchange,
     "site": Site,
     "span": Span,
@@ -232,8 +231,10 @@ def named_moves(
     }
 
 
-def parse_sizes(text: str) -> tuple[int, ...]:
+def parse_sizes(text: str | tuple[int, int]) -> tuple[int, ...]:
     """Read the sizes of spans: a number or a range."""
+    if not isinstance(text, str):
+        return tuple(range(text[0], text[1] + 1))
     first, colon, last = text.partition(":")
     try:
         return tuple(range(int(first), int(last if colon else first) + 1))
@@ -241,13 +242,15 @@ def parse_sizes(text: str) -> tuple[int, ...]:
         raise InputError(f"--span '{text}' is no range; write 2 or 2:3.") from None
 
 
-def parse_moves(text: str, known: dict[str, Move]) -> tuple[tuple[Move, ...], tuple[float, ...]]:
-    """Read a list of moves with weights, such as `site:1,span:2` or `my_module:MyMove(3)`.
+def parse_moves(
+    given: str | tuple[str, ...], known: dict[str, Move]
+) -> tuple[tuple[Move, ...], tuple[float, ...]]:
+    """Read moves with weights, such as `site:1,span:2` or `my_module:MyMove(3)`, or one by one.
 
     `known` are the moves that have a name.
     """
     moves, weights = list[Move](), list[float]()
-    for entry in split_outside(text, ","):
+    for entry in split_outside(given, ",") if isinstance(given, str) else given:
         call, weight = entry.strip(), 1.0
         head, colon, last = call.rpartition(":")
         if colon and last.replace(".", "", 1).isdecimal():

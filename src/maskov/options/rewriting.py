@@ -67,7 +67,7 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         ),
     ] = "lowest"
     moves: Annotated[
-        str | None,
+        str | tuple[str, ...] | None,
         option(
             "--moves",
             "moves by weight: site, span, insert-delete, resize "
@@ -75,7 +75,9 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
             _CHAINS,
         ),
     ] = None
-    span: Annotated[str, option("--span", "positions of a span: 2, or a range", _CHAINS)] = "2:3"
+    span: Annotated[
+        str | tuple[int, int], option("--span", "positions of a span: 2, or a range", _CHAINS)
+    ] = "2:3"
     temperature: Annotated[
         float, option("--temperature", "temperature of the proposal", _CHAINS)
     ] = 1.0
@@ -114,7 +116,7 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         loading = Loading(str(device), self.trust_remote_code, find=findable)
         usual = _MOVES_OF_RECORDS if records else _MOVES
         named = usual if self.moves is None else self.moves
-        resizes = "insert-delete" in named or "resize" in named
+        resizes = "insert-delete" in str(named) or "resize" in str(named)
         proposal = MaskedConditional(self.temperature, constraints=self.build_constraints(resizes))
         moves, weights = parse_moves(named, named_moves(proposal, parse_sizes(self.span)))
 

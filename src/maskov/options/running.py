@@ -25,8 +25,10 @@ DEFAULT_LENGTH = 20
 Lines = Sequence[str | Record]
 
 
-def parse_length(text: str) -> tuple[int, int]:
+def parse_length(text: str | tuple[int, int]) -> tuple[int, int]:
     """Read `20` or `15:45`."""
+    if not isinstance(text, str):
+        return text
     first, colon, last = text.partition(":")
     try:
         return int(first), int(last if colon else first)
@@ -169,8 +171,6 @@ def start_run(
         name=options.name or "",
         token_budget=options.token_budget,
         resident=options.resident,
-        prefetch=options.prefetch,
-        asynchronous=options.asynchronous,
         checkpoint_every=options.checkpoint_every,
         **start,
         **others,

@@ -70,7 +70,7 @@ class TranslatingOptions(WorkerOptions):
         int | None, option("--epochs", "sweeps over the target (default: 33)", METHOD, "-n")
     ] = None
     moves: Annotated[
-        str | None,
+        str | tuple[str, ...] | None,
         option(
             "--moves",
             "site, span, insert-delete or resize; several with weights: span:2,resize:1 "
@@ -79,15 +79,15 @@ class TranslatingOptions(WorkerOptions):
         ),
     ] = None
     span: Annotated[
-        str | None,
+        str | tuple[int, int] | None,
         option("--span", "positions of a span: 2, or a range such as 1:3 (default: 1:3)", METHOD),
     ] = None
     delayed: Annotated[
-        str | None,
+        str | tuple[int, ...] | None,
         option(
             "--delayed",
             "positions next to the change that an early test scores: 2, or 1,2,4 for three tests, "
-            "off, or auto (default: 1,3,9)",
+            "or off (default: 1,3,9)",
             METHOD,
         ),
     ] = None

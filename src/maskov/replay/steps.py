@@ -21,7 +21,7 @@ from maskov.types import Chains, Sequences, StepInfo, Tensor
 
 
 def stepping(kernel: Kernel, chains: Chains, rng: Rng) -> Kernel:
-    """Return the part of a mixture or cycle that makes the next step of the only chain."""
+    """Return the part of a mixture that makes the next step of the only chain."""
     row = torch.zeros_like(chains.chain)
     while isinstance(kernel, Composed):
         which, numbers = kernel.turn(chains, row, rng)
@@ -106,7 +106,7 @@ def _tests(
     for number, stage in enumerate(stages[:count]):
         passed = accepted or number < count - 1
         ratio, uniform = ratios[number], uniforms[number]
-        tests.append(Test(stage.nearest, stage.low, ratio, ratio - before, uniform, passed))
+        tests.append(Test(stage.nearest, ratio, ratio - before, uniform, passed))
         before = ratio
     return tests
 

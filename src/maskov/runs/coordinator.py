@@ -101,11 +101,10 @@ class Coordinator:
         return GroupState.fresh(chains, budget, len(self.manifest.experts))
 
     def _shape(self, group: int) -> GroupShape:
-        slots = self.manifest.config.execution.prefetch or MOST_SLOTS
         epochs = range(self.schedule.epochs)
         each = (kernel_at(self.kernel, self.schedule, epoch) for epoch in epochs)
         return GroupShape(
-            self._fresh(group), self.schedule.epochs, slots, lambda: self._vector,
+            self._fresh(group), self.schedule.epochs, MOST_SLOTS, lambda: self._vector,
             self.kernel.replicas, any(kernel.fills_windows for kernel in each),
         )  # fmt: skip
 

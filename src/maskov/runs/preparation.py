@@ -1,4 +1,4 @@
-"""What discarded chains find out before a run begins: its epochs, early tests and ladder."""
+"""What discarded chains find out before a run begins: its epochs, lengths and ladder."""
 
 from __future__ import annotations
 

@@ -163,8 +163,7 @@ class TaskRunner:
         """Whether chains go on asynchronously; they end what they have begun as they began it."""
         if self.group.buffers:
             return kernel.asynchronous or kernel.fills_windows
-        asked = self.manifest.config.execution.asynchronous
-        here = asked and sampler_for(self.scorer.model, kernel) is not None
+        here = sampler_for(self.scorer.model, kernel) is not None
         return here and not bool(self.group.chains.number.any())
 
     def _epoch(self, kernel: Kernel) -> None:
@@ -189,8 +188,7 @@ class TaskRunner:
 
     def _is_recorded(self, kernel: Kernel, chains: Chains) -> bool:
         """Whether the epoch can be recorded: from its beginning, and no length changes in it."""
-        asked = self.manifest.config.execution.asynchronous
-        recorded = asked and records_gibbs(kernel, self.scorer.model)
+        recorded = records_gibbs(kernel, self.scorer.model)
         return recorded and not chains.resizable and not bool(chains.number.any())
 
     def _recorded_epoch(self, kernel: Gibbs) -> None:

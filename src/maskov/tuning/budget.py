@@ -15,8 +15,7 @@ from maskov.models.scorer import Scorer
 from maskov.random import Rng
 from maskov.schedules import Schedule
 from maskov.starts import Layout
-from maskov.tuning.pilot import alone, metropolis_parts, pilot_chains
-from maskov.tuning.stages import DEFAULT, undecided, with_stages
+from maskov.tuning.pilot import alone, pilot_chains
 
 # Discarded chains, the share of the passes that each of them runs, and the most epochs of that.
 _CHAINS, _SHARE, _MOST = 4, 4, 400
@@ -33,7 +32,7 @@ def epochs_for(
     of burn-in leaves over, if it has an energy of its own.
     """
     settled = replace(schedule, force_accept=0)
-    last = _decided(alone(kernel_at(kernel, settled, schedule.epochs - 1)))
+    last = alone(kernel_at(kernel, settled, schedule.epochs - 1))
     passes = passes // kernel.replicas
     spent = _spent(last, layout, scorer, rng, passes / _SHARE)
     later = spent[1 + len(spent) // 2 :]
@@ -42,14 +41,8 @@ def epochs_for(
     epochs = max(1.0, len(spent) - 1 + (passes - sum(spent)) / each)
     if not isinstance(kernel, BurnIn):
         return epochs, 0.0
-    first = _spent(_decided(kernel_at(kernel, settled, 0)), layout, scorer, rng, 0)[1:]
+    first = _spent(kernel_at(kernel, settled, 0), layout, scorer, rng, 0)[1:]
     return epochs, 1 - sum(first) / len(first) / each
-
-
-def _decided(kernel: Kernel) -> Kernel:
-    """Return a kernel with the default early tests where it leaves them open."""
-    parts = metropolis_parts(kernel)
-    return with_stages(kernel, [DEFAULT if undecided(p) else p.delayed.early for p in parts])
 
 
 def _spent(kernel: Kernel, layout: Layout, scorer: Scorer, rng: Rng, passes: float) -> list[float]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from maskov.kernels import Exchange, Kernel, Metropolis
-from maskov.kernels.base import leaves, with_leaves
+from maskov.kernels.base import with_leaves
 from maskov.models.scorer import Scorer
 from maskov.random import Rng
 from maskov.starts import Layout, fill
@@ -41,11 +41,6 @@ def pilot_chains(
 def alone(kernel: Kernel) -> Kernel:
     """Return a kernel without its replicas: what is measured is measured at their first."""
     return kernel.kernel if isinstance(kernel, Exchange) else kernel
-
-
-def metropolis_parts(kernel: Kernel) -> list[Metropolis]:
-    """Return the Metropolis kernels that a kernel is or is made of, in order."""
-    return [leaf for leaf in leaves(kernel) if isinstance(leaf, Metropolis)]
 
 
 def with_parts(kernel: Kernel, change: Callable[[Metropolis], Metropolis]) -> Kernel:
