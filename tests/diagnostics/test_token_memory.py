@@ -86,4 +86,4 @@ def test_groups_are_set_against_their_own_marginals():
     assert pooled.overall()[0][10] == pytest.approx((1 / 3 - 1 / 6) / (1 - 1 / 6), abs=0.05)
     templates = [Group(0, 4, np.arange(4)), Group(1, 5, np.arange(4, 8))]
     assert memories(tokens, templates).keys() == {0, 1}
-    assert memories(tokens[:19], apart) == {}
+    assert memories(tokens[:7], apart) == {}

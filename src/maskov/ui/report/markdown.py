@@ -6,11 +6,10 @@ import re
 from collections.abc import Sequence
 
 from maskov.ui.report.data import Number, Report, RunReport
-from maskov.ui.report.numbers import EXPERTS, UNKNOWN, mixing_row, shown, with_error
+from maskov.ui.report.numbers import EXPERTS, MIXING, UNKNOWN, mixing_row, shown, with_error
 from maskov.ui.report.samples import ShownSample
 
 _LISTED = 20
-_MIXING = ("", "R-hat", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
 
 
 def to_markdown(report: Report) -> str:
@@ -39,15 +38,15 @@ def _run(run: RunReport, level: str) -> list[str]:
     diagnosis = run.findings
     lines += [f"{_safe(diagnosis.headline)}.", ""]
     lines += [f"**{_safe(diagnosis.verdict)}**: {_safe(diagnosis.reason)}.", ""]
-    if diagnosis.outlook:
-        lines += [f"Outlook: {_safe(diagnosis.outlook)}.", ""]
+    if diagnosis.advice:
+        lines += [f"Try next: {_safe(diagnosis.advice)}.", ""]
     if run.first_samples:
         lines += [*(f"- {_safe(sample.text)}" for sample in run.first_samples), ""]
     lines += [f"- {_safe(note)}" for note in (*run.notes, *diagnosis.notes, *run.remarks)]
     lines += ["", *_table(["", "value"], [[n.name, _number(n)] for n in run.numbers]), ""]
     if diagnosis.mixing:
         rows = [[mixing.name, *mixing_row(mixing)] for mixing in diagnosis.mixing]
-        lines += [*_table(_MIXING, rows), ""]
+        lines += [*_table(MIXING, rows), ""]
     if diagnosis.experts:
         lines += [*_table(EXPERTS, diagnosis.experts), ""]
     if diagnosis.exchange:

@@ -10,7 +10,7 @@ const showHead = (run) => {
     "div", { class: `verdict ${found.tone}` },
     html("p", {}, html("strong", {}, `${found.headline}.`)),
     html("p", {}, pill(found.verdict, found.tone), run.finished ? "" : pill("not finished", "open"), html("span", {}, found.reason)),
-    found.outlook ? html("p", {}, found.outlook) : "",
+    found.advice ? html("p", {}, `Try next: ${found.advice}`) : "",
   );
   const cards = Object.entries(run.numbers).map(([name, shown]) => {
     const [value, error] = shown.split(" ± ");
