@@ -66,7 +66,7 @@ def test_verdict_mixing_and_positions_are_those_of_the_diagnosis(run):
     names = ["E_raw", "E_norm", "tokens", *ends]
     assert [one.name for one in told.mixing] == names
     assert (told.mixing[3].r_hat, told.mixing[4].ess_bulk) == (slowest.r_hat, fastest.ess)
-    assert told.outlook == found.outlook.text
+    assert told.advice == found.verdict.advice
     assert told.mixing[0].r_hat == found.energies["E_raw"].r_hat
     assert told.correlations[1].values == found.energies["E_norm"].autocorrelation
     rejected, tokens = run.traces["rejected"][6:], run.traces["tokens"]
