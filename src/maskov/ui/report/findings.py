@@ -125,14 +125,16 @@ def _exchange(figures: ExchangeFigures) -> list[tuple[str, str]]:
 
 
 def _mixing(name: str, figures: EnergyFigures) -> Mixing:
+    # Energies of different lengths have no mean in common.
+    several = len({group.length for group in figures.groups}) > 1
     return Mixing(
         name,
         figures.r_hat,
         figures.r_hat_limit,
         figures.ess_bulk,
         figures.ess_tail,
-        figures.mean,
-        figures.mcse,
+        None if several else figures.mean,
+        None if several else figures.mcse,
         figures.time,
         figures.at_least,
     )

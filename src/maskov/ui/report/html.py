@@ -173,7 +173,8 @@ def _first_samples(run: RunReport, level: str) -> str:
     for sample in run.first_samples:
         about = [
             *filter(None, (sample.source, sample.name)),
-            f"chain {sample.chain}, epoch {sample.epoch}, E_raw {shown(sample.energy_raw)}",
+            f"chain {sample.chain}, epoch {sample.epoch}, "
+            f"E_{run.order} {shown(sample.rank(run.order, False))}",
         ]
         lines.append(
             f"<li><span class='text'>{escape(sample.text)}</span> "
