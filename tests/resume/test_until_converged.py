@@ -75,8 +75,8 @@ def test_a_run_ends_at_the_first_check_that_it_passes(whole):
     assert notes == [
         "when the run ends is decided by its own diagnostics: every step leaves the target "
         "invariant, the number of epochs depends on the chains",
-        f"stopped at epoch {end}: nested R-hat below its limit and 340 effective draws of every energy and "
-        "token statistic",
+        f"stopped at epoch {end}: nested R-hat below its limit and 340 effective draws of every "
+        "energy and token statistic",
     ]
     assert "|until:converged,effective=340|" in whole.signature
 

@@ -61,7 +61,7 @@ def _table(diagnosis: Diagnosis) -> Table:
 def _statistic(statistic: TokenStatistic) -> list[str]:
     r_hats = (statistic.r_hat, statistic.r_hat_limit)
     shown = [_UNKNOWN if value is None else f"{value:.3f}" for value in r_hats]
-    return [*shown, f"{statistic.ess:.0f}", "", f"{statistic.mean:.2f}", "", ""]
+    return [*shown, f"{statistic.ess:.0f}", "", f"{statistic.mean:z.2f}", "", ""]
 
 
 def _experts(experts: Sequence[ExpertFigures]) -> Table:

@@ -8,6 +8,7 @@ from operator import add
 from typing import Any
 
 from maskov.config import Manifest
+from maskov.diagnostics.autocorrelation import memories
 from maskov.diagnostics.chains import (
     Group,
     Sampled,
@@ -21,7 +22,6 @@ from maskov.diagnostics.exchange import ExchangeFigures, exchange_figures
 from maskov.diagnostics.experts import ExpertFigures, expert_figures
 from maskov.diagnostics.positions import PositionFigures, position_figures
 from maskov.diagnostics.statistics import Names, TokenStatistic, token_statistics
-from maskov.diagnostics.tokens import memories
 from maskov.diagnostics.verdict import Verdict, judge
 from maskov.types import Traces
 

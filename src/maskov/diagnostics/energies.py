@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from maskov.diagnostics.autocorrelation import autocorrelation, integrated_time
 from maskov.diagnostics.chains import Group
 from maskov.diagnostics.convergence import Convergence, convergence, is_constant
-from maskov.diagnostics.correlation import autocorrelation, integrated_time
 from maskov.diagnostics.thresholds import MIN_DRAWS
 
 Values = npt.NDArray[np.float64]
