@@ -231,7 +231,9 @@ class Coordinator:
         """Write the results of a group's epoch; writing them twice does no harm."""
         self.store.write_rows(self.groups[group].start, epoch, values)
         if self._spells:
-            new = sorted(set(np.unique(values["tokens"]).tolist()) - self._spelled.keys())
+            tokens, lengths = values["tokens"], values["lengths"]
+            inside = tokens[np.arange(tokens.shape[1]) < lengths[:, None]]
+            new = sorted(set(inside.tolist()) - self._spelled.keys())
             self._spelled |= dict(zip(new, self.model.token_strings(new), strict=True))
         standing = self._standing[group]
         if epoch >= self.cursor.closed and self._keeps(epoch):
