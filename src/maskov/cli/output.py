@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
 
-from maskov.cli.verdict import last_words
 from maskov.errors import InputError
 from maskov.options.option import FIRST, option
 from maskov.ui.escaping import PrintableConsole, json_printable, printable
@@ -156,6 +155,6 @@ def say_summary(run: Run, said: str) -> None:
         if note != said:
             say(f"note: {note}")
     if summary.acceptance_rate is not None:
-        for sentence in last_words(run.manifest, run.diagnose()):
+        for sentence in run.diagnose().verdict.lines():
             say(sentence)
     say(run.signature)

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from maskov.config import Manifest
+from maskov.diagnostics.autocorrelation import Memory
 from maskov.diagnostics.chains import Group, chain_templates, kept_epochs, visits_once
-from maskov.diagnostics.tokens import Memory
 from maskov.types import Traces
 
 Flags = npt.NDArray[np.bool_]

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from maskov.config import Manifest
-from maskov.diagnostics.thresholds import R_HAT_BORDERLINE
 from maskov.types import Traces
 
 
@@ -60,7 +59,7 @@ def summarise(manifest: Manifest, traces: Traces) -> Summary:
     elif manifest.stopped_at is not None and until is not None:
         judged = "energy and token statistic" if "tokens" in traces else "energy"
         notes.append(
-            f"stopped at epoch {epochs}: R-hat below {R_HAT_BORDERLINE} and {until.effective} "
+            f"stopped at epoch {epochs}: nested R-hat below its limit and {until.effective} "
             f"effective draws of every {judged}"
         )
     elif until is not None:

@@ -86,6 +86,10 @@ class Coordinator:
         self.cursor = store.cursor()
         self._pool: WorkerPool | None = None
         self._seconds = seconds
+        # The texts of the tokens in the traces, if these are kept.
+        self._spelled = store.spellings()
+        self._known = len(self._spelled)
+        self._spells = "tokens" in store.traced()
         self._standing = [self._found(group) for group in range(len(self.groups))]
 
     @property
@@ -215,6 +219,9 @@ class Coordinator:
             # Nobody will ask for its passes again.
             state = state.with_chains(state.chains.forget(), buffers={})
         self.cache.put(group, Saved(state, standing.held, self.cursor))
+        if len(self._spelled) > self._known:
+            self._known = len(self._spelled)
+            self.store.spell(self._spelled)
         if result.failure is not None:
             self.cache.save_all(self.cursor)
             raise result.failure
@@ -222,6 +229,11 @@ class Coordinator:
     def deliver(self, group: int, epoch: int, values: Traces) -> None:
         """Write the results of a group's epoch; writing them twice does no harm."""
         self.store.write_rows(self.groups[group].start, epoch, values)
+        if self._spells:
+            tokens, lengths = values["tokens"], values["lengths"]
+            inside = tokens[np.arange(tokens.shape[1]) < lengths[:, None]]
+            new = sorted(set(inside.tolist()) - self._spelled.keys())
+            self._spelled |= dict(zip(new, self.model.token_strings(new), strict=True))
         standing = self._standing[group]
         if epoch >= self.cursor.closed and self._keeps(epoch):
             energies = np.stack([values["energy_raw"], values["energy_norm"]], axis=1)
@@ -264,7 +276,7 @@ class Coordinator:
         if manifest.config.until is None or manifest.stopped_at is not None:
             return
         traces = {name: trace[:epochs] for name, trace in self.store.traces().items()}
-        verdict = diagnose(manifest, traces, self._lengths, lambda: self._texts(traces)).verdict
+        verdict = diagnose(manifest, traces, self._lengths, lambda: self._spelled).verdict
         if verdict.state == "converged":
             self.store.note(stopped_at=epochs)
         if self.listener is not None:
@@ -272,10 +284,6 @@ class Coordinator:
 
     def _lengths(self) -> dict[int, int]:
         return {chain: len(tokens) for chain, tokens in enumerate(self.layout.tokens)}
-
-    def _texts(self, traces: Traces) -> dict[int, str]:
-        kinds = np.unique(traces["tokens"]).tolist()
-        return dict(zip(kinds, self.model.token_strings(kinds), strict=True))
 
     def _samples(self, epoch: int) -> Iterator[Sample]:
         model, chain, names = self.model, 0, ("target", *self.manifest.experts)

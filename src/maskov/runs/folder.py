@@ -6,6 +6,7 @@ It holds
     samples.jsonl     one sample a line
     traces/*.npy      one array per quantity, epochs × chains; of small runs also the tokens and
                       rejections at each position, and of replicas what happened to each
+    tokens.json       the texts of the tokens in the traces, by number
     checksums.npy     of the rows of the traces
     checkpoints/      the newest state of each group of chains and the one before it
     lock              held while a process works here
@@ -365,6 +366,20 @@ class RunFolder(Store):
                 "texts, in several runs."
             )
         write_atomically(self.path / "manifest.json", text)
+
+    def spell(self, texts: dict[int, str]) -> None:
+        """Write the texts of tokens, in the order of their numbers."""
+        content = json.dumps(dict(sorted(texts.items())))
+        with explained(self.path):
+            write_atomically(self.path / "tokens.json", content.encode())
+
+    def spellings(self) -> dict[int, str]:
+        """Read the texts of tokens; older runs have none, and damaged ones are not needed."""
+        try:
+            found = json.loads(read_text(self.path / "tokens.json"))
+            return {int(token): str(text) for token, text in found.items()}
+        except (OSError, ValueError, AttributeError, RecursionError, RunError):
+            return {}
 
     def samples(self) -> list[Sample]:
         """Read the samples kept so far."""

@@ -78,6 +78,14 @@ class Store(ABC):
         """Add to the manifest something that the run has found out."""
 
     @abstractmethod
+    def spell(self, texts: dict[int, str]) -> None:
+        """Keep the texts of all tokens that the traces hold."""
+
+    @abstractmethod
+    def spellings(self) -> dict[int, str]:
+        """Return these texts, as far as they are known."""
+
+    @abstractmethod
     def samples(self) -> list[Sample]:
         """Return the samples kept so far."""
 
@@ -124,6 +132,7 @@ class MemoryStore(Store):
         self.manifest = manifest
         self._traces = dict(empty_traces(manifest))
         self._samples: list[Sample] = []
+        self._spellings: dict[int, str] = {}
 
     durable = False
 
@@ -155,6 +164,14 @@ class MemoryStore(Store):
     def note(self, **found: Any) -> None:
         """Add to the manifest."""
         self.manifest = replace(self.manifest, **found)
+
+    def spell(self, texts: dict[int, str]) -> None:
+        """Keep the texts of tokens."""
+        self._spellings = dict(texts)
+
+    def spellings(self) -> dict[int, str]:
+        """Return the texts of tokens."""
+        return self._spellings
 
     def samples(self) -> list[Sample]:
         """Return the samples kept so far."""
