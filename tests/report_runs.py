@@ -8,7 +8,7 @@ from typing import Any
 import maskov
 from maskov.config import Inputs
 from maskov.runs import Run
-from maskov.runs.store import MemoryStore
+from maskov.runs.store import Store
 from maskov.schedules import Schedule
 from small import random_table
 
@@ -41,8 +41,8 @@ def evil_run() -> Run:
         run.manifest, config=config, signature=EVIL, notes=(EVIL,), versions={EVIL: EVIL},
         created=EVIL,
     )  # fmt: skip
-    store = MemoryStore(manifest)
-    store.write_samples(samples, 0)
+    store = Store(manifest)
+    store.write_samples(0, samples)
     for epoch in range(3):
         store.write_rows(0, epoch, {name: rows[epoch] for name, rows in run.traces.items()})
     return Run(store)

@@ -51,7 +51,7 @@ from maskov.runs.rebuild import (
 )
 from maskov.runs.result import Run
 from maskov.runs.signature import resizes
-from maskov.runs.store import MemoryStore, Store
+from maskov.runs.store import Store
 from maskov.runs.task_runner import Listener
 from maskov.schedules import Schedule
 from maskov.workers import Workers
@@ -153,7 +153,7 @@ def run_chains(
     )
     manifest = manifest_of(config, model, kernel, models_of(running), layout, name)
     with new_folder(path) if path is not None else nullcontext():
-        store: Store = MemoryStore(manifest) if path is None else RunFolder.create(path, manifest)
+        store: Store = Store(manifest) if path is None else RunFolder.create(path, manifest)
         try:
             running = tuned_kernel(store, layout, running, scorer, listener)
             coordinator = Coordinator(layout, running, model, store, listener, checkpoint_every)
@@ -202,7 +202,7 @@ def resume_chains(
     with locked(folder.path):
         folder.check_unchanged()
         if Run(folder).finished:
-            folder.cut_samples()
+            folder.restore_samples(folder.closed)
             write_library(folder, anew=False)
             return Run(folder)
         folder.check_resumable()
@@ -214,11 +214,7 @@ def resume_chains(
         scorer = Scorer(model, folder.manifest.config.execution.token_budget, stop)
         running = tuned_kernel(folder, parts.layout, parts.kernel, scorer, listener)
         coordinator = Coordinator(parts.layout, running, model, folder, listener, checkpoint_every)
-        if listener is not None:
-            for note in folder.recovered:
-                listener.noted(note)
         carry_out(coordinator, workers, stop)
-        damaged = coordinator.cache.damaged
         write_library(folder)
     # Opened again: what was damaged when this one was opened is whole now.
-    return Run(RunFolder.open(folder.path), folder.lost or damaged, folder.recovered)
+    return Run(RunFolder.open(folder.path), folder.damaged, folder.recovered)

@@ -29,7 +29,7 @@ from maskov.models.scorer import Scorer
 from maskov.moves import Span
 from maskov.random import CounterRng
 from maskov.runs.async_group import AHEAD
-from maskov.runs.checkpoint import Saved, load, save
+from maskov.runs.checkpoint import load, save
 from maskov.runs.group import GroupState
 from maskov.runs.validation import GroupShape
 from maskov.testing import check_kernel, step_matrix
@@ -271,7 +271,7 @@ def test_a_checkpoint_has_the_buffers_of_its_move(tmp_path):
         ]
     ):
         state = replace(fresh, begun=True, buffers=kept)
-        save(tmp_path, number, Saved(state), {})
+        save(tmp_path, number, state, {})
         loaded = [load(tmp_path, number, shape)[0] for shape in shapes]
         assert [one is not None for one in loaded] == taken
 

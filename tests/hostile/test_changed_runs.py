@@ -106,7 +106,7 @@ def test_a_field_of_the_manifest_that_was_changed_is_named(data, runs, tmp_path)
 
 
 @pytest.mark.parametrize("finished", [False, True])
-def test_samples_in_another_order_are_drawn_again(finished, runs, tmp_path):
+def test_samples_in_another_order_are_written_again(finished, runs, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(runs[int(finished)], copy)
     lines = (copy / "samples.jsonl").read_bytes().splitlines(keepends=True)

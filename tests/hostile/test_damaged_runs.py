@@ -181,10 +181,10 @@ def test_checkpoints_that_prove_themselves_whole_and_are_not_are_passed_over(dat
     file = sorted((folder / "checkpoints").iterdir())[-1]
     body = data.draw(damaged(file.read_bytes()[START:]))
     (copy / "checkpoints" / file.name).write_bytes(seal(body))
-    assert checkpoint.cursor(copy / "checkpoints").closed in range(6)
+    assert Run.open(copy).store.closed in range(6)
     with or_refused(ValueError, naming=[""]):
-        saved = checkpoint.unpack(body)
-        assert checkpoint.unpack(checkpoint.pack(saved)).cursor == saved.cursor
+        state = checkpoint.unpack(body)
+        assert checkpoint.unpack(checkpoint.pack(state)).epoch == state.epoch
 
 
 @pytest.mark.parametrize("name", ["traces/steps.npy", "samples.jsonl", "checkpoints", "lock"])

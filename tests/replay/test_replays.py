@@ -28,7 +28,7 @@ from maskov.errors import InputError, RunError
 from maskov.moves import Resize, Site, Span
 from maskov.replay import Replayer
 from maskov.runs import Run
-from maskov.runs.store import MemoryStore
+from maskov.runs.store import Store
 from small import random_table, tiny_bert
 
 MODEL = tiny_bert("red green blue white black")
@@ -269,7 +269,7 @@ def test_another_record_is_noticed():
     """Tokens, and rejections, that the replay does not come to."""
     run = recorded(Metropolis(Raw()))
     for name in ("tokens", "rejected"):
-        store = MemoryStore(run.manifest)
+        store = Store(run.manifest)
         for epoch in range(5):
             store.write_rows(0, epoch, {key: rows[epoch] for key, rows in run.traces.items()})
         trace = store.traces()[name]
@@ -279,12 +279,13 @@ def test_another_record_is_noticed():
         assert changed.epoch(0, 4).agrees
 
 
-def test_what_cannot_be_replayed_says_why():
+def test_what_cannot_be_replayed_says_why(monkeypatch):
     run = recorded(Metropolis(Raw()))
-    store = MemoryStore(run.manifest)
-    del store.traces()["tokens"]
-    with pytest.raises(RunError, match="tokens were not traced"):
-        Replayer(Run(store), MODEL)
+    store = Store(run.manifest)
+    with monkeypatch.context() as patch:
+        patch.setattr("maskov.runs.store._MOST_PLACES", 1)
+        with pytest.raises(RunError, match="tokens were not traced"):
+            Replayer(Run(store), MODEL)
     with pytest.raises(RunError, match="is not the one"):
         Replayer(run, tiny_bert("red green blue white brown"))
 

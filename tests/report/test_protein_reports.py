@@ -10,7 +10,7 @@ import pytest
 import maskov
 from maskov import Record, Run
 from maskov.fasta import mutations
-from maskov.runs.store import MemoryStore
+from maskov.runs.store import Store
 from maskov.schedules import Schedule
 from maskov.ui.report import build, to_html, to_json, to_markdown
 from maskov.ui.report.logo import logo
@@ -114,8 +114,8 @@ def test_names_and_mutations_cannot_be_more_than_text(run):
     ]
     config = run.manifest.config
     config = replace(config, inputs=replace(config.inputs, names=(EVIL, EVIL)))
-    store = MemoryStore(replace(run.manifest, config=config))
-    store.write_samples(samples, 0)
+    store = Store(replace(run.manifest, config=config))
+    store.write_samples(0, samples)
     for epoch in range(6):
         store.write_rows(0, epoch, {name: rows[epoch] for name, rows in run.traces.items()})
     page = to_html(build([Run(store)]))

@@ -12,7 +12,7 @@ import maskov
 from maskov.kernels import Gibbs
 from maskov.moves import LowestConfidence, MaskedConditional, Site
 from maskov.runs import Run
-from maskov.runs.store import MemoryStore
+from maskov.runs.store import Store
 from maskov.schedules import Schedule
 from maskov.ui.report import build, to_html, to_json, to_markdown
 from maskov.ui.report.data import MOST_CHAINS, MOST_EPOCHS, MOST_SAMPLES
@@ -30,7 +30,7 @@ def every_format(*runs: Run) -> dict:
 
 def begun(run: Run, epochs: int) -> Run:
     """Return a run as it stood after so many epochs."""
-    store = MemoryStore(run.manifest)
+    store = Store(run.manifest)
     for epoch in range(epochs):
         store.write_rows(0, epoch, {name: rows[epoch] for name, rows in run.traces.items()})
     return Run(store)
@@ -65,13 +65,12 @@ def test_energies_that_were_traced_where_kept_only():
     assert known == [False, False, True] * 2
 
 
-def test_mask_predict_and_runs_without_traces_of_positions():
+def test_mask_predict_and_runs_without_traces_of_positions(monkeypatch):
     kernel = Gibbs(Site(MaskedConditional(), LowestConfidence(3)))
     run = maskov.sample(tiny_bert(), kernel, Schedule(epochs=3), chains=2, length=4)
     assert every_format(run)["runs"][0]["findings"]["positions"] is None
     plain = small_run(chains=2, epochs=25)
-    for name in ("tokens", "rejected"):
-        del plain.store._traces[name]
+    monkeypatch.setattr("maskov.runs.store._MOST_PLACES", 1)
     (told,) = every_format(plain)["runs"]
     assert told["findings"]["positions"] is None
     assert told["findings"]["correlations"]
@@ -89,7 +88,7 @@ def drawn(chains: int, epochs: int) -> Run:
     manifest = small_run().manifest
     schedule = replace(manifest.schedule, epochs=epochs)
     config = replace(manifest.config, chains=chains, schedule=schedule)
-    store = MemoryStore(replace(manifest, config=config, width=10**7))
+    store = Store(replace(manifest, config=config, width=2**24 // (chains * epochs) + 1))
     draws = np.random.default_rng(0)
     for trace in store.traces().values():
         trace[:] = draws.integers(1, 9, trace.shape)
@@ -99,7 +98,7 @@ def drawn(chains: int, epochs: int) -> Run:
 
 def test_huge_runs_are_capped_and_say_so():
     run = drawn(chains=100_000, epochs=6)
-    run.store.write_samples(small_run().samples * 1000, 0)
+    run.store.write_samples(0, small_run().samples * 1000)
     report = build([run])
     (told,) = report.runs
     assert len(told.shown_chains) == MOST_CHAINS

@@ -31,7 +31,7 @@ from maskov.execution.loop import kernel_at
 from maskov.kernels.burn_in import BurnIn
 from maskov.kernels.registry import kernel_from_data, to_data
 from maskov.replay import Replayer
-from maskov.runs.checkpoint import Saved, pack, unpack
+from maskov.runs.checkpoint import pack, unpack
 from maskov.runs.group import GroupState
 from maskov.ui.report import build, to_html, to_json, to_markdown
 from odd_workers import files, oddly
@@ -177,7 +177,7 @@ def test_the_kept_epochs_have_the_energy_that_was_asked_for():
 def test_the_energy_of_chains_is_the_same_after_a_checkpoint():
     scorer = maskov.models.scorer.Scorer(MODEL)
     chains = Metropolis(2 * Raw() + Length(4) + Norm()).init(random_state(MODEL, 3, 5), scorer)
-    loaded = unpack(pack(Saved(GroupState.fresh(chains, 100)))).state.chains
+    loaded = unpack(pack(GroupState.fresh(chains, 100))).chains
     assert torch.equal(loaded.energy, chains.energy)
     assert torch.equal(loaded.part_values.values, chains.part_values.values)
 
@@ -187,9 +187,9 @@ def test_checkpoints_say_which_positions_their_passes_mask():
         chains = Metropolis(energy).init(
             random_state(MODEL, 3, 5), maskov.models.scorer.Scorer(MODEL)
         )
-        saved = unpack(pack(Saved(GroupState.fresh(chains, 100))))
-        assert saved.state.chains.sites.groups == energy.groups
-        assert torch.equal(saved.state.chains.sites.hidden, chains.sites.hidden)
+        saved = unpack(pack(GroupState.fresh(chains, 100)))
+        assert saved.chains.sites.groups == energy.groups
+        assert torch.equal(saved.chains.sites.hidden, chains.sites.hidden)
 
 
 @pytest.mark.parametrize(

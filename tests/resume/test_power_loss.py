@@ -100,7 +100,7 @@ def test_power_is_lost_at_any_moment(whole, tmp_path, monkeypatch):
     closed = []
     for copy in left:
         run = Run.open(copy)
-        closed.append(run.store.cursor().closed)
+        closed.append(run.store.closed)
         steps = run.traces["steps"]
         assert (steps[: closed[-1]] > 0).all(), "a checkpoint promises rows that are not there"
     assert sorted(closed) == closed

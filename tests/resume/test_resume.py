@@ -226,16 +226,40 @@ def test_with_every_checkpoint_damaged_the_run_starts_again(tmp_path):
     assert _files(folder) == _files(tmp_path / "whole")
 
 
-def test_samples_that_were_cut_short_are_drawn_again(tmp_path):
+@pytest.mark.parametrize("most", [2**24, 1], ids=["tokens traced", "tokens kept"])
+def test_samples_that_were_cut_short_are_written_again(most, tmp_path, monkeypatch):
+    """From the arrays: no chain moves for it."""
+    monkeypatch.setattr("maskov.runs.store._MOST_PLACES", most)
     maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "whole", **SETTINGS)
     folder = tmp_path / "run"
     maskov.sample(MODEL, Metropolis(Raw()), out=folder, **SETTINGS)
     (folder / "samples.jsonl").write_bytes(b"{")
     with pytest.raises(RunError, match="damaged"):
         maskov.Run.open(folder).samples  # noqa: B018
-    run = maskov.resume(folder, MODEL)
+    run = maskov.resume(folder, MODEL, stop=lambda: pytest.fail("it went on"))
     assert run.damaged == [folder / "samples.jsonl"]
     assert _files(folder) == _files(tmp_path / "whole")
+
+
+def test_a_run_too_large_to_trace_its_tokens_survives_a_stop(tmp_path, monkeypatch):
+    samples = maskov.sample(MODEL, Metropolis(Raw()), **SETTINGS).samples
+    monkeypatch.setattr("maskov.runs.store._MOST_PLACES", 1)
+    assert maskov.sample(MODEL, Metropolis(Raw()), **SETTINGS).samples == samples
+    folder = tmp_path / "run"
+    _stop_with_two_checkpoints(folder)
+    assert not (folder / "traces" / "tokens.npy").exists()
+    assert not maskov.resume(folder, MODEL).damaged
+    assert maskov.Run.open(folder).samples == samples
+    _flip_kept(folder)
+    run = maskov.resume(folder, MODEL)
+    assert folder / "traces" / "kept.npy" in run.damaged
+    assert run.samples == samples
+
+
+def _flip_kept(folder: Path) -> None:
+    content = bytearray((folder / "traces" / "kept.npy").read_bytes())
+    content[-1] ^= 1
+    (folder / "traces" / "kept.npy").write_bytes(content)
 
 
 def test_a_run_goes_on_where_it_began(tmp_path, monkeypatch):

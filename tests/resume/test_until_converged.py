@@ -109,8 +109,8 @@ def test_a_damaged_trace_of_a_run_that_ended_early_is_made_again(whole, tmp_path
     np.save(copy / "traces" / "energy_raw.npy", trace)
     assert "`maskov resume" in maskov.Run.open(copy).diagnose().notes[0]
     run = maskov.resume(copy, TABLE)
-    assert run.damaged == [copy / "traces" / "energy_raw.npy"]
-    assert "in epoch 4 does not fit the run; the run starts again" in run.recovered[0]
+    assert copy / "traces" / "energy_raw.npy" in run.damaged
+    assert "in epoch 4 does not fit the run of the chains" in run.recovered[0]
     assert files(copy) == files(whole.store.path)
     assert manifest_of(copy) == manifest_of(whole.store.path)
 

@@ -38,7 +38,7 @@ from maskov.benchmarks.memory import resident_bytes
 from maskov.benchmarks.sampling import RunTimer
 from maskov.config import ModelSource
 from maskov.kernels import Metropolis
-from maskov.runs.checkpoint import Saved, pack
+from maskov.runs.checkpoint import pack
 from maskov.runs.folder import RunFolder
 from maskov.runs.group import GroupState
 from maskov.starts import Layout
@@ -117,9 +117,9 @@ def measure_checkpoints(options: argparse.Namespace) -> dict[str, Any]:
     times: list[float] = []
     save = RunFolder.save
 
-    def timed_save(self: RunFolder, group: int, saved: Any) -> None:
+    def timed_save(self: RunFolder, group: int, state: Any) -> None:
         begin = time.perf_counter()
-        save(self, group, saved)
+        save(self, group, state)
         times.append(time.perf_counter() - begin)
 
     RunFolder.save = timed_save  # type: ignore[method-assign]
@@ -185,7 +185,7 @@ def measure_serialization(options: argparse.Namespace) -> dict[str, Any]:
     chains = Layout.blank(model, [24]).chains(model, range(1), 24)
     state = replace(GroupState.fresh(chains, 1), buffers={"hidden": vectors})
     begin = time.perf_counter()
-    body = pack(Saved(state))
+    body = pack(state)
     packed = time.perf_counter()
     safetensors.torch.load(body)
     ended = time.perf_counter()

@@ -33,7 +33,7 @@ from maskov.types import Chains
 
 def why_not(run: Run) -> str | None:
     """Say what keeps the chains of a run from being replayed, if anything."""
-    if not run.store.traced() >= {"tokens", "rejected"}:
+    if not {"tokens", "rejected"} <= set(run.store.traced()):
         return "its tokens were not traced, since the run is too large"
     if run.manifest.config.kernel.get("unnamed"):
         return "nothing says how to make its kernel again"

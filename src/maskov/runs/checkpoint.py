@@ -8,7 +8,7 @@ that was never stopped, to the byte. The same bytes carry a group to a worker an
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -25,41 +25,14 @@ from maskov.runs.validation import GroupShape
 from maskov.types import Chains, PartValues, Sites, Tensor
 
 _KEPT = 2  # the newest and the one before it
-_HASH_LETTERS = 64
 _BUFFERS = [{field.name for field in fields(kind)} for kind in (Buffers, SpanBuffers)]
 _SCALARS = (
     "epoch", "end", "begun", "other_passes", "budget", "target",
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Cursor:
-    """How far the run as a whole has come.
-
-    The samples of the first `closed` epochs are in the samples file: its first `samples_bytes`,
-    whose hash is `samples_hash`.
-    """
-
-    closed: int = 0
-    samples_bytes: int = 0
-    samples_hash: str = ""
-
-
-@dataclass(frozen=True)
-class Saved:
-    """A group's state, the samples it holds and how far the run had come.
-
-    Samples of an epoch (`tokens` and `energies`) are `held` until all groups have completed it.
-    """
-
-    state: GroupState
-    held: dict[int, dict[str, Tensor]] = field(default_factory=dict)
-    cursor: Cursor = Cursor()
-
-
-def pack(saved: Saved, fields: dict[str, str] | None = None) -> bytes:
-    """Turn a checkpoint into bytes; `fields` are the hashes of the manifest it belongs to."""
-    group = saved.state
+def pack(group: GroupState, fields: dict[str, str] | None = None) -> bytes:
+    """Turn a group into bytes; `fields` are the hashes of the manifest it belongs to."""
     chains = group.chains
     tensors: dict[str, Tensor] = {
         "counts": group.counts,
@@ -72,42 +45,34 @@ def pack(saved: Saved, fields: dict[str, str] | None = None) -> bytes:
         tensors["known.values"] = chains.part_values.values
         tensors["known.energy"] = chains.part_values.energy
     tensors |= {f"buffers.{name}": value for name, value in group.buffers.items()}
-    for epoch, row in saved.held.items():
-        tensors |= {f"held.{epoch}.{name}": value for name, value in row.items()}
     scalars = {name: getattr(group, name) for name in _SCALARS}
     # Which positions the passes of the sites mask; 0: each alone.
     scalars["site_groups"] = 0 if chains.sites is None else chains.sites.groups or 0
     metadata = {
         "group": json.dumps(scalars),
-        # The tensors come back in another order, and the last energy is that of the target.
-        "cursor": json.dumps(vars(saved.cursor)),
         "fields": json.dumps(fields or {}),
     }
     kept = {key: value.contiguous().cpu() for key, value in tensors.items()}
     return to_bytes(kept, metadata)
 
 
-def unpack(body: bytes) -> Saved:
-    """Turn bytes into a checkpoint; bytes that are none are a `ValueError`."""
+def unpack(body: bytes) -> GroupState:
+    """Turn bytes into a group; bytes that are none are a `ValueError`."""
     try:
         return _unpacked(body)
     except (SafetensorError, KeyError, TypeError, AttributeError, RuntimeError) as error:
         raise ValueError(f"no checkpoint: {error}") from error
 
 
-def _unpacked(body: bytes) -> Saved:
+def _unpacked(body: bytes) -> GroupState:
     tensors = from_bytes(body)
     size = int.from_bytes(body[:8], "little")
     metadata: dict[str, Any] = json.loads(body[8 : 8 + size])["__metadata__"]
-    scalars, cursor = json.loads(metadata["group"]), json.loads(metadata["cursor"])
+    scalars = json.loads(metadata["group"])
     kinds = {name: bool if name == "begun" else int for name in _SCALARS}
     kinds["site_groups"] = int
     if any(type(scalars[name]) is not kind for name, kind in kinds.items()):
         raise ValueError("no checkpoint: its numbers are of another kind")
-    held: dict[int, dict[str, Tensor]] = {}
-    for key, value in _under("held.", tensors).items():
-        epoch, _, name = key.partition(".")
-        held.setdefault(int(epoch), {})[name] = value
     buffers, sites = _under("buffers.", tensors), _under("sites.", tensors)
     known = _under("known.", tensors)
     if buffers and buffers.keys() not in _BUFFERS:
@@ -118,29 +83,18 @@ def _unpacked(body: bytes) -> Saved:
         # Which energy they are of, the kernel tells (`GroupState.target`).
         part_values=PartValues(None, **known) if known else None,
     )
-    state = GroupState(
+    return GroupState(
         chains,
         tensors["counts"],
         tensors["rejected"],
         **{name: scalars[name] for name in _SCALARS},
         buffers=buffers,
     )
-    return Saved(state, held, _cursor_of(cursor))
 
 
-def _cursor_of(numbers: dict[str, Any]) -> Cursor:
-    hash_ = numbers["samples_hash"]
-    counts = [value for name, value in numbers.items() if name != "samples_hash"]
-    if any(type(value) is not int or value.bit_length() > 63 for value in counts):
-        raise ValueError("no checkpoint: its numbers are of another kind")
-    if not isinstance(hash_, str) or len(hash_) > _HASH_LETTERS:
-        raise ValueError("no checkpoint: it has no hash of the samples")
-    return Cursor(**numbers)
-
-
-def save(folder: Path, group: int, saved: Saved, fields: dict[str, str]) -> None:
+def save(folder: Path, group: int, state: GroupState, fields: dict[str, str]) -> None:
     """Write the newest checkpoint of a group and drop those no longer needed."""
-    body = pack(saved, fields)
+    body = pack(state, fields)
     older = _files(folder, group)
     serial = _serial(older[-1]) + 1 if older else 0
     path = folder / f"{group:05d}-{serial:08d}.checkpoint"
@@ -149,31 +103,27 @@ def save(folder: Path, group: int, saved: Saved, fields: dict[str, str]) -> None
         file.unlink(missing_ok=True)
 
 
-def load(folder: Path, group: int, shape: GroupShape) -> tuple[Saved | None, list[Path]]:
+def load(folder: Path, group: int, shape: GroupShape) -> tuple[GroupState | None, list[Path]]:
     """Return the newest whole checkpoint of a group, if any, and the damaged ones passed over.
 
     One of another shape is damaged, too.
     """
     damaged: list[Path] = []
     for file in reversed(_files(folder, group)):
-        saved = _read(file, shape)
-        if saved is not None:
-            return saved, damaged
+        state = _read(file, shape)
+        if state is not None:
+            return state, damaged
         damaged.append(file)
     return None, damaged
 
 
-def cursor(folder: Path) -> Cursor:
-    """Return how far the run has come, by the checkpoint that knows most."""
-    groups = {file.name.partition("-")[0] for file in folder.glob("*-*.checkpoint")}
-    known = [Cursor()]
-    for group in groups:
-        for file in reversed(_files(folder, int(group)) if group.isdecimal() else []):
-            found = _read_cursor(file)
-            if found is not None:
-                known.append(found)
-                break
-    return max(known, key=lambda one: one.closed)
+def epoch_of(folder: Path, group: int) -> int:
+    """Return the epoch that a group is in, by its newest checkpoint; nothing else of it is read."""
+    for file in reversed(_files(folder, group)):
+        header = read_header(file)
+        if header is not None and type(header.metadata["group"].get("epoch")) is int:
+            return int(header.metadata["group"]["epoch"])
+    return 0
 
 
 def changed_field(folder: Path, fields: dict[str, str]) -> str | None:
@@ -186,14 +136,6 @@ def changed_field(folder: Path, fields: dict[str, str]) -> str | None:
                 if before.get(name) != fields.get(name):
                     return name
     return None
-
-
-def _read_cursor(file: Path) -> Cursor | None:
-    header = read_header(file)
-    try:
-        return None if header is None else _cursor_of(header.metadata["cursor"])
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
 
 
 def _files(folder: Path, group: int) -> list[Path]:
@@ -209,17 +151,17 @@ def _serial(file: Path) -> int:
     return int(file.stem.partition("-")[2])
 
 
-def _read(file: Path, shape: GroupShape) -> Saved | None:
+def _read(file: Path, shape: GroupShape) -> GroupState | None:
     header = read_header(file)
     # Only what is of the right size is read at all.
     body = read_body(file) if header is not None and shape.takes(header.sizes) else None
     if body is None:
         return None
     try:
-        saved = unpack(body)
+        state = unpack(body)
     except ValueError:
         return None
-    return saved if shape.fits(saved.state) else None
+    return state if shape.fits(state) else None
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -19,7 +19,7 @@ import torch
 
 from maskov.runs.files import open_regular
 
-MAGIC = b"maskov checkpoint 8\n"
+MAGIC = b"maskov checkpoint 9\n"
 _HASH = hashlib.sha256().digest_size
 START = len(MAGIC) + 2 * _HASH
 # Bytes of names and shapes; a checkpoint has about a hundred tensors.
@@ -66,7 +66,7 @@ def read_header(path: Path) -> Header | None:
         found = json.loads(text)
         metadata = found.pop("__metadata__")
         sizes = {str(name): _size(entry) for name, entry in found.items()}
-        numbers = {name: json.loads(metadata[name]) for name in ("group", "cursor", "fields")}
+        numbers = {name: json.loads(metadata[name]) for name in ("group", "fields")}
         promised = sum(kind.itemsize * prod(shape) for kind, shape in sizes.values())
         if path.stat().st_size != START + 8 + size + promised:
             return None

@@ -1,4 +1,6 @@
-"""Checksums of the traces: one for each group, epoch and trace, so that a changed value is noticed.
+"""Checksums: one for each group, epoch and array, so that a changed value is noticed.
+
+Those of an epoch's samples, which all groups have in common, are with the first group.
 
 They are keyed with the signature of the run, so that the traces of another run do not fit, either.
 A checksum has its place in its file, like a row of a trace: writing it twice does no harm.
@@ -16,12 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from maskov.config import Manifest
-from maskov.runs.coordinator import groups_of
 from maskov.runs.files import check_regular, map_array, open_to_write, write_atomically
-from maskov.runs.store import TRACES
+from maskov.runs.group import groups_of
+from maskov.runs.store import ARRAYS, row_of
 
 FILE = "checksums.npy"
-_NAMES = tuple(TRACES)
+_NAMES = (*ARRAYS, "samples")
 _BYTES = 8
 
 
@@ -31,6 +33,7 @@ class Checksums:
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.path = folder / FILE
         self.groups = groups_of(manifest)
+        self._manifest = manifest
         self._key = hashlib.sha256(manifest.signature.encode()).digest()
         shape = (manifest.schedule.epochs, len(self.groups), len(_NAMES))
         self._sums = self._read(shape)
@@ -64,38 +67,35 @@ class Checksums:
             file.write(row)
 
     def misfits(
-        self, traces: Mapping[str, npt.NDArray[Any]], group: int, epochs: int
+        self, arrays: Mapping[str, npt.NDArray[Any]], group: int, epochs: int
     ) -> dict[str, list[int]]:
-        """Return the first `epochs` of a group that do not fit, by the name of the trace.
+        """Return the first `epochs` of a group that do not fit, by the name of the array.
 
-        A trace that is not there fits if none was ever written.
+        An array that is not there fits if none was ever written.
         """
         chains = self.groups[group]
         found: dict[str, list[int]] = {}
-        for column, name in enumerate(_NAMES):
-            sums = self._sums[:epochs, group, column].tolist()
-            trace = traces.get(name)
-            if trace is None:
-                wrong = [epoch for epoch, known in enumerate(sums) if known]
-            else:
-                rows = trace[:epochs, chains.start : chains.stop]
-                wrong = [
-                    epoch
-                    for epoch, known in enumerate(sums)
-                    if known != self._sum(name, epoch, chains.start, _bytes(rows[epoch]))
-                ]
-            if wrong:
-                found[name] = wrong
+        for name in ARRAYS:
+            for epoch in range(epochs):
+                row, content = row_of(self._manifest, name, epoch), None
+                if name in arrays and row is not None:
+                    content = np.ascontiguousarray(arrays[name][row, chains.start : chains.stop])
+                if not self.fits(name, epoch, group, content):
+                    found.setdefault(name, []).append(epoch)
         return found
 
-    def _sum(self, name: str, epoch: int, first: int, content: bytes) -> int:
+    def fits(self, name: str, epoch: int, group: int, content: Any) -> bool:
+        """Whether this is what was written; None if nothing was."""
+        known = int(self._sums[epoch, group, _NAMES.index(name)])
+        if content is None:
+            return known == 0
+        return known == self._sum(name, epoch, self.groups[group].start, content)
+
+    def _sum(self, name: str, epoch: int, first: int, content: Any) -> int:
         place = f"{name}:{epoch}:{first}:".encode()
-        digest = hashlib.blake2b(place + content, digest_size=_BYTES, key=self._key).digest()
-        return int.from_bytes(digest, "little") or 1
-
-
-def _bytes(row: npt.NDArray[Any]) -> bytes:
-    return np.ascontiguousarray(row).tobytes()
+        digest = hashlib.blake2b(place, digest_size=_BYTES, key=self._key)
+        digest.update(content)
+        return int.from_bytes(digest.digest(), "little") or 1
 
 
 def in_words(numbers: Sequence[int]) -> str:

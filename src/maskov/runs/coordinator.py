@@ -10,7 +10,7 @@ chains.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -24,13 +24,12 @@ from maskov.fasta import mutations
 from maskov.kernels import Exchange, Kernel
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.scorer import MOST_SLOTS, Scorer
-from maskov.runs.checkpoint import Saved
-from maskov.runs.group import GroupState
+from maskov.runs.group import GroupState, groups_of
 from maskov.runs.group_cache import GroupCache
 from maskov.runs.sample import Sample
 from maskov.runs.store import Store
 from maskov.runs.task import Task, TaskResult
-from maskov.runs.task_runner import Listener, keeps_samples
+from maskov.runs.task_runner import Listener
 from maskov.runs.validation import GroupShape
 from maskov.runs.worker_pool import WorkerPool
 from maskov.starts import Layout
@@ -40,18 +39,6 @@ from maskov.types import Tensor, Traces
 _WINDOW = 8
 
 
-def cut(chains: int, most: int) -> list[range]:
-    """Cut the chains of a run into groups of at most so many, of one size but for the last."""
-    groups = -(-chains // most)
-    size = -(-chains // groups)
-    return [range(first, min(first + size, chains)) for first in range(0, chains, size)]
-
-
-def groups_of(manifest: Manifest) -> list[range]:
-    """Return the chains of each group; all replicas of a chain are in one."""
-    return cut(manifest.chains, max(manifest.config.execution.resident // manifest.replicas, 1))
-
-
 @dataclass
 class _Standing:
     """What the coordinator remembers of a group, waiting or at work."""
@@ -59,7 +46,6 @@ class _Standing:
     epoch: int = 0
     begun: bool = False
     at_work: bool = False
-    held: dict[int, dict[str, Tensor]] = field(default_factory=dict)
 
 
 class Coordinator:
@@ -83,14 +69,16 @@ class Coordinator:
         self.groups = groups_of(store.manifest)
         self._checks = frozenset(store.manifest.checks)
         self.cache = GroupCache(store, self._shape, seconds)
-        self.cursor = store.cursor()
         self._pool: WorkerPool | None = None
         self._seconds = seconds
         # The texts of the tokens in the traces, if these are kept.
         self._spelled = store.spellings()
         self._known = len(self._spelled)
         self._spells = "tokens" in store.traced()
-        self._standing = [self._found(group) for group in range(len(self.groups))]
+        found = (self.cache.get(group) for group in range(len(self.groups)))
+        self._standing = [_Standing(state.epoch, state.begun) for state in found]
+        # Epochs that all groups have completed.
+        self.closed = min(one.epoch for one in self._standing)
 
     @property
     def manifest(self) -> Manifest:
@@ -121,26 +109,10 @@ class Coordinator:
         asked = Queries(state.tokens[:1], state.lengths[:1], masked, state.source[:1])
         return Scorer(self.model, self.manifest.config.execution.token_budget).hidden(asked)
 
-    def _found(self, group: int) -> _Standing:
-        """Return how a group was left."""
-        saved = self.cache.find(group)
-        epochs = range(self.cursor.closed, min(saved.state.epoch, self._bound))
-        wanted = {epoch for epoch in epochs if self._keeps(epoch)}
-        if not wanted <= saved.held.keys() or saved.state.epoch > self._bound:
-            # It is later than all that is known of the run: it starts again.
-            saved, wanted = Saved(self._fresh(group)), set()
-            self.cache.hold(group, saved)
-        return self._stands(saved.state, {epoch: saved.held[epoch] for epoch in wanted})
-
-    def _keeps(self, epoch: int) -> bool:
-        """Whether the samples of an epoch are needed: where the run may end, its last ones."""
-        thin = self.manifest.config.thin
-        return keeps_samples(epoch, thin, self.schedule) if thin else epoch + 1 in self._checks
-
     @property
     def _bound(self) -> int:
         """The epoch that no group may pass before all are there: the next check, or the end."""
-        later = [check for check in self._checks if check > self.cursor.closed]
+        later = [check for check in self._checks if check > self.closed]
         return min([self.manifest.epochs, *later])
 
     @property
@@ -148,18 +120,19 @@ class Coordinator:
         """The masked passes of this process and its workers."""
         return 0 if self._pool is None else self._pool.passes
 
-    def _stands(self, state: GroupState, held: dict[int, dict[str, Tensor]]) -> _Standing:
-        return _Standing(state.epoch, state.begun, held=held)
-
     # The run.
 
     def run(self, pool: WorkerPool) -> None:
         """Go on to the end; save on the way, and when stopped."""
         self._pool = pool
         told = False
-        self._close()
+        for epoch in self.store.restore_samples(self.closed):
+            self.store.write_samples(epoch, self._samples(epoch))
+        if self.listener is not None:
+            for note in self.store.recovered:
+                self.listener.noted(note)
         try:
-            while self.cursor.closed < self.manifest.epochs:
+            while self.closed < self.manifest.epochs:
                 if not told and all(one.begun for one in self._standing):
                     told = True
                     if self.listener is not None:
@@ -174,11 +147,9 @@ class Coordinator:
         except Interrupted:
             for result in pool.recall():
                 self._receive(result)
-            self.cache.save_all(self.cursor)
+            self.cache.save_all()
             raise
-        # So that at least one checkpoint knows that the run is over.
-        self.cache.put(0, replace(self.cache.get(0), cursor=self.cursor))
-        self.cache.save_all(self.cursor)
+        self.cache.save_all()
 
     def _ready(self) -> list[int]:
         """Return the groups that can go on, the slowest first."""
@@ -197,8 +168,7 @@ class Coordinator:
         until = self._bound
         if len(self.groups) > 1:
             until = min(until, min(one.epoch for one in self._standing) + _WINDOW)
-        state = self.cache.get(group).state
-        return Task(group, state, until, pool.task_seconds(self._seconds))
+        return Task(group, self.cache.get(group), until, pool.task_seconds(self._seconds))
 
     # Results of tasks.
 
@@ -206,8 +176,7 @@ class Coordinator:
         group, state = result.group, result.state
         for epoch, values in result.rows:
             self.deliver(group, epoch, values)
-        standing = self._stands(state, self._standing[group].held)
-        self._standing[group] = standing
+        self._standing[group] = _Standing(state.epoch, state.begun)
         if result.check is not None:
             self.store.note(precision_check=result.check)
             if self.listener is not None:
@@ -218,12 +187,12 @@ class Coordinator:
         if state.epoch >= self.manifest.epochs:
             # Nobody will ask for its passes again.
             state = state.with_chains(state.chains.forget(), buffers={})
-        self.cache.put(group, Saved(state, standing.held, self.cursor))
+        self.cache.put(group, state)
         if len(self._spelled) > self._known:
             self._known = len(self._spelled)
             self.store.spell(self._spelled)
         if result.failure is not None:
-            self.cache.save_all(self.cursor)
+            self.cache.save_all()
             raise result.failure
 
     def deliver(self, group: int, epoch: int, values: Traces) -> None:
@@ -235,34 +204,21 @@ class Coordinator:
             new = sorted(set(inside.tolist()) - self._spelled.keys())
             self._spelled |= dict(zip(new, self.model.token_strings(new), strict=True))
         standing = self._standing[group]
-        if epoch >= self.cursor.closed and self._keeps(epoch):
-            energies = np.stack([values["energy_raw"], values["energy_norm"]], axis=1)
-            if self.manifest.experts:
-                target = values["energy_target"][:, None]
-                energies = np.concatenate([energies, target, values["expert_energy"]], axis=1)
-            standing.held[epoch] = {
-                "tokens": torch.from_numpy(values["tokens"].astype(np.int32)),
-                "energies": torch.from_numpy(energies),
-                "lengths": torch.from_numpy(values["lengths"].astype(np.int32)),
-            }
         standing.epoch = max(standing.epoch, epoch + 1)
         if len(self.groups) == 1:
             self._close()
 
     def _close(self) -> None:
         """Write the samples of epochs that every group has completed."""
-        slowest, thin = min(one.epoch for one in self._standing), self.manifest.config.thin
-        while self.cursor.closed < slowest:
-            epoch, cursor = self.cursor.closed, self.cursor
+        slowest = min(one.epoch for one in self._standing)
+        while self.closed < slowest:
+            epoch = self.closed
             # Noted before a checkpoint can say that the epoch is closed.
             if epoch + 1 in self._checks:
                 self._check(epoch + 1)
-            if self._keeps(epoch) and (thin or epoch + 1 == self.manifest.epochs):
-                end, hash_ = self.store.write_samples(self._samples(epoch), cursor.samples_bytes)
-                cursor = replace(cursor, samples_bytes=end, samples_hash=hash_)
-            for one in self._standing:
-                one.held.pop(epoch, None)
-            self.cursor = replace(cursor, closed=epoch + 1)
+            if epoch in self.store.sampled(epoch + 1):
+                self.store.write_samples(epoch, self._samples(epoch))
+            self.closed = epoch + 1
             if self.listener is not None:
                 self.listener.epoch_ended(epoch, self.store.row(epoch), self.passes)
 
@@ -286,22 +242,25 @@ class Coordinator:
         return {chain: len(tokens) for chain, tokens in enumerate(self.layout.tokens)}
 
     def _samples(self, epoch: int) -> Iterator[Sample]:
-        model, chain, names = self.model, 0, ("target", *self.manifest.experts)
-        lines = self.manifest.inputs.names
-        for one in self._standing:
-            row = one.held[epoch]
-            columns = (row[name].tolist() for name in ("tokens", "lengths", "energies"))
-            for tokens, length, (raw, norm, *rest) in zip(*columns, strict=True):
-                ids = tokens[:length]
-                text, words = model.decode(ids), model.token_strings(ids)
-                template = self.layout.template[chain]
-                energies = dict(zip(names, rest, strict=True)) if rest else {}
-                yield Sample(
-                    chain, epoch, text, words, ids, raw, norm, template, energies,
-                    None if lines is None else lines[template],
-                    self._mutations(chain, words),
-                )  # fmt: skip
-                chain += 1
+        """Yield the samples of an epoch, as the arrays have them."""
+        model, store, lines = self.model, self.store, self.manifest.inputs.names
+        experts = self.manifest.experts
+        names = ("energy_target", "expert_energy") if experts else ()
+        columns = [store.array(name)[epoch].tolist() for name in (
+            "lengths", "energy_raw", "energy_norm", *names)]  # fmt: skip
+        rows = zip(store.tokens(epoch).tolist(), *columns, strict=True)
+        for chain, (tokens, length, raw, norm, *rest) in enumerate(rows):
+            ids = tokens[:length]
+            text, words = model.decode(ids), model.token_strings(ids)
+            template = self.layout.template[chain]
+            energies = {}
+            if rest:
+                energies = {"target": rest[0], **dict(zip(experts, rest[1], strict=True))}
+            yield Sample(
+                chain, epoch, text, words, ids, raw, norm, template, energies,
+                None if lines is None else lines[template],
+                self._mutations(chain, words),
+            )  # fmt: skip
 
     def _mutations(self, chain: int, tokens: list[str]) -> list[str] | None:
         """Return where a chain of a fixed length differs from the record that it started from."""

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from maskov.errors import RunError
 
 # The most bytes of a manifest and the like, of one line, and of the header of an array.
-MOST_BYTES, _MOST_LINE, _MOST_HEADER = 2**28, 2**24, 2**12
+MOST_BYTES, MOST_LINE, _MOST_HEADER = 2**28, 2**24, 2**12
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
@@ -104,11 +104,11 @@ def read_lines(path: Path, most: int) -> Iterator[str]:
     """
     with open_regular(path) as file:
         for number in range(1, most + 2):
-            line = file.readline(_MOST_LINE + 1)
+            line = file.readline(MOST_LINE + 1)
             if not line:
                 return
-            if len(line) > _MOST_LINE:
-                raise ValueError(f"line {number} has more than {_MOST_LINE >> 20} MiB")
+            if len(line) > MOST_LINE:
+                raise ValueError(f"line {number} has more than {MOST_LINE >> 20} MiB")
             if number > most:
                 raise ValueError(f"there are more than {most} lines")
             yield line.decode("utf-8")

@@ -3,24 +3,23 @@
 It holds
 
     manifest.json     what was asked for, with the full signature
-    samples.jsonl     one sample a line
+    samples.jsonl     one sample a line: a view of the arrays
     traces/*.npy      one array per quantity, epochs × chains; of small runs also the tokens and
-                      rejections at each position, and of replicas what happened to each
+                      rejections at each position, and of replicas what happened to each; of
+                      others the tokens of the epochs with samples
     tokens.json       the texts of the tokens in the traces, by number
-    checksums.npy     of the rows of the traces
+    checksums.npy     of the rows of the arrays, and of the samples of each epoch
     checkpoints/      the newest state of each group of chains and the one before it
     lock              held while a process works here
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,10 +29,10 @@ import numpy as np
 from maskov.config import Manifest, field_hashes, read_manifest, to_json
 from maskov.errors import RunError
 from maskov.runs import checkpoint, checksums
-from maskov.runs.checkpoint import Cursor, Saved
 from maskov.runs.checksums import Checksums, in_words
 from maskov.runs.files import (
     MOST_BYTES,
+    MOST_LINE,
     check_own,
     check_regular,
     check_size,
@@ -48,9 +47,9 @@ from maskov.runs.files import (
     write_atomically,
     write_new,
 )
-from maskov.runs.group import PLACES
+from maskov.runs.group import PLACES, GroupState
 from maskov.runs.sample import Sample
-from maskov.runs.store import TRACES, WIDE, Store, empty_traces, trace_shape
+from maskov.runs.store import ARRAYS, Store, array_shape, empty_arrays
 from maskov.runs.validation import GroupShape
 from maskov.types import Traces
 
@@ -60,21 +59,18 @@ _UNFINISHED = {"lock", "traces", "checkpoints", "samples.jsonl", "manifest.json.
 class RunFolder(Store):
     """Results on disk."""
 
+    durable = True
+
     def __init__(self, path: Path, manifest: Manifest) -> None:
+        super().__init__(manifest)
         self.path = path
-        self.manifest = manifest
-        # What was found damaged and what became of it, in sentences.
-        self.recovered: list[str] = []
-        # The files because of which a run has to start from its beginning.
-        self.lost: list[Path] = []
-        # Traces with rows that a loss of power would lose.
+        # Files with something that a loss of power would lose.
         self._unsynced: set[Path] = set()
         # Groups whose rows fit, by reading them or having written them: these are not read again.
         self._fitting: set[int] = set()
-        # Where the rows of a trace begin.
+        # Where the rows of an array begin, and where the samples end.
         self._starts: dict[str, int] = {}
-        # The hash of so many bytes of the samples.
-        self._samples_hash, self._hashed = hashlib.sha256(), 0
+        self._end = 0
 
     @classmethod
     def check_free(cls, path: Path) -> None:
@@ -100,7 +96,7 @@ class RunFolder(Store):
             with explained(path):
                 (path / "traces").mkdir(parents=True, exist_ok=True)
                 (path / "checkpoints").mkdir(exist_ok=True)
-                for name, array in empty_traces(manifest):
+                for name, array in empty_arrays(manifest):
                     write_new(path / "traces" / f"{name}.npy", array, path)
                 open_to_write(path / "samples.jsonl", path, os.O_CREAT).close()
                 for folder in (path / "traces", path, path.parent):
@@ -127,21 +123,17 @@ class RunFolder(Store):
         saved = self.path / "checkpoints"
         if saved.exists() and not saved.is_dir():
             raise RunError(f"'{saved}' is no folder; remove it, and the run starts again.")
-        for name in TRACES:
+        for name in ARRAYS:
             if (self.path / "traces" / f"{name}.npy").exists():
-                self._read_trace(name)
+                self.array(name)
 
     def prepare(self) -> None:
         """Put back what a run needs to go on, once nothing speaks against it."""
-        start_over = self.cut_short
         with explained(self.path):
             # Without checkpoints a run starts from its beginning.
             (self.path / "checkpoints").mkdir(exist_ok=True)
             (self.path / "traces").mkdir(exist_ok=True)
-            for file in self.path.glob("checkpoints/*.checkpoint") if start_over else ():
-                # Otherwise, stopped again, the run would have to start over again.
-                file.unlink()
-            for name, array in empty_traces(self.manifest):
+            for name, array in empty_arrays(self.manifest):
                 path = self.path / "traces" / f"{name}.npy"
                 if not path.exists():
                     # Its rows do not fit: the chains start again, and that is told.
@@ -162,68 +154,70 @@ class RunFolder(Store):
         """Open an existing run folder."""
         return cls(path, _read_manifest(path))
 
-    durable = True
-
     def write_rows(self, first: int, epoch: int, values: Traces) -> None:
-        """Overwrite the places of these chains, so that writing them twice does no harm."""
-        before = epoch * self.manifest.chains + first
+        """Keep what the chains from `first` on came to in an epoch."""
         written: dict[str, bytes] = {}
         with explained(self.path):
-            # Steps last: who reads along takes an epoch that has some for a whole one.
-            for name, rows in sorted(values.items(), key=lambda item: item[0] == "steps"):
+            for name, row, rows in self._placed(epoch, values):
                 path = self.path / "traces" / f"{name}.npy"
                 if name in PLACES and not path.exists():
                     continue
-                content = np.ascontiguousarray(rows, dtype=TRACES[name]).tobytes()
+                content = np.ascontiguousarray(rows, dtype=ARRAYS[name]).tobytes()
                 written[name] = content
-                each = len(content) // len(rows)
-                start = self._start(name)
+                each, start = len(content) // len(rows), self._start(name)
+                shape = array_shape(self.manifest, name) or (0, 0)
                 self._unsynced.add(path)
                 with open_to_write(path, self.path) as file:
                     with self._readable(name):
-                        check_size(path, file, start + self._cells * each)
-                    file.seek(start + before * each)
+                        check_size(path, file, start + shape[0] * shape[1] * each)
+                    file.seek(start + (row * shape[1] + first) * each)
                     file.write(content)
             self._checksums.write(first, epoch, written)
             self._unsynced.add(self._checksums.path)
 
-    def row(self, epoch: int) -> Traces:
-        """Read one row of each trace."""
-        found: Traces = {}
-        for name, kind in TRACES.items():
-            if name in WIDE:
-                continue
-            chains = self.manifest.chains
-            start = self._start(name)
-            with open_regular(self.path / "traces" / f"{name}.npy") as file:
-                file.seek(start + epoch * chains * np.dtype(kind).itemsize)
-                found[name] = np.fromfile(file, dtype=kind, count=chains)
-        return found
-
-    def write_samples(self, samples: Iterable[Sample], after: int) -> tuple[int, str]:
-        """Cut the file where finished epochs end and append."""
+    def write_samples(self, epoch: int, samples: Iterable[Sample]) -> None:
+        """Append the samples of an epoch, whatever was there."""
         path = self.path / "samples.jsonl"
+        content = b"".join(sample.to_json().encode() + b"\n" for sample in samples)
+        with explained(self.path):
+            with open_to_write(path, self.path, os.O_CREAT) as file:
+                file.truncate(self._end)
+                file.seek(self._end)
+                file.write(content)
+            self._end += len(content)
+            self._checksums.write(0, epoch, {"samples": content})
+            self._unsynced |= {path, self._checksums.path}
+
+    def restore_samples(self, closed: int) -> Sequence[int]:
+        """Cut what follows the samples of so many epochs; return those to be written again."""
+        end, path = self._samples_end(closed), self.path / "samples.jsonl"
+        self._end = end or 0
         with explained(self.path), open_to_write(path, self.path, os.O_CREAT) as file:
-            if self._hashed != after:
-                self._samples_hash, _ = _hash_of(path, after)
-            file.truncate(after)
-            file.seek(after)
-            for sample in samples:
-                line = sample.to_json().encode() + b"\n"
-                self._samples_hash.update(line)
-                file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
-            self._hashed = file.tell()
-            return self._hashed, self._samples_hash.hexdigest()
+            file.truncate(self._end)
+        if end is not None:
+            return ()
+        self._tell("samples.jsonl was damaged; it is written again", path)
+        return self.sampled(closed)
 
-    def cut_samples(self) -> None:
-        """Cut whatever follows the last sample of a finished run."""
-        end = self.cursor().samples_bytes
-        if (self.path / "samples.jsonl").stat().st_size > end:
-            self.write_samples((), end)
+    def _samples_end(self, closed: int) -> int | None:
+        """Return where the samples of so many epochs end; None if they are not what they were."""
+        end = 0
+        try:
+            with open_regular(self.path / "samples.jsonl") as file:
+                for epoch in self.sampled(closed):
+                    lines: list[bytes] = []
+                    while len(lines) < self.manifest.chains:
+                        lines.append(file.readline(MOST_LINE))
+                        if not lines[-1].endswith(b"\n"):
+                            return None
+                    if not self._checksums.fits("samples", epoch, 0, b"".join(lines)):
+                        return None
+                    end += sum(map(len, lines))
+        except FileNotFoundError:
+            return None if self.sampled(closed) else 0
+        return end
 
-    def save(self, group: int, saved: Saved) -> None:
+    def save(self, group: int, state: GroupState) -> None:
         """Write a checkpoint, once everything that it relies on is on the disk."""
         with explained(self.path):
             for path in sorted(self._unsynced):
@@ -231,70 +225,84 @@ class RunFolder(Store):
             self._unsynced.clear()
             # Whoever removed it meanwhile loses no more than what was in it.
             (self.path / "checkpoints").mkdir(exist_ok=True)
-            checkpoint.save(self.path / "checkpoints", group, saved, self._fields)
+            checkpoint.save(self.path / "checkpoints", group, state, self._fields)
             self._fitting.add(group)
 
-    def load(self, group: int, shape: GroupShape) -> tuple[Saved | None, list[Path]]:
-        """Read the newest whole checkpoint of a group; also return the damaged files.
-
-        Samples that are gone can only be drawn again: such a run starts from its beginning.
-        """
-        if self.cut_short and group not in self._fitting:
-            return None, []
-        saved, damaged = checkpoint.load(self.path / "checkpoints", group, shape)
+    def load(self, group: int, shape: GroupShape) -> GroupState | None:
+        """Read the newest whole checkpoint of a group whose rows are those that were written."""
+        state, damaged = checkpoint.load(self.path / "checkpoints", group, shape)
         if damaged:
-            after = "go on from an earlier one" if saved else "start again from their beginning"
+            after = "go on from an earlier one" if state else "start again from their beginning"
             names = ", ".join(file.name for file in damaged)
-            self._tell(f"{names} was damaged; its chains {after}")
-        if saved is None or group in self._fitting:
-            return saved, damaged
-        misfits = self._misfits(group, saved.state.epoch)
+            self._tell(f"{names} was damaged; its chains {after}", *damaged)
+        if state is None or group in self._fitting:
+            return state
+        misfits = self._misfits(self._mapped, group, state.epoch)
         if not misfits:
             self._fitting.add(group)
-            return saved, damaged
+            return state
         chains = self._checksums.groups[group]
         which = f"chains {chains.start}-{chains.stop - 1}; these start again from their beginning"
         if len(chains) == 1:
             which = f"chain {chains.start}; it starts again from its beginning"
-        self._tell(f"{_told(misfits)} of the {which}")
+        saved = sorted(self.path.glob(f"checkpoints/{group:05d}-*"))
         traces = [self.path / "traces" / f"{name}.npy" for name in misfits]
-        return None, [*sorted(self.path.glob(f"checkpoints/{group:05d}-*")), *traces]
+        self._tell(f"{_told(misfits)} of the {which}", *saved, *traces)
+        return None
 
-    def _tell(self, note: str) -> None:
+    def _tell(self, note: str, *files: Path) -> None:
         if note not in self.recovered:
             self.recovered.append(note)
+            self.damaged += [file for file in files if file not in self.damaged]
 
     @cached_property
     def _checksums(self) -> Checksums:
         return Checksums(self.path, self.manifest)
 
-    def _misfits(self, group: int, epochs: int) -> dict[str, list[int]]:
-        """Return which traces do not have what a group came to in its first epochs, and where."""
-        found = self._checksums.misfits(self._mapped, group, epochs)
-        chains, steps = self._checksums.groups[group], self._mapped.get("steps")
+    def _misfits(self, arrays: Traces, group: int, epochs: int) -> dict[str, list[int]]:
+        """Return which arrays do not have what a group came to in its first epochs, and where."""
+        found = self._checksums.misfits(arrays, group, epochs)
+        chains, steps = self._checksums.groups[group], arrays.get("steps")
         if steps is not None and not (steps[:epochs, chains.start : chains.stop] > 0).all():
             found.setdefault("steps", list(range(epochs)))
         return found
 
     @property
     def _mapped(self) -> Traces:
-        """The traces that can be read, each on disk until it is looked at."""
+        """The arrays that can be read, each on disk until it is looked at."""
         found: Traces = {}
-        for name in TRACES:
+        for name in ARRAYS:
             with suppress(Exception):  # a damaged header fails in a dozen ways
                 found[name] = self._map(name)
         return found
 
+    @property
+    def _epochs(self) -> list[int]:
+        """The epoch that each group is in, by its newest checkpoint."""
+        groups, most = range(len(self._checksums.groups)), self.manifest.schedule.epochs
+        found = (checkpoint.epoch_of(self.path / "checkpoints", group) for group in groups)
+        return [min(max(epoch, 0), most) for epoch in found]
+
+    @property
+    def closed(self) -> int:
+        """The epochs that all groups have completed, by their newest checkpoints."""
+        return min(self._epochs)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every epoch was run and every sample kept, and all are as they were written."""
+        epochs = self.manifest.epochs
+        if self.closed < epochs or self.damage():
+            return False
+        return self._samples_end(epochs) is not None
+
     def damage(self) -> dict[str, list[int]]:
-        """Return the traces that do not fit the run, and in which of its finished epochs."""
-        closed = checkpoint.cursor(self.path / "checkpoints").closed
-        if not 0 < closed <= self.manifest.schedule.epochs:
-            return {}
+        """Return the arrays that do not fit the run, and in which epochs before its checkpoints."""
         found: dict[str, list[int]] = {}
-        mapped = self._mapped
-        for group in range(len(self._checksums.groups)):
-            for name, epochs in self._checksums.misfits(mapped, group, closed).items():
-                found[name] = sorted({*found.get(name, ()), *epochs})
+        arrays = self._mapped
+        for group, epochs in enumerate(self._epochs):
+            for name, wrong in self._misfits(arrays, group, epochs).items():
+                found[name] = sorted({*found.get(name, ()), *wrong})
         return found
 
     def damage_note(self) -> str | None:
@@ -307,53 +315,9 @@ class RunFolder(Store):
             "chains again, to the same samples"
         )
 
-    def cursor(self) -> Cursor:
-        """Read how far the run has come."""
-        return Cursor() if self.cut_short else checkpoint.cursor(self.path / "checkpoints")
-
-    @cached_property
-    def cut_short(self) -> bool:
-        """Whether the run has to start from its beginning.
-
-        Samples that are gone can only be drawn again, and so can the traces of a finished run.
-        """
-        if self._lacks_samples():
-            self._tell("samples.jsonl was damaged; the run starts again from its beginning")
-            self.lost = [self.path / "samples.jsonl"]
-        elif self._ended:
-            damage = self.damage()
-            self.lost = [self.path / "traces" / f"{name}.npy" for name in damage]
-            if damage:
-                self._tell(f"{_told(damage)}; the run starts again from its beginning")
-        return bool(self.lost)
-
-    @property
-    def _ended(self) -> bool:
-        closed = checkpoint.cursor(self.path / "checkpoints").closed
-        return closed == self.manifest.epochs
-
-    def _lacks_samples(self) -> bool:
-        """Whether the samples of epochs that are over are not all there, or were changed."""
-        cursor = checkpoint.cursor(self.path / "checkpoints")
-        epochs = self.manifest.epochs
-        if not 0 <= cursor.closed <= epochs or cursor.samples_bytes < 0:
-            return True
-        hash_, lines = _hash_of(self.path / "samples.jsonl", cursor.samples_bytes)
-        if lines != self._kept(cursor.closed):
-            return True
-        return bool(cursor.samples_bytes) and hash_.hexdigest() != cursor.samples_hash
-
-    def _kept(self, closed: int) -> int:
-        """Return how many samples are kept of the first so many epochs."""
-        manifest, thin = self.manifest, self.manifest.config.thin
-        kept = int(closed == manifest.epochs)
-        if thin:
-            kept = max(closed - manifest.schedule.burn_in, 0) // thin
-        return kept * manifest.chains
-
     def note(self, **found: Any) -> None:
         """Add to the manifest."""
-        self.manifest = replace(self.manifest, **found)
+        super().note(**found)
         vars(self).pop("_fields", None)
         with explained(self.path):
             self._write_manifest()
@@ -383,8 +347,9 @@ class RunFolder(Store):
 
     def samples(self) -> list[Sample]:
         """Read the samples kept so far."""
+        most = len(self.sampled(self.manifest.epochs)) * self.manifest.chains
         try:
-            lines = read_lines(self.path / "samples.jsonl", self._kept(self.manifest.epochs))
+            lines = read_lines(self.path / "samples.jsonl", most)
             return [Sample(**json.loads(line)) for line in lines]
         except (OSError, ValueError, TypeError, RecursionError) as error:
             reason = (getattr(error, "strerror", None) or str(error)).partition("\n")[0]
@@ -395,17 +360,10 @@ class RunFolder(Store):
 
     def traces(self) -> Traces:
         """Read the traces."""
-        folder = self.path / "traces"
-        found: Traces = {}
-        for name in TRACES:
-            absent = name in PLACES and not (folder / f"{name}.npy").exists()
-            if absent or trace_shape(self.manifest, name) is None:
-                continue
-            found[name] = np.array(self._read_trace(name)[: self.manifest.epochs])
-        return found
+        return {name: np.array(trace) for name, trace in super().traces().items()}
 
-    def _read_trace(self, name: str) -> np.memmap[Any, np.dtype[Any]]:
-        """Map a trace, or say why it cannot be read and how to make it again."""
+    def array(self, name: str) -> np.memmap[Any, np.dtype[Any]]:
+        """Map an array, or say why it cannot be read and how to make it again."""
         check_regular(self.path / "traces" / f"{name}.npy")
         with self._readable(name):
             return self._map(name)
@@ -426,29 +384,21 @@ class RunFolder(Store):
 
     def _map(self, name: str) -> np.memmap[Any, np.dtype[Any]]:
         """Map a trace of this run."""
-        shape = trace_shape(self.manifest, name)
+        shape = array_shape(self.manifest, name)
         if shape is None:
             raise ValueError(f"{name}.npy is not of this run")
-        return map_array(self.path / "traces" / f"{name}.npy", shape, TRACES[name])
+        return map_array(self.path / "traces" / f"{name}.npy", shape, ARRAYS[name])
 
     def _start(self, name: str) -> int:
         """Return where the rows of a trace begin in its file."""
         if name not in self._starts:
-            self._starts[name] = int(self._read_trace(name).offset)
+            self._starts[name] = int(self.array(name).offset)
         return self._starts[name]
 
-    def traced(self) -> frozenset[str]:
-        """Return the names of the traces there are."""
-        folder = self.path / "traces"
-        return frozenset(
-            name
-            for name in TRACES
-            if trace_shape(self.manifest, name) and (folder / f"{name}.npy").exists()
-        )
-
-    @property
-    def _cells(self) -> int:
-        return self.manifest.schedule.epochs * self.manifest.chains
+    def traced(self) -> list[str]:
+        """Return the names of the traces there are; older runs have none of positions."""
+        there = {name for name in PLACES if (self.path / "traces" / f"{name}.npy").exists()}
+        return [name for name in super().traced() if name not in PLACES or name in there]
 
 
 def _told(misfits: dict[str, list[int]]) -> str:
@@ -465,20 +415,6 @@ def _read_manifest(folder: Path) -> Manifest:
     return read_manifest(data, str(folder))
 
 
-def _hash_of(path: Path, size: int) -> tuple[Any, int | None]:
-    """Return the hash and the lines of a file's first bytes; no lines if it is shorter."""
-    hash_, lines = hashlib.sha256(), 0
-    try:
-        with open_regular(path) as file:
-            while size and (part := file.read(min(size, 2**20))):
-                size -= len(part)
-                hash_.update(part)
-                lines += part.count(b"\n")
-    except OSError:
-        pass
-    return hash_, None if size else lines
-
-
 def _is_leftover(path: Path) -> bool:
     """Tell an empty folder, or what a creation left that was cut off before its manifest.
 
@@ -491,7 +427,7 @@ def _is_leftover(path: Path) -> bool:
         return False
     if saved.exists() and (not saved.is_dir() or any(saved.iterdir())):
         return False
-    ours = {f"{name}.npy" for name in TRACES}
+    ours = {f"{name}.npy" for name in ARRAYS}
     return not traces.exists() or (
         traces.is_dir() and {file.name for file in traces.iterdir()} <= ours
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
+from maskov.config import Manifest
 from maskov.execution.buffers import COUNTS, ENERGIES
 from maskov.types import Chains, Tensor, Traces
 
@@ -75,6 +77,26 @@ class GroupState:
         held = [*self.buffers.values(), *([] if sites is None else sites.tensors().values())]
         held += self.chains.tensors().values()
         return sum(value.numel() * value.element_size() for value in held)
+
+
+def cut(chains: int, most: int) -> list[range]:
+    """Cut the chains of a run into groups of at most so many, of one size but for the last."""
+    groups = -(-chains // most)
+    size = -(-chains // groups)
+    return [range(first, min(first + size, chains)) for first in range(0, chains, size)]
+
+
+def groups_of(manifest: Manifest) -> list[range]:
+    """Return the chains of each group; all replicas of a chain are in one."""
+    return cut(manifest.chains, max(manifest.config.execution.resident // manifest.replicas, 1))
+
+
+def kept_epochs(manifest: Manifest) -> Sequence[int]:
+    """Return the epochs whose sequences are kept: samples, or the last ones where a run may end."""
+    thin, schedule = manifest.config.thin, manifest.schedule
+    if not thin:
+        return [check - 1 for check in manifest.checks]
+    return range(schedule.burn_in + thin - 1, schedule.epochs, thin)
 
 
 def nothing_yet(chains: Chains, experts: int) -> tuple[Tensor, Tensor]:

@@ -53,9 +53,7 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether every epoch was run and every sample kept."""
-        if not isinstance(self.store, RunFolder):
-            return True
-        return self.store.cursor().closed >= self.manifest.epochs
+        return self.store.finished
 
     def summary(self) -> Summary:
         """Rates, costs and mean energies."""
@@ -64,7 +62,7 @@ class Run:
     def diagnose(self) -> Diagnosis:
         """R-hat, effective sizes, autocorrelations, rates by position, and a verdict."""
         diagnosis = diagnose(self.manifest, self.traces, self._lengths, self._token_texts)
-        note = self.store.damage_note() if isinstance(self.store, RunFolder) else None
+        note = self.store.damage_note()
         return diagnosis if note is None else replace(diagnosis, notes=[note, *diagnosis.notes])
 
     def to_arviz(self, warmup: bool = False) -> Any:

@@ -29,6 +29,7 @@ from maskov.runs.group import (
     GroupState,
     Row,
     first_replicas,
+    kept_epochs,
     nothing_yet,
     sizes_of,
     traces_of,
@@ -215,9 +216,7 @@ class TaskRunner:
         group, config, replicas = self.group, self.manifest.config, self.kernel.replicas
         chains, before = kernel.end(group.chains, self.rng), self.scorer.passes
         first = torch.arange(0, len(chains.chain), replicas, device=chains.chain.device)
-        kept = keeps_samples(group.epoch, config.thin, self.schedule)
-        # Where the run may end, its last samples are kept.
-        kept |= config.thin == 0 and group.epoch + 1 in self.manifest.checks
+        kept = group.epoch in kept_epochs(self.manifest)
         # Passes of groups are another energy's: the traced ones would cost T passes a chain.
         grouped = chains.sites is not None and chains.sites.groups is not None
         free = chains.sites is not None and not grouped
@@ -336,14 +335,6 @@ def _target_of(group: GroupState, kernel: Kernel) -> int:
         return -1
     found = (n for n, energy in enumerate(energies_of(kernel)) if energy is known.of)
     return next(found, -1)
-
-
-def keeps_samples(epoch: int, thin: int, schedule: Schedule) -> bool:
-    """Whether the chains' sequences at the end of an epoch are samples to keep."""
-    if thin == 0:
-        return epoch == schedule.epochs - 1
-    kept = epoch - schedule.burn_in + 1
-    return kept > 0 and kept % thin == 0
 
 
 def _happened(info: StepInfo, width: int) -> Tensor:

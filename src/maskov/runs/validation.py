@@ -15,15 +15,13 @@ from typing import Any
 
 import torch
 
-from maskov.execution.buffers import COUNTS, ENERGIES, WAITING, Buffers
+from maskov.execution.buffers import ENERGIES, WAITING, Buffers
 from maskov.execution.span_buffers import FILLS, SpanBuffers
 from maskov.runs.async_group import AHEAD
 from maskov.runs.checkpoint_header import Sizes
 from maskov.runs.group import GroupState, sizes_of
 from maskov.types import Chains, PartValues, Sites, Tensor
 
-# Epochs of samples that a group may hold while others are behind it, with room to spare.
-_MOST_HELD = 64
 _MOST_ENERGIES = 64
 _SHAPED = re.compile(r"(Int|Float|Bool)\[Tensor, ['\"]([\w ]*)['\"]\]")
 _KINDS = {"Int": torch.int64, "Float": torch.float64, "Bool": torch.bool}
@@ -65,12 +63,6 @@ class GroupShape:
     replicas: int = 1
     windows: bool = False
 
-    @property
-    def chains(self) -> list[int]:
-        """The chains of the group."""
-        numbers: list[int] = self.fresh.chains.chain[:: self.replicas].tolist()
-        return numbers
-
     def takes(self, sizes: Sizes) -> bool:
         """Whether tensors of these kinds and shapes can be of this group; nothing is read yet."""
         wanted = dict(_ALONE | _CHAINS)
@@ -78,10 +70,7 @@ class GroupShape:
         if "buffers.tokens" in sizes:
             wanted |= _SPAN_BUFFERS if self.windows else _BUFFERS
         wanted |= _KNOWN if "known.values" in sizes else {}
-        held = {name for name in sizes if name.startswith("held.")}
-        if sizes.keys() - held != wanted.keys():
-            return False
-        if not self._takes_held(sizes, held):
+        if sizes.keys() != wanted.keys():
             return False
         kinds, lengths = dict(_KINDS), dict(self._lengths)
         if "sites.hidden" in sizes or "buffers.tokens" in sizes:
@@ -111,27 +100,6 @@ class GroupShape:
             "reference": self.fresh.chains.reference.shape[1],
             "proposals": chains + 1, "columns": length + FILLS,
         }  # fmt: skip
-
-    def _takes_held(self, sizes: Sizes, held: set[str]) -> bool:
-        chains, length = len(self.chains), self.fresh.chains.tokens.shape[1]
-        kinds = {
-            "tokens": (torch.int32, (chains, length)),
-            "energies": (torch.float64, (chains, self._kept_energies)),
-            "lengths": (torch.int32, (chains,)),
-        }
-        epochs = {name.split(".")[1] for name in held}
-        return (
-            len(epochs) <= _MOST_HELD
-            and held == {f"held.{epoch}.{part}" for epoch in epochs for part in kinds}
-            and all(sizes[name] == kinds[name.split(".")[2]] for name in held)
-            and all(epoch.isdecimal() and len(epoch) < 10 for epoch in epochs)
-        )
-
-    @property
-    def _kept_energies(self) -> int:
-        """The energies kept of a sample: E_raw and E_norm, and with experts the target and each."""
-        experts = self.fresh.counts.shape[1] - len(COUNTS)
-        return len(ENERGIES) + experts if experts else len(ENERGIES) - 1
 
     def _takes_slots(self, lengths: dict[str, int]) -> bool:
         slots, rest = divmod(lengths["slots"] - 1, lengths["chains"])

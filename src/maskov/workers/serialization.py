@@ -5,14 +5,14 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-from maskov.runs.checkpoint import Saved, pack, unpack
+from maskov.runs.checkpoint import pack, unpack
 from maskov.runs.task import Task, TaskResult
 
 
 def to_bytes(message: Task | TaskResult) -> bytes:
     """Turn a task or a result into bytes."""
     rest = {**vars(message), "state": None}
-    return pickle.dumps((type(message), rest, pack(Saved(message.state))), protocol=5)
+    return pickle.dumps((type(message), rest, pack(message.state)), protocol=5)
 
 
 def task_from(content: bytes) -> Task:
@@ -28,4 +28,4 @@ def result_from(content: bytes) -> TaskResult:
 def _from_bytes(content: bytes) -> Any:
     # These bytes come from a process that this one began, or that began it.
     kind, rest, body = pickle.loads(content)
-    return kind(**rest | {"state": unpack(body).state})
+    return kind(**rest | {"state": unpack(body)})
