@@ -29,9 +29,8 @@ from maskov.models.scorer import Scorer
 from maskov.moves import Span
 from maskov.random import CounterRng
 from maskov.runs.async_group import AHEAD
-from maskov.runs.checkpoint import load, save
+from maskov.runs.checkpoint import GroupShape, load, save
 from maskov.runs.group import GroupState
-from maskov.runs.validation import GroupShape
 from maskov.testing import check_kernel, step_matrix
 from maskov.types import Sequences
 from small import random_state, random_table, tiny_bert

@@ -28,8 +28,8 @@ from maskov import (
 from maskov.errors import Interrupted
 from maskov.replay import Replayer
 from maskov.runs import Run
+from maskov.runs.checkpoint import GroupShape
 from maskov.runs.group import GroupState
-from maskov.runs.validation import GroupShape
 from maskov.ui.report.data import build
 from maskov.ui.report.html import to_html
 from maskov.ui.report.markdown import to_markdown

@@ -18,7 +18,7 @@ from maskov import MaskovError, Metropolis, Norm, Run, RunError, Schedule, resum
 from maskov.config import to_json
 from maskov.errors import Interrupted
 from maskov.runs import checkpoint
-from maskov.runs.checkpoint_header import START, seal
+from maskov.runs.checkpoint import START, seal
 from mutations import changed, damaged, examples, or_refused
 from small import tiny_bert
 

@@ -16,7 +16,7 @@ from maskov import Metropolis, Mixture, Norm, Schedule, Workers
 from maskov.errors import Interrupted
 from maskov.moves import Resize, Site, Span
 from maskov.replay import Replayer
-from maskov.runs.checkpoint_header import START, read_header, seal
+from maskov.runs.checkpoint import START, read_header, seal
 from maskov.runs.coordinator import Coordinator
 from maskov.runs.folder import RunFolder
 from maskov.runs.rebuild import rebuild

@@ -3,56 +3,87 @@
 The masked passes that a chain keeps are saved with it. Computing them again would give the same
 numbers up to rounding only, and rounding can turn a decision; a run that goes on must be the run
 that was never stopped, to the byte. The same bytes carry a group to a worker and back.
+
+The file is a SHA-256, and the tensors that it is of in the format of safetensors. A hash tells
+damage by chance; a forged file computes it, too, and may promise more than memory holds. So a
+checkpoint is read only if its header promises the tensors of this group, and resumed only if what
+no step changes is unchanged. A forged but plausible checkpoint still chooses where its chains go on
+from.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import fields
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 
+from maskov.energies import Raw
+from maskov.energies.stages import TestPlan
 from maskov.execution.buffers import Buffers
 from maskov.execution.span_buffers import SpanBuffers
-from maskov.runs.checkpoint_header import read_body, read_header, seal
-from maskov.runs.files import write_atomically
-from maskov.runs.group import GroupState
-from maskov.runs.validation import GroupShape
+from maskov.runs.async_group import AHEAD
+from maskov.runs.files import open_regular, write_atomically
+from maskov.runs.group import GroupState, sizes_of
 from maskov.types import Chains, PartValues, Sites, Tensor
 
+# Bytes of the hash.
+START = hashlib.sha256().digest_size
 _KEPT = 2  # the newest and the one before it
+# Bytes of names and shapes; a checkpoint has about a hundred tensors.
+_MOST_HEADER = 2**20
+# Stages of a test, and values that are known of an energy.
+_MOST_STAGES, _MOST_VALUES = 64, 1024
 _BUFFERS = [{field.name for field in fields(kind)} for kind in (Buffers, SpanBuffers)]
 _SCALARS = (
     "epoch", "end", "begun", "other_passes", "budget", "target",
 )  # fmt: skip
+_KINDS = {
+    "BOOL": torch.bool,
+    "I32": torch.int32,
+    "I64": torch.int64,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F32": torch.float32,
+    "F64": torch.float64,
+}
+# What no step of these chains changes.
+_FIXED = ("chain", "source", "beta", "bounds", "reference")
+_FIXED_LENGTH = ("lengths", "free", "region")
+
+# The kind and the shape of each tensor, by its name.
+Sizes = dict[str, tuple[torch.dtype, tuple[int, ...]]]
+
+
+# Groups as bytes.
+
+
+def tensors_of(group: GroupState) -> dict[str, Tensor]:
+    """Return every tensor of a group by its name in a checkpoint."""
+    chains, known = group.chains, group.chains.part_values
+    sites = {} if chains.sites is None else chains.sites.tensors()
+    values = {} if known is None else {"values": known.values, "energy": known.energy}
+    parts = {"chains": chains.tensors(), "sites": sites, "known": values, "buffers": group.buffers}
+    tensors = {f"{part}.{name}": one for part in parts for name, one in parts[part].items()}
+    return tensors | {"counts": group.counts, "rejected": group.rejected}
 
 
 def pack(group: GroupState, fields: dict[str, str] | None = None) -> bytes:
     """Turn a group into bytes; `fields` are the hashes of the manifest it belongs to."""
-    chains = group.chains
-    tensors: dict[str, Tensor] = {
-        "counts": group.counts,
-        "rejected": group.rejected,
-    }
-    tensors |= {f"chains.{name}": value for name, value in chains.tensors().items()}
-    if chains.sites is not None:
-        tensors |= {f"sites.{name}": value for name, value in chains.sites.tensors().items()}
-    if chains.part_values is not None:
-        tensors["known.values"] = chains.part_values.values
-        tensors["known.energy"] = chains.part_values.energy
-    tensors |= {f"buffers.{name}": value for name, value in group.buffers.items()}
+    sites = group.chains.sites
     scalars = {name: getattr(group, name) for name in _SCALARS}
     # Which positions the passes of the sites mask; 0: each alone.
-    scalars["site_groups"] = 0 if chains.sites is None else chains.sites.groups or 0
-    metadata = {
-        "group": json.dumps(scalars),
-        "fields": json.dumps(fields or {}),
-    }
-    kept = {key: value.contiguous().cpu() for key, value in tensors.items()}
+    scalars["site_groups"] = 0 if sites is None else sites.groups or 0
+    metadata = {"group": json.dumps(scalars), "fields": json.dumps(fields or {})}
+    kept = {name: value.contiguous().cpu() for name, value in tensors_of(group).items()}
     return to_bytes(kept, metadata)
 
 
@@ -90,6 +121,63 @@ def _unpacked(body: bytes) -> GroupState:
         **{name: scalars[name] for name in _SCALARS},
         buffers=buffers,
     )
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {key.removeprefix(prefix): tensors[key] for key in tensors if key.startswith(prefix)}
+
+
+# Files.
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a checkpoint says of its tensors, and what it holds beside them; not proven yet."""
+
+    sizes: Sizes
+    metadata: dict[str, dict[str, Any]]
+
+
+def seal(body: bytes) -> bytes:
+    """Return a checkpoint of these tensors, with the hash that proves it whole."""
+    return hashlib.sha256(body).digest() + body
+
+
+def read_header(path: Path) -> Header | None:
+    """Return what a checkpoint says of itself; nothing if the file is of another size."""
+    try:
+        with open_regular(path) as file:
+            file.seek(START)
+            size = int.from_bytes(file.read(8), "little")
+            if size > _MOST_HEADER:
+                return None
+            found = json.loads(file.read(size))
+        texts = found.pop("__metadata__")
+        metadata = {name: dict(json.loads(texts[name])) for name in ("group", "fields")}
+        sizes = {str(name): _size(entry) for name, entry in found.items()}
+        promised = sum(kind.itemsize * prod(shape) for kind, shape in sizes.values())
+        if path.stat().st_size != START + 8 + size + promised:
+            return None
+        return Header(sizes, metadata)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _size(entry: dict[str, Any]) -> tuple[torch.dtype, tuple[int, ...]]:
+    shape = entry["shape"]
+    if not all(type(length) is int and length >= 0 for length in shape):
+        raise ValueError("no shape")
+    return _KINDS[entry["dtype"]], tuple(shape)
+
+
+def _read_body(path: Path) -> bytes | None:
+    """Return the tensors of a checkpoint as bytes; nothing if their hash is wrong."""
+    try:
+        with open_regular(path) as file:
+            expected, body = file.read(START), file.read()
+    except OSError:
+        return None
+    return body if hashlib.sha256(body).digest() == expected else None
 
 
 def save(folder: Path, group: int, state: GroupState, fields: dict[str, str]) -> None:
@@ -131,10 +219,10 @@ def changed_field(folder: Path, fields: dict[str, str]) -> str | None:
     for file in sorted(folder.glob("*-*.checkpoint")):
         header = read_header(file)
         before = {} if header is None else header.metadata["fields"]
-        if isinstance(before, dict) and before:
-            for name in sorted(before.keys() | fields.keys()):
-                if before.get(name) != fields.get(name):
-                    return name
+        for name in sorted(before.keys() | fields.keys()) if before else ():
+            # A damaged file proves nothing.
+            if before.get(name) != fields.get(name) and _read_body(file) is not None:
+                return name
     return None
 
 
@@ -154,7 +242,7 @@ def _serial(file: Path) -> int:
 def _read(file: Path, shape: GroupShape) -> GroupState | None:
     header = read_header(file)
     # Only what is of the right size is read at all.
-    body = read_body(file) if header is not None and shape.takes(header.sizes) else None
+    body = _read_body(file) if header is not None and shape.takes(header.sizes) else None
     if body is None:
         return None
     try:
@@ -164,5 +252,116 @@ def _read(file: Path, shape: GroupShape) -> GroupState | None:
     return state if shape.fits(state) else None
 
 
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {key.removeprefix(prefix): tensors[key] for key in tensors if key.startswith(prefix)}
+# The checkpoints that a group can have.
+
+
+@dataclass(frozen=True)
+class GroupShape:
+    """The tensors that a checkpoint of a group must have: their names, kinds and shapes.
+
+    `slots` are the most that a chain may have; `vector` returns one that the model keeps of a
+    masked position, of which only the width and the kind matter. `replicas` are the rows of each
+    chain. Asynchronous chains fill `windows` or have single sites.
+    """
+
+    fresh: GroupState
+    epochs: int
+    slots: int
+    vector: Callable[[], Tensor]
+    replicas: int = 1
+    windows: bool = False
+
+    def takes(self, sizes: Sizes) -> bool:
+        """Whether tensors of these kinds and shapes can be of this group; nothing is read yet."""
+        try:
+            expected = tensors_of(self._like(sizes))
+        except (KeyError, IndexError, ValueError):
+            return False
+        return sizes == {name: (one.dtype, tuple(one.shape)) for name, one in expected.items()}
+
+    def _like(self, sizes: Sizes) -> GroupState:
+        """Return a group without content that has the same parts, as large as they may be."""
+        state = self.fresh.to(torch.device("meta"))
+        bare = state.chains
+        rows, length = bare.tokens.shape
+
+        def real(*shape: int) -> Tensor:
+            return torch.empty(shape, dtype=torch.float64, device="meta")
+
+        chains = bare
+        if "sites.hidden" in sizes or "buffers.tokens" in sizes:
+            vector = self.vector()
+            hidden = real(rows, length, vector.shape[-1]).to(vector.dtype)
+            chains = replace(bare, sites=Sites(hidden, real(rows, length), real(rows, length)))
+        if "buffers.tokens" in sizes:
+            state = replace(state, buffers=self._buffers(chains, sizes))
+        if "known.values" in sizes:
+            columns = sizes["known.values"][1][-1]
+            known = PartValues(None, real(rows, min(columns, _MOST_VALUES)), real(rows))
+            chains, bare = (replace(one, part_values=known) for one in (chains, bare))
+        return state.with_chains(chains if "sites.hidden" in sizes else bare)
+
+    def _buffers(self, chains: Chains, sizes: Sizes) -> dict[str, Tensor]:
+        if self.windows:
+            return SpanBuffers.of(chains, 0, chains.step, AHEAD).tensors()
+        rows, length = chains.tokens.shape
+        slots = (sizes["buffers.slot_place"][1][0] - 1) // rows
+        stages = sizes["buffers.draw_accept"][1][-1]
+        if not (1 <= slots <= min(self.slots, length) and 1 <= stages <= _MOST_STAGES):
+            raise ValueError("more slots or stages than a chain has")
+        # Of the energy only the number of stages matters.
+        made = Buffers.of(chains, TestPlan(Raw()), 0, slots, AHEAD)
+        made.draw_accept = made.draw_accept[..., :1].expand(-1, -1, stages)
+        return made.tensors()
+
+    def fits(self, state: GroupState) -> bool:
+        """Whether a state is one of these chains; its shapes are known to be right."""
+        chains, fresh = state.chains, self.fresh.chains
+        fixed = _FIXED if fresh.resizable else (*_FIXED, *_FIXED_LENGTH)
+        buffered = [name for name in fixed if name in state.buffers]
+        return (
+            0 <= state.epoch <= self.epochs
+            and 0 <= state.end <= self.epochs
+            and 1 <= state.budget <= self.fresh.budget
+            and all(torch.equal(getattr(chains, name), getattr(fresh, name)) for name in fixed)
+            and (not fresh.resizable or _sizes_fit(chains))
+            and _frozen(chains) == _frozen(fresh)
+            and torch.equal(_outside(chains), _outside(fresh))
+            and torch.equal(_sorted(chains, self.replicas), _sorted(fresh, self.replicas))
+            and all(torch.equal(state.buffers[name], getattr(fresh, name)) for name in buffered)
+        )
+
+
+def _frozen(chains: Chains) -> list[list[int]]:
+    """Return the tokens of each chain that no step changes, in order."""
+    held = chains.inside & ~chains.free
+    return [row[kept].tolist() for row, kept in zip(chains.tokens, held, strict=True)]
+
+
+def _outside(chains: Chains) -> Tensor:
+    """Return how many positions of each chain may change and belong to no region."""
+    return (chains.free & (chains.region < 0)).sum(1)
+
+
+def _sizes_fit(chains: Chains) -> bool:
+    """Whether lengths and regions are possible: each region in one piece, within its bounds."""
+    inside, region = chains.inside, chains.region
+    held = torch.where(inside, region, -1)
+    sizes = sizes_of(chains)
+    pieces = (held[:, 1:] != held[:, :-1]) & (held[:, 1:] >= 0)
+    begun = pieces.sum(1) + (held[:, 0] >= 0)
+    return bool(
+        (chains.lengths >= 1).all()
+        and (chains.lengths <= chains.tokens.shape[1]).all()
+        and torch.equal(held, region)
+        and (sizes >= chains.bounds[..., 0]).all()
+        and (sizes <= chains.bounds[..., 1]).all()
+        and (begun <= (chains.bounds[..., 1] > 0).sum(1)).all()
+        and not (chains.free & ~inside).any()
+        and (chains.free | (region < 0)).all()
+    )
+
+
+def _sorted(chains: Chains, replicas: int) -> Tensor:
+    """Return the replicas of each chain in order: swaps only move them."""
+    return chains.replica.view(-1, replicas).sort(1).values

@@ -29,6 +29,7 @@ import numpy as np
 from maskov.config import Manifest, field_hashes, read_manifest, to_json
 from maskov.errors import RunError
 from maskov.runs import checkpoint, checksums
+from maskov.runs.checkpoint import GroupShape
 from maskov.runs.checksums import Checksums, in_words
 from maskov.runs.files import (
     MOST_BYTES,
@@ -50,7 +51,6 @@ from maskov.runs.files import (
 from maskov.runs.group import PLACES, GroupState
 from maskov.runs.sample import Sample
 from maskov.runs.store import ARRAYS, Store, array_shape, empty_arrays
-from maskov.runs.validation import GroupShape
 from maskov.types import Traces
 
 _UNFINISHED = {"lock", "traces", "checkpoints", "samples.jsonl", "manifest.json.tmp"}

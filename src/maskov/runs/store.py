@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from maskov.config import Manifest
 from maskov.execution.buffers import COUNTS, ENERGIES
+from maskov.runs.checkpoint import GroupShape
 from maskov.runs.group import EXPERTS, PLACES, REPLICAS, GroupState, kept_epochs
 from maskov.runs.sample import Sample
-from maskov.runs.validation import GroupShape
 from maskov.types import Traces
 
 # Energies at the end of each epoch, what was counted within it, and what belongs to positions, to
