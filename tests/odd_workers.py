@@ -9,11 +9,9 @@ import torch
 
 import maskov
 from maskov.models.serialization import PackedModel
-from maskov.runs.task import Task, TaskResult
-from maskov.runs.worker_pool import WorkerPool
+from maskov.runs.task import Task, TaskResult, WorkerPool
 from maskov.workers import carry_out as api
-from maskov.workers.job import Job
-from maskov.workers.serialization import result_from, task_from, to_bytes
+from maskov.workers.job import Job, result_from, task_from, to_bytes
 
 
 class OddPool(WorkerPool):

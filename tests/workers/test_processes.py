@@ -18,9 +18,8 @@ from maskov.runs.group import GroupState
 from maskov.runs.task import Task
 from maskov.runs.task_runner import TaskRunner
 from maskov.workers import processes
-from maskov.workers.job import carried_out
+from maskov.workers.job import carried_out, result_from, to_bytes
 from maskov.workers.processes import Processes
-from maskov.workers.serialization import result_from, to_bytes
 from odd_workers import files
 from small import random_state, tiny_bert
 

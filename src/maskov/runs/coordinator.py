@@ -29,9 +29,8 @@ from maskov.runs.checkpoint import GroupShape
 from maskov.runs.group import GroupState, groups_of
 from maskov.runs.sample import Sample
 from maskov.runs.store import Store
-from maskov.runs.task import Task, TaskResult
+from maskov.runs.task import Task, TaskResult, WorkerPool
 from maskov.runs.task_runner import Listener
-from maskov.runs.worker_pool import WorkerPool
 from maskov.starts import Layout
 from maskov.types import Tensor, Traces
 

@@ -1,11 +1,13 @@
-"""All that a worker must know of a run, and which workers a run gets."""
+"""All that a worker must know of a run; its tasks and their results as bytes."""
 
 from __future__ import annotations
 
+import pickle
 import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -13,6 +15,7 @@ from maskov.config import Manifest
 from maskov.errors import MaskovError, RunError
 from maskov.models.batches import is_out_of_memory
 from maskov.models.serialization import PackedModel
+from maskov.runs.checkpoint import pack, unpack
 from maskov.runs.rebuild import kernel_of
 from maskov.runs.task import Task, TaskResult
 from maskov.runs.task_runner import TaskRunner
@@ -64,3 +67,25 @@ def _sent(error: Exception) -> MaskovError:
     found = RunError(f"{told.removesuffix('.')}.")
     found.add_note("".join(traceback.format_exception(error)))
     return found
+
+
+def to_bytes(message: Task | TaskResult) -> bytes:
+    """Turn a task or a result into bytes: a group is sent as it would be saved."""
+    rest = {**vars(message), "state": None}
+    return pickle.dumps((type(message), rest, pack(message.state)), protocol=5)
+
+
+def task_from(content: bytes) -> Task:
+    """Turn bytes into a task."""
+    return _from_bytes(content)  # type: ignore[no-any-return]
+
+
+def result_from(content: bytes) -> TaskResult:
+    """Turn bytes into a result."""
+    return _from_bytes(content)  # type: ignore[no-any-return]
+
+
+def _from_bytes(content: bytes) -> Any:
+    # These bytes come from a process that this one began, or that began it.
+    kind, rest, body = pickle.loads(content)
+    return kind(**rest | {"state": unpack(body)})

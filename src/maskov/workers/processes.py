@@ -20,10 +20,8 @@ from typing import Any
 import torch
 
 from maskov.errors import Interrupted, RunError
-from maskov.runs.task import Task, TaskResult
-from maskov.runs.worker_pool import WorkerPool
-from maskov.workers.job import MOST_DEATHS, Job
-from maskov.workers.serialization import result_from, to_bytes
+from maskov.runs.task import Task, TaskResult, WorkerPool
+from maskov.workers.job import MOST_DEATHS, Job, result_from, to_bytes
 
 # How often a wait looks whether somebody asked to stop.
 _LOOK = 0.1

@@ -13,12 +13,10 @@ from typing import Any
 import torch
 
 from maskov.errors import InputError, Interrupted, RunError
-from maskov.runs.task import Task, TaskResult
+from maskov.runs.task import Task, TaskResult, WorkerPool
 from maskov.runs.task_runner import TaskRunner
-from maskov.runs.worker_pool import WorkerPool
-from maskov.workers.job import MOST_DEATHS, Job, carried_out
+from maskov.workers.job import MOST_DEATHS, Job, carried_out, result_from, task_from, to_bytes
 from maskov.workers.options import Workers
-from maskov.workers.serialization import result_from, task_from, to_bytes
 
 _LOOK = 0.1
 # The runner that this process of the cluster has built; one is enough, since runs do not mix.

@@ -1,4 +1,6 @@
-"""Several groups on one GPU: while the host of one prepares its next step, another's passes run.
+"""No workers: the process carries out the tasks itself, one after the other or in threads.
+
+Several groups on one GPU: while the host of one prepares its next step, another's passes run.
 
 Chains in lock-step leave a GPU idle whenever the host has to know what a step came to. With two
 groups in two threads, each on a CUDA stream of its own, there is always something to run. Groups
@@ -14,12 +16,46 @@ from collections.abc import Sequence
 import torch
 
 from maskov.errors import Interrupted
-from maskov.runs.task import Task, TaskResult
+from maskov.runs.task import Task, TaskResult, WorkerPool
 from maskov.runs.task_runner import TaskRunner
-from maskov.runs.worker_pool import WorkerPool
 
 # More threads wait for Python's lock rather than for the GPU.
 THREADS = 2
+
+
+class Local(WorkerPool):
+    """Carries out each task at once."""
+
+    def __init__(self, runner: TaskRunner) -> None:
+        self._runner = runner
+        self._task: Task | None = None
+
+    @property
+    def free(self) -> int:
+        """One, unless a task was given."""
+        return int(self._task is None)
+
+    @property
+    def passes(self) -> int:
+        """The passes of the scorer."""
+        return self._runner.scorer.passes
+
+    def give(self, task: Task) -> None:
+        """Remember it."""
+        self._task = task
+
+    def take(self) -> TaskResult:
+        """Carry out the task now."""
+        assert self._task is not None
+        task, self._task = self._task, None
+        return self._runner.carry_out(task)
+
+    def task_seconds(self, checkpoint_every: float) -> float:
+        """Nothing is sent over: a task lasts until its checkpoint is due."""
+        return checkpoint_every
+
+    def close(self) -> None:
+        """There is nothing to end."""
 
 
 class Streams(WorkerPool):

@@ -15,8 +15,7 @@ from multiprocessing.connection import Connection
 import torch
 
 from maskov.runs.task_runner import TaskRunner
-from maskov.workers.job import Job, carried_out
-from maskov.workers.serialization import task_from, to_bytes
+from maskov.workers.job import Job, carried_out, task_from, to_bytes
 
 
 def main(line: Connection, device: torch.device) -> None:
