@@ -23,6 +23,7 @@ from functools import cached_property
 import torch
 
 from maskov.energies.base import Energy, evaluated, total
+from maskov.energies.lengths import at_temperature
 from maskov.energies.stages import DelayedAcceptance, Stage, TestPlan, near_all, near_window
 from maskov.errors import InputError
 from maskov.grouping import groups_with, positions_of, unseen
@@ -134,7 +135,10 @@ class Metropolis(Kernel):
     def at(self, epoch: int, temperature: float | None, block: int | None) -> Metropolis:
         """Follow the schedule's temperature and block size."""
         target = self.target_temperature if temperature is None else temperature
-        return replace(self, move=self.move.at(epoch, block), target_temperature=target)
+        energy = at_temperature(self.energy, target / self.target_temperature)
+        return replace(
+            self, energy=energy, move=self.move.at(epoch, block), target_temperature=target
+        )
 
     def with_energy(self, energy: Energy) -> Metropolis:
         """Return this kernel for another target; early tests that it cannot have are left out."""

@@ -25,7 +25,7 @@ from maskov.kernels.metropolis import Comparison
 from maskov.models.scorer import Scorer
 from maskov.moves import Resize
 from maskov.random import Rng
-from maskov.tuning.pilot import with_parts
+from maskov.tuning.pilot import metropolis_parts, with_parts
 from maskov.types import Chains, Float, Proposal, StepInfo, Tensor
 
 # Epochs in which ratios are measured at fixed lengths.
@@ -87,8 +87,14 @@ def flat_weights(
 
 def weighed(kernel: Kernel, prior: LengthPrior) -> Kernel:
     """Return a kernel whose target weighs lengths by a prior."""
-    kernel = with_parts(kernel, lambda part: replace(part, energy=part.energy + prior))
-    return replace(kernel, first=kernel.first + prior) if isinstance(kernel, BurnIn) else kernel
+    # Times T, by which the kernel divides.
+    kernel = with_parts(
+        kernel, lambda part: replace(part, energy=part.energy + part.target_temperature * prior)
+    )
+    if not isinstance(kernel, BurnIn):
+        return kernel
+    heat = metropolis_parts(kernel)[0].target_temperature
+    return replace(kernel, first=kernel.first + heat * prior)
 
 
 def _watched(part: Metropolis, ratios: list[tuple[int, int, float]]) -> Metropolis:
