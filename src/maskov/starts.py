@@ -101,6 +101,7 @@ class Layout:
             list[list[int]](),
             list[list[tuple[int, int]]](),
         )
+        templates = [_spelled(model, template) for template in templates]
         for number in range(len(templates) * chains):
             line = number // chains
             blanks = find_blanks(templates[line])
@@ -114,7 +115,7 @@ class Layout:
                     f"template {line + 1} has no blank; write [MASK] where one may stand."
                 )
             tokens.append(ids)
-            regions.append(_regions(ids, model.mask_id, blanks, sizes))
+            regions.append(_regions(ids, model.mask_id, blanks, sizes, line))
             bounds.append([blank for blank in blanks if blank != ONE])
         layout = cls(
             tokens,
@@ -365,6 +366,13 @@ def find_blanks(template: str) -> list[tuple[int, int]]:
     return found
 
 
+def _spelled(model: MaskedModel, template: str) -> str:
+    """Return a template with [MASK] wherever it has the model's own spelling of the mask."""
+    (mask,) = model.token_strings([model.mask_id])
+    either = f"{_BLANK.pattern}|{re.escape(mask)}"
+    return re.sub(either, lambda match: match[0] if match[1] else "[MASK]", template)
+
+
 def _check_blanks(model: MaskedModel, template: str, line: int) -> None:
     """Refuse <mask> where the model's tokenizer reads it as a word; [MASK] is a blank anywhere."""
     if "<mask" in template and model.encode("<mask>") != [model.mask_id]:
@@ -390,7 +398,11 @@ def _drawn_sizes(blanks: Sequence[tuple[int, int]], chain: int, seed: int) -> li
 
 
 def _regions(
-    ids: Sequence[int], mask_id: int, blanks: Sequence[tuple[int, int]], sizes: Sequence[int]
+    ids: Sequence[int],
+    mask_id: int,
+    blanks: Sequence[tuple[int, int]],
+    sizes: Sequence[int],
+    line: int,
 ) -> list[int]:
     """Return the region of each position: blanks of unknown length are counted from 0."""
     numbers, region = list[int](), 0
@@ -398,6 +410,11 @@ def _regions(
         numbers += [-1 if blank == ONE else region] * size
         region += blank != ONE
     if ids.count(mask_id) != len(numbers):  # some other spelling of the mask
+        if region:
+            raise InputError(
+                f"template {line + 1} spells its blanks in several ways: write [MASK] for each "
+                "token, and [MASK{2,5}] for a blank of unknown length."
+            )
         numbers = [-1] * ids.count(mask_id)
     rest = iter(numbers)
     return [next(rest) if token == mask_id else -1 for token in ids]

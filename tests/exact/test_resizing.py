@@ -83,8 +83,9 @@ WEIGHED = {
 def log_law(start, temperature):
     """Return log w(n) − E/T of all sequences, up to a constant."""
     weights = torch.tensor(PRIOR.log_weights, dtype=torch.float64)
-    return distribution(TABLE, Norm(), start.tokens, temperature, start.lengths).log() + (
-        weights[start.lengths - PRIOR.first]
+    return (
+        distribution(TABLE, Norm(), start.tokens, temperature, start.lengths).log()
+        + (weights[start.lengths - PRIOR.first])
     )
 
 
