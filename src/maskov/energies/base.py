@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
-from maskov.errors import InputError, MaskovError
+from maskov.errors import InputError, MaskovError, TooLong
 from maskov.models.base import MaskedModel
 from maskov.models.batches import is_out_of_memory
 from maskov.parts import part_text
@@ -174,10 +174,24 @@ class Sum(Energy):
         )
 
 
-def evaluated(energy: Energy, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
-    """Return an energy's values; one that fails, or gives no number, is refused in a sentence."""
+def evaluated(
+    energy: Energy, model: MaskedModel, sequences: Sequences, too_long: float | None = None
+) -> Float[Tensor, " n"]:
+    """Return an energy's values; one that fails, or gives no number, is refused in a sentence.
+
+    So is a text longer than its model reads, unless such a text has the value `too_long`.
+    """
     try:
         values = energy(model, sequences)
+    except TooLong as error:
+        if too_long is None or len(error.fits) != len(sequences.lengths):
+            raise
+        fits = torch.tensor(error.fits, device=sequences.lengths.device)
+        found = torch.where(fits, 0.0, too_long).double()
+        rows = fits.nonzero().flatten()
+        if rows.numel():
+            found[rows] = evaluated(energy, model, sequences.rows(rows)).to(found.device)
+        return found
     except Exception as error:
         raise failure(energy, error) from error
     count = len(sequences.lengths)

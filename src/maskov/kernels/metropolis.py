@@ -17,6 +17,7 @@ chain.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -334,10 +335,14 @@ class Comparison:
         stage = self._plan.stages[number]
         for column in self._plan.new_evaluations(number):
             name, energy = self._plan.names[column], self._plan.evaluated[column]
+            part = self._plan.part_of(name)
+            weight = self._plan.others[part][0]
+            # What an expert cannot read is impossible, whatever the sign of its weight.
+            impossible = math.copysign(math.inf, weight) if weight else 0.0
             self._values[name][index] = evaluated(
-                energy, self._scorer.model, self._sequences(index)
+                energy, self._scorer.model, self._sequences(index), too_long=impossible
             )
-            self.calls[index, self._plan.part_of(name)] += 1
+            self.calls[index, part] += 1
         if self._energy.needs_sites and stage.nearest != 0:
             self._run_passes(stage, index)
         if number == len(self._plan.stages) - 1:
