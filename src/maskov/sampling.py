@@ -143,7 +143,7 @@ def run_chains(
         execution=Execution(
             token_budget=scorer.batcher.budget,
             resident=resident
-            or group_size(scorer, kernel, schedule, layout, prefetch, asynchronous),
+            or group_size(scorer, running, schedule, layout, prefetch, asynchronous),
             prefetch=prefetch,
             asynchronous=asynchronous,
             trace=trace,  # type: ignore[arg-type]

@@ -249,15 +249,16 @@ class Layout:
 
     def fitted(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
         """Return a layout in which blanks of unknown length have room for what must stand there."""
-        if not constraints or not self.resizable or self.reference:
+        blank = any(model.mask_id in tokens for tokens in self.tokens)
+        if not constraints or not self.resizable or not blank:
             return self
-        grown: dict[tuple[int, tuple[int, ...]], Layout] = {}
+        fitting: dict[tuple[int, tuple[int, ...]], Layout] = {}
         for row, tokens in enumerate(self.tokens):
             key = (self.template[row], tuple(tokens))
-            if key not in grown:
-                grown[key] = self.chosen([row])._grown(model, constraints)
+            if key not in fitting:
+                fitting[key] = self.chosen([row])._fitting(model, constraints)
         every = [
-            grown[line, tuple(tokens)]
+            fitting[line, tuple(tokens)]
             for line, tokens in zip(self.template, self.tokens, strict=True)
         ]
         return replace(
@@ -267,19 +268,37 @@ class Layout:
             region=[one.region[0] for one in every],
         )
 
-    def _grown(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
-        """Return a layout of one chain with its smallest blanks enlarged as far as is needed."""
-        layout = self
+    def _fitting(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
+        """Return a layout of one chain with its smallest blanks enlarged as far as is needed.
+
+        Where that does not help, its largest blanks are shortened.
+        """
+        grown, fits = self._changed(model, constraints, 1)
+        if fits:
+            return grown
+        shortened, fits = self._changed(model, constraints, -1)
+        return shortened if fits else grown
+
+    def _changed(
+        self, model: MaskedModel, constraints: Sequence[Constraint], step: int
+    ) -> tuple[Layout, bool]:
+        """Change the blanks of one chain by one position at a time; return whether it fits now."""
+        layout, bounds = self, self.bounds[0]
         while True:
             sequences = layout._partly(model, constraints)
-            sizes = [layout.region[0].count(number) for number in range(len(self.bounds[0]))]
-            room = [n for n, (_, most) in enumerate(self.bounds[0]) if sizes[n] < most]
-            if all(bool(one.possible(sequences, model)) for one in constraints) or not room:
-                return layout
-            number = min(room, key=lambda n: sizes[n])
+            if all(bool(one.possible(sequences, model)) for one in constraints):
+                return layout, True
+            sizes = [layout.region[0].count(number) for number in range(len(bounds))]
+            room = [n for n, (a, b) in enumerate(bounds) if a <= sizes[n] + step <= b]
+            if not room:
+                return layout, False
+            number = min(room, key=lambda n: step * sizes[n])
             at = layout.region[0].index(number)
             parts = (layout.tokens[0], layout.free[0], layout.region[0])
-            tokens, free, region = ([*one[:at], one[at], *one[at:]] for one in parts)
+            # One more of what stands there, or one fewer.
+            tokens, free, region = (
+                [*p[:at], *p[at : at + 1] * (1 + step), *p[at + 1 :]] for p in parts
+            )
             layout = replace(layout, tokens=[tokens], free=[free], region=[region])
 
     def _partly(self, model: MaskedModel, constraints: Sequence[Constraint]) -> PartlyFilled:

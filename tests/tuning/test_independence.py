@@ -13,18 +13,20 @@ import pytest
 import torch
 
 from maskov import DelayedAcceptance, Gibbs, Metropolis, Mixture, Norm, Raw, Schedule, sample
+from maskov.constraints import ContainsWords, MaxEdits
 from maskov.exact import all_states, distribution, invariance_error
 from maskov.models.scorer import Scorer
-from maskov.moves import Site, Span
+from maskov.moves import MaskedConditional, Resize, Site, Span
 from maskov.random import CounterRng
 from maskov.starts import Layout
 from maskov.testing import check_kernel, step_matrix
-from maskov.tuning.pilot import FIRST_CHAIN
+from maskov.tuning.pilot import FIRST_CHAIN, pilot_chains
 from maskov.tuning.stages import CANDIDATES
 from maskov.tuning.tune import tune
-from small import random_table
+from small import random_table, tiny_bert
 
 MODEL = random_table(4, 3, scale=2.5)
+OFF = DelayedAcceptance(0)
 KERNELS = {
     "site": Metropolis(Raw(), Site()),
     "mixture": Mixture((Metropolis(Norm(), Site()), Metropolis(Norm(), Span()))),
@@ -43,6 +45,40 @@ def test_the_choice_does_not_depend_on_where_chains_start(name):
         chosen.add(tune(KERNELS[name], LONG, layout, Scorer(MODEL), CounterRng(3)))
     assert len(chosen) == 1
     assert next(iter(chosen)).passes > 0  # it did measure
+
+
+WORDS = tiny_bert("red green blue")
+CONSTRAINTS = {"contains": ContainsWords(("red",)), "edits": MaxEdits(2)}
+
+
+def constrained(constraint):
+    """Return moves that change the length and keep a constraint."""
+    conditional = MaskedConditional(constraints=(constraint,))
+    moves = (Site(conditional), Resize(conditional, ((0, 1),)))
+    return Mixture(tuple(Metropolis(Norm(), move, delayed=OFF) for move in moves))
+
+
+def test_weights_of_lengths_under_constraints_do_not_depend_on_where_chains_start(monkeypatch):
+    """All of these texts meet the constraint, and have the same bounds."""
+    monkeypatch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 3)
+    config = replace(LONG, schedule=Schedule(epochs=2), length_prior="flat")
+    kernel, chosen = constrained(CONSTRAINTS["contains"]), set()
+    for text in ("red red red", "red blue green", "green green red"):
+        layout = Layout.of_texts(WORDS, [text], 1).resized([[(2, 4)]])
+        chosen.add(tune(kernel, config, layout, Scorer(WORDS), CounterRng(3)))
+    assert len(chosen) == 1
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_pilots_meet_constraints_at_lengths_that_allow_it(name):
+    """Two edits of a text of six allow four to eight tokens, and the bounds three to twelve."""
+    text, kernel = "red green blue red red green", constrained(CONSTRAINTS[name])
+    layout = Layout.of_texts(WORDS, [text], 1).resized([[(3, 12)]])
+    pilots = pilot_chains(layout, 10, kernel, Scorer(WORDS), CounterRng(0), repeat=True)
+    assert kernel.conditional.possible(pilots.sequences, WORDS).all()
+    expected = {"contains": range(3, 13), "edits": range(4, 9)}[name]
+    assert set(pilots.lengths.tolist()) == set(expected)
+    assert any(tokens != WORDS.encode(text) for tokens in pilots.tokens.tolist())
 
 
 def test_the_choice_depends_on_the_seed():

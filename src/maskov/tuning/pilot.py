@@ -22,20 +22,16 @@ def pilot_chains(
     """Return chains laid out as some of a run's, whatever is free filled at random.
 
     There are never more than the run has, unless they `repeat`. Where lengths may change they are
-    spread over the bounds: that of a text is a part of its state.
+    spread over the bounds: that of a text is a part of its state. Constraints are met by the way
+    blanks are filled.
     """
     model, every = scorer.model, len(layout.tokens)
     count = count if repeat else min(count, every)
     rows = [place * every // count for place in range(count)]
-    # Texts meet the constraints; other sequences near them might be hard to find.
-    at_texts = layout.reference and kernel.conditional.constraints
-    blank = layout.chosen(rows) if at_texts else layout.blanked(model, rows)
-    blank = blank.fitted(model, kernel.conditional.constraints)
+    blank = layout.blanked(model, rows).fitted(model, kernel.conditional.constraints)
     chains = blank.chains(model, range(count), layout.width)
     chains = replace(chains, chain=chains.chain + FIRST_CHAIN).to(model.device)
-    if not at_texts:
-        chains = fill(chains, "masked", kernel.conditional, scorer, rng)
-    return chains.forget()
+    return fill(chains, "masked", kernel.conditional, scorer, rng).forget()
 
 
 def alone(kernel: Kernel) -> Kernel:

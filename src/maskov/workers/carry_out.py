@@ -62,7 +62,7 @@ def group_size(
 ) -> int:
     """Return how many chains make a group; on a GPU two groups in lock-step take turns."""
     chains = len(layout.tokens)
-    # Epochs that accept everything come first.
+    # Epochs that accept everything come first, and those of a burn-in with another energy.
     first, moving = (kernel_at(kernel, schedule, e) for e in (0, schedule.epochs - 1))
     in_rounds = (sampler_for(scorer.model, one) is not None for one in (first, moving))
     lock_step = not (asynchronous and all(in_rounds))
