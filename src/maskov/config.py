@@ -288,14 +288,16 @@ class Tuning:
     """What discarded chains chose before the run began, in the order of the Metropolis kernels.
 
     `stages` are the early tests of each, `gains` how many times more moves per pass they promised,
-    `lengths` the log-weights of all lengths from `first_length` on, `passes` what the measurements
-    cost.
+    `lengths` the log-weights of all lengths from `first_length` on, `evenness` how evenly lengths
+    were visited at last (1: evenly; x: some length x or 1/x times as often), `passes` what the
+    measurements cost.
     """
 
     stages: tuple[tuple[int, ...], ...] = ()
     gains: tuple[float, ...] = ()
     first_length: int = 0
     lengths: tuple[float, ...] = ()
+    evenness: float = 1.0
     passes: int = 0
 
 

@@ -13,7 +13,7 @@ class InputError(MaskovError):
     """An option, text or template that cannot be used as given."""
 
 
-class TooLong(InputError):
+class TooLongError(InputError):
     """A text that an energy's model cannot read; `fits` says which of the texts it can."""
 
     def __init__(self, message: str, fits: Sequence[bool] = ()) -> None:

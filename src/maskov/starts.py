@@ -189,10 +189,11 @@ class Layout:
             regions.append([number for run in each for number in run])
         return replace(self, region=regions, bounds=[list(own) for own in bounds])
 
-    def blanked(self, model: MaskedModel, rows: Sequence[int]) -> Layout:
+    def blanked(self, model: MaskedModel, rows: Sequence[int], sizes: int | None = None) -> Layout:
         """Return some chains with the mask wherever they are free to change.
 
-        Where lengths may change they are spread evenly over the bounds.
+        Where lengths may change they are spread evenly over the bounds, or with `sizes` 0 or 1 all
+        the smallest or the largest.
         """
         tokens, frees, regions = list[list[int]](), list[list[bool]](), list[list[int]]()
         for number, row in enumerate(rows):
@@ -200,8 +201,9 @@ class Layout:
             held = [token for token, one in zip(self.tokens[row], free, strict=True) if not one]
             if self.resizable:
                 share = (number + 0.5) / len(rows)
-                sizes = [a + int(share * (b - a + 1)) for a, b in self.bounds[row]]
-                free, region = self.at_sizes(row, sizes)
+                spread = [a + int(share * (b - a + 1)) for a, b in self.bounds[row]]
+                ends = None if sizes is None else [bound[sizes] for bound in self.bounds[row]]
+                free, region = self.at_sizes(row, ends or spread)
             rest = iter(held)
             tokens.append([model.mask_id if one else next(rest) for one in free])
             frees.append(free)

@@ -337,7 +337,7 @@ def test_a_proposal_too_long_for_an_expert_is_rejected(kind, weight, tmp_path):
     assert run.traces["lengths"].max() <= most
     assert run.traces["accepted"].sum() > 0
     assert all(len(one.ids) <= most for one in run.samples)
-    with pytest.raises(InputError, match="tokens; .* takes at most"):
+    with pytest.raises(InputError, match=r"tokens; .* takes at most"):
         maskov.sample(MODEL, kernel, texts=[" ".join(["red"] * 26)], **options)
 
 

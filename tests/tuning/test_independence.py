@@ -61,6 +61,8 @@ def constrained(constraint):
 def test_weights_of_lengths_under_constraints_do_not_depend_on_where_chains_start(monkeypatch):
     """All of these texts meet the constraint, and have the same bounds."""
     monkeypatch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 3)
+    monkeypatch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
+    monkeypatch.setattr("maskov.tuning.lengths._MEASURED", 4)
     config = replace(LONG, schedule=Schedule(epochs=2), length_prior="flat")
     kernel, chosen = constrained(CONSTRAINTS["contains"]), set()
     for text in ("red red red", "red blue green", "green green red"):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
-from maskov.errors import InputError, MaskovError, TooLong
+from maskov.errors import InputError, MaskovError, TooLongError
 from maskov.models.base import MaskedModel
 from maskov.models.batches import is_out_of_memory
 from maskov.parts import part_text
@@ -183,7 +183,7 @@ def evaluated(
     """
     try:
         values = energy(model, sequences)
-    except TooLong as error:
+    except TooLongError as error:
         if too_long is None or len(error.fits) != len(sequences.lengths):
             raise
         fits = torch.tensor(error.fits, device=sequences.lengths.device)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from maskov.errors import InputError, ModelError, TooLong
+from maskov.errors import InputError, ModelError, TooLongError
 from maskov.models.base import MaskedModel
 from maskov.models.batches import Batcher, token_budget
 from maskov.models.checkpoint import load_checkpoint
@@ -185,7 +185,7 @@ def check_lengths(lengths: Sequence[int], limit: int, name: str) -> None:
     """Refuse texts of more tokens than a model takes."""
     longest = max(lengths, default=0)
     if longest > limit:
-        raise TooLong(
+        raise TooLongError(
             f"a text has {longest} tokens; '{name}' takes at most {limit}.",
             [length <= limit for length in lengths],
         )

@@ -24,7 +24,7 @@ from maskov.schedules import Schedule
 from maskov.starts import Layout
 from maskov.tuning.budget import epochs_for
 from maskov.tuning.ladder import find_ladder
-from maskov.tuning.tune import tune, tuned
+from maskov.tuning.tune import cautions, tune, tuned
 
 
 def schedule_for_passes(
@@ -81,7 +81,11 @@ def tuned_kernel(
     if manifest.tuning is None:
         rng = CounterRng(manifest.config.seed)
         with threads(manifest.config.execution.threads, scorer.model):
-            store.note(tuning=tune(kernel, manifest.config, layout, scorer, rng))
+            found = tune(kernel, manifest.config, layout, scorer, rng)
+        notes = cautions(found)
+        store.note(tuning=found, notes=(*manifest.notes, *notes))
+        for note in notes if listener is not None else ():
+            listener.noted(note)
     kernel = tuned(kernel, store.manifest.tuning)
     return _with_ladder(kernel, store, layout, scorer, listener)
 

@@ -6,14 +6,21 @@ from dataclasses import replace
 
 from maskov.config import RunConfig, Tuning
 from maskov.energies.lengths import LengthPrior
+from maskov.errors import InputError
 from maskov.execution.loop import kernel_at
 from maskov.kernels import Kernel
 from maskov.models.scorer import Scorer
 from maskov.random import Rng
 from maskov.schedules import Schedule
 from maskov.starts import Layout
-from maskov.tuning.lengths import flat_weights, weighed
-from maskov.tuning.pilot import alone, metropolis_parts, pilot_chains
+from maskov.tuning.lengths import EVEN, flat_weights, weighed
+from maskov.tuning.pilot import (
+    alone,
+    from_random_starts,
+    metropolis_parts,
+    pilot_chains,
+    spans,
+)
 from maskov.tuning.stages import DEFAULT, choose_stages, undecided, with_stages
 
 # Epochs of each pilot chain.
@@ -22,8 +29,8 @@ _EPOCHS = 2
 # epochs cost a few times as much, and should cost a few hundredths of the run.
 _SHARE = 80
 _FEWEST, _MOST = 8, 64
-# Chains that find weights of lengths, and the fewest epochs in which they do.
-_LENGTH_CHAINS, _LENGTH_EPOCHS = 8, 10
+# Chains that find weights of lengths, and the steps that each may make however short the run is.
+_LENGTH_CHAINS, _LENGTH_STEPS = 8, 900
 
 
 def tune(kernel: Kernel, config: RunConfig, layout: Layout, scorer: Scorer, rng: Rng) -> Tuning:
@@ -39,30 +46,54 @@ def tune(kernel: Kernel, config: RunConfig, layout: Layout, scorer: Scorer, rng:
 
 
 def _stages(kernel: Kernel, schedule: Schedule, layout: Layout, scorer: Scorer, rng: Rng) -> Tuning:
-    """Choose early tests; runs too short to pay for a pilot take the default."""
+    """Choose early tests; runs too short to pay for a pilot take the default.
+
+    So do runs whose discarded chains cannot begin.
+    """
     parts = metropolis_parts(kernel)
     if not any(map(undecided, parts)):
         return Tuning()
     count = len(layout.tokens) * schedule.epochs // _SHARE
+    chosen = [DEFAULT if undecided(part) else part.delayed.early for part in parts]
+    default = Tuning(stages=tuple(chosen), gains=(1.0,) * len(parts))
     if count < _FEWEST:
-        chosen = [DEFAULT if undecided(part) else part.delayed.early for part in parts]
-        return Tuning(stages=tuple(chosen), gains=(1.0,) * len(parts))
-    chains = pilot_chains(layout, min(count, _MOST), kernel, scorer, rng)
-    found = choose_stages(kernel, chains, _EPOCHS, scorer, rng)
+        return default
+    try:
+        chains = pilot_chains(layout, min(count, _MOST), kernel, scorer, rng)
+        found = choose_stages(kernel, chains, _EPOCHS, scorer, rng)
+    except InputError:  # no sequence to begin at was found
+        return default
     return Tuning(
         stages=tuple(stages for stages, _ in found),
         gains=tuple(round(gain, 3) for _, gain in found),
     )
 
 
+@from_random_starts("weights of lengths", "Give weights with --length-prior, or none.")
 def _lengths(
     kernel: Kernel, found: Tuning, schedule: Schedule, layout: Layout, scorer: Scorer, rng: Rng
 ) -> Tuning:
-    """Find weights of lengths, by as many epochs as burn-in has."""
+    """Find weights of lengths; all chains together make at most as many steps as the run."""
     chains = pilot_chains(layout, _LENGTH_CHAINS, kernel, scorer, rng, repeat=True)
-    epochs = max(_LENGTH_EPOCHS, schedule.burn_in)
-    prior = flat_weights(kernel, chains, epochs, scorer, rng)
-    return replace(found, first_length=prior.first, lengths=prior.log_weights)
+    own = spans(layout, _LENGTH_CHAINS, kernel, scorer.model)
+    steps = int(kernel.steps(chains).max()) * schedule.epochs * len(layout.tokens)
+    most = max(_LENGTH_STEPS, steps // _LENGTH_CHAINS)
+    prior, even = flat_weights(kernel, chains, own, most, scorer, rng)
+    return replace(
+        found, first_length=prior.first, lengths=prior.log_weights, evenness=round(even, 3)
+    )
+
+
+def cautions(tuning: Tuning) -> tuple[str, ...]:
+    """Return what a user should know of what was chosen."""
+    if not tuning.lengths or tuning.evenness >= EVEN:
+        return ()
+    worst = f"{1 / tuning.evenness:.1f} times" if tuning.evenness else "infinitely"
+    return (
+        f"the weights of lengths are not even: some length was visited {worst} more or less often "
+        "than it should be by the discarded chains that found them; samples are exact for these "
+        "weights (a longer run has longer discarded chains; --length-prior takes weights)",
+    )
 
 
 def tuned(kernel: Kernel, tuning: Tuning | None) -> Kernel:
