@@ -7,12 +7,10 @@ possible choice leaves the target invariant. Each of the three is tested here.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 
-from maskov import DelayedAcceptance, Gibbs, Metropolis, Mixture, Norm, Raw, Schedule, sample
+from maskov import DelayedAcceptance, Metropolis, Mixture, Norm, Raw, Schedule, sample
 from maskov.constraints import ContainsWords, MaxEdits
 from maskov.exact import all_states, distribution, invariance_error
 from maskov.models.scorer import Scorer
@@ -31,10 +29,7 @@ KERNELS = {
     "site": Metropolis(Raw(), Site()),
     "mixture": Mixture((Metropolis(Norm(), Site()), Metropolis(Norm(), Span()))),
 }
-LONG = replace(
-    sample(MODEL, Gibbs(), Schedule(epochs=1), chains=1, length=4).manifest.config,
-    schedule=Schedule(epochs=640),
-)
+LONG = Schedule(epochs=640)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -42,7 +37,7 @@ def test_the_choice_does_not_depend_on_where_chains_start(name):
     chosen = set()
     for text in ("a a a a", "b b b b", "c c c c", "a b c a", "c a a b"):
         layout = Layout.of_texts(MODEL, [text], 1)
-        chosen.add(tune(KERNELS[name], LONG, layout, Scorer(MODEL), CounterRng(3)))
+        chosen.add(tune(KERNELS[name], LONG, "none", layout, Scorer(MODEL), CounterRng(3)))
     assert len(chosen) == 1
     assert next(iter(chosen)).passes > 0  # it did measure
 
@@ -63,11 +58,10 @@ def test_weights_of_lengths_under_constraints_do_not_depend_on_where_chains_star
     monkeypatch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 3)
     monkeypatch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
     monkeypatch.setattr("maskov.tuning.lengths._MEASURED", 4)
-    config = replace(LONG, schedule=Schedule(epochs=2), length_prior="flat")
     kernel, chosen = constrained(CONSTRAINTS["contains"]), set()
     for text in ("red red red", "red blue green", "green green red"):
         layout = Layout.of_texts(WORDS, [text], 1).resized([[(2, 4)]])
-        chosen.add(tune(kernel, config, layout, Scorer(WORDS), CounterRng(3)))
+        chosen.add(tune(kernel, Schedule(epochs=2), "flat", layout, Scorer(WORDS), CounterRng(3)))
     assert len(chosen) == 1
 
 
@@ -86,7 +80,9 @@ def test_pilots_meet_constraints_at_lengths_that_allow_it(name):
 def test_the_choice_depends_on_the_seed():
     """Else the test above would prove nothing."""
     layout = Layout.of_texts(MODEL, ["a a a a"], 1)
-    found = [tune(KERNELS["site"], LONG, layout, Scorer(MODEL), CounterRng(s)) for s in range(8)]
+    found = [
+        tune(KERNELS["site"], LONG, "none", layout, Scorer(MODEL), CounterRng(s)) for s in range(8)
+    ]
     assert len({one.gains for one in found}) > 1
 
 
@@ -100,7 +96,7 @@ def test_the_pilot_and_the_run_share_no_random_number(monkeypatch):
 
     monkeypatch.setattr(CounterRng, "uniform", watched)
     layout = Layout.of_texts(MODEL, ["a a a a"], 1)
-    tune(KERNELS["site"], LONG, layout, Scorer(MODEL), CounterRng(0))
+    tune(KERNELS["site"], LONG, "none", layout, Scorer(MODEL), CounterRng(0))
     assert asked
     assert all(bool((chains >= FIRST_CHAIN).all()) for chains in asked)
     asked.clear()

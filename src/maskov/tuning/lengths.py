@@ -136,7 +136,8 @@ def correction(
     rise = torch.where(known, rise, 0.0)
     trust = (trust + _BOUND * beside).fill_diagonal_(0.0)
     system = torch.diag(trust.sum(1)) - trust
-    return -torch.linalg.pinv(system, hermitian=True) @ (trust * rise).sum(0)
+    inverse: Tensor = torch.linalg.pinv(system, hermitian=True)
+    return -(inverse @ (trust * rise).sum(0))
 
 
 def weighed(kernel: Kernel, prior: LengthPrior) -> Kernel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from maskov.config import RunConfig, Tuning
+from maskov.config import Tuning
 from maskov.energies.lengths import LengthPrior
 from maskov.errors import InputError
 from maskov.execution.loop import kernel_at
@@ -33,13 +33,15 @@ _FEWEST, _MOST = 8, 64
 _LENGTH_CHAINS, _LENGTH_STEPS = 8, 900
 
 
-def tune(kernel: Kernel, config: RunConfig, layout: Layout, scorer: Scorer, rng: Rng) -> Tuning:
-    """Return what discarded chains choose for a run."""
-    before, schedule = scorer.passes, config.schedule
+def tune(
+    kernel: Kernel, schedule: Schedule, prior: str, layout: Layout, scorer: Scorer, rng: Rng
+) -> Tuning:
+    """Return what discarded chains choose for a run, with a `flat` prior of lengths or none."""
+    before = scorer.passes
     # The kernel of the epochs that are kept.
     last = alone(kernel_at(kernel, replace(schedule, force_accept=0), schedule.epochs - 1))
     found = _stages(last, schedule, layout, scorer, rng)
-    if config.length_prior == "flat":
+    if prior == "flat":
         found = _lengths(tuned(last, found), found, schedule, layout, scorer, rng)
     scorer.check()
     return replace(found, passes=scorer.passes - before)
