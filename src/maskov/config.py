@@ -283,12 +283,14 @@ class RunConfig:
 class Tuning:
     """What discarded chains chose before the run began.
 
-    `lengths` are the log-weights of all lengths from `first_length` on, `passes` what the
-    measurements cost.
+    `lengths` are the log-weights of all lengths from `first_length` on, `evenness` how evenly
+    lengths were visited at last (1: evenly; x: some length x or 1/x times as often), `passes` what
+    the measurements cost.
     """
 
     first_length: int = 0
     lengths: tuple[float, ...] = ()
+    evenness: float = 1.0
     passes: int = 0
 
 

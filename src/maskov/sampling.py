@@ -140,7 +140,7 @@ def run_chains(
         inputs=inputs,
         execution=Execution(
             token_budget=scorer.batcher.budget,
-            resident=resident or group_size(scorer, kernel, schedule, layout),
+            resident=resident or group_size(scorer, running, schedule, layout),
             trace=trace,  # type: ignore[arg-type]
             threads=workers.threads or 1,
         ),

@@ -101,6 +101,7 @@ class Layout:
             list[list[int]](),
             list[list[tuple[int, int]]](),
         )
+        templates = [_spelled(model, template) for template in templates]
         for number in range(len(templates) * chains):
             line = number // chains
             blanks = find_blanks(templates[line])
@@ -114,7 +115,7 @@ class Layout:
                     f"template {line + 1} has no blank; write [MASK] where one may stand."
                 )
             tokens.append(ids)
-            regions.append(_regions(ids, model.mask_id, blanks, sizes))
+            regions.append(_regions(ids, model.mask_id, blanks, sizes, line))
             bounds.append([blank for blank in blanks if blank != ONE])
         layout = cls(
             tokens,
@@ -188,10 +189,11 @@ class Layout:
             regions.append([number for run in each for number in run])
         return replace(self, region=regions, bounds=[list(own) for own in bounds])
 
-    def blanked(self, model: MaskedModel, rows: Sequence[int]) -> Layout:
+    def blanked(self, model: MaskedModel, rows: Sequence[int], sizes: int | None = None) -> Layout:
         """Return some chains with the mask wherever they are free to change.
 
-        Where lengths may change they are spread evenly over the bounds.
+        Where lengths may change they are spread evenly over the bounds, or with `sizes` 0 or 1 all
+        the smallest or the largest.
         """
         tokens, frees, regions = list[list[int]](), list[list[bool]](), list[list[int]]()
         for number, row in enumerate(rows):
@@ -199,8 +201,9 @@ class Layout:
             held = [token for token, one in zip(self.tokens[row], free, strict=True) if not one]
             if self.resizable:
                 share = (number + 0.5) / len(rows)
-                sizes = [a + int(share * (b - a + 1)) for a, b in self.bounds[row]]
-                free, region = self.at_sizes(row, sizes)
+                spread = [a + int(share * (b - a + 1)) for a, b in self.bounds[row]]
+                ends = None if sizes is None else [bound[sizes] for bound in self.bounds[row]]
+                free, region = self.at_sizes(row, ends or spread)
             rest = iter(held)
             tokens.append([model.mask_id if one else next(rest) for one in free])
             frees.append(free)
@@ -248,15 +251,16 @@ class Layout:
 
     def fitted(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
         """Return a layout in which blanks of unknown length have room for what must stand there."""
-        if not constraints or not self.resizable or self.reference:
+        blank = any(model.mask_id in tokens for tokens in self.tokens)
+        if not constraints or not self.resizable or not blank:
             return self
-        grown: dict[tuple[int, tuple[int, ...]], Layout] = {}
+        fitting: dict[tuple[int, tuple[int, ...]], Layout] = {}
         for row, tokens in enumerate(self.tokens):
             key = (self.template[row], tuple(tokens))
-            if key not in grown:
-                grown[key] = self.chosen([row])._grown(model, constraints)
+            if key not in fitting:
+                fitting[key] = self.chosen([row])._fitting(model, constraints)
         every = [
-            grown[line, tuple(tokens)]
+            fitting[line, tuple(tokens)]
             for line, tokens in zip(self.template, self.tokens, strict=True)
         ]
         return replace(
@@ -266,19 +270,37 @@ class Layout:
             region=[one.region[0] for one in every],
         )
 
-    def _grown(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
-        """Return a layout of one chain with its smallest blanks enlarged as far as is needed."""
-        layout = self
+    def _fitting(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
+        """Return a layout of one chain with its smallest blanks enlarged as far as is needed.
+
+        Where that does not help, its largest blanks are shortened.
+        """
+        grown, fits = self._changed(model, constraints, 1)
+        if fits:
+            return grown
+        shortened, fits = self._changed(model, constraints, -1)
+        return shortened if fits else grown
+
+    def _changed(
+        self, model: MaskedModel, constraints: Sequence[Constraint], step: int
+    ) -> tuple[Layout, bool]:
+        """Change the blanks of one chain by one position at a time; return whether it fits now."""
+        layout, bounds = self, self.bounds[0]
         while True:
             sequences = layout._partly(model, constraints)
-            sizes = [layout.region[0].count(number) for number in range(len(self.bounds[0]))]
-            room = [n for n, (_, most) in enumerate(self.bounds[0]) if sizes[n] < most]
-            if all(bool(one.possible(sequences, model)) for one in constraints) or not room:
-                return layout
-            number = min(room, key=lambda n: sizes[n])
+            if all(bool(one.possible(sequences, model)) for one in constraints):
+                return layout, True
+            sizes = [layout.region[0].count(number) for number in range(len(bounds))]
+            room = [n for n, (a, b) in enumerate(bounds) if a <= sizes[n] + step <= b]
+            if not room:
+                return layout, False
+            number = min(room, key=lambda n: step * sizes[n])
             at = layout.region[0].index(number)
             parts = (layout.tokens[0], layout.free[0], layout.region[0])
-            tokens, free, region = ([*one[:at], one[at], *one[at:]] for one in parts)
+            # One more of what stands there, or one fewer.
+            tokens, free, region = (
+                [*p[:at], *p[at : at + 1] * (1 + step), *p[at + 1 :]] for p in parts
+            )
             layout = replace(layout, tokens=[tokens], free=[free], region=[region])
 
     def _partly(self, model: MaskedModel, constraints: Sequence[Constraint]) -> PartlyFilled:
@@ -365,6 +387,13 @@ def find_blanks(template: str) -> list[tuple[int, int]]:
     return found
 
 
+def _spelled(model: MaskedModel, template: str) -> str:
+    """Return a template with [MASK] wherever it has the model's own spelling of the mask."""
+    (mask,) = model.token_strings([model.mask_id])
+    either = f"{_BLANK.pattern}|{re.escape(mask)}"
+    return re.sub(either, lambda match: match[0] if match[1] else "[MASK]", template)
+
+
 def _check_blanks(model: MaskedModel, template: str, line: int) -> None:
     """Refuse <mask> where the model's tokenizer reads it as a word; [MASK] is a blank anywhere."""
     if "<mask" in template and model.encode("<mask>") != [model.mask_id]:
@@ -390,7 +419,11 @@ def _drawn_sizes(blanks: Sequence[tuple[int, int]], chain: int, seed: int) -> li
 
 
 def _regions(
-    ids: Sequence[int], mask_id: int, blanks: Sequence[tuple[int, int]], sizes: Sequence[int]
+    ids: Sequence[int],
+    mask_id: int,
+    blanks: Sequence[tuple[int, int]],
+    sizes: Sequence[int],
+    line: int,
 ) -> list[int]:
     """Return the region of each position: blanks of unknown length are counted from 0."""
     numbers, region = list[int](), 0
@@ -398,6 +431,11 @@ def _regions(
         numbers += [-1 if blank == ONE else region] * size
         region += blank != ONE
     if ids.count(mask_id) != len(numbers):  # some other spelling of the mask
+        if region:
+            raise InputError(
+                f"template {line + 1} spells its blanks in several ways: write [MASK] for each "
+                "token, and [MASK{2,5}] for a blank of unknown length."
+            )
         numbers = [-1] * ids.count(mask_id)
     rest = iter(numbers)
     return [next(rest) if token == mask_id else -1 for token in ids]

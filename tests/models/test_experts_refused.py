@@ -14,9 +14,13 @@ import tiny_models
 from maskov import InputError, Metropolis, ModelError, Norm, Raw, Schedule, Site, parse_energy
 from maskov.energies import Energy, TextEnergy
 from maskov.energies.base import evaluated
+from maskov.energies.causal import Autoregressive
 from maskov.energies.classifier import Classifier
 from maskov.energies.lengths import Length
+from maskov.energies.product import OtherModel
+from maskov.energies.similarity import Similar
 from maskov.energies.words import Avoids, Contains, Matches
+from maskov.moves import Resize
 from maskov.types import Sequences
 from small import random_table, tiny_bert
 
@@ -312,6 +316,34 @@ def test_a_text_longer_than_the_classifier_takes(folder):
     long = " ".join(["red"] * 23)
     sentence = refusal(Classifier(str(folder), 0), texts=[long])
     assert f"a text has 25 tokens; '{folder}' takes at most 24" in sentence
+
+
+LONG_EXPERTS = {
+    "classifier": lambda folder: Classifier(str(tiny_models.build_classifier(folder, WORDS)), 0),
+    "similar": lambda folder: Similar(str(tiny_models.build_encoder(folder, WORDS))),
+    "masked": lambda folder: OtherModel(Raw(), str(tiny_models.build_masked(folder, WORDS))),
+    "causal": lambda folder: Autoregressive(
+        str(tiny_models.build_gpt2(folder, tiny_models.word_tokenizer(WORDS)))
+    ),
+}
+
+
+@pytest.mark.parametrize("weight", [1.0, -0.5])
+@pytest.mark.parametrize("kind", LONG_EXPERTS)
+def test_a_proposal_too_long_for_an_expert_is_rejected(kind, weight, tmp_path):
+    """All of them read 24 tokens, some of which are the frame; the model that proposes reads 30."""
+    most = 24 if kind == "causal" else 22
+    expert = LONG_EXPERTS[kind](tmp_path / kind)
+    # The longer the better: without the expert's limit chains would grow.
+    kernel = Metropolis(Raw() + weight * expert + 5 * Length(30.0), Resize())
+    options = {"schedule": Schedule(epochs=1), "chains": 2, "length_prior": "none"}
+    texts = [" ".join(["red"] * (most - 1))]
+    run = maskov.sample(MODEL, kernel, texts=texts, progress=False, **options)
+    assert run.traces["lengths"].max() <= most
+    assert run.traces["accepted"].sum() > 0
+    assert all(len(one.ids) <= most for one in run.samples)
+    with pytest.raises(InputError, match=r"tokens; .* takes at most"):
+        maskov.sample(MODEL, kernel, texts=[" ".join(["red"] * 26)], **options)
 
 
 def test_comparing_without_a_text():

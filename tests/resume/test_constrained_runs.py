@@ -100,7 +100,7 @@ RUNS = {
 @pytest.fixture(autouse=True)
 def _few_discarded_chains(monkeypatch):
     monkeypatch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 3)
-    monkeypatch.setattr("maskov.tuning.tune._LENGTH_EPOCHS", 1)
+    monkeypatch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
 
 
 def _sample(name: str, folder: Path, **settings) -> maskov.Run:

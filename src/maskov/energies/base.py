@@ -19,7 +19,7 @@ from dataclasses import dataclass, is_dataclass
 
 import torch
 
-from maskov.errors import InputError, MaskovError
+from maskov.errors import InputError, MaskovError, TooLongError
 from maskov.models.base import MaskedModel
 from maskov.models.batches import is_out_of_memory
 from maskov.parts import part_text
@@ -205,10 +205,24 @@ class Sum(Energy):
         return "+".join(weighted(weight, str(part)) for weight, part in self.parts)
 
 
-def evaluated(energy: Energy, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
-    """Return an energy's values; one that fails, or gives no number, is refused in a sentence."""
+def evaluated(
+    energy: Energy, model: MaskedModel, sequences: Sequences, too_long: float | None = None
+) -> Float[Tensor, " n"]:
+    """Return an energy's values; one that fails, or gives no number, is refused in a sentence.
+
+    So is a text longer than its model reads, unless such a text has the value `too_long`.
+    """
     try:
         values = energy(model, sequences)
+    except TooLongError as error:
+        if too_long is None or len(error.fits) != len(sequences.lengths):
+            raise
+        fits = torch.tensor(error.fits, device=sequences.lengths.device)
+        found = torch.where(fits, 0.0, too_long).double()
+        rows = fits.nonzero().flatten()
+        if rows.numel():
+            found[rows] = evaluated(energy, model, sequences.rows(rows)).to(found.device)
+        return found
     except Exception as error:
         raise failure(energy, error) from error
     count = len(sequences.lengths)

@@ -137,7 +137,8 @@ def plan_run(
     running = with_burn_in(kernel, schedule, model, trust, trust_parts=True)
     paid = schedule_for_passes(
         model, running, schedule, options.passes, chains=options.chains, seed=options.seed,
-        token_budget=options.token_budget, automatic_burn_in=automatic_burn_in, **start,
+        token_budget=options.token_budget, automatic_burn_in=automatic_burn_in,
+        length_prior=options.length_prior, **start,
     )  # fmt: skip
     if options.burn_in_energy not in (None, "same") and paid.burn_in_energy is None:
         raise InputError(
