@@ -165,9 +165,7 @@ class Rewriter:
                 read_text(model, text, f"line {line}")
         else:
             _check_experts(self.energy, model, max(spelled, key=len))
-        held = None
-        if freeze is not None:
-            held = frozen_positions(model, spelled, freeze, letters=names is not None)
+        held = frozen_positions(model, spelled, freeze, letters=names is not None)
         kernel = self.kernel
         size = batch or (_BATCH if model.device.type == "cpu" else max(len(texts), 1))
         folder = None if out is None else _Folder.open(Path(out), self._settings(

@@ -17,6 +17,7 @@ import torch
 from maskov.constraints import Constraint, PartlyFilled, check_constraints
 from maskov.errors import InputError
 from maskov.execution.loop import whole_epoch
+from maskov.fasta import BLANK, has_letters
 from maskov.kernels import Gibbs, mask_predict
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
@@ -409,6 +410,8 @@ def read_text(
     """Tokenise a line and refuse what no chain may hold; `what` names it in the complaint."""
     if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
         raise InputError(f"{what} is not UTF-8 text.")
+    if BLANK in text and not blanks and has_letters(model):
+        raise InputError(f"{what} has a blank '{BLANK}'; fill it in, or use `maskov infill`.")
     ids = model.encode(text)
     if not ids:
         raise InputError(f"{what} is empty; give at least one word.")
@@ -421,7 +424,7 @@ def read_text(
         raise InputError(f"{what} holds a mask; fill it in, or use `maskov infill`.")
     control = model.control_ids() - {model.mask_id}
     for token in ids:
-        bad = token in control if unknown else token != model.mask_id and model.forbidden[token]
+        bad = token in control if unknown else token != model.mask_id and not model.may_stand(token)
         if bad:
             word = model.token_strings([token])[0]
             raise InputError(

@@ -77,13 +77,13 @@ def texts_or_files(sources: Sequence[str]) -> list[str] | list[Record]:
     """Return texts given on the command line, and those of the files that are named there."""
     found: list[Any] = []
     for source in sources:
-        found += read_texts(source) if _names_a_file(source) else [source]
+        found += read_texts(source) if names_a_file(source) else [source]
     if len({isinstance(one, str) for one in found}) > 1:
         raise InputError("give texts or FASTA, not both.")
     return found
 
 
-def _names_a_file(source: str) -> bool:
+def names_a_file(source: str) -> bool:
     """Whether a word is a file, or looks like one that is not there."""
     with suppress(OSError, ValueError):  # too long for a name, or a null character
         if source == "-" or Path(source).exists():

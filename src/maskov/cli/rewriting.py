@@ -67,11 +67,11 @@ def rewrite(
 
 def _shown(one: Rewriting, json: bool, every_chain: bool) -> str:
     """Return what is printed: JSON, a line, or a record of FASTA."""
-    from maskov.fasta import Record, to_fasta
+    from maskov.fasta import Record, numbered, to_fasta
 
     if json:
         return json_printable(one.to_json()) + "\n"
     if one.name is None:
         return printable(one.text) + "\n"
-    name = f"{one.name}|{one.chain}" if every_chain else one.name
+    name = numbered(one.name, one.chain) if every_chain else one.name
     return printable(to_fasta([Record(name, one.text)]))
