@@ -87,7 +87,7 @@ def test_chains_are_parts_of_names(call):
     printed = records_of(call("--every-chain")[1])
     assert [name for name, _ in printed] == [numbered(p, c) for p in PARENTS for c in range(2)]
     assert printed[1][0] == "one|1 heavy"
-    assert printed == [(f"{row['name']}|{row['chain']}", row["text"]) for row in rows]
+    assert printed == [(numbered(row["name"], row["chain"]), row["text"]) for row in rows]
 
 
 def test_standard_input_is_known_by_its_first_line(call):

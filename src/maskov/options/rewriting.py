@@ -103,6 +103,12 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         option("--threads", "threads of each process on a CPU (default: 1)", _RUN),
     ] = None
 
+    @property
+    def aims(self) -> bool:
+        """Whether they say what texts should become."""
+        wanted = (self.toward, self.contains, self.avoid, self.allow)
+        return any(one not in (None, "") for one in wanted)
+
     def build(self, device: object, records: bool = False) -> Rewriter:
         """Return how lines are rewritten, or records of FASTA."""
         from maskov.energies import Energy, parse_energy
@@ -124,7 +130,7 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
             return parse_energy(given, default_judge(), loading)
 
         return Rewriter(
-            energy(self.toward),
+            energy(self.toward) if self.toward else None,
             self.strength,
             self.keep,
             energy(self.fluency),
