@@ -147,7 +147,7 @@ def test_empty_lines_stay_empty(every, call, tmp_path):
     masks.write_text("#...\n\n.#\n\n\n\n")
     code, out, err = call("--freeze", masks, **given)
     assert code == 0, err
-    assert [line.split()[:1] for line in out.splitlines()][0] == ["the"]
+    assert out.startswith("the ")
 
 
 def test_a_line_that_does_not_change_is_as_it_was(call):
@@ -170,7 +170,7 @@ def test_texts_on_the_command_line_are_rewritten_as_those_of_a_file(call, folder
 def test_words_that_lines_must_hold_are_put_in(call, folders, tmp_path):
     plain = ["rewrite", folders / "lines.txt", "--model", folders / "masked", "--device", "cpu"]
     plain += ["--chains", 4, "--epochs", 3, "-q", "--json", "--every-chain"]
-    for more in ([], ["--moves", "site,span"], ["--max-changes", 2], ["--avoid", "room2"][:0]):
+    for more in ([], ["--moves", "site,span"], ["--max-changes", 2]):
         words = ["--contains", "slow", *more]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys.modules[__name__], "command", lambda *_: plain)

@@ -23,7 +23,7 @@ class Pace:
 
     def reached(self, done: float) -> float:
         """Return the most epochs that were ever done: some chains may be behind others."""
-        self._reached = max(self._reached, done)
+        self._reached = min(max(self._reached, done), self._epochs)
         return self._reached
 
     def passes_per_second(self, passes: int) -> float:

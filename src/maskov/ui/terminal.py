@@ -63,8 +63,7 @@ class PlainProgress:
         step = int(state.number.max()) if len(state.chain) else 0
         done = self._pace.reached(epoch + 0.5)
         speed = paced(self._pace, done, self._epochs, passes, self._most)
-        now = min(int(done) + 1, self._epochs)
-        self._status = f"epoch {now}/{self._epochs}  step {step:,}  {speed}"
+        self._status = f"epoch {math.ceil(done)}/{self._epochs}  step {step:,}  {speed}"
 
     def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
         """Print the rates of the epoch."""
@@ -73,7 +72,7 @@ class PlainProgress:
         if (epoch + 1) % self._every and epoch + 1 < self._epochs:
             return
         self._said = time.monotonic()
-        line = f"epoch {int(done)}/{self._epochs}  {rates(values)}  {speed}"
+        line = f"epoch {math.ceil(done)}/{self._epochs}  {rates(values)}  {speed}"
         print(line, file=sys.stderr, flush=True)
 
     def __enter__(self) -> PlainProgress:
@@ -126,7 +125,7 @@ class LiveView:
         self._drawn, self._shown = now, True
         done = self._pace.reached(epoch + 0.5)
         speed = paced(self._pace, done, self._epochs, passes, self._most)
-        status = f"epoch {min(int(done) + 1, self._epochs)}/{self._epochs}  {speed}"
+        status = f"epoch {math.ceil(done)}/{self._epochs}  {speed}"
         self._live.update(
             Group(self._table(state), Text(f"{status}  {self._footer}", style="dim")), refresh=True
         )
