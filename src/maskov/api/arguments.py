@@ -13,6 +13,13 @@ from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_origin, get
 from maskov.api.kinds import TextFunction, as_plain, check_kind
 from maskov.energies import Energy, as_energy
 from maskov.errors import InputError
+from maskov.moves import Move
+
+# Options that a move has when it is given as an object.
+OF_MOVES = (
+    "span", "order", "block", "temperature", "top_p", "top_k", "epsilon", "contains", "avoid",
+    "allow", "max_changes",
+)  # fmt: skip
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -26,7 +33,7 @@ _WIDER: dict[str, Any] = {
     "toward": _ENERGY,
     "fluency": _ENERGY,
     "span": str | int | tuple[int, int] | None,
-    "moves": str | Sequence[str] | None,
+    "moves": str | Move | Sequence[str | Move | tuple[str | Move, float]] | None,
     "ladder": str | Sequence[float] | None,
     "delayed": str | int | Sequence[int] | None,
     "contains": str | Sequence[str] | None,
@@ -124,6 +131,8 @@ def as_option(options: type[Any], name: str, value: Any) -> Any:
         return value if isinstance(value, str) else as_energy(value)
     if name in ("span", "length"):
         return as_range(value)
+    if name == "moves" and not isinstance(value, str):
+        return _as_moves(value)
     if name in ("ladder", "delayed", "moves", "contains", "avoid"):
         listed = [value] if isinstance(value, str | int) else value
         return ",".join(map(str, listed)) if len(listed) else None
@@ -134,6 +143,25 @@ def as_option(options: type[Any], name: str, value: Any) -> Any:
     if name == "out":
         return Path(value)
     return as_plain(value, kind_of(options, name))
+
+
+def _as_moves(given: Move | Sequence[Any]) -> str | tuple[tuple[str | Move, float], ...] | None:
+    """Return moves as text, or, where some are objects, each with its weight."""
+    listed = [given] if isinstance(given, Move) else given
+    if all(isinstance(one, str) for one in listed):
+        return ",".join(listed) or None
+    pairs = (one if isinstance(one, tuple | list) else (one, 1.0) for one in listed)
+    return tuple((move, float(weight)) for move, weight in pairs)
+
+
+def refuse_unused(given: Mapping[str, Any]) -> None:
+    """Refuse options of proposals beside moves that all are objects, which have their own."""
+    moves = given.get("moves")
+    if moves is None or isinstance(moves, str):
+        return
+    pairs = _as_moves(moves)
+    if isinstance(pairs, tuple) and not any(isinstance(move, str) for move, _ in pairs):
+        refuse_both(given, OF_MOVES, "moves that are objects")
 
 
 def as_range(value: str | int | tuple[int, int]) -> str:

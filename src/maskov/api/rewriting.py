@@ -7,7 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from maskov.api.arguments import as_option, read_options, refuse_both, takes_options
+from maskov.api.arguments import (
+    as_option,
+    read_options,
+    refuse_both,
+    refuse_unused,
+    takes_options,
+)
 from maskov.api.kinds import TextFunction
 from maskov.api.sampling import OF_MODELS, OF_WORKERS
 from maskov.energies import Energy
@@ -63,6 +69,7 @@ def rewrite(
         refuse_both(options, OF_MODELS, "a model that is loaded")
     if isinstance(workers, Workers):
         refuse_both(options, OF_WORKERS, "Workers")
+    refuse_unused(options)
     chosen = read_options(RewritingOptions, options)
     if isinstance(model, str | Path):
         name = str(model.resolve()) if isinstance(model, Path) else model

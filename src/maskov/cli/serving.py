@@ -63,7 +63,7 @@ def serve(
         from maskov.ui.web.serving import listen
         from maskov.ui.web.serving import serve as serve_app
     except ImportError as error:
-        raise InputError("the pages need FastAPI: pip install 'maskov[serve]'.") from error
+        raise InputError("the pages need FastAPI: pip install '.[serve]'.") from error
     if not is_loopback(host) and not remote:
         raise InputError(
             f"'{host}' can be reached from other machines: add --remote if that is meant. "

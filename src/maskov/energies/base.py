@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +22,9 @@ from maskov.models.base import MaskedModel
 from maskov.models.batches import is_out_of_memory
 from maskov.parts import part_text
 from maskov.types import Float, Sequences, Tensor
+
+# What may stand for an energy: numbers for texts.
+TextFunction = Callable[[list[str]], Sequence[float]]
 
 
 class Energy(ABC):
@@ -96,13 +100,26 @@ class Energy(ABC):
         """Return the term of each masked pass; only for sums over masked passes."""
         raise InputError(f"the energy '{self}' is no sum over masked passes.")
 
-    def __add__(self, other: Energy) -> Energy:
-        return Sum((*self.parts, *other.parts))
+    def __add__(self, other: Energy | TextFunction) -> Energy:
+        """Add an energy, or a function of texts, as on the command line."""
+        return Sum((*self.parts, *_energy(other).parts)) if callable(other) else NotImplemented
+
+    def __radd__(self, other: TextFunction | int) -> Energy:
+        """Add this energy to a function of texts; `sum` begins with 0."""
+        if other == 0:
+            return self
+        return _energy(other) + self if callable(other) else NotImplemented
 
     def __mul__(self, factor: float) -> Energy:
         return Sum(tuple((factor * weight, part) for weight, part in self.parts))
 
     __rmul__ = __mul__
+
+
+def _energy(part: Energy | TextFunction) -> Energy:
+    from maskov.energies.text import TextEnergy  # which needs what is defined here
+
+    return part if isinstance(part, Energy) else TextEnergy(part)
 
 
 class MaskedEnergy(Energy):

@@ -67,7 +67,7 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         ),
     ] = "lowest"
     moves: Annotated[
-        str | None,
+        Any,
         option(
             "--moves",
             "moves by weight: site, span, insert-delete, resize "
@@ -113,14 +113,14 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         """Return how lines are rewritten, or records of FASTA."""
         from maskov.energies import Energy, parse_energy
         from maskov.energies.loading import Loading
-        from maskov.kernels.registry import named_moves, parse_moves, parse_sizes
+        from maskov.kernels.registry import move_names, named_moves, parse_moves, parse_sizes
         from maskov.moves import MaskedConditional
         from maskov.rewriting import Rewriter
 
         loading = Loading(str(device), self.trust_remote_code, find=findable)
         usual = _MOVES_OF_RECORDS if records else _MOVES
         named = usual if self.moves is None else self.moves
-        resizes = "insert-delete" in named or "resize" in named
+        resizes = bool(move_names(named) & {"insert-delete", "resize"})
         proposal = MaskedConditional(self.temperature, constraints=self.build_constraints(resizes))
         moves, weights = parse_moves(named, named_moves(proposal, parse_sizes(self.span)))
 

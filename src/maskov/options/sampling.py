@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from maskov.energies import Energy
     from maskov.energies.loading import Loading
     from maskov.kernels import DelayedAcceptance, Kernel
+    from maskov.kernels.registry import Moves
     from maskov.models import MaskedModel
 
 _MODEL = "Advanced: model"
@@ -53,7 +54,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         str, option("--kernel", "mh, gibbs, mask-predict, or module:Class", _KERNEL, "-k")
     ] = "mh"
     moves: Annotated[
-        str | None,
+        Any,
         option(
             "--moves",
             "site, span, insert-delete, resize or module:Class; several with weights: "
@@ -319,7 +320,8 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     def build_kernel(self, device: Any) -> Kernel:
         """Return the kernel, or refuse options that contradict it."""
         kernel = self._chain_kernel(device)
-        if kernel.conditional.constraints != self.build_constraints(self.resizes):
+        asked = self.build_constraints(self.resizes)
+        if asked and kernel.conditional.constraints != asked:
             raise InputError(
                 f"'{self.kernel}' with these moves does not keep constraints: use mh with site, "
                 "span, insert-delete or resize, or drop --contains, --avoid, --allow and "
@@ -347,7 +349,13 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     def _chain_kernel(self, device: Any) -> Kernel:
         """Return the kernel that moves each chain."""
         from maskov.energies.loading import Loading
-        from maskov.kernels.registry import KERNELS, named_kernel, named_moves, parse_moves
+        from maskov.kernels.registry import (
+            KERNELS,
+            move_names,
+            named_kernel,
+            named_moves,
+            parse_moves,
+        )
         from maskov.moves import MaskedConditional, Site, Sweep
 
         own = is_import_path(self.kernel)
@@ -369,7 +377,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         self.build_energy(Loading())  # refused even if unused
         if self.moves is not None and self.kernel != "mh":
             raise InputError("--moves are those of --kernel mh: drop one of them.")
-        if self.span is not None and "span" not in self.chosen_moves:
+        if self.span is not None and "span" not in move_names(self.chosen_moves):
             raise InputError("--span is the size of the move 'span': add --moves span.")
         if own:
             return self._own_kernel()
@@ -407,18 +415,20 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         return named_kernel("mh", energy, moves, weights, delayed=delayed)
 
     @property
-    def chosen_moves(self) -> str:
+    def chosen_moves(self) -> Moves:
         """The moves that were asked for: single sites where another option is only for them."""
         if self.moves is not None:
-            return self.moves
+            chosen: Moves = self.moves
+            return chosen
         blocks = self.block != 1 or self.block_anneal != 0 or self.order != "random"
         return "site" if blocks or self.first_stage is not None or self.prefetch else "span"
 
     @property
     def resizes(self) -> bool:
         """Whether some move changes the length."""
-        names = {entry.partition(":")[0].strip() for entry in self.chosen_moves.split(",")}
-        return bool(names & {"insert-delete", "resize"})
+        from maskov.kernels.registry import move_names
+
+        return bool(move_names(self.chosen_moves) & {"insert-delete", "resize"})
 
     def with_resizing(self) -> SamplingOptions:
         """Return these options with moves that change the length, unless moves were chosen."""
@@ -428,8 +438,11 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         """Return these options with spans that move every word of --contains at once."""
         from maskov.constraints import ContainsWords
         from maskov.defaults import DEFAULT_SPAN
+        from maskov.kernels.registry import move_names
 
-        if self.contains is None or self.span is not None or "span" not in self.chosen_moves:
+        if self.contains is None or self.span is not None:
+            return self
+        if "span" not in move_names(self.chosen_moves):
             return self
         room = ContainsWords(words_of(self.contains)).longest(model) + 1
         return self if room <= DEFAULT_SPAN[-1] else replace(self, span=f"1:{room}")
