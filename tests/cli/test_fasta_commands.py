@@ -188,7 +188,7 @@ def test_other_letters_of_given_sequences_stay_and_are_scored(call, folders, tmp
     file.write_text(">a\nEVXLVU.SG\n>b\nEVQL\n")
     code, out, err = call("sample", *model, "--start-text", file, *FAST[:-1], "--json")
     assert code == 0, err
-    assert "'.', 'U', 'X' of the given sequences stay" in err
+    assert "never proposed stay as they are: '.', 'U', 'X'" in err
     for row in lines_of(out):
         held = {place: sign for place, sign in enumerate(joined(row)) if sign in STRANGE}
         assert held == ({2: "X", 5: "U", 6: "."} if row["name"] == "a" else {})

@@ -147,7 +147,7 @@ def as_option(options: type[Any], name: str, value: Any) -> Any:
 
 def _as_moves(given: Move | Sequence[Any]) -> str | tuple[tuple[str | Move, float], ...] | None:
     """Return moves as text, or, where some are objects, each with its weight."""
-    listed = [given] if isinstance(given, Move) else given
+    listed: Sequence[Any] = [given] if isinstance(given, Move) else given
     if all(isinstance(one, str) for one in listed):
         return ",".join(listed) or None
     pairs = (one if isinstance(one, tuple | list) else (one, 1.0) for one in listed)

@@ -42,8 +42,8 @@ def manifest_of(
     if stay:
         names = ", ".join(f"'{name}'" for name in sorted(model.token_strings(sorted(stay))))
         notes.append(
-            f"{names} of the given sequences stay: only the 20 amino acids are proposed "
-            "(--extra-letters allows others)"
+            f"letters of the given sequences that are never proposed stay as they are: {names} "
+            "(--extra-letters lets them be proposed)"
         )
     if config.until is not None:
         notes.append(
