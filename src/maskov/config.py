@@ -70,7 +70,8 @@ class ModelSource:
     """How to load a model: its name, folder or hub name, and what goes with it.
 
     `prefix` is a text that it reads before every sequence, `remove_smoothing` the label smoothing
-    of its training that is removed from its conditionals.
+    of its training that is removed from its conditionals, `extra_letters` what a model of proteins
+    proposes besides the 20 amino acids.
     """
 
     name: str
@@ -78,6 +79,7 @@ class ModelSource:
     trust_remote_code: bool = False
     prefix: str = ""
     remove_smoothing: float = 0.0
+    extra_letters: str = ""
 
     def __post_init__(self) -> None:
         if not 0 <= self.remove_smoothing < 1:

@@ -130,7 +130,10 @@ def run_chains(
             fingerprint=model.fingerprint(),
             source=source
             or ModelSource(
-                model.name, prefix=model.prefix, remove_smoothing=model.remove_smoothing
+                model.name,
+                prefix=model.prefix,
+                remove_smoothing=model.remove_smoothing,
+                extra_letters=model.extra_letters,
             ),
             precision=model.precision,  # type: ignore[arg-type]
             device=str(model.device),

@@ -6,6 +6,7 @@ Filling accepts every draw, so it is initialisation: it samples from no target.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,9 +15,11 @@ from typing import Any
 
 import torch
 
-from maskov.constraints import Constraint, PartlyFilled, check_constraints
+from maskov.constraints import Constraint, ContainsWords, PartlyFilled, check_constraints
+from maskov.constraints.words import continues, spellings
 from maskov.errors import InputError
 from maskov.execution.loop import whole_epoch
+from maskov.fasta import BLANK, has_letters
 from maskov.kernels import Gibbs, mask_predict
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
@@ -250,21 +253,25 @@ class Layout:
         check_constraints(constraints, model, sequences, self.resizable, name)
 
     def fitted(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
-        """Return a layout in which blanks of unknown length have room for what must stand there."""
-        blank = any(model.mask_id in tokens for tokens in self.tokens)
-        if not constraints or not self.resizable or not blank:
-            return self
+        """Return a layout that has what must stand there, as far as it has room for it.
+
+        Blanks of unknown length get room for it, and texts get the words that they lack.
+        """
+        layout = self._holding(model, constraints) if constraints and self.reference else self
+        blank = any(model.mask_id in tokens for tokens in layout.tokens)
+        if not constraints or not layout.resizable or not blank:
+            return layout
         fitting: dict[tuple[int, tuple[int, ...]], Layout] = {}
-        for row, tokens in enumerate(self.tokens):
-            key = (self.template[row], tuple(tokens))
+        for row, tokens in enumerate(layout.tokens):
+            key = (layout.template[row], tuple(tokens))
             if key not in fitting:
-                fitting[key] = self.chosen([row])._fitting(model, constraints)
+                fitting[key] = layout.chosen([row])._fitting(model, constraints)
         every = [
             fitting[line, tuple(tokens)]
-            for line, tokens in zip(self.template, self.tokens, strict=True)
+            for line, tokens in zip(layout.template, layout.tokens, strict=True)
         ]
         return replace(
-            self,
+            layout,
             tokens=[one.tokens[0] for one in every],
             free=[one.free[0] for one in every],
             region=[one.region[0] for one in every],
@@ -302,6 +309,81 @@ class Layout:
                 [*p[:at], *p[at : at + 1] * (1 + step), *p[at + 1 :]] for p in parts
             )
             layout = replace(layout, tokens=[tokens], free=[free], region=[region])
+
+    def _holding(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
+        """Return a layout of texts into which the words are put that they must hold and lack.
+
+        A word is inserted where lengths may change, and takes the place of others where they may
+        not; the chains of a text have it at different places. Where none will do, the text stays.
+        """
+        words = tuple(w for one in constraints if isinstance(one, ContainsWords) for w in one.words)
+        if not words:
+            return self
+        others = [one for one in constraints if not isinstance(one, ContainsWords)]
+        chains, first = Counter(self.template), dict[int, int]()
+        found: dict[tuple[int, tuple[int, ...], int], list[Layout]] = {}
+        rows = list[Layout]()
+        for row, line in enumerate(self.template):
+            own = self.chosen([row])
+            share = (row - first.setdefault(line, row) + 0.5) / chains[line]
+            # Blanks that have not been filled yet may hold any word.
+            for size in () if model.mask_id in own.tokens[0] else range(1, len(words) + 1):
+                key = (line, tuple(own.tokens[0]), size)
+                if key not in found:
+                    checks = [*others, ContainsWords(words[:size])]
+                    found[key] = own._with_word(model, words[size - 1], checks)
+                if found[key]:
+                    own = found[key][int(share * len(found[key]))]
+            rows.append(own)
+        return replace(
+            self,
+            tokens=[one.tokens[0] for one in rows],
+            free=[one.free[0] for one in rows],
+            region=[one.region[0] for one in rows] if self.region else [],
+        )
+
+    def _with_word(
+        self, model: MaskedModel, word: str, constraints: Sequence[Constraint]
+    ) -> list[Layout]:
+        """Return a layout of one chain as it is, if it meets all constraints, or all with a word.
+
+        They are those that meet the constraints then.
+        """
+        (tokens,), (free,), inner = self.tokens, self.free, continues(model)
+        region = self.region[0] if self.resizable else []
+        begins = [*(not bool(inner[token]) for token in tokens), True]
+        tried = [self]
+        for at in range(len(tokens) + 1):
+            for ids in spellings(model, word):
+                end = at if self.resizable else at + len(ids)
+                if end > len(tokens) or not (begins[at] and begins[end]):
+                    continue
+                number = -1
+                if self.resizable:  # of the stretch before or behind it
+                    number = max(region[max(at - 1, 0) : at + 1])
+                    size = region.count(number) + len(ids)
+                    if number < 0 or size > self.bounds[0][number][1]:
+                        continue
+                elif not all(free[at:end]):
+                    continue
+                changed = replace(
+                    self,
+                    tokens=[[*tokens[:at], *ids, *tokens[end:]]],
+                    free=[[*free[:at], *[True] * len(ids), *free[end:]]],
+                )
+                if self.resizable:
+                    held = [*region[:at], *[number] * len(ids), *region[end:]]
+                    changed = replace(changed, region=[held])
+                tried.append(changed)
+        every = Layout(
+            [one.tokens[0] for one in tried], [one.free[0] for one in tried],
+            self.template * len(tried), reference=self.reference * len(tried),
+        )  # fmt: skip
+        sequences = every._partly(model, constraints)
+        fits = torch.stack([one.possible(sequences, model) for one in constraints]).all(0).tolist()
+        if fits[0]:
+            return [self]
+        return [one for one, fine in zip(tried, fits, strict=True) if fine]
 
     def _partly(self, model: MaskedModel, constraints: Sequence[Constraint]) -> PartlyFilled:
         """Return these sequences as constraints are asked about them."""
@@ -447,6 +529,8 @@ def read_text(
     """Tokenise a line and refuse what no chain may hold; `what` names it in the complaint."""
     if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
         raise InputError(f"{what} is not UTF-8 text.")
+    if BLANK in text and not blanks and has_letters(model):
+        raise InputError(f"{what} has a blank '{BLANK}'; fill it in, or use `maskov infill`.")
     ids = model.encode(text)
     if not ids:
         raise InputError(f"{what} is empty; give at least one word.")
@@ -459,7 +543,7 @@ def read_text(
         raise InputError(f"{what} holds a mask; fill it in, or use `maskov infill`.")
     control = model.control_ids() - {model.mask_id}
     for token in ids:
-        bad = token in control if unknown else token != model.mask_id and model.forbidden[token]
+        bad = token in control if unknown else token != model.mask_id and not model.may_stand(token)
         if bad:
             word = model.token_strings([token])[0]
             raise InputError(

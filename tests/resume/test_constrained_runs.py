@@ -204,7 +204,7 @@ RED = (ContainsWords(("red",)),)
         ((ContainsWords(("blues",)), AvoidWords(("blue",))), {}, "contains 'blues' and avoids"),
         ((ContainsWords(("red", "blues")),), {"length": 2}, "take 3 tokens, more than"),
         ((ContainsWords(("blues",)),), {"templates": ["[MASK] red [MASK]"]}, "template 1 neither"),
-        (RED, {"texts": ["red blue", "green blue"]}, "text 2 neither holds 'red'"),
+        ((*RED, MaxChanges(0)), {"texts": ["red blue", "green"]}, "text 2 neither holds 'red'"),
         ((AvoidWords(("red",)),), {"texts": ["red blue"]}, "text 1 holds what is to be avoided"),
         ((AllowedTokens(((1, 1, "red"),)),), {"texts": ["blue"]}, "text 1 holds a token that is"),
         ((AllowedTokens(((1, 1, "red"), (1, 2, "blue"))),), {}, "no token is allowed at"),

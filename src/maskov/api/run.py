@@ -88,7 +88,7 @@ class Run(result.Run):
         try:
             import pandas
         except ImportError:
-            raise InputError("to_pandas() needs pandas: pip install 'maskov[notebook]'.") from None
+            raise InputError("to_pandas() needs pandas: pip install '.[notebook]'.") from None
         rows = []
         for one in self.samples:
             row = asdict(one)

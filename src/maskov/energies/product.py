@@ -70,7 +70,7 @@ class OtherModel(Energy):
         known = {
             token: number
             for number, token in enumerate(mine.token_strings(range(mine.vocabulary_size)))
-            if not mine.forbidden[number]
+            if mine.may_stand(number)
         }
         spelled = model.token_strings(range(model.vocabulary_size))
         numbers = torch.tensor([known.get(token, -1) for token in spelled], device=model.device)

@@ -14,6 +14,7 @@ from maskov.kernels import Kernel
 from maskov.models import MaskedModel
 from maskov.options.sampling import SamplingOptions
 from maskov.runs.folder import RunFolder
+from maskov.runs.inputs import named_texts
 from maskov.runs.preparation import schedule_for_passes
 from maskov.runs.rebuild import with_burn_in
 from maskov.runs.result import Run
@@ -98,7 +99,8 @@ def start_of(
     if texts is not None and templates is not None:
         if freeze is not None:
             raise InputError("templates say what is frozen in texts: drop --freeze.")
-        freeze = template_masks(model, [*map(str, texts)], [*map(str, templates)])
+        lines, _ = named_texts(model, texts)
+        freeze = template_masks(model, lines, named_texts(model, templates, blanks=True)[0])
         templates = None
     usual = DEFAULT_LENGTH
     if texts is None and templates is None:

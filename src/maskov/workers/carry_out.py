@@ -47,7 +47,7 @@ def carry_out(coordinator: Coordinator, workers: Workers, stop: Callable[[], boo
     runner = TaskRunner.of(manifest, coordinator.kernel, model, stop)
     runner.deliver = coordinator.deliver
     if listener is not None:
-        runner.watch = listener.moved
+        runner.watch = coordinator.show
     with threads(execution.threads, model):
         coordinator.run(Local(runner))
 
