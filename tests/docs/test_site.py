@@ -49,7 +49,7 @@ def test_every_command_has_a_page_with_all_its_options():
         if not hasattr(command, "commands") or command.invoke_without_command
     }
     assert set(pages) == runnable
-    assert {"sample", "models", "models fetch", "rate new"} <= set(pages)
+    assert {"sample", "models", "models fetch", "rate export"} <= set(pages)
     for name, command in pages.items():
         text = hook.page(name, command)
         for parameter in command.params:
