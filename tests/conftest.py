@@ -46,7 +46,7 @@ def _import_with_checks() -> None:
         import maskov.evaluation
         import maskov.exact
         import maskov.public
-        import maskov.ui.ratings
+        import maskov.ratings
         import maskov.ui.report
         import maskov.ui.terminal
         import maskov.verify  # noqa: F401

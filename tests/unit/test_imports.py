@@ -31,7 +31,7 @@ LAYERS = [
     ["evaluation", "replay"],
     ["rewriting", "translation"],
     ["options"],
-    ["benchmarks", "ui"],
+    ["benchmarks", "ratings", "ui"],
     ["api"],
     ["public"],
     ["cli"],
