@@ -41,7 +41,6 @@ def _import_with_checks() -> None:
     except ImportError:  # a machine with the plain install, such as a borrowed GPU, has no checks
         checked = nullcontext()
     with checked:
-        import maskov.benchmarks
         import maskov.cli
         import maskov.evaluation
         import maskov.exact
