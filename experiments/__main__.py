@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from experiments.cell import Cell
-from experiments.chains import Translations
-from experiments.context import Context
-from experiments.deterministic import DeterministicTranslations
-from experiments.settings import setting_of, with_sentences, with_texts
+from experiments.lib.cell import Cell
+from experiments.lib.chains import Translations
+from experiments.lib.context import Context
+from experiments.lib.deterministic import DeterministicTranslations
+from experiments.lib.settings import setting_of, with_sentences, with_texts
 from maskov.cli import run_app
 from maskov.cli.output import say
 from maskov.cli.signals import stop_on_signals
@@ -122,7 +122,7 @@ def reproduce(
 ) -> None:
     """Reproduce the paper's tables and figures and compare them with the paper's numbers."""
     # Imported here so that a missing matplotlib is reported like any other input error.
-    from experiments import driver, registry
+    from experiments.paper import driver, registry
 
     sizes = {"quick": quick, "full": full, "large": large, "paper": paper}
     given = [size for size, chosen in sizes.items() if chosen] or ["small"]

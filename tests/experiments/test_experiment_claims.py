@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from experiments.claim_tests import between, less
-from experiments.claims import CLAIMS
-from experiments.claims_page import OtherModel, render_page, with_text_of
-from experiments.markdown import markdown, number
-from experiments.quantities import QUANTITIES
-from experiments.registry import RESULTS
-from experiments.result import Entry, Result, build_document
-from experiments.settings import SETTINGS
-from experiments.verdicts import FAILED, HELD, NOT_RUN, PART, UNSETTLED, Claim
+from experiments.lib.markdown import markdown, number
+from experiments.lib.quantities import QUANTITIES
+from experiments.lib.result import Entry, Result, build_document
+from experiments.lib.settings import SETTINGS
+from experiments.paper.claim_tests import between, less
+from experiments.paper.claims import CLAIMS
+from experiments.paper.claims_page import OtherModel, render_page, with_text_of
+from experiments.paper.registry import RESULTS
+from experiments.paper.verdicts import FAILED, HELD, NOT_RUN, PART, UNSETTLED, Claim
 
 FULL = SETTINGS["full"]
 
@@ -69,7 +69,7 @@ def _two(low: float, high: float, error: float):
         for name, value in (("a", low), ("b", high))
     }
     entries = [Entry("bleu", name, 1.0, name, 20.0) for name in cells]
-    result = Result("table1", "t", lambda s: {}, lambda s: entries, lambda d: None)
+    result = Result("table1", "t", "", lambda s: {}, lambda s: entries, lambda d: None)
     return {"table1": build_document(result, FULL, cells, ["c"])}
 
 
@@ -133,7 +133,7 @@ def test_last_texts_are_compared_sentence_by_sentence(more, verdict):
         for name, extra in (("a", 0), ("b", more))
     }
     entries = [Entry("bleu_last", name, "set", name) for name in cells]
-    result = Result("table5", "t", lambda s: {}, lambda s: entries, lambda d: None)
+    result = Result("table5", "t", "", lambda s: {}, lambda s: entries, lambda d: None)
     test = less("table5", (("bleu_last", "a", "set"), ("bleu_last", "b", "set")))
     claim = Claim("t", "table5", test, "", {})
     assert claim.verdict({"table5": build_document(result, FULL, cells, [])})[0] == verdict

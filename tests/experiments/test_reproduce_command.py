@@ -7,8 +7,8 @@ import xml.dom.minidom
 
 import pytest
 from experiments.__main__ import main
-from experiments.context import CHECKPOINTS
-from experiments.settings import SETTINGS
+from experiments.lib.context import CHECKPOINTS
+from experiments.lib.settings import SETTINGS
 
 from maskov.ui.ratings import make
 from maskov.ui.ratings.store import Answer
@@ -124,7 +124,7 @@ def test_figures_and_pages_are_drawn_again_from_json_alone(call, context):
 
 
 def test_all_leaves_out_what_has_no_model_and_says_why(call, context, monkeypatch, tmp_path):
-    from experiments import driver, registry
+    from experiments.paper import driver, registry
 
     few = {name: registry.RESULTS[name] for name in ("counterexample", "figure1", "acceptance")}
     monkeypatch.setattr(registry, "RESULTS", few)
