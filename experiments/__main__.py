@@ -100,7 +100,7 @@ def reproduce(
         ),
     ] = None,
     title: Annotated[
-        str | None, typer.Option(help="name of the --translation model on the page of claims")
+        str | None, typer.Option(help="name of the --translation model, kept in OUT/training.json")
     ] = None,
     training: Annotated[
         Path | None, typer.Option(help="with --title: log.json of the model's training")
@@ -108,13 +108,6 @@ def reproduce(
     jobs: Annotated[
         int, typer.Option("--jobs", "-j", min=1, max=64, help="processes that run cells")
     ] = 1,
-    page: Annotated[
-        Path | None, typer.Option(help="file for the page of claims (default: OUT/README.md)")
-    ] = None,
-    beside: Annotated[
-        list[Path] | None,
-        typer.Option(help="with report: results of another model to compare (repeatable)"),
-    ] = None,
     keep_runs: Annotated[
         bool, typer.Option("--keep-runs", help="keep the run folders of finished cells")
     ] = False,
@@ -149,17 +142,13 @@ def reproduce(
         setting = with_sentences(setting, _count(sentences))
     if texts is not None:
         setting = with_texts(setting, texts)
-    if beside and name != "report":
-        raise InputError("--beside is an option of `report` only.")
     if name == "list":
         driver.list_results(setting, print)
         return
     if out is None:
         raise InputError("no folder for the results: give --out DIR.")
     if name == "report":
-        # Results with a training record are of another model, and of some claims only.
-        other_model = (out / "training.json").is_file()
-        driver.report(out, page, say, beside or (), only_tested=other_model)
+        driver.report(out, say)
         return
     results = registry.results_of(names)
     every = (cell for result in results for cell in result.cells(setting).values())
@@ -200,7 +189,7 @@ def reproduce(
             say("stopped; run the same command to continue")
             raise typer.Exit(stop.exit_code) from None
         finally:
-            driver.write_page(out, page, only_tested=title is not None)
+            driver.write_page(out)
 
 
 def _count(text: str) -> int | None:

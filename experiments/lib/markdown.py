@@ -23,7 +23,7 @@ def markdown(document: Document, extra: str = "") -> str:
     lines += [f"- {note}" for note in document["notes"]]
     if extra:
         lines += ["", extra.strip()]
-    lines += ["", f"All numbers, seeds and signatures: [{document['name']}.json]"
+    lines += ["", f"All numbers, settings, seeds and signatures: [{document['name']}.json]"
               f"({document['name']}.json)."]  # fmt: skip
     return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
 

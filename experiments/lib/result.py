@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
 
 # A result as it is stored: see `build_document`.
 Document = dict[str, Any]
+# What a document keeps of each cell. OUT/cells has the rest: texts, counts of sentences, curves.
+_KEPT = (
+    "kind", "key", "asked", "setting", "models", "precision", "device", "created", "seconds",
+    "versions", "signature", "seed", "values", "sentences", "left_out", "bleu_signature",
+    "replicates", "raters", "ratings",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,7 @@ class Result:
 
     `cells` and `entries` are declared per setting, before anything is run. `extra_cells` adds
     numbers that no run computes, such as human ratings. `extra_markdown` goes below the table.
+    `keep` names further parts of a cell that the figure, the page or a claim reads.
     """
 
     name: str
@@ -43,6 +51,7 @@ class Result:
     entries: Callable[[Setting], list[Entry]]
     draw: Callable[[Document], Figure]
     notes: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
     extra_cells: Callable[[Context], dict[str, CellResult]] = field(default=lambda context: {})
     extra_markdown: Callable[[Document], str] = field(default=lambda document: "")
 
@@ -78,8 +87,30 @@ def build_document(
         "seeds": sorted({cell["seed"] for cell in cells.values() if cell.get("seed") is not None}),
         "notes": list(result.notes),
         "comparison": rows,
-        "cells": cells,
+        "cells": {
+            label: {part: cell[part] for part in (*_KEPT, *result.keep) if part in cell}
+            for label, cell in cells.items()
+        },
     }
+
+
+def document_json(document: Document) -> str:
+    """Return a document as JSON, with one line for each row and each cell."""
+    parts = []
+    for name, value in document.items():
+        if name == "comparison":
+            rows = ",\n".join(f"  {_json(row)}" for row in value)
+            parts.append(f'"{name}": [\n{rows}\n ]')
+        elif name == "cells":
+            cells = ",\n".join(f"  {_json(label)}: {_json(cell)}" for label, cell in value.items())
+            parts.append(f'"{name}": {{\n{cells}\n }}')
+        else:
+            parts.append(f"{_json(name)}: {_json(value)}")
+    return "{\n " + ",\n ".join(parts) + "\n}\n"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def find_row(

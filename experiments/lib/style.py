@@ -71,7 +71,6 @@ STYLE: dict[str, Any] = {
     "lines.markersize": 8,
     "legend.frameon": False,
     "figure.facecolor": "white",
-    "savefig.dpi": 160,
     "svg.hashsalt": "maskov",
     "svg.fonttype": "none",
 }
@@ -132,7 +131,12 @@ def legend(figure: Figure) -> None:
 
 
 def save(figure: Figure, stem: Path) -> None:
-    """Write SVG and PNG without dates, so the same data gives the same bytes."""
-    figure.savefig(stem.with_name(stem.name + ".svg"), metadata={"Date": None})
-    figure.savefig(stem.with_name(stem.name + ".png"))
+    """Write an SVG."""
+    write(figure, stem.with_name(stem.name + ".svg"))
+
+
+def write(figure: Figure, path: Path) -> None:
+    """Write a figure, as an SVG without a date, so the same data gives the same bytes."""
+    with mpl.rc_context({name: STYLE[name] for name in ("svg.hashsalt", "svg.fonttype")}):
+        figure.savefig(path, dpi=130, metadata={"Date": None} if path.suffix == ".svg" else None)
     plt.close(figure)

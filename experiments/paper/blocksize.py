@@ -26,4 +26,5 @@ RESULT = Result(
         "epochs; the paper gives neither sizes nor numbers.",
         "Chains start from the greedy pass; burn-in epochs are shown.",
     ),
+    keep=("epochs",),
 )

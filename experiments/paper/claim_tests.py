@@ -16,8 +16,6 @@ Point = tuple[str, str, "float | str"]  # quantity, series, x
 
 # The test sets of Table 5 in any setting.
 SETS = tuple(dict.fromkeys(name for setting in SETTINGS.values() for name in setting.sets))
-# Where a cell stores BLEU's counts for each sentence.
-_COUNTS = {"bleu_last": "sentence_counts", "bleu_mbr": "mbr_counts"}
 # The largest BLEU gap that counts as close; the paper's MH is 0.1 to 0.7 below.
 _CLOSE = 1.5
 
@@ -32,10 +30,13 @@ def difference(document: Document, low: Row, high: Row) -> tuple[float, float]:
 
     BLEU of the last texts is compared sentence by sentence if both cells stored their counts.
     """
-    counts = [
-        document["cells"][row["cell"]].get(_COUNTS.get(row["quantity"], "")) for row in (low, high)
-    ]
-    if counts[0] and counts[1] and len(counts[0]) == len(counts[1]):
+    counts = [document["cells"][row["cell"]].get("sentence_counts") for row in (low, high)]
+    if (
+        low["quantity"] == "bleu_last"
+        and counts[0]
+        and counts[1]
+        and len(counts[0]) == len(counts[1])
+    ):
         return paired_difference(counts[0], counts[1])
     error = hypot(low["standard_error"] or 0.0, high["standard_error"] or 0.0)
     return high["ours"] - low["ours"], error

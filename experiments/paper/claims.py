@@ -19,80 +19,10 @@ from experiments.paper.cool_text import COOL_RAW
 from experiments.paper.cool_text import TEMPERATURES as COOL_TEMPERATURES
 from experiments.paper.explanations import COOL, NORM, RAW, TEMPERATURES
 from experiments.paper.shared import LONG_FORCED_EPOCHS
-from experiments.paper.verdicts import FAILED, HELD, PART, Claim
+from experiments.paper.verdicts import Claim
 
 _LONG = {name: f"MH {name}, {LONG_FORCED_EPOCHS} forced epochs" for name in ("norm", "raw")}
 _KEPT, _STARTED = "after burn-in", "after the start"
-_NO_DRIFT = (
-    "Our model was trained without label smoothing and beside wrong words, the paper's models with "
-    "smoothing and beside right words only. Neither change is enough (below): with smoothing alone "
-    "Gibbs is worse from the first epoch on, but its energy does not rise; with right words alone "
-    "it is good. With both, the energy rises in the first epochs and then stays (below)."
-)
-_FROZEN = (
-    "Chains that start to reject near the warm start stay near it: in Table 5, eight forced epochs "
-    "instead of two bring MH on E_norm to lower energies on every set (a claim of ours, below)."
-)
-_STILL_FROZEN = (
-    f"{_FROZEN} At a fixed target (the claim after it) forced epochs lower the energy at proposal "
-    "temperatures of 1, 0.8 and 0.5; with the smoothed model at 0.8 and 0.5, not at 1."
-)
-_TAIL = (
-    "Label smoothing spreads a tenth of every conditional over the vocabulary, and this tail is "
-    "part of the target of MH on E_norm. A target temperature of 0.8 ends that (a claim of ours, "
-    "below). `--remove-smoothing` ends it in part (the same model, its smoothing removed, below)."
-)
-_SMOOTHED = (
-    "With label smoothing and right words only, as the paper's models were trained, MH has lower "
-    "energy and higher BLEU than Gibbs with both energies (below). With smoothing alone (below) "
-    f"that is so but for BLEU on E_norm. {_TAIL}"
-)
-_SWEEP = (
-    f"{_STILL_FROZEN} With label smoothing (below), MH stays below Gibbs at 1 as well, but not at "
-    "0.8 and 0.5: a proposal temperature below 1 takes the smoothed tail away from Gibbs, but "
-    "does not change the target of MH. The tail is not the whole reason: with the smoothing "
-    "removed, MH is still above Gibbs there (below). With eight forced epochs it comes close at "
-    "0.5 (2.4 against 1.7, smoothed 5.4 against 4.3, `explanations`), so the start is the larger "
-    "part."
-)
-_NOT_POOR = (
-    "In translation, Gibbs on our model is not poor to begin with: the model was trained without "
-    "label smoothing. With smoothing and right words only (below) Gibbs with blocks is poor, and "
-    "MH does better."
-)
-_NOT_BETTER = (
-    f"{_FROZEN} With eight MH on E_norm has 26.3, 37.8, 15.4 and 12.8 BLEU on the four sets, "
-    "mask-predict 26.2, 37.8, 14.8 and 13.6. Larger moves from a better start do more: from "
-    "mask-predict's translation at the best of five lengths, spans on E_norm have +0.81 ± 0.12 "
-    "BLEU against it on newstest2016 (1,999 sentences, `results/translation-newstest2016`) and "
-    "+0.03 ± 0.12 on europarl.dev (1,000, `results/translation-twin`)."
-)
-_BLOCKS_REJECTED = (
-    "In text on E_norm, blocks differ from what stands there more often (0.69 of proposals, single "
-    "positions 0.50), but of those that differ fewer are accepted (0.24 instead of 0.32). With "
-    "1,024 chains the gain is 0.0008 ± 0.0015: there is none."
-)
-_BELOW_TWIN = (
-    "Our masked model was trained for a few minutes on output of the autoregressive one, and is "
-    "worse with most methods (a claim of ours, below). With the autoregressive model as an expert "
-    "in its target, and as its start, MH is level with it: 28.8 and 28.8 BLEU on 1,000 sentences "
-    "(`results/translation-twin`)."
-)
-_LOW_ENERGIES = (
-    "Energies and rates do as in the paper, or are level. BLEU does not: it is level, or higher "
-    "after faster annealing. In 33 epochs slow annealing ends at higher energies, and translations "
-    "of lower energy are no worse here (the same table)."
-)
-_NO_CHOICE = (
-    "Most proposals equal the current token under either energy, so the two differ little. With "
-    "label smoothing more proposals differ, and the two are still level, also with the smoothing "
-    "removed (below). At a fixed temperature of 1, chains on E_raw do accept more often, with "
-    "smoothing and without it (the result `acceptance`)."
-)
-_SAME_TEXT = (
-    "Our judge and our masked model were trained on the same text, so they differ less than BERT "
-    "and GPT-2."
-)
 
 CLAIMS: tuple[Claim, ...] = (
     Claim(
@@ -101,7 +31,6 @@ CLAIMS: tuple[Claim, ...] = (
         "counterexample",
         counterexample,
         "tested exactly, by enumeration",
-        {HELD: "Enumerated with the kernels' own code: a proof for this example."},
     ),
     Claim(
         "In translation, MH samples have lower energy and higher BLEU than degenerate Gibbs",
@@ -121,14 +50,12 @@ CLAIMS: tuple[Claim, ...] = (
             ),
         ),
         "averages after burn-in, five chains a sentence",
-        {PART: f"{_STILL_FROZEN} {_SMOOTHED}", FAILED: f"{_STILL_FROZEN} {_SMOOTHED}"},
     ),
     Claim(
         "Degenerate Gibbs keeps degrading: its energy rises as it runs",
         "figure1",
         degrades,
         "the first epoch against the last quarter",
-        {FAILED: _NO_DRIFT},
     ),
     Claim(
         "In translation MH accepts most proposals, because most equal the current token, and moves "
@@ -142,7 +69,6 @@ CLAIMS: tuple[Claim, ...] = (
             (("acceptance", "norm", "text"), ("acceptance", "norm", "translation")),
         ),
         "novel rates, and acceptance against that of unconditional text",
-        {},
     ),
     Claim(
         "In unconditional generation MH rejects most proposals that differ: novel rates fall far "
@@ -153,8 +79,7 @@ CLAIMS: tuple[Claim, ...] = (
             (("novel", "raw", "text"), ("novel", "deg", "text")),
             (("novel", "norm", "text"), ("novel", "deg", "text")),
         ),
-        "novel rates, paper 0.10 and 0.08 against 0.58",
-        {},
+        "novel rates",
     ),
     Claim(
         "Degenerate Gibbs improves drastically at lower proposal temperatures (translation)",
@@ -165,7 +90,6 @@ CLAIMS: tuple[Claim, ...] = (
             (("energy_norm", "deg", 0.5), ("energy_norm", "deg", 1.0)),
         ),
         "BLEU and E_norm at 0.5 against 1.0",
-        {},
     ),
     Claim(
         "The energy of MH samples stays below that of degenerate Gibbs at every temperature",
@@ -178,7 +102,6 @@ CLAIMS: tuple[Claim, ...] = (
             ),
         ),
         "E_norm, translation",
-        {PART: _SWEEP, FAILED: _SWEEP},
     ),
     Claim(
         "High-entropy proposals stall MH while degenerate Gibbs always moves; low temperatures "
@@ -192,7 +115,6 @@ CLAIMS: tuple[Claim, ...] = (
             (("novel", "deg", 0.5), ("novel", "deg", 1.0)),
         ),
         "novel rates",
-        {},
     ),
     Claim(
         "Unconditional text: MH on E_raw is more fluent than degenerate Gibbs, most of all at high "
@@ -206,12 +128,6 @@ CLAIMS: tuple[Claim, ...] = (
             ),
         ),
         "judge perplexity at each temperature",
-        {
-            PART: "The target of MH has a temperature of 1, whatever its proposal, and Gibbs "
-            "follows the proposal. With the proposal's temperature in its target MH is more fluent "
-            "than Gibbs at 0.8, and level with it at 0.5 (a claim of ours, below). The paper has "
-            "77.44 and 77.98 at 0.5.",
-        },
     ),
     Claim(
         "Lower proposal temperatures make unconditional samples of both samplers more fluent and "
@@ -225,7 +141,6 @@ CLAIMS: tuple[Claim, ...] = (
             (("novel", "raw", 0.5), ("novel", "raw", 1.0)),
         ),
         "temperature 0.5 against 1.2 (1.0 for the novel rate of MH)",
-        {},
     ),
     Claim(
         "Nucleus proposals act like low temperatures: better samples, fewer moves",
@@ -238,7 +153,6 @@ CLAIMS: tuple[Claim, ...] = (
             (("novel", "deg", 0.8), ("novel", "deg", 1.0)),
         ),
         "boundary 0.80 against 1.0",
-        {},
     ),
     Claim(
         "With a truncated proposal the chain is still ergodic (assumed in section 3)",
@@ -248,12 +162,6 @@ CLAIMS: tuple[Claim, ...] = (
             *((("irreversible", "norm", value), 0.0, 0.0) for value in (0.99, 0.95, 0.9, 0.8)),
         ),
         "the share of steps whose reverse probability is zero, required to be 0",
-        {
-            FAILED: "Where the current token lies outside its nucleus, no proposal can be "
-            "accepted. Mixing in a small share ε of the full conditional fixes this, at the cost "
-            "of a few improbable proposals.",
-            PART: "Some boundaries leave irreversible steps; a small ε fixes this.",
-        },
     ),
     Claim(
         "Blocks make MH move more: novel rates rise, much in translation, less in unconditional "
@@ -261,7 +169,6 @@ CLAIMS: tuple[Claim, ...] = (
         "table4",
         block_gain,
         "novel rates of blocks against single positions",
-        {PART: _BLOCKS_REJECTED},
     ),
     Claim(
         "With blocks, degenerate Gibbs stays poor and MH does well",
@@ -274,25 +181,18 @@ CLAIMS: tuple[Claim, ...] = (
             (("perplexity", "norm", "text"), ("perplexity", "deg", "text")),
         ),
         "BLEU and judge perplexity",
-        {PART: _NOT_POOR, FAILED: _NOT_POOR},
     ),
     Claim(
         "For unconditional text E_raw is the better energy",
         "table6",
         less("table6", (("perplexity", "raw", "base"), ("perplexity", "norm", "base"))),
         "judge perplexity, single positions",
-        {},
     ),
     Claim(
         "Block Gibbs at temperature 0 is mask-predict",
         "table4",
         equality,
         "token by token, against mask-predict in plain code",
-        {
-            HELD: "With mask-predict's own choice of positions. This choice depends on the tokens, "
-            "so neither leaves a target invariant.",
-            PART: "The differences are ties decided by rounding.",
-        },
     ),
     Claim(
         "Annealed chains on E_raw accept more often than those on E_norm, and give higher BLEU",
@@ -303,14 +203,12 @@ CLAIMS: tuple[Claim, ...] = (
             (("bleu_last", "norm", _STARTED), ("bleu_last", "raw", _STARTED)),
         ),
         "mean after the forced epochs, BLEU at the end",
-        {FAILED: _NO_CHOICE},
     ),
     Claim(
         "Annealed MH translates better than mask-predict and degenerate Gibbs",
         "table5",
         beats(("MH norm", "MH raw"), ("mask-predict, 10 iterations", "degenerate Gibbs, T = 0.8")),
         "BLEU on each test set, two forced epochs as in the paper",
-        {PART: _NOT_BETTER, FAILED: _NOT_BETTER},
     ),
     Claim(
         "Every method improves on the warm start",
@@ -320,25 +218,18 @@ CLAIMS: tuple[Claim, ...] = (
             ("warm start",),
         ),
         "BLEU on each test set",
-        {},
     ),
     Claim(
         "The autoregressive model translates better than MH",
         "table5",
         beats(("autoregressive model",), ("MH norm", "MH raw")),
         "BLEU on each test set",
-        {},
     ),
     Claim(
         "MH comes close to the autoregressive model",
         "table5",
         close,
         "BLEU on each test set",
-        {
-            FAILED: _BELOW_TWIN,
-            PART: "It holds where the autoregressive model is itself weak; elsewhere the "
-            "sentences may be too few to decide.",
-        },
     ),
     Claim(
         "Unconditional quality: E_raw before E_norm before degenerate Gibbs",
@@ -349,7 +240,6 @@ CLAIMS: tuple[Claim, ...] = (
             (("perplexity", "norm", "base"), ("perplexity", "deg", "base")),
         ),
         "judge perplexity",
-        {},
     ),
     Claim(
         "People rate MH samples as more coherent and more fluent, most of all those of E_raw",
@@ -363,7 +253,6 @@ CLAIMS: tuple[Claim, ...] = (
             ),
         ),
         "blind ratings, where there are any",
-        {},
     ),
     Claim(
         "Faster annealing gives lower energies, lower acceptance and lower BLEU",
@@ -381,7 +270,6 @@ CLAIMS: tuple[Claim, ...] = (
             ),
         ),
         "0.06 against 0.02",
-        {PART: _LOW_ENERGIES},
     ),
     Claim(
         "The large blocks of early epochs are accepted often, the small blocks of late epochs less "
@@ -389,12 +277,6 @@ CLAIMS: tuple[Claim, ...] = (
         "blocksize",
         early_late,
         "acceptance in the first epoch against the last",
-        {
-            FAILED: "A block is accepted or rejected as a whole; large blocks change more and are "
-            "rejected more: so it is with blocks of one size in the same epochs (a claim of ours, "
-            "below).",
-            PART: "It depends on the energy.",
-        },
     ),
     Claim(
         "E_raw and E_norm are correlated along a run",
@@ -407,7 +289,6 @@ CLAIMS: tuple[Claim, ...] = (
             ),
         ),
         "the correlation along chains, required to be above 0.3",
-        {},
     ),
     Claim(
         "With an autoregressive energy and masked proposals, most proposals are rejected and "
@@ -421,7 +302,6 @@ CLAIMS: tuple[Claim, ...] = (
             (("novel", "autoregressive", "text"), ("novel", "raw", "text")),
         ),
         "rates against those of the model's own energies",
-        {PART: _SAME_TEXT, FAILED: _SAME_TEXT},
     ),
     Claim(
         "Ill-formed sequences such as a row of periods have very low energy under both energies, "
@@ -429,9 +309,6 @@ CLAIMS: tuple[Claim, ...] = (
         "degenerate-lows",
         periods,
         "energy per token and judge perplexity against held-out text",
-        {
-            PART: "In this model other repetitions have low energy; the table lists them.",
-        },
     ),
     Claim(
         "Ours, not the paper's: with eight forced epochs annealed MH finds lower energies than "
@@ -456,7 +333,6 @@ CLAIMS: tuple[Claim, ...] = (
             ),
         ),
         "E_norm and BLEU on each test set",
-        {},
     ),
     Claim(
         "Ours: after eight forced epochs MH is below degenerate Gibbs of the same proposal, and "
@@ -472,7 +348,6 @@ CLAIMS: tuple[Claim, ...] = (
             *((("energy_norm", RAW, 1.0), ("energy_norm", other, 1.0)) for other in ("deg", "raw")),
         ),
         "E_norm at a fixed target temperature of 1",
-        {},
     ),
     Claim(
         "Ours: a target temperature of 0.8 ends what label smoothing does to MH on E_norm",
@@ -483,7 +358,6 @@ CLAIMS: tuple[Claim, ...] = (
             (("bleu", "norm", 1.0), ("bleu", COOL, 1.0)),
         ),
         "E_norm and BLEU, proposal temperature 1",
-        {},
     ),
     Claim(
         "Ours: in the same epochs larger blocks are accepted less often",
@@ -497,7 +371,6 @@ CLAIMS: tuple[Claim, ...] = (
             ),
         ),
         "acceptance in the first two epochs",
-        {},
     ),
     Claim(
         "Ours: below temperature 1, MH on E_raw is more fluent than degenerate Gibbs, and than "
@@ -512,7 +385,6 @@ CLAIMS: tuple[Claim, ...] = (
             ),
         ),
         "judge perplexity, proposal temperatures 0.8 and 0.5",
-        {},
     ),
     Claim(
         "Ours: the autoregressive model translates better than every method of the masked model",
@@ -522,6 +394,5 @@ CLAIMS: tuple[Claim, ...] = (
             ("degenerate Gibbs, T = 0.8", "mask-predict, 5 lengths", *_LONG.values()),
         ),
         "BLEU on each test set",
-        {},
     ),
 )

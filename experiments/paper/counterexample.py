@@ -73,4 +73,5 @@ RESULT = Result(
         "Swept right to left, degenerate Gibbs happens to reach the target, because the second "
         "conditional is uniform: its stationary distribution depends on the order.",
     ),
+    keep=("laws", "targets"),
 )

@@ -95,4 +95,5 @@ RESULT = Result(
         "they move.",
     ),
     extra_markdown=_extra_markdown,
+    keep=("periods", "repeated", "annealed", "spread"),
 )

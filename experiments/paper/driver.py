@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,10 +11,10 @@ from experiments.lib.cell import Cell, CellResult, load_cell, run_cell
 from experiments.lib.context import Context
 from experiments.lib.jobs import run_in_processes
 from experiments.lib.markdown import markdown
-from experiments.lib.result import Document, Result, build_document
+from experiments.lib.result import Document, Result, build_document, document_json
 from experiments.lib.settings import Setting
 from experiments.lib.style import STYLE, mpl, save
-from experiments.paper.claims_page import OtherModel, render_page
+from experiments.paper.claims_page import render_page
 from experiments.paper.registry import RESULTS
 from experiments.paper.table6 import condition
 from maskov.errors import InputError, Interrupted, ModelError
@@ -103,14 +102,13 @@ def _reproduce_result(
     _write(result, document, context.out)
     draw(result, document, context.out)
     if result.name == "table6":
-        _write_texts(document, context.out)
-    say(f"{result.name}: written to {context.out / result.name}.json, .md, .svg and .png")
+        _write_texts(finished, context.out)
+    say(f"{result.name}: written to {context.out / result.name}.json, .md and .svg")
     return document
 
 
 def _write(result: Result, document: Document, out: Path) -> None:
-    text = json.dumps(document, ensure_ascii=False, indent=1)
-    write_atomically(out / f"{result.name}.json", text.encode() + b"\n")
+    write_atomically(out / f"{result.name}.json", document_json(document).encode())
     page = markdown(document, result.extra_markdown(document))
     write_atomically(out / f"{result.name}.md", page.encode())
 
@@ -121,15 +119,14 @@ def draw(result: Result, document: Document, out: Path) -> None:
         save(result.draw(document), out / result.name)
 
 
-def _write_texts(document: Document, out: Path) -> None:
+def _write_texts(cells: dict[str, CellResult], out: Path) -> None:
     """Write the texts of Table 6 as input files for `maskov rate new`."""
     folder = out / "texts"
     folder.mkdir(exist_ok=True)
-    for label, cell in document["cells"].items():
-        if "texts" in cell:
-            model, sampler = label.split(", ")
-            file = folder / f"{condition(model, sampler)}.txt"
-            file.write_text("".join(text + "\n" for text in cell["texts"]), encoding="utf-8")
+    for label, cell in cells.items():
+        model, sampler = label.split(", ")
+        file = folder / f"{condition(model, sampler)}.txt"
+        file.write_text("".join(text + "\n" for text in cell["texts"]), encoding="utf-8")
 
 
 def read_documents(out: Path) -> dict[str, Document]:
@@ -173,28 +170,21 @@ def list_results(setting: Setting, say: Say = print) -> None:
         )
 
 
-def write_page(
-    out: Path, file: Path | None = None, others: Sequence[Path] = (), only_tested: bool = False
-) -> Path | None:
-    """Write the page of claims (default: OUT/README.md); return None if there are no results."""
+def write_page(out: Path) -> Path | None:
+    """Write the page of claims, OUT/README.md; return None if there are no results."""
     documents = read_documents(out)
     if not documents:
         return None
-    file = file or out / "README.md"
-    models = [
-        OtherModel(_title(folder), read_documents(folder), _link_prefix(file, folder), documents)
-        for folder in others
-    ]
     with _refuse_damaged(out):
-        text = render_page(documents, _link_prefix(file, out), models, only_tested)
-    write_atomically(file, text.encode())
-    return file
+        text = render_page(documents)
+    write_atomically(out / "README.md", text.encode())
+    return out / "README.md"
 
 
 def write_record(context: Context, title: str, training: Path | None) -> None:
     """Record which translation model the results are of, unless that is recorded already.
 
-    `training` is the log of `recipes.translation.train`. The page of claims uses the title.
+    `training` is the log of `recipes.translation.train`. `experiments.findings` uses the title.
     """
     file = context.out / "training.json"
     if file.exists():
@@ -216,43 +206,17 @@ def write_record(context: Context, title: str, training: Path | None) -> None:
     write_atomically(file, json.dumps(record, indent=1).encode() + b"\n")
 
 
-def _link_prefix(file: Path, folder: Path) -> str:
-    relative = os.path.relpath(folder, file.parent)
-    return "" if relative == "." else f"{Path(relative).as_posix()}/"
-
-
-def _title(folder: Path) -> str:
-    """Name the results of another model by its training record, or by its size."""
-    record = folder / "training.json"
-    if not record.is_file():
-        return f"with the results of {folder.name}"
-    with _refuse_damaged(record):
-        training = json.loads(record.read_text(encoding="utf-8"))
-        if "title" in training:
-            return str(training["title"])
-        return f"with a model of {training['parameters'] / 1e6:.0f} M parameters"
-
-
-def report(
-    out: Path,
-    file: Path | None = None,
-    say: Say = print,
-    others: Sequence[Path] = (),
-    only_tested: bool = False,
-) -> None:
+def report(out: Path, say: Say = print) -> None:
     """Render tables, figures and the page of claims from stored results; run nothing."""
     documents = read_documents(out)
     if not documents:
         raise InputError(
             f"'{out}' contains no results: run `python -m experiments NAME --out {out}` first."
         )
-    for folder in others:
-        if not read_documents(folder):
-            raise InputError(f"'{folder}' contains no results to compare with those of '{out}'.")
     for name, document in documents.items():
         result = RESULTS[name]
         with _refuse_damaged(out / f"{name}.json"):
             text = markdown(document, result.extra_markdown(document))
             draw(result, document, out)
         write_atomically(out / f"{name}.md", text.encode())
-    say(f"{len(documents)} results, {write_page(out, file, others, only_tested)}")
+    say(f"{len(documents)} results, {write_page(out)}")

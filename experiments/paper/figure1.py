@@ -25,4 +25,5 @@ RESULT = Result(
         "The paper plots −E_norm and gives no numbers; bands are two standard errors over chains.",
         "All chains start from the same greedy pass.",
     ),
+    keep=("epochs",),
 )

@@ -48,4 +48,5 @@ RESULT = Result(
         "chain's mean.",
         "The paper shows the two curves and no number.",
     ),
+    keep=("epochs",),
 )

@@ -132,4 +132,5 @@ RESULT = Result(
         "The paper's models were trained on WMT (millions of pairs, distilled); for ours see the "
         "model card.",
     ),
+    keep=("sentence_counts",),
 )

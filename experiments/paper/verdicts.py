@@ -34,16 +34,12 @@ Test = Callable[[Documents], "list[Outcome] | None"]
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim: the paper's statement, the result it belongs to, its test and our explanations.
-
-    `explanations` maps a verdict to the reason for it, for the shipped models.
-    """
+    """One claim: its statement, the result it belongs to, its test, and what is compared."""
 
     text: str
     result: str
     test: Test
     criterion: str
-    explanations: dict[str, str]
 
     @property
     def papers(self) -> bool:

@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         skip_missing=True,
         jobs=options.jobs,
     )
-    report(options.out, only_tested=True)
+    report(options.out)
 
 
 if __name__ == "__main__":

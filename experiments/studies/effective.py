@@ -179,9 +179,9 @@ def page(options: argparse.Namespace) -> None:
         "",
         f"`{settings['model']}`, {settings['chains']} chains for each template; how:",
         "`experiments.studies.effective`. Effective samples of a chain per 1,000 passes after",
-        "burn-in, single sites → spans of 1 to 3, both with one early test; the mean over the templates",
-        "of a target, and the geometric mean of their ratios. R-hat is the largest of the energy and",
-        "all token statistics.",
+        "burn-in, single sites → spans of 1 to 3, both with one early test; the mean over the",
+        "templates of a target, and the geometric mean of their ratios. R-hat is the largest of",
+        "the energy and all token statistics.",
         "",
         "| target | templates | R-hat "
         + "".join(f"| {one} | ratio " for one in _KINDS.values())

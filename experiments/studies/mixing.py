@@ -12,6 +12,7 @@ chain.
     python -m experiments.studies.mixing --page --out results/mixing [--add FOLDER ...]
 
 writes the table of what was measured, which needs ArviZ and sacreBLEU, without running anything.
+The numbers of the texts then take their place in `mixing.json`.
 Rows of other folders with the same settings are added to it, or take the place of older ones.
 """
 
@@ -30,6 +31,7 @@ import numpy as np
 import torch
 
 import maskov
+from experiments.lib import style
 from maskov.benchmarks.models import load_model
 from maskov.diagnostics.convergence import convergence
 from maskov.evaluation.diversity import distinct, self_bleu
@@ -154,10 +156,10 @@ def compare(rows: list[dict[str, Any]], passes: float) -> None:
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw the curves, one panel an energy and length, one colour a row."""
-    import matplotlib.pyplot as plt
-
     panels = list(dict.fromkeys((row["energy"], row["length"]) for row in rows))
-    figure, axes = plt.subplots(1, len(panels), figsize=(3.9 * len(panels), 4.2), squeeze=False)
+    figure, axes = style.plt.subplots(
+        1, len(panels), figsize=(3.9 * len(panels), 4.2), squeeze=False
+    )
     lines: dict[str, Any] = {}
     for axis, (energy, length) in zip(axes[0], panels, strict=True):
         for row in rows:
@@ -176,8 +178,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         lines.values(), lines, loc="lower center", ncols=columns, frameon=False, fontsize=8
     )
     figure.tight_layout(rect=(0, 0.06 * -(-len(lines) // columns), 1, 1))
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+    style.write(figure, path)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -229,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 settings = {key: str(value) for key, value in vars(options).items()}
                 content = {"settings": settings, "rows": rows}
                 (options.out / "mixing.json").write_text(json.dumps(content) + "\n")
-    draw(rows, options.out / "mixing.png")
+    draw(rows, options.out / "mixing.svg")
 
 
 _HEADER = (
@@ -266,9 +267,10 @@ def write_page(out: Path, reference: int | None = None) -> None:
     content = json.loads((out / "mixing.json").read_text())
     settings, rows = content["settings"], content["rows"]
     compare(rows, reference or float(settings["passes"]))
-    judge = _judge(settings["model"], torch.device("cpu"))
-    for row in rows:
-        if judge is not None and "judge_perplexity" not in row:
+    unjudged = [row for row in rows if "judge_perplexity" not in row]
+    judge = _judge(settings["model"], torch.device("cpu")) if unjudged else None
+    for row in unjudged:
+        if judge is not None:
             row["judge_perplexity"] = _perplexity(judge, row["texts"])
     lines = [
         "# Energy, effective samples and text against masked passes",
@@ -278,7 +280,7 @@ def write_page(out: Path, reference: int | None = None) -> None:
         "passes in the second half of the run; `changed` is the share of tokens that differ",
         "between its begin and its end.",
         "",
-        "![curves](mixing.png)",
+        "![curves](mixing.svg)",
     ]
     for energy, length in dict.fromkeys((row["energy"], row["length"]) for row in rows):
         lines += ["", f"## E_{energy}, {length} tokens", "", f"| {' | '.join(_HEADER)} |",
@@ -287,7 +289,7 @@ def write_page(out: Path, reference: int | None = None) -> None:
             if (row["energy"], row["length"]) == (energy, length):
                 lines.append(_line(row, out, int(settings["chains"])))
     (out / "README.md").write_text("\n".join(lines) + "\n")
-    draw(rows, out / "mixing.png")
+    draw(rows, out / "mixing.svg")
     (out / "mixing.json").write_text(json.dumps(content) + "\n")
 
 
@@ -296,9 +298,11 @@ def _line(row: dict[str, Any], out: Path, chains: int) -> str:
     if (out / "traces" / name).exists():
         with np.load(out / "traces" / name) as traces:
             row["effective"] = effective(traces, chains, row["passes_of_second_half"])
-    words = [text.split() for text in row["texts"]]
-    row["repeats"] = float(np.mean([1 - len(set(one)) / len(one) for one in words]))
-    row["distinct_2"], row["self_bleu"] = distinct(row["texts"], 2), self_bleu(row["texts"]).value
+    texts = row.pop("texts", None)
+    if texts is not None:
+        words = [text.split() for text in texts]
+        row["repeats"] = float(np.mean([1 - len(set(one)) / len(one) for one in words]))
+        row["distinct_2"], row["self_bleu"] = distinct(texts, 2), self_bleu(texts).value
     measured = [row["effective"][key] for key in ("energy", "tokens_slowest", "tokens_fastest")]
     shown = [f"{at(row, passes):.1f}" for passes in (1000, 2000)]
     shown += [f"{row['mean_energy'][-1]:.1f}"]

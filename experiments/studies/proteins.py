@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import maskov
+from experiments.lib import style
 from maskov.benchmarks.models import load_model
 from maskov.defaults import BURN_IN, DEFAULT_SPAN
 from maskov.execution.loop import ended, epoch
@@ -124,10 +125,10 @@ def distance(tokens: Tensor) -> float:
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw the energies against passes, one panel an energy."""
-    import matplotlib.pyplot as plt
-
     energies = list(dict.fromkeys(row["energy"] for row in rows))
-    figure, axes = plt.subplots(1, len(energies), figsize=(5.6 * len(energies), 5), squeeze=False)
+    figure, axes = style.plt.subplots(
+        1, len(energies), figsize=(5.6 * len(energies), 5), squeeze=False
+    )
     lines: dict[str, Any] = {}
     for axis, energy in zip(axes[0], energies, strict=True):
         for row in rows:
@@ -148,8 +149,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         axis.grid(alpha=0.2)
     figure.legend(lines.values(), lines, loc="lower center", ncols=2, frameon=False, fontsize=8)
     figure.tight_layout(rect=(0, 0.045 * -(-len(lines) // 2), 1, 1))
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+    style.write(figure, path)
 
 
 def write_page(out: Path) -> None:
@@ -165,7 +165,7 @@ def write_page(out: Path) -> None:
         "letters that differ between the last two points, `distance` the mean share of positions",
         "at which two chains differ at the end.",
         "",
-        "![curves](proteins.png)",
+        "![curves](proteins.svg)",
     ]
     for energy in dict.fromkeys(row["energy"] for row in rows):
         points = settings["points"]
@@ -173,7 +173,7 @@ def write_page(out: Path) -> None:
         lines += ["", f"## E_{energy}", "", f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
         lines += [_line(row, points) for row in rows if row["energy"] == energy]
     (out / "README.md").write_text("\n".join(lines) + "\n")
-    draw(rows, out / "proteins.png")
+    draw(rows, out / "proteins.svg")
 
 
 def _line(row: dict[str, Any], points: list[int]) -> str:

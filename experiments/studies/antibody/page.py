@@ -21,7 +21,7 @@ FROM, TO = 100, 1200
 
 
 def draw(results: Path) -> None:
-    """Write `humanise.svg` and `humanise.png` beside the numbers."""
+    """Write `humanise.svg` next to the numbers."""
     found = json.loads((results / "humanise.json").read_text())
     with style.plt.rc_context(style.STYLE):
         figure, axes = style.panels(2, height=6.0, width=7.6)

@@ -240,7 +240,7 @@ def _systems(comparison: Comparison, published: dict[str, Scores], ours: Scores)
         lines += [f"Against Mix & Match, sentence by sentence: {told}.", ""]
     return [
         *lines,
-        "![accuracy against self-BLEU](frontier.png)",
+        "![accuracy against self-BLEU](frontier.svg)",
         "",
     ]
 

@@ -4,9 +4,9 @@
 
 TESTS is a folder of NAME.LANGUAGE files, such as europarl.dev.deen.de. Systems already in DIR are
 not run again, so that an interrupted run can be continued. DIR gets `lengths.json` (BLEU with
-sacreBLEU's paired bootstrap against mask-predict with five lengths, energies of each sentence,
-passes, seconds), `README.md` (the table) and `texts/`. A source that is too long for the models
-counts as an empty translation.
+sacreBLEU's paired bootstrap against mask-predict with five lengths, mean energies, passes,
+seconds), `README.md` (the table), `lengths.svg` and `texts/`. A source that is too long for the
+models counts as an empty translation.
 
 Chains "with the twin" have the target E_norm − 0.5 log p of the autoregressive model; those "from
 its translation" also start there. Every system's translations are also scored by that target, so
@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from experiments.lib.bleu import paired_difference, sentence_counts
-from experiments.studies.lengths.page import page
+from experiments.studies.lengths.page import draw, page
 from experiments.studies.lengths.systems import (
     BASELINE,
     CHAINS,
@@ -201,34 +201,30 @@ def fits_model(model: ConditionalModel, source: str) -> bool:
 def row_of(
     experiment: Experiment, system: System, outcome: Outcome, texts: list[str], refs: list[str]
 ) -> dict[str, Any]:
-    """Return the numbers of a system; energies are lists with one for each sentence."""
+    """Return the numbers of a system; energies are means over sentences."""
     method = {key: value for key, value in asdict(system.method).items() if value is not None}
     tokens = [max(1, len(ids)) for ids in outcome.ids]
     lengths = experiment.length_energies(tokens)
     twin = {}
     if experiment.expert is not None:
         scores = experiment.twin_energies(list(range(len(outcome.ids))), outcome.ids)
-        twin = {"autoregressive": _rounded(scores)}
+        twin = {"autoregressive": float(np.mean(scores))}
     return {
         "method": method,
         "target": None if system.method.name != "mh" else system.method.target,
         "select": system.select,
         **compare(texts, refs).to_dict(),
-        "energy_norm": _rounded(outcome.norm),
-        "energy_raw": _rounded(outcome.raw),
-        "predicted_length": _rounded(lengths),
+        "energy_norm": float(np.mean(outcome.norm)),
+        "energy_raw": float(np.mean(outcome.raw)),
+        "predicted_length": float(np.mean(lengths)),
         **twin,
-        "tokens": tokens,
+        "tokens": float(np.mean(tokens)),
         "seconds": outcome.seconds,
         "sentences_per_second": len(outcome.texts) / outcome.seconds,
         "passes_per_sentence": None
         if outcome.passes is None
         else outcome.passes / len(outcome.texts),
     }
-
-
-def _rounded(values: list[float]) -> list[float]:
-    return [round(value, 4) for value in values]
 
 
 def with_comparisons(
@@ -328,6 +324,7 @@ def main(arguments: list[str] | None = None) -> None:
         results["rows"] = with_comparisons(results["rows"], texts, references)
         write_atomically(file, json.dumps(results, ensure_ascii=False).encode() + b"\n")
         write_atomically(options.out / "README.md", page(results).encode())
+        draw(results, options.out / "lengths.svg")
         print(next(line for line in page(results).splitlines() if line.startswith(f"| {row} |")))
 
 

@@ -1,11 +1,11 @@
-"""The page of the study: BLEU, energies and speed of each system."""
+"""The page and the figure of the study: BLEU, energies and speed of each system."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from experiments.lib import style
 from experiments.studies.lengths.systems import BASELINE, twin_energy
 from maskov.energies.registry import weighted_terms
 from maskov.translation.methods import SAMPLED
@@ -46,7 +46,8 @@ def page(results: dict[str, Any]) -> str:
             f"{own} | {' | '.join(shown)} | {row['sentences_per_second']:.1f} | "
             f"{'' if passes is None else f'{passes:.0f}'} |"
         )
-    return "\n".join([*lines, "", "All numbers: [lengths.json](lengths.json).", ""])
+    picture = "![BLEU and E_norm of each system](lengths.svg)"
+    return "\n".join([*lines, "", picture, "", "All numbers: [lengths.json](lengths.json).", ""])
 
 
 def _energies(row: dict[str, Any]) -> list[float]:
@@ -61,5 +62,29 @@ def mean_energy(row: dict[str, Any], target: str) -> float:
     total = 0.0
     for weight, name in weighted_terms(target):
         key = "autoregressive" if name.startswith("autoregressive(") else keys[name]
-        total += weight * float(np.mean(row[key]))
+        total += weight * float(row[key])
     return total
+
+
+def draw(results: dict[str, Any], path: Path) -> None:
+    """Draw BLEU and E_norm of each system; bars are two standard errors of the difference."""
+    rows = results["rows"]
+    names = list(rows)[::-1]
+    colours = [style.COLOURS["raw" if name.startswith("MH") else "deg"] for name in names]
+    errors = [
+        2 * rows[name].get("against_baseline", {"standard_error": 0.0})["standard_error"]
+        for name in names
+    ]
+    with style.mpl.rc_context(style.STYLE):
+        size = (13, 1.6 + 0.42 * len(names))
+        figure, axes = style.plt.subplots(1, 2, figsize=size, sharey=True, layout="constrained")
+        bleu = [rows[name]["bleu"] for name in names]
+        axes[0].barh(names, bleu, xerr=errors, color=colours, ecolor="#222222")
+        axes[0].axvline(rows[BASELINE]["bleu"], color="#222222", linewidth=1, linestyle=":")
+        axes[0].set_xlim(0.9 * min(bleu), 1.03 * max(bleu))
+        axes[0].set_title(f"BLEU, {results['set']}")
+        axes[1].barh(names, [rows[name]["energy_norm"] for name in names], color=colours)
+        axes[1].set_title("mean E_norm: lower is more probable")
+        for panel in axes:
+            panel.grid(False, axis="y")
+        style.write(figure, path)
