@@ -221,7 +221,9 @@ def test_removed_smoothing_is_in_the_key_of_translations_only_if_it_is_removed(c
 
 def test_stored_cells_keep_their_keys(context, monkeypatch):
     """A cell with the default is found under the key that it was stored with."""
-    stored = json.loads((ROOT / "results/smoothed-twin/figure1.json").read_text(encoding="utf-8"))
+    stored = json.loads(
+        (ROOT / "results/variants/smoothed-twin/figure1.json").read_text(encoding="utf-8")
+    )
     declared = RESULTS["figure1"].cells(SETTINGS[stored["setting"]])
     for label, cell in stored["cells"].items():
         prints = {role: model["fingerprint"] for role, model in cell["models"].items()}

@@ -79,12 +79,12 @@ def draw(results: dict[str, Any], path: Path) -> None:
         size = (13, 1.6 + 0.42 * len(names))
         figure, axes = style.plt.subplots(1, 2, figsize=size, sharey=True, layout="constrained")
         bleu = [rows[name]["bleu"] for name in names]
-        axes[0].barh(names, bleu, xerr=errors, color=colours, ecolor="#222222")
+        for name, value, error, colour in zip(names, bleu, errors, colours, strict=True):
+            axes[0].errorbar(value, name, xerr=error, fmt="o", color=colour, capsize=4)
         axes[0].axvline(rows[BASELINE]["bleu"], color="#222222", linewidth=1, linestyle=":")
-        axes[0].set_xlim(0.9 * min(bleu), 1.03 * max(bleu))
         axes[0].set_title(f"BLEU, {results['set']}")
         axes[1].barh(names, [rows[name]["energy_norm"] for name in names], color=colours)
-        axes[1].set_title("mean E_norm: lower is more probable")
+        axes[1].set_title("mean E_norm")
         for panel in axes:
             panel.grid(False, axis="y")
         style.write(figure, path)
