@@ -19,6 +19,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import functools
 import gc
+import io
 import sys
 from contextlib import nullcontext
 from itertools import pairwise
@@ -73,6 +74,22 @@ def _no_global_random_state():
     before = torch.get_rng_state()
     yield
     assert torch.equal(before, torch.get_rng_state()), "the global random state was used"
+
+
+@pytest.fixture
+def call(capfd, monkeypatch):
+    """Run the command in this process; return its exit code, output and errors."""
+    from maskov.cli import main
+
+    def run(*words: object, stdin: bytes = b""):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        out, err = capfd.readouterr()
+        return ended.value.code or 0, out, err
+
+    return run
 
 
 def pytest_collection_finish():
