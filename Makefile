@@ -4,6 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 SEED ?= $(shell date +%s)
+# Slow tests that every change runs: real processes, signals, lost power, larger exact targets.
+SLOW_PART := tests/cli/test_early_ends.py \
+  tests/exact/test_sampled_translations.py \
+  tests/models/test_model_options.py \
+  tests/resume/test_frozen_runs.py \
+  tests/resume/test_power_loss.py \
+  tests/workers/test_processes.py::test_a_killed_worker_is_replaced_and_its_turn_taken_again \
+  tests/workers/test_processes.py::test_one_process_and_four_give_the_same_bytes
 AXE := 4.10.3
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
