@@ -21,7 +21,7 @@ from maskov.models.base import MaskedModel
 from maskov.runs.eta import Pace
 from maskov.sampling import run_chains
 from maskov.types import Chains, Traces
-from maskov.ui.report.json_data import json_safe
+from maskov.ui.report.formats import json_safe
 from maskov.ui.viewer.run_list import id_of
 from maskov.ui.viewer.run_request import RunRequest
 
