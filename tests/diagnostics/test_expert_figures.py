@@ -13,8 +13,7 @@ from maskov import DelayedAcceptance, Metropolis, Raw, Schedule, Site, parse_ene
 from maskov.diagnostics import diagnose, to_arviz
 from maskov.energies.registry import weighted_terms
 from maskov.ui.report import build
-from maskov.ui.report.html import to_html
-from maskov.ui.report.markdown import to_markdown
+from maskov.ui.report.formats import to_html, to_markdown
 from small import tiny_bert
 
 MODEL = tiny_bert("red green blue black")
@@ -106,7 +105,7 @@ def test_reports(run):
     for text in (to_html(report), to_markdown(report)):
         assert "calls per step" in text
         assert "2.5" in text
-    assert "contains(&#x27;red&#x27;, &#x27;black&#x27;)" in to_html(report)
+    assert "contains(&#39;red&#39;, &#39;black&#39;)" in to_html(report)
     assert "| edit | 2.5 |" in to_markdown(report)
 
 
