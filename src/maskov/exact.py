@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import reduce
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -86,7 +86,8 @@ def all_chains(
 def joined(parts: list[Chains]) -> Chains:
     """Return the chains of several batches of one width, with nothing known of their tokens."""
     columns = [part.tensors() for part in parts]
-    return Chains(**{name: torch.cat([one[name] for one in columns]) for name in columns[0]})
+    every: dict[str, Any] = {name: torch.cat([one[name] for one in columns]) for name in columns[0]}
+    return Chains(**every)
 
 
 def distribution(
@@ -270,7 +271,7 @@ def places(states: Chains, chains: Chains) -> Int[Tensor, " n"]:
     count = len(states.chain)
     tokens = [one.tokens.masked_fill(~one.inside, -1) for one in (states, chains)]
     keys = torch.cat([torch.cat(tokens), torch.cat([states.free, chains.free])], dim=1)
-    number = keys.unique(dim=0, return_inverse=True)[1]
+    number = torch.unique(keys, dim=0, return_inverse=True)[1]
     place = torch.full((len(keys),), -1).index_copy(0, number[:count], torch.arange(count))
     return place[number[count:]]
 

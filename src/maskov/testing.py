@@ -119,7 +119,7 @@ def check_energy(
     target = as_energy(energy)
     model, length = _sized(model, length)
     scorer = Scorer(model)
-    states = _compared(joined(_every_chain(model, length, reference)), reference)
+    states = _compared(joined(_every_chain(model, length, reference, freeze=False)), reference)
     values = _values(target, scorer, states)
     _expect(bool(values.isfinite().any()), f"'{target}' is finite for no sequence.")
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0))
@@ -238,6 +238,7 @@ def _every_chain(
     length: int,
     reference: Sequence[int] = (),
     lengths: tuple[int, int] | None = None,
+    freeze: bool = True,
 ) -> list[Chains]:
     """Return chains at every sequence, in parts that differ in their lengths and frozen places."""
     allowed = _first_allowed(model)
@@ -249,10 +250,10 @@ def _every_chain(
     place = length // 2
     token = reference[place] if len(reference) > place else allowed
     layouts: list[tuple[int, tuple[int, int] | None]] = []
-    if length > 1:
-        layouts.append((length, (place, token)))
     if length <= _LONGEST_FREE:
         layouts.append((length, None))
+    if length > _LONGEST_FREE or (freeze and length > 1):
+        layouts.append((length, (place, token)))
     shorter = max(length - 2, model.min_length)
     if shorter < length and not reference:
         layouts.append((shorter, None))
@@ -397,7 +398,7 @@ def _check_stages(
     falls: dict[tuple[int, int], list[float]] = {}
     for place in range(tokens.shape[1]):
         free = states.free[:, place]
-        for token in tokens[free, place].unique().tolist():
+        for token in sorted(set(tokens[free, place].tolist())):
             proposed = tokens.clone()
             proposed[free, place] = token
             targets = places(states, replace(states, tokens=proposed))

@@ -24,7 +24,6 @@ from maskov.execution.async_spans import SpanSampler
 from maskov.execution.buffers import Buffers
 from maskov.execution.recorded_spans import RecordedSpanSampler
 from maskov.execution.span_buffers import SpanBuffers
-from maskov.kernels.base import counted
 from maskov.models.scorer import Scorer
 from maskov.moves import Span
 from maskov.random import CounterRng
@@ -32,9 +31,8 @@ from maskov.runs.async_group import AHEAD
 from maskov.runs.checkpoint import Saved, load, save
 from maskov.runs.group import GroupState
 from maskov.runs.validation import GroupShape
-from maskov.testing import check_kernel, step_matrix
 from maskov.types import Sequences
-from small import random_state, random_table, tiny_bert
+from small import random_state, tiny_bert
 
 MODEL = tiny_bert("red green blue white black")
 COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes", "irreversible")
@@ -175,65 +173,6 @@ def test_a_run_goes_on_where_windows_are_not_recorded(tmp_path, monkeypatch, fir
     assert [one.ids for one in run.samples] == [one.ids for one in whole.samples]
     for name in (*COUNTS, "tokens", "rejected"):
         assert (run.traces[name] == whole.traces[name]).all(), name
-
-
-@dataclass(frozen=True)
-class Rounds(Metropolis):
-    """Metropolis-Hastings whose steps are those of asynchronous windows."""
-
-    fills_windows = True
-
-    def step(self, chains, rows, scorer, rng):
-        assert len(rows) == len(chains.chain)
-        buffers = SpanBuffers.of(chains, 0, torch.ones_like(rows), ring=1)
-        heat = torch.tensor([self.target_temperature], dtype=torch.float64)
-        sampler = SpanSampler(self, self.plan, scorer, None, rng, buffers, heat)
-        sampler.limit.fill_(1)
-        while sampler.slowest() < 1:
-            sampler.advance()
-        info = _Done(_Rows(rows), rows)
-        return counted(replace(chains, tokens=buffers.tokens), rows), info
-
-
-@dataclass(frozen=True)
-class _Rows:
-    rows: torch.Tensor
-
-
-@dataclass(frozen=True)
-class _Done:
-    """All that a check asks of what happened."""
-
-    proposal: _Rows
-    accepted: torch.Tensor
-
-
-@pytest.mark.parametrize("energy", [Raw(), Norm()], ids=str)
-@pytest.mark.parametrize("nearest", [0, 1])
-@pytest.mark.parametrize(
-    "move",
-    [
-        Span(sizes=(2,)),
-        Span(sizes=(1, 2, 3)),
-        Span(MaskedConditional(0.8, top_k=2, epsilon=0.1), (2, 3)),
-        Span(MaskedConditional(top_p=0.8), (3,)),
-    ],
-    ids=str,
-)
-def test_every_step_is_in_detailed_balance(energy, nearest, move):
-    kernel = Rounds(energy, move, 0.7, DelayedAcceptance(nearest))
-    check_kernel(kernel, random_table(3), seeds=3)
-
-
-def test_the_transition_matrix_is_that_of_lock_step():
-    scorer = Scorer(random_table(3))
-    for seed in range(4):
-        arguments = (Norm(), Span(sizes=(1, 2, 3)), 1.3, DelayedAcceptance(1))
-        matrices = [
-            step_matrix(kind(*arguments), scorer, scorer.model.states(), 0, seed)
-            for kind in (Metropolis, Rounds)
-        ]
-        assert (matrices[0] - matrices[1]).abs().max() < 1e-12
 
 
 @pytest.mark.parametrize("kind", [SpanSampler, RecordedSpanSampler])
