@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pytest
 import torch
 
 from maskov import (
     DelayedAcceptance,
-    LinearSchedule,
-    MaskedConditional,
     Metropolis,
     Norm,
     Raw,
@@ -36,8 +33,6 @@ from small import random_state, tiny_bert
 
 MODEL = tiny_bert("red green blue white black")
 COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes", "irreversible")
-SIZES = {"2, 3": (2, 3), "1 to 4": (1, 2, 3, 4), "all": (20,)}
-WAYS = {"one group": {}, "in groups": {"resident": 5}, "small batches": {"token_budget": 64}}
 
 
 def _everywhere(monkeypatch, kind):
@@ -49,71 +44,6 @@ def _everywhere(monkeypatch, kind):
         )
     monkeypatch.setattr("maskov.execution.cuda_graphs._SMALLEST", 64)
     monkeypatch.setattr("maskov.execution.recorded_spans._SIZES", (2, 4, 64))
-
-
-@pytest.fixture(params=[SpanSampler, RecordedSpanSampler], ids=["plain", "fixed shapes"])
-def asynchronous(request, monkeypatch):
-    _everywhere(monkeypatch, request.param)
-    return request.param
-
-
-def _both(kernel, **settings):
-    plain = sample(MODEL, kernel, asynchronous=False, **settings)
-    return plain, sample(MODEL, kernel, **settings)
-
-
-@pytest.mark.parametrize(
-    ("way", "energy", "nearest"),
-    [
-        ("one group", Raw(), 2),
-        ("one group", Norm(), (1, 3)),
-        ("in groups", Raw() + 0.5 * Norm(), 2),
-        ("in groups", Raw(), 0),
-        ("small batches", Norm(), 0),
-    ],
-    ids=str,
-)
-def test_the_same_chains_as_in_lock_step(asynchronous, way, energy, nearest):
-    kernel = Metropolis(
-        energy, Span(MaskedConditional(temperature=1.3)), delayed=DelayedAcceptance(nearest)
-    )
-    schedule = Schedule(epochs=4, target_temperature=LinearSchedule(1.5, rate=0.2, floor=0.8))
-    plain, flown = _both(
-        kernel, schedule=schedule, chains=11, length=(2, 9), seed=2, thin=1, **WAYS[way]
-    )
-    assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
-    assert 0 < plain.traces["novel"].sum() < plain.traces["proposed_novel"].sum()
-    for name in (*COUNTS, "tokens", "rejected"):
-        assert (plain.traces[name] == flown.traces[name]).all(), name
-    for name in ("energy_raw", "energy_norm", "energy_target"):
-        assert np.abs(plain.traces[name] - flown.traces[name]).max() < 1e-10
-
-
-@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
-def test_windows_of_any_size(asynchronous, sizes):
-    kernel = Metropolis(Norm(), Span(sizes=sizes), delayed=DelayedAcceptance(2))
-    plain, flown = _both(kernel, schedule=Schedule(epochs=5), chains=9, length=(1, 8), seed=4)
-    for name in (*COUNTS, "tokens", "rejected"):
-        assert (plain.traces[name] == flown.traces[name]).all(), name
-
-
-def test_templates_change_only_their_blanks(asynchronous):
-    kernel = Metropolis(Norm(), Span(sizes=(1, 2, 3)), delayed=DelayedAcceptance(1))
-    templates = ["red [MASK] blue [MASK] [MASK] red", "[MASK] green", "red blue [MASK] white"]
-    plain, flown = _both(kernel, schedule=Schedule(epochs=6), chains=4, seed=1, templates=templates)
-    assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
-    assert (plain.traces["tokens"] == flown.traces["tokens"]).all()
-    assert all(one.tokens[0] == "red" and one.tokens[2] == "blue" for one in flown.samples[:4])
-
-
-def test_a_way_back_that_is_impossible_costs_no_test(asynchronous):
-    kernel = Metropolis(Raw(), Span(MaskedConditional(top_k=2)), delayed=DelayedAcceptance(0))
-    texts = ["red green blue white black", "black black white green red", "blue red blue red"]
-    plain, flown = _both(kernel, schedule=Schedule(epochs=6), chains=4, texts=texts, seed=5)
-    for name in (*COUNTS, "tokens", "rejected"):
-        assert name == "passes" or (plain.traces[name] == flown.traces[name]).all(), name
-    assert flown.traces["irreversible"].sum() > 0
-    assert flown.traces["passes"].sum() < plain.traces["passes"].sum()
 
 
 @pytest.mark.parametrize("kind", [SpanSampler, RecordedSpanSampler], ids=str)
