@@ -6,7 +6,7 @@ JOBS ?= 2
 AXE := 4.10.3
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test test-slow test-slow-part test-browser reproduce-quick docs docs-serve lint types format check clean
+.PHONY: run test test-slow test-slow-part test-mutants test-browser reproduce-quick docs docs-serve lint types format check clean
 
 run: $(VENV)/.core  ## draw sentences from the default model, changing as you watch
 	$(BIN)/maskov sample --chains 6 --epochs 8
@@ -21,6 +21,9 @@ test-slow: $(VENV)/.dev  ## the slow tests
 
 test-slow-part: $(VENV)/.dev  ## the slow tests of the day, about three minutes of them
 	$(BIN)/python tests/slow_part.py
+
+test-mutants: $(VENV)/.dev  ## make mistakes in the source, each of which a test must notice
+	$(BIN)/python tests/guard/mutants.py
 
 test-browser: $(VENV)/.dev build/axe/axe.min.js  ## the pages in a real Chromium
 	command -v chromium > /dev/null || apt-get install -y chromium || { apt-get update && apt-get install -y chromium; } || { echo 'test-browser needs Chromium: install it, as `chromium` on the path.' >&2; exit 1; }

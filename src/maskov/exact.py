@@ -308,17 +308,17 @@ class _Forced(Rng):
 
 
 def asynchronous_matrix(
-    kernel: Metropolis, scorer: Scorer, start: Chains
+    kernel: Metropolis, scorer: Scorer, start: Chains, masked: Bool[Tensor, "states length"]
 ) -> Float[Tensor, "states states"]:
-    """Return P of a step of asynchronous chains, each of which has one free position or none."""
+    """Return P of a step of asynchronous chains, each of which masks one position or none."""
     known = kernel.init(start, scorer)
     assert known.sites is not None
-    every, place = torch.arange(len(start.chain)), start.free.int().argmax(1)
+    every, place = torch.arange(len(start.chain)), masked.int().argmax(1)
     logits = scorer.model.logits(known.sites.hidden[every, place])
     chances = kernel.conditional.log_probabilities(logits, scorer.model.forbidden).exp()
-    source, token = ((chances > 0) & start.free.any(1, keepdim=True)).nonzero(as_tuple=True)
+    source, token = ((chances > 0) & masked.any(1, keepdim=True)).nonzero(as_tuple=True)
     chance = chances[source, token]
-    starts = replace(start.rows(source), chain=torch.arange(len(source)))
+    starts = replace(start.rows(source), chain=torch.arange(len(source)), free=masked[source])
     starts = kernel.init(starts, scorer)
     plan = TestPlan(kernel.energy, kernel.delayed)
     low = scorer.low(kernel.delayed.first_stage)
@@ -338,10 +338,10 @@ def asynchronous_matrix(
     while sampler.slowest() < 1:
         sampler.advance()
     tokens = starts.tokens.index_put((starts.chain, place[source]), token)
-    target = places(start, replace(starts, tokens=tokens))
+    target = places(start, replace(starts, tokens=tokens, free=start.free[source]))
     moved = chance * acceptance.exp()
-    # What is proposed and not accepted stays, as do chains without a free position.
-    matrix = torch.diag((~start.free.any(1)).double())
+    # What is proposed and not accepted stays, as do chains that mask nothing.
+    matrix = torch.diag((~masked.any(1)).double())
     matrix.index_put_((source, target), moved, accumulate=True)
     return matrix.index_put_((source, source), chance - moved, accumulate=True)
 
@@ -362,7 +362,7 @@ def transition_matrix(
     start = fresh_state(states, masked.expand(states.shape))
     if asynchronous:
         assert isinstance(kernel, Metropolis)
-        return asynchronous_matrix(kernel, scorer, start)
+        return asynchronous_matrix(kernel, scorer, start, start.free)
     whole = Sweep("left-to-right", int(masked.sum()))
     kernel = replace(kernel, move=replace(kernel.move, positions=whole))
     return step_matrix(kernel, scorer, start)

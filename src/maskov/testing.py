@@ -364,7 +364,7 @@ def _asynchronous(
     """Return the transition matrix of asynchronous chains at the same place."""
     assert isinstance(kernel, Metropolis)
     begun = kernel.begin(replace(start, step=when * kernel.steps(start)), CounterRng(seed))
-    return asynchronous_matrix(kernel, scorer, replace(begun, free=begun.rank == number))
+    return asynchronous_matrix(kernel, scorer, begun, begun.rank == number)
 
 
 def _check_terms(energy: Energy, scorer: Scorer, states: Chains, values: Tensor) -> None:

@@ -71,6 +71,7 @@ MOVES = {
     "site": Site(),
     "truncated": Site(MaskedConditional(top_k=2, epsilon=0.1)),
     "block": Site(positions=Sweep("left-to-right", 2)),
+    "blocks of 3": Site(positions=Sweep(block=3)),
     "replacement": Site(positions=Sweep("replacement", 2)),
     "spans of 2": Span(sizes=(2,)),
     "spans of 1 to 3": Span(sizes=(1, 2, 3), weights=(1.0, 2.0, 1.0)),
