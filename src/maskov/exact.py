@@ -14,11 +14,9 @@ from typing import Any, TypeVar
 import torch
 
 from maskov.energies.base import Energy
-from maskov.energies.stages import TestPlan
 from maskov.errors import InputError
-from maskov.execution.async_chains import low_terms
+from maskov.execution.async_chains import AsyncChains, low_terms
 from maskov.execution.async_spans import SpanSampler
-from maskov.execution.async_tests import StepRecord
 from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import Buffers
 from maskov.execution.span_buffers import SpanBuffers
@@ -78,9 +76,8 @@ def all_chains(
         states = states[states[:, place] == token]
         free = free & (torch.arange(width) != place)
     tokens = torch.nn.functional.pad(states, (0, width - length), value=model.mask_id)
-    zero = torch.zeros(len(states), dtype=torch.long)
-    free = free.expand(len(states), width).clone()
-    return Chains.at(tokens, zero + length, free, chain=zero, source=zero)
+    chains = fresh_state(tokens, free.expand(tokens.shape).clone())
+    return replace(chains, lengths=torch.full_like(chains.lengths, length))
 
 
 def joined(parts: list[Chains]) -> Chains:
@@ -128,9 +125,9 @@ class Outcomes(Rng):
 
     def __init__(self, told: Int[Tensor, "rows choices"], seed: int, together: int = 1) -> None:
         self._told, self._together = told, together
-        self._asked = torch.zeros(len(told), dtype=torch.long)
+        self.asked = torch.zeros(len(told), dtype=torch.long)
         # Rows at the first choice that they were not told, and its probabilities.
-        self._open: list[tuple[Tensor, Tensor]] = []
+        self.open: list[tuple[Tensor, Tensor]] = []
         self._numbers = CounterRng(seed)
 
     def uniform(
@@ -158,11 +155,11 @@ class Outcomes(Rng):
         # A row may ask several times at once, in the order of its entries.
         order = row.argsort(stable=True)
         turn = torch.arange(len(row)) - torch.searchsorted(row[order], row[order])
-        number = self._asked[row].index_add(0, order, turn)
-        self._asked.index_add_(0, row, torch.ones_like(row))
+        number = self.asked[row].index_add(0, order, turn)
+        self.asked.index_add_(0, row, torch.ones_like(row))
         most = self._told.shape[1]
         new = (number == most).nonzero().flatten()
-        self._open.append((row[new], chances[new]))
+        self.open.append((row[new], chances[new]))
         chosen = (chances > 0).int().argmax(1)
         known = (number < most).nonzero().flatten()
         return chosen.index_copy(0, known, self._told[row[known], number[known]])
@@ -181,17 +178,6 @@ class Outcomes(Rng):
         decided = self.categorical(chances, chain, step, purpose)
         return decided.bool(), torch.full_like(accepted, torch.nan)
 
-    def done(self) -> Int[Tensor, " done"]:
-        """Return the rows all of whose choices they were told."""
-        return (self._asked <= self._told.shape[1]).nonzero().flatten()
-
-    def split(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield each open row with each outcome of its next choice: row, outcomes, probability."""
-        for rows, chances in self._open:
-            at, outcome = (chances > 0).nonzero(as_tuple=True)
-            told = torch.cat([self._told[rows[at]], outcome[:, None]], dim=1)
-            yield rows[at], told, chances[at, outcome]
-
 
 def every_outcome(
     count: int, run: Callable[[Tensor, Outcomes], _Result], seed: int = 0, together: int = 1
@@ -206,14 +192,19 @@ def every_outcome(
     chance = torch.ones(count, dtype=torch.float64)
     while len(source):
         rng = Outcomes(told, seed, together)
-        result, done = run(source, rng), rng.done()
+        result = run(source, rng)
+        done = (rng.asked <= told.shape[1]).nonzero().flatten()
         if len(done):
             yield source[done], chance[done], done, result
-        parts = list(rng.split())
-        if not parts:
-            return
-        row, told, share = (torch.cat(column) for column in zip(*parts, strict=True))
-        source, chance = source[row], chance[row] * share
+        rows, outcomes, shares = [done[:0]], [done[:0]], [chance[:0]]
+        for row, chances in rng.open:
+            at, outcome = (chances > 0).nonzero(as_tuple=True)
+            rows.append(row[at])
+            outcomes.append(outcome)
+            shares.append(chances[at, outcome])
+        row = torch.cat(rows)
+        source, chance = source[row], chance[row] * torch.cat(shares)
+        told = torch.cat([told[row], torch.cat(outcomes)[:, None]], dim=1)
 
 
 def step_matrix(
@@ -282,11 +273,15 @@ def _window_step(kernel: Kernel, chains: Chains, rows: Tensor, scorer: Scorer, r
     own = kernel.init(chains.rows(rows), scorer)
     buffers = SpanBuffers.of(replace(own, number=0 * rows), 0, torch.ones_like(rows), ring=1)
     heat = torch.tensor([kernel.target_temperature], dtype=torch.float64)
-    sampler = SpanSampler(kernel, kernel.plan, scorer, None, rng, buffers, heat)
+    _run_epoch(SpanSampler(kernel, kernel.plan, scorer, None, rng, buffers, heat))
+    return replace(chains, tokens=chains.tokens.index_copy(0, rows, buffers.tokens))
+
+
+def _run_epoch(sampler: AsyncChains) -> None:
+    """Run one epoch of asynchronous chains."""
     sampler.limit.fill_(1)
     while sampler.slowest() < 1:
         sampler.advance()
-    return replace(chains, tokens=chains.tokens.index_copy(0, rows, buffers.tokens))
 
 
 class _Forced(Rng):
@@ -319,27 +314,19 @@ def asynchronous_matrix(
     source, token = ((chances > 0) & masked.any(1, keepdim=True)).nonzero(as_tuple=True)
     chance = chances[source, token]
     starts = replace(start.rows(source), chain=torch.arange(len(source)), free=masked[source])
-    starts = kernel.init(starts, scorer)
-    plan = TestPlan(kernel.energy, kernel.delayed)
+    starts, plan = kernel.init(starts, scorer), kernel.plan
     low = scorer.low(kernel.delayed.first_stage)
     buffers = Buffers.of(starts, plan, 0, 1, ring=1)
     if low is not None:
         buffers.low_term.copy_(low_terms(low, kernel.energy, starts))
     # The middle of a token's stretch of the unit interval makes the real code draw that token.
     rng = _Forced((chances.cumsum(1) - chances / 2)[source, token])
-    acceptance = torch.zeros_like(chance)
-
-    def note(record: StepRecord) -> None:
-        acceptance[record.chain] = record.log_acceptance
-
     heat = torch.tensor([kernel.target_temperature], dtype=torch.float64)
-    sampler = AsyncSampler(kernel, plan, scorer, low, rng, buffers, heat, observer=note)
-    sampler.limit.fill_(1)
-    while sampler.slowest() < 1:
-        sampler.advance()
+    _run_epoch(AsyncSampler(kernel, plan, scorer, low, rng, buffers, heat))
     tokens = starts.tokens.index_put((starts.chain, place[source]), token)
     target = places(start, replace(starts, tokens=tokens, free=start.free[source]))
-    moved = chance * acceptance.exp()
+    # All tests were passed; each chain has one slot, and the last one is spare.
+    moved = chance * buffers.slot_acceptance[:-1].exp()
     # What is proposed and not accepted stays, as do chains that mask nothing.
     matrix = torch.diag((~masked.any(1)).double())
     matrix.index_put_((source, target), moved, accumulate=True)
@@ -360,8 +347,7 @@ def transition_matrix(
     assert isinstance(kernel, Metropolis | Gibbs)
     assert isinstance(kernel.move, Site)
     start = fresh_state(states, masked.expand(states.shape))
-    if asynchronous:
-        assert isinstance(kernel, Metropolis)
+    if asynchronous and isinstance(kernel, Metropolis):
         return asynchronous_matrix(kernel, scorer, start, start.free)
     whole = Sweep("left-to-right", int(masked.sum()))
     kernel = replace(kernel, move=replace(kernel.move, positions=whole))

@@ -123,6 +123,20 @@ def test_spans_with_every_stage(name, energy, nearest):
     check_kernel(kernel, MODELS[name], seeds=2)
 
 
+@pytest.mark.parametrize(
+    "move",
+    [
+        Span(MaskedConditional(0.8, top_k=2, epsilon=0.1), sizes=(1, 2, 3)),
+        Span(MaskedConditional(top_p=0.8), sizes=(3,)),
+    ],
+    ids=str,
+)
+def test_truncated_spans_in_both_ways_of_running(move):
+    kernel = Metropolis(Raw(), move, 0.7, DelayedAcceptance(1))
+    assert kernel.fills_windows
+    check_kernel(kernel, seeds=2)
+
+
 def test_spans_and_sites_together():
     parts = (Metropolis(Norm(), delayed=DelayedAcceptance(1)), Metropolis(Norm(), Span()))
     check_kernel(Mixture(parts, (1.0, 2.0)), TABLE)
