@@ -95,5 +95,5 @@ def _metric():  # type: ignore[no-untyped-def]
     try:
         from sacrebleu.metrics.bleu import BLEU
     except ImportError as error:
-        raise InputError("BLEU needs sacreBLEU: pip install 'maskov[evaluate]'.") from error
+        raise InputError("BLEU needs sacreBLEU: pip install '.[evaluate]'.") from error
     return BLEU

@@ -135,7 +135,7 @@ def effective(row: dict[str, Any], traces: Any) -> list[dict[str, Any]]:
         slowest, fastest = of_tokens[0], of_tokens[-1]
         found.append(
             {
-                "r_hat": max(energy.r_hat or np.inf, *(one.r_hat for one in of_tokens)),
+                "r_hat": max(energy.r_hat or np.inf, *(one.r_hat or np.inf for one in of_tokens)),
                 "energy": 1000 * (energy.ess_bulk or len(own)) / passes,
                 "tokens_slowest": 1000 * slowest.ess / passes,
                 "tokens_fastest": 1000 * fastest.ess / passes,

@@ -20,7 +20,7 @@ try:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 except ImportError as error:  # pragma: no cover - the plain install
-    raise InputError("figures need matplotlib: pip install 'maskov[reproduce]'.") from error
+    raise InputError("figures need matplotlib: pip install '.[reproduce]'.") from error
 
 COLOURS = {
     "deg": "#5C5C5C",

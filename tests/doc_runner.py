@@ -158,8 +158,6 @@ def parse(words: list[str]) -> None:
     """Parse a command of maskov without running it; unknown options raise."""
     command: Any = typer.main.get_command(app)
     while hasattr(command, "commands"):
-        if command.invoke_without_command and (not words or words[0].startswith("-")):
-            break
         command, words = command.commands[words[0]], words[1:]
     command.make_context("maskov", list(words))
 

@@ -18,9 +18,11 @@ from maskov.types import Chains, StepInfo
 __all__ = ["epoch", "happened", "on_untrained", "random_state", "random_table", "tiny_bert"]
 
 
-def tiny_bert(words: str = "red green blue", dtype=torch.float64, **changes) -> HuggingFaceModel:
+def tiny_bert(
+    words: str = "red green blue", dtype=torch.float64, mask: str = "[MASK]", **changes
+) -> HuggingFaceModel:
     """Return a random two-layer BERT with a few words, in float64 so that equality is sharp."""
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]", *words.split()]
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", mask, "[unused0]", *words.split()]
     settings = {
         "vocab_size": len(vocabulary),
         "hidden_size": 16,
@@ -34,7 +36,8 @@ def tiny_bert(words: str = "red green blue", dtype=torch.float64, **changes) -> 
         torch.manual_seed(0)
         network = BertForMaskedLM(BertConfig(**settings | changes))
         torch.nn.init.normal_(network.cls.predictions.bias)
-    tokenizer = BertTokenizer(vocab={word: i for i, word in enumerate(vocabulary)})
+    numbers = {word: i for i, word in enumerate(vocabulary)}
+    tokenizer = BertTokenizer(vocab=numbers, mask_token=mask)
     return HuggingFaceModel(network.to(dtype), tokenizer, "tiny-bert")
 
 

@@ -99,8 +99,8 @@ def _serve(runs: Path, home: Path, pipe) -> None:
     from maskov.ui.viewer.server import create_app
     from maskov.ui.web.serving import listen, serve
 
-    opened, _, loopback = listen("127.0.0.1", 0)
+    opened, _, _ = listen("127.0.0.1", 0)
     pipe.send(opened.getsockname()[1])
     run_list = RunList([runs], home)
     live = LiveRuns(home, "cpu")
-    serve(create_app(run_list, Player("cpu"), live, loopback=loopback, token=TOKEN), opened)
+    serve(create_app(run_list, Player("cpu"), live, token=TOKEN), opened)

@@ -8,17 +8,16 @@ import threading
 import time
 from contextlib import ExitStack
 
-from maskov.ui.web.connections import Limits
 from maskov.ui.web.serving import listen, server_of
 
 
 class ThreadServer:
     """Serves an application in a thread, until the test is over."""
 
-    def __init__(self, app, limits: Limits | None = None) -> None:
+    def __init__(self, app) -> None:
         opened, self.address, _ = listen("127.0.0.1", 0)
         self.port = opened.getsockname()[1]
-        self._server = server_of(app, limits or Limits())
+        self._server = server_of(app)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [opened]})
         self._closing = ExitStack()
 
@@ -36,9 +35,9 @@ class ThreadServer:
         self._thread.join(20)
         assert not self._thread.is_alive()
 
-    def connect(self, sent: bytes = b"", source: str = "127.0.0.1") -> socket.socket:
+    def connect(self, sent: bytes = b"") -> socket.socket:
         """Open a connection and send some bytes; it is closed with the server."""
-        connection = socket.create_connection(("127.0.0.1", self.port), 10, (source, 0))
+        connection = socket.create_connection(("127.0.0.1", self.port), 10)
         self._closing.callback(connection.close)
         connection.sendall(sent)
         return connection
@@ -52,18 +51,3 @@ class ThreadServer:
             return response.status, response.read()
         finally:
             connection.close()
-
-
-def is_dropped(connection: socket.socket, seconds: float) -> bool:
-    """Whether the server ends a connection within some seconds, whatever it sends before."""
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
-        connection.settimeout(left)
-        try:
-            if not connection.recv(2**16):
-                return True
-        except TimeoutError:
-            return False
-        except OSError:
-            return True
-    return False

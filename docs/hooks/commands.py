@@ -75,10 +75,10 @@ def _below(prefix: str, group: Any) -> Iterator[tuple[str, Any]]:
     for name, command in group.commands.items():
         if getattr(command, "hidden", False):
             continue
-        if not hasattr(command, "commands") or command.invoke_without_command:
-            yield f"{prefix}{name}", command
         if hasattr(command, "commands"):
             yield from _below(f"{prefix}{name} ", command)
+        else:
+            yield f"{prefix}{name}", command
 
 
 def _usage(name: str, command: Any) -> str:

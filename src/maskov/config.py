@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from maskov.errors import InputError, RunError
 from maskov.schedules import Schedule
 
-FORMAT = 3
+FORMAT = 4
 # Epochs × chains of one run: its traces are kept in full.
 MOST_TRACED = 10**8
 # The epochs of a run, and the most of one that ends when it has converged, unless given.
@@ -70,7 +70,8 @@ class ModelSource:
     """How to load a model: its name, folder or hub name, and what goes with it.
 
     `prefix` is a text that it reads before every sequence, `remove_smoothing` the label smoothing
-    of its training that is removed from its conditionals.
+    of its training that is removed from its conditionals, `extra_letters` what a model of proteins
+    proposes besides the 20 amino acids.
     """
 
     name: str
@@ -78,6 +79,7 @@ class ModelSource:
     trust_remote_code: bool = False
     prefix: str = ""
     remove_smoothing: float = 0.0
+    extra_letters: str = ""
 
     def __post_init__(self) -> None:
         if not 0 <= self.remove_smoothing < 1:
@@ -180,22 +182,18 @@ class Execution:
     """How a run is carried out; it decides how sums are rounded, and nothing else.
 
     `token_budget` caps the tokens of one model call, `resident` the chains of one group, which are
-    on a device at once, `prefetch` the proposals of a chain under test at once (0: as many as keep
-    the device busy). `trace` says whether energies are traced in every epoch or only where samples
-    are kept. Each process computes with so many `threads` on a CPU.
+    on a device at once. `trace` says whether energies are traced in every epoch or only where
+    samples are kept. Each process computes with so many `threads` on a CPU.
     """
 
     token_budget: int
     resident: int
-    prefetch: int = 0
-    asynchronous: bool = True
     trace: Literal["every", "kept"] = "every"
     threads: int = 1
 
     def __post_init__(self) -> None:
         _between("execution.token_budget", self.token_budget, 1, 2**40)
         _between("execution.resident", self.resident, 1, 2**40)
-        _between("execution.prefetch", self.prefetch, 0, _MOST)
         _between("execution.threads", self.threads, 1, 1024)
 
 
@@ -285,17 +283,16 @@ class RunConfig:
 
 @dataclass(frozen=True)
 class Tuning:
-    """What discarded chains chose before the run began, in the order of the Metropolis kernels.
+    """What discarded chains chose before the run began.
 
-    `stages` are the early tests of each, `gains` how many times more moves per pass they promised,
-    `lengths` the log-weights of all lengths from `first_length` on, `passes` what the measurements
-    cost.
+    `lengths` are the log-weights of all lengths from `first_length` on, `evenness` how evenly
+    lengths were visited at last (1: evenly; x: some length x or 1/x times as often), `passes` what
+    the measurements cost.
     """
 
-    stages: tuple[tuple[int, ...], ...] = ()
-    gains: tuple[float, ...] = ()
     first_length: int = 0
     lengths: tuple[float, ...] = ()
+    evenness: float = 1.0
     passes: int = 0
 
 
@@ -349,6 +346,7 @@ class Manifest:
     mean: int
     regions: int = 0
     experts: tuple[str, ...] = ()
+    expert_weights: tuple[float, ...] = ()
     compares: bool = False
     tuning: Tuning | None = None
     replicas: int = 1
@@ -517,7 +515,8 @@ def read_manifest(data: Any, folder: str) -> Manifest:
     """Build the manifest of a run folder, or say which field is wrong."""
     if isinstance(data, dict) and data.get("format") != FORMAT and "format" in data:
         raise RunError(
-            f"'{folder}' was written by another version of maskov ({str(data['format'])[:20]})."
+            f"'{folder}' was written by another version of maskov (format "
+            f"{str(data['format'])[:20]}), with options that this one does not have."
         )
     try:
         return from_json(Manifest, data)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from maskov.config import DEFAULT_EPOCHS
 from maskov.constraints import Constraint
 from maskov.energies import Energy, as_energy, grouped
-from maskov.energies.stages import DelayedAcceptance
 from maskov.kernels import Metropolis
 from maskov.moves import MaskedConditional, Span
 from maskov.schedules import Schedule
@@ -24,7 +23,7 @@ def default_kernel(
 ) -> Metropolis:
     """Return the kernel that needed the fewest passes in results/mixing, for an energy."""
     move = Span(MaskedConditional(constraints=tuple(constraints)), DEFAULT_SPAN)
-    return Metropolis(as_energy(energy), move, delayed=DelayedAcceptance(2))
+    return Metropolis(as_energy(energy), move)
 
 
 def default_schedule(energy: Energy | str = "raw") -> Schedule:

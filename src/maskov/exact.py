@@ -15,7 +15,7 @@ import torch
 
 from maskov.energies.base import Energy
 from maskov.errors import InputError
-from maskov.execution.async_chains import AsyncChains, low_terms
+from maskov.execution.async_chains import AsyncChains
 from maskov.execution.async_spans import SpanSampler
 from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import Buffers
@@ -273,7 +273,7 @@ def _window_step(kernel: Kernel, chains: Chains, rows: Tensor, scorer: Scorer, r
     own = kernel.init(chains.rows(rows), scorer)
     buffers = SpanBuffers.of(replace(own, number=0 * rows), 0, torch.ones_like(rows), ring=1)
     heat = torch.tensor([kernel.target_temperature], dtype=torch.float64)
-    _run_epoch(SpanSampler(kernel, kernel.plan, scorer, None, rng, buffers, heat))
+    _run_epoch(SpanSampler(kernel, kernel.plan, scorer, rng, buffers, heat))
     return replace(chains, tokens=chains.tokens.index_copy(0, rows, buffers.tokens))
 
 
@@ -315,14 +315,11 @@ def asynchronous_matrix(
     chance = chances[source, token]
     starts = replace(start.rows(source), chain=torch.arange(len(source)), free=masked[source])
     starts, plan = kernel.init(starts, scorer), kernel.plan
-    low = scorer.low(kernel.delayed.first_stage)
     buffers = Buffers.of(starts, plan, 0, 1, ring=1)
-    if low is not None:
-        buffers.low_term.copy_(low_terms(low, kernel.energy, starts))
     # The middle of a token's stretch of the unit interval makes the real code draw that token.
     rng = _Forced((chances.cumsum(1) - chances / 2)[source, token])
     heat = torch.tensor([kernel.target_temperature], dtype=torch.float64)
-    _run_epoch(AsyncSampler(kernel, plan, scorer, low, rng, buffers, heat))
+    _run_epoch(AsyncSampler(kernel, plan, scorer, rng, buffers, heat))
     tokens = starts.tokens.index_put((starts.chain, place[source]), token)
     target = places(start, replace(starts, tokens=tokens, free=start.free[source]))
     # All tests were passed; each chain has one slot, and the last one is spare.

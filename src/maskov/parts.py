@@ -14,7 +14,6 @@ import json
 import os
 import re
 import sys
-from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -25,6 +24,8 @@ _CALL = re.compile(
 )
 # Where a part remembers how it was made.
 _MADE = "_maskov_part"
+# How parts that cannot remember were made, by their `id`, which is theirs while they are kept.
+_SLOTTED: dict[int, tuple[Any, tuple[str, list[Any], dict[str, Any]]]] = {}
 
 
 def is_import_path(name: str) -> bool:
@@ -125,16 +126,19 @@ def load_part(name: str, arguments: list[Any], options: dict[str, Any], trust: b
         made = part(*arguments, **options)
     except TypeError as error:
         raise InputError(f"'{name}' cannot be made with these arguments: {error}.") from error
-    with suppress(AttributeError):  # with slots; its fields may still say how it was made
-        object.__setattr__(made, _MADE, (name, list(arguments), dict(options)))
+    recipe = (name, list(arguments), dict(options))
+    try:
+        object.__setattr__(made, _MADE, recipe)
+    except AttributeError:  # it has slots
+        _SLOTTED[id(made)] = (made, recipe)
     return made
 
 
 def made_as(part: Any) -> tuple[str, list[Any], dict[str, Any]] | None:
     """Return the name and the arguments that make this part again; None if nobody can tell."""
-    known = getattr(part, _MADE, None)
+    known = getattr(part, _MADE, None) or _SLOTTED.get(id(part), (None, None))[1]
     if known is not None:
-        return known  # type: ignore[no-any-return]
+        return known
     kind = part if inspect.isfunction(part) else type(part)
     name = f"{kind.__module__}:{kind.__qualname__}"
     if not importable(part):
@@ -143,7 +147,7 @@ def made_as(part: Any) -> tuple[str, list[Any], dict[str, Any]] | None:
         return name, [], {}
     if is_dataclass(part):
         options = {field.name: getattr(part, field.name) for field in fields(part) if field.init}
-    elif kind.__init__ is object.__init__ and not vars(part):
+    elif kind.__init__ is object.__init__ and not getattr(part, "__dict__", None):
         options = {}
     else:
         return None

@@ -19,7 +19,6 @@ from maskov.energies import Autoregressive, Energy, Norm, Raw, parse_energy
 from maskov.errors import InputError, Interrupted, MaskovError, ModelError, RunError
 from maskov.fasta import Record, read_fasta, to_fasta
 from maskov.kernels import (
-    Cycle,
     DelayedAcceptance,
     Exchange,
     Gibbs,
@@ -53,7 +52,6 @@ __all__ = [
     "ConditionalModel",
     "Constraint",
     "ContainsWords",
-    "Cycle",
     "DelayedAcceptance",
     "Energy",
     "Exchange",

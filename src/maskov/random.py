@@ -89,6 +89,58 @@ class Rng(ABC):
 
 
 @dataclass(frozen=True)
+class NestedRng(Rng):
+    """The random numbers of a part of a mixture, which may be a mixture itself.
+
+    Both draw a part in the same step, so the inner one needs a number of its own. All else is drawn
+    by one of them alone.
+    """
+
+    outer: Rng
+
+    def uniform(
+        self,
+        chain: Int[Tensor, " n"],
+        step: Int[Tensor, " n"],
+        purpose: Purpose,
+        index: Int[Tensor, " n"] | None = None,
+    ) -> Float[Tensor, " n"]:
+        """Return the numbers of the outer generator."""
+        return self.outer.uniform(chain, step, purpose, _inner(chain, purpose, index))
+
+    def categorical(
+        self,
+        probabilities: Float[Tensor, "n outcomes"],
+        chain: Int[Tensor, " n"],
+        step: Int[Tensor, " n"],
+        purpose: Purpose,
+        index: Int[Tensor, " n"] | None = None,
+    ) -> Int[Tensor, " n"]:
+        """Draw as the outer generator does."""
+        inner = _inner(chain, purpose, index)
+        return self.outer.categorical(probabilities, chain, step, purpose, inner)
+
+    def accept(
+        self,
+        log_ratio: Float[Tensor, " n"],
+        chain: Int[Tensor, " n"],
+        step: Int[Tensor, " n"],
+        stage: int | Int[Tensor, " n"] = 0,
+        purpose: Purpose = Purpose.ACCEPT,
+    ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"]]:
+        """Decide as the outer generator does."""
+        return self.outer.accept(log_ratio, chain, step, stage, purpose)
+
+
+def _inner(
+    chain: Int[Tensor, " n"], purpose: Purpose, index: Int[Tensor, " n"] | None
+) -> Int[Tensor, " n"] | None:
+    if purpose is not Purpose.KERNEL:
+        return index
+    return torch.ones_like(chain) if index is None else index + 1
+
+
+@dataclass(frozen=True)
 class CounterRng(Rng):
     """The generator every run uses: Philox keyed by the seed."""
 

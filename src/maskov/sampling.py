@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from maskov.runs.checks import (
     check_comparable,
     check_converges,
     check_epochs,
-    check_execution,
+    check_order,
     check_prior,
     check_references,
     check_translates,
@@ -70,7 +70,7 @@ def run_chains(
     templates: Sequence[str | Record] | None = None,
     freeze: str | Sequence[Mask] | None = None,
     lengths: str = "best",
-    length_prior: str | None = None,
+    length_prior: str | Mapping[int, float] | None = None,
     seed: int = 0,
     thin: int = 0,
     until: str | None = None,
@@ -79,8 +79,6 @@ def run_chains(
     name: str = "",
     token_budget: int | None = None,
     resident: int | None = None,
-    prefetch: int = 0,
-    asynchronous: bool = True,
     trace: str = "every",
     checkpoint_every: float = 60.0,
     listener: Listener | None = None,
@@ -95,7 +93,7 @@ def run_chains(
     """
     workers = workers or Workers()
     rule = stopping_rule(until, effective)
-    check_arguments(chains, start, seed, thin, resident, prefetch, trace)
+    check_arguments(chains, start, seed, thin, resident, trace)
     check_checkpoints(checkpoint_every)
     check_name(name)
     path = None if out is None else Path(out)
@@ -105,8 +103,8 @@ def run_chains(
     check_translates(kernel, model)
     kernel, prior = with_prior(kernel, length_prior, model)
     check_epochs(schedule, chains, thin)
+    check_order(kernel)
     running = with_burn_in(kernel, schedule, model, trust, trust_parts=True)
-    check_execution(kernel, running, schedule, model, prefetch, asynchronous)
     if rule is not None:
         check_converges(kernel, schedule, thin, trace)
     data = kernel_data(kernel, alone=path is None and workers.here)
@@ -132,7 +130,10 @@ def run_chains(
             fingerprint=model.fingerprint(),
             source=source
             or ModelSource(
-                model.name, prefix=model.prefix, remove_smoothing=model.remove_smoothing
+                model.name,
+                prefix=model.prefix,
+                remove_smoothing=model.remove_smoothing,
+                extra_letters=model.extra_letters,
             ),
             precision=model.precision,  # type: ignore[arg-type]
             device=str(model.device),
@@ -142,10 +143,7 @@ def run_chains(
         inputs=inputs,
         execution=Execution(
             token_budget=scorer.batcher.budget,
-            resident=resident
-            or group_size(scorer, kernel, schedule, layout, prefetch, asynchronous),
-            prefetch=prefetch,
-            asynchronous=asynchronous,
+            resident=resident or group_size(scorer, running, schedule, layout),
             trace=trace,  # type: ignore[arg-type]
             threads=workers.threads or 1,
         ),
@@ -207,6 +205,7 @@ def resume_chains(
     with locked(folder.path):
         folder.check_unchanged()
         if Run(folder).finished:
+            folder.cut_samples()
             write_library(folder, anew=False)
             return Run(folder)
         folder.check_resumable()

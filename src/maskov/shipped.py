@@ -16,7 +16,6 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from maskov.errors import ModelError
-from maskov.fetching import cache_folder
 
 ROOT = Path(__file__).parent / "models" / "pretrained"
 REPOSITORY = Path(__file__).parents[2] / "models"
@@ -117,7 +116,7 @@ def _folders() -> dict[str, Path]:
 def _roots() -> list[Path]:
     """Return the folders that hold models, the package's own first."""
     chosen = os.environ.get("MASKOV_MODELS")
-    return [ROOT, Path(chosen)] if chosen else [ROOT, REPOSITORY, cache_folder()]
+    return [ROOT, Path(chosen) if chosen else REPOSITORY]
 
 
 def is_name(name: str) -> bool:
@@ -139,8 +138,8 @@ def model_for(pair: str, kind: str) -> str:
     pairs = sorted({known for model in models for known in model.pairs})
     if not pairs:
         raise ModelError(
-            "no translation model found: run `maskov models fetch deroen-small`, set MASKOV_MODELS "
-            "to the repository's models/ folder, or give --model."
+            "no translation model found: give --model, a folder or a hub name, or set "
+            "MASKOV_MODELS to the models/ folder of a clone of the repository."
         )
     raise ModelError(f"no model translates '{pair}'; use one of {', '.join(pairs)}.")
 

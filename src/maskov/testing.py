@@ -43,7 +43,6 @@ from maskov.exact import (
 from maskov.execution.loop import ended, whole_epoch
 from maskov.execution.loop import epoch as run_epoch
 from maskov.kernels import Exchange, Kernel, Metropolis
-from maskov.kernels.base import leaves
 from maskov.kernels.metropolis import Comparison
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.scorer import Scorer
@@ -179,17 +178,18 @@ def check_kernel(
     other. If the kernel has constraints, the states are those that meet them; `reference` are the
     tokens of the start text from which they count changes, and with which the energy compares.
     """
-    if kernel.energy is None or not kernel.leaves_invariant:
+    if kernel.target is None or not kernel.leaves_invariant:
         raise AssertionError(f"'{kernel}' does not claim to leave a target invariant.")
     model, length = _sized(model, lengths[1] if lengths else length)
     parts = _every_chain(model, length, reference, lengths)
     parts = [constrained(part, kernel, model, reference) for part in parts]
     parts = [part for part in parts if len(part.chain)]
     _expect(parts, f"no sequence meets the constraints of '{kernel}'.")
-    heat = _temperature(kernel) if temperature is None else temperature
+    energy, own = kernel.target.energy, kernel.target.temperature
+    heat = own if temperature is None else temperature
     # Chains of one part cannot become those of another.
     laws = [
-        distribution(model, kernel.energy, part.tokens, heat, part.lengths, part.reference)
+        distribution(model, energy, part.tokens, heat, part.lengths, part.reference)
         for part in parts
     ]
     start, target, scorer = joined(parts), torch.cat(laws), Scorer(model)
@@ -210,12 +210,6 @@ def check_kernel(
                 other = step_matrix(kernel, scorer, start, number, seed, when, windows=True)
             same = (matrix - other).abs().max() < TOLERANCE
             _expect(same, f"asynchronous chains decide otherwise in {where}.")
-
-
-def _temperature(kernel: Kernel) -> float:
-    """Return the temperature of the target that all parts of a kernel share."""
-    found = (getattr(one, "target_temperature", None) for one in (kernel, *leaves(kernel)))
-    return next((float(heat) for heat in found if heat is not None), 1.0)
 
 
 def _sized(model: MaskedModel | None, length: int | None) -> tuple[MaskedModel, int]:
@@ -277,7 +271,7 @@ def check_exchange(
     of odd epochs are in detailed balance with it, and whole epochs leave it invariant. Every tuple
     of states is enumerated, so model and ladder must be small.
     """
-    if kernel.energy is None or not kernel.leaves_invariant:
+    if kernel.target is None or not kernel.leaves_invariant:
         raise AssertionError(f"'{kernel}' does not claim to leave a target invariant.")
     model = model or random_table(length, forbidden="b")
     scorer, states = Scorer(model), all_states(model, length)
@@ -300,10 +294,10 @@ def joint_distribution(
     kernel: Exchange, model: MaskedModel, states: Int[Tensor, "states length"]
 ) -> Float[Tensor, " tuples"]:
     """Return the product of the targets of all replicas, over every tuple of states."""
-    assert kernel.energy is not None
+    assert kernel.target is not None
     joint = torch.ones(1, dtype=torch.float64)
     for beta in kernel.ladder:
-        own = distribution(model, kernel.energy, states, _temperature(kernel) / beta)
+        own = distribution(model, kernel.target.energy, states, kernel.target.temperature / beta)
         joint = (joint[:, None] * own).flatten()
     return joint
 

@@ -8,7 +8,7 @@ positions of a batch of queries), `hidden` (width of what a model keeps per mask
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
@@ -33,6 +33,7 @@ __all__ = [
     "Chains",
     "Float",
     "Int",
+    "PartValues",
     "PassedSites",
     "Proposal",
     "Resized",
@@ -139,6 +140,35 @@ def inside(lengths: Int[Tensor, " n"], width: int) -> Bool[Tensor, "n length"]:
 
 
 @dataclass(frozen=True)
+class PartValues:
+    """The energy of the current tokens of some chains, and the values of its parts.
+
+    `values` has a column for each part of the energy `of`, in their order, and one for each early
+    stage of a part (`maskov.energies.stages`). Without `of` the energy is only to be looked at.
+    """
+
+    of: Any  # an `Energy`, which is built on these types
+    values: Float[Tensor, "chains parts"]
+    energy: Float[Tensor, " chains"]
+
+    def rows(self, index: Int[Tensor, " n"]) -> PartValues:
+        """Return the values of the chosen chains."""
+        return replace(self, values=self.values[index], energy=self.energy[index])
+
+    def put(self, index: Int[Tensor, " n"], values: Tensor, energy: Tensor) -> PartValues:
+        """Return these values with those of the chosen chains replaced."""
+        return PartValues(
+            self.of,
+            self.values.index_copy(0, index, values),
+            self.energy.index_copy(0, index, energy),
+        )
+
+    def to(self, device: torch.device) -> PartValues:
+        """Return these values on a device."""
+        return replace(self, values=self.values.to(device), energy=self.energy.to(device))
+
+
+@dataclass(frozen=True)
 class Chains:
     """A batch of chains: everything the next step needs, and nothing else.
 
@@ -148,8 +178,8 @@ class Chains:
     theirs (`maskov.kernels.exchange`). `source` is the line of the user's input that a chain
     belongs to, which a conditional model reads. `step` counts the steps of a chain and keys its
     random numbers; `number` counts those of the current epoch, and `rank` is the place of each
-    position in the epoch's order. `sites` and `energies`, by name, describe the current tokens and
-    are absent while they are unknown, as after a move that needed no energy. `confidence` is the
+    position in the epoch's order. `sites` and `part_values` describe the current tokens and are
+    absent while they are unknown, as after a move that needed no energy. `confidence` is the
     probability with which each token was last predicted; only mask-predict reads it.
 
     Where lengths may change, every position that may come or go has the number of its `region`
@@ -174,7 +204,7 @@ class Chains:
     bounds: Int[Tensor, "chains regions 2"]
     reference: Int[Tensor, "chains reference"]
     sites: Sites | None = None
-    energies: dict[str, Tensor] = field(default_factory=dict)
+    part_values: PartValues | None = None
 
     @classmethod
     def at(
@@ -228,8 +258,8 @@ class Chains:
 
     @property
     def energy(self) -> Float[Tensor, " chains"] | None:
-        """The energy of the kernel's target, the last of `energies`, if it is known."""
-        return next(reversed(self.energies.values()), None)
+        """The energy of the kernel's target, if it is known."""
+        return None if self.part_values is None else self.part_values.energy
 
     @property
     def sequences(self) -> Sequences:
@@ -252,12 +282,13 @@ class Chains:
         moved: dict[str, Any] = {name: value.to(device) for name, value in self.tensors().items()}
         if self.sites is not None:
             moved["sites"] = self.sites.to(device)
-        energies = {name: value.to(device) for name, value in self.energies.items()}
-        return replace(self, **moved, energies=energies)
+        if self.part_values is not None:
+            moved["part_values"] = self.part_values.to(device)
+        return replace(self, **moved)
 
     def forget(self) -> Chains:
         """Return these chains without what was known of their tokens."""
-        return replace(self, sites=None, energies={})
+        return replace(self, sites=None, part_values=None)
 
 
 @dataclass(frozen=True)

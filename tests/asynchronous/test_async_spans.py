@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
+from engines import sample
 from maskov import (
     DelayedAcceptance,
     Metropolis,
@@ -14,7 +15,6 @@ from maskov import (
     Raw,
     Schedule,
     resume,
-    sample,
 )
 from maskov.errors import Interrupted
 from maskov.execution.async_spans import SpanSampler
@@ -111,7 +111,7 @@ def test_what_is_kept_is_what_the_model_says_of_the_tokens(kind):
     state = kernel.init(random_state(MODEL, 12, 9), scorer)
     buffers = SpanBuffers.of(state, 0, kernel.steps(state), ring=4)
     heat = torch.ones(4, dtype=torch.float64)
-    sampler = kind(kernel, kernel.plan, scorer, None, CounterRng(7), buffers, heat)
+    sampler = kind(kernel, kernel.plan, scorer, CounterRng(7), buffers, heat)
     sampler.limit.fill_(4)
     while sampler.slowest() < 4:
         sampler.advance()

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from engines import sample
 from maskov import (
     DelayedAcceptance,
     LinearSchedule,
@@ -15,7 +16,6 @@ from maskov import (
     Norm,
     Raw,
     Schedule,
-    sample,
 )
 from maskov.execution.cuda_graphs import RecordedSampler
 from maskov.execution.recorded_spans import RecordedSpanSampler
@@ -30,7 +30,7 @@ SCHEDULE = Schedule(epochs=3, target_temperature=LinearSchedule(1.5, rate=0.2, f
 SETTINGS = {"schedule": SCHEDULE, "chains": 2, "lengths": "drawn", "seed": 2, "thin": 1}
 WAYS = {
     "one at a time": {},
-    "three at once": {"prefetch": 3},
+    "three at once": {"slots": 3},
     "in groups": {"resident": 5},
     "small batches": {"token_budget": 24},
 }
@@ -51,7 +51,7 @@ def _chains(run) -> list[tuple]:
 )
 def test_the_same_chains_as_in_lock_step(way, energy):
     kernel = _kernel(energy)
-    plain = sample(GIVEN, kernel, asynchronous=False, **SETTINGS)
+    plain = sample(GIVEN, kernel, lock_step=True, **SETTINGS)
     flown = sample(GIVEN, kernel, **SETTINGS, **WAYS[way])
     assert _chains(plain) == _chains(flown)
     assert len({one.template for one in flown.samples}) == len(SOURCES)
@@ -59,7 +59,7 @@ def test_the_same_chains_as_in_lock_step(way, energy):
     for name in (*COUNTS, "tokens", "rejected"):
         same = (plain.traces[name] == flown.traces[name]).all()
         # Further slots test proposals that are never reached: more passes, nothing else.
-        assert same or (name == "passes" and "prefetch" in WAYS[way])
+        assert same or (name == "passes" and "slots" in WAYS[way])
     for name in ("energy_raw", "energy_norm", "energy_target"):
         assert np.abs(plain.traces[name] - flown.traces[name]).max() < 1e-9
 
@@ -68,7 +68,7 @@ def test_the_same_chains_as_in_lock_step(way, energy):
 @pytest.mark.parametrize("energy", [Raw(), Norm()], ids=str)
 def test_rounds_of_fixed_shapes_read_the_right_source(energy, nearest, monkeypatch):
     """As a GPU runs them, here without recording."""
-    plain = sample(GIVEN, _kernel(energy, nearest), asynchronous=False, **SETTINGS)
+    plain = sample(GIVEN, _kernel(energy, nearest), lock_step=True, **SETTINGS)
     monkeypatch.setattr(async_group, "sampler_for", lambda *_: RecordedSampler)
     monkeypatch.setattr("maskov.execution.cuda_graphs._SMALLEST", 64)
     recorded = sample(GIVEN, _kernel(energy, nearest), **SETTINGS)
@@ -82,7 +82,7 @@ def test_rounds_of_fixed_shapes_read_the_right_source(energy, nearest, monkeypat
 def test_recorded_windows_read_the_right_source(energy, monkeypatch):
     move = Span(MaskedConditional(temperature=1.4), (1, 2, 3))
     kernel = Metropolis(energy, move, delayed=DelayedAcceptance(2))
-    plain = sample(GIVEN, kernel, asynchronous=False, **SETTINGS)
+    plain = sample(GIVEN, kernel, lock_step=True, **SETTINGS)
     monkeypatch.setattr(async_group, "sampler_for", lambda *_: RecordedSpanSampler)
     monkeypatch.setattr("maskov.execution.cuda_graphs._SMALLEST", 64)
     recorded = sample(GIVEN, kernel, **SETTINGS)

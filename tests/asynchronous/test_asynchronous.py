@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from engines import sample
 from maskov import (
     DelayedAcceptance,
     LinearSchedule,
@@ -15,17 +16,13 @@ from maskov import (
     Norm,
     Raw,
     Schedule,
-    Sweep,
-    sample,
 )
 from maskov.energies import TextEnergy
 from maskov.energies.stages import TestPlan, nearness
-from maskov.errors import InputError
 from maskov.execution.async_tests import UNTESTED
 from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import Buffers
 from maskov.models.scorer import Scorer
-from maskov.moves import Site
 from maskov.random import CounterRng
 from maskov.types import Sequences
 from small import random_state, tiny_bert
@@ -39,7 +36,7 @@ def test_the_kernel_changes_from_epoch_to_epoch():
     schedule = Schedule(epochs=9, force_accept=2, block=LinearSchedule(3.0, rate=1.0, floor=1.0))
     settings = {"schedule": schedule, "chains": 6, "length": 7, "seed": 3}
     kernel = Metropolis(Raw(), delayed=DelayedAcceptance(0))
-    plain = sample(MODEL, kernel, asynchronous=False, **settings)
+    plain = sample(MODEL, kernel, lock_step=True, **settings)
     flown = sample(MODEL, kernel, **settings)
     assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
     assert np.isnan(flown.traces["energy_target"][:2]).all()
@@ -50,7 +47,7 @@ def test_the_kernel_changes_from_epoch_to_epoch():
 def test_early_tests_decide_alike_in_lock_step(nearest, energy):
     kernel = Metropolis(energy, delayed=DelayedAcceptance(nearest))
     settings = {"schedule": Schedule(epochs=4), "chains": 10, "length": (3, 9), "seed": 5}
-    plain = sample(MODEL, kernel, asynchronous=False, **settings)
+    plain = sample(MODEL, kernel, lock_step=True, **settings)
     flown = sample(MODEL, kernel, **settings)
     once = sample(MODEL, Metropolis(energy, delayed=DelayedAcceptance(0)), **settings)
     assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
@@ -86,7 +83,7 @@ def _flight(kernel, delayed, slots=1, observer=None, count=12, length=9):
     buffers = Buffers.of(state, plan, 0, slots, ring=4)
     temperatures = torch.ones(4, dtype=torch.float64)
     flow = AsyncSampler(
-        kernel, plan, engine, None, CounterRng(7), buffers, temperatures,
+        kernel, plan, engine, CounterRng(7), buffers, temperatures,
         observer=observer,
     )  # fmt: skip
     flow.limit.fill_(4)
@@ -151,21 +148,3 @@ def test_the_nearest_positions():
     for count in range(1, 5):
         sizes = (nearer < count).sum(1)
         assert sizes.tolist() == [min(count, n - 1) for n in (5, 5, 5, 2)]
-
-
-def test_delayed_acceptance_is_refused_where_it_cannot_be():
-    for positions in (Sweep(block=2), Sweep("replacement")):
-        kernel = Metropolis(
-            Raw(), Site(positions=positions), delayed=DelayedAcceptance(2, "bfloat16")
-        )
-        with pytest.raises(InputError, match="asynchronous"):
-            sample(MODEL, kernel, length=4)
-    single = tiny_bert(dtype=torch.float32)
-    with pytest.raises(InputError, match="like the last"):
-        sample(single, Metropolis(Raw(), delayed=DelayedAcceptance(2, "float32")), length=4)
-    with pytest.raises(InputError, match="prefetched"):
-        sample(MODEL, Metropolis(Raw()), length=4, prefetch=2, asynchronous=False)
-    with pytest.raises(InputError, match="more and more"):
-        DelayedAcceptance(-1)
-    with pytest.raises(InputError, match="unknown precision"):
-        DelayedAcceptance(0, "int8")

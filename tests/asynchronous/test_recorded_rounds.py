@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from engines import sample
 from maskov import (
     DelayedAcceptance,
     MaskedConditional,
@@ -12,7 +13,6 @@ from maskov import (
     Raw,
     Schedule,
     resume,
-    sample,
 )
 from maskov.errors import Interrupted
 from maskov.execution.buffers import Buffers
@@ -33,13 +33,8 @@ def fixed_shapes(monkeypatch):
     monkeypatch.setattr("maskov.execution.cuda_graphs._SMALLEST", 64)
 
 
-@pytest.mark.parametrize(
-    "delayed",
-    [DelayedAcceptance(2), DelayedAcceptance(2, "float32"), DelayedAcceptance(0, "float32")],
-    ids=str,
-)
-def test_delayed_acceptance_decides_as_it_does_elsewhere(delayed, monkeypatch):
-    kernel = Metropolis(Raw(), delayed=delayed)
+def test_delayed_acceptance_decides_as_it_does_elsewhere(monkeypatch):
+    kernel = Metropolis(Raw(), delayed=DelayedAcceptance((1, 3)))
     settings = {"schedule": Schedule(epochs=5), "chains": 9, "length": (3, 11), "seed": 4}
     here = sample(MODEL, kernel, **settings)
     monkeypatch.setattr(flight, "sampler_for", lambda *_: RecordedSampler)
@@ -82,7 +77,7 @@ def _usable(kernel, lengths, busy, monkeypatch):
     state = kernel.init(fill(state, "masked", MaskedConditional(), scorer, rng), scorer)
     buffers = Buffers.of(state, kernel.plan, 0, 4, ring=4)
     temperatures = torch.ones(4, dtype=torch.float64)
-    sampler = RecordedSampler(kernel, kernel.plan, scorer, None, rng, buffers, temperatures)
+    sampler = RecordedSampler(kernel, kernel.plan, scorer, rng, buffers, temperatures)
     sampler.limit.fill_(4)
     return sampler._usable_slots().tolist()
 
@@ -102,15 +97,6 @@ def test_few_chains_use_all_slots(monkeypatch):
     # A first test is one pass of four tokens and two special ones: 24 tokens in all.
     assert _usable(early, [4, 4, 4, 4], 48, monkeypatch) == [2, 2, 2, 2]
     assert _usable(early, [4, 4, 4, 4], 1000, monkeypatch) == [4, 4, 4, 4]
-
-
-def test_the_pilot_chooses_alike(monkeypatch):
-    settings = {"schedule": Schedule(epochs=8), "chains": 20, "length": 9, "seed": 1}
-    here = sample(MODEL, Metropolis(Raw()), **settings)
-    monkeypatch.setattr(flight, "sampler_for", lambda *_: RecordedSampler)
-    there = sample(MODEL, Metropolis(Raw()), **settings)
-    assert here.manifest.tuning == there.manifest.tuning
-    assert [one.ids for one in here.samples] == [one.ids for one in there.samples]
 
 
 def test_a_run_goes_on_after_any_round(tmp_path, fixed_shapes, monkeypatch):

@@ -7,7 +7,6 @@ import torch
 
 from maskov import DelayedAcceptance, MaskedConditional, Metropolis, Norm, Raw, Sweep
 from maskov.energies.stages import TestPlan
-from maskov.execution.async_chains import low_terms
 from maskov.execution.async_tests import UNTESTED
 from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import Buffers
@@ -28,14 +27,12 @@ def heard(delayed: DelayedAcceptance, proposal: MaskedConditional, slots: int = 
     )
     engine = Scorer(MODEL)
     state = kernel.init(random_state(MODEL, COUNT, LENGTH), engine)
-    plan, low = TestPlan(kernel.energy, delayed), engine.low(delayed.first_stage)
+    plan = TestPlan(kernel.energy, delayed)
     buffers = Buffers.of(state, plan, 0, slots, ring=1)
-    if low is not None:
-        buffers.low_term.copy_(low_terms(low, kernel.energy, state))
     told = []
     temperatures = torch.tensor([TEMPERATURE], dtype=torch.float64)
     flow = AsyncSampler(
-        kernel, plan, engine, low, CounterRng(3), buffers, temperatures, observer=told.append
+        kernel, plan, engine, CounterRng(3), buffers, temperatures, observer=told.append
     )
     flow.limit.fill_(1)
     while flow.slowest() < 1:
@@ -53,7 +50,7 @@ def heard(delayed: DelayedAcceptance, proposal: MaskedConditional, slots: int = 
 @pytest.mark.parametrize("slots", [1, 3])
 @pytest.mark.parametrize(
     "delayed",
-    [DelayedAcceptance(0), DelayedAcceptance(2), DelayedAcceptance(2, "bfloat16")],
+    [DelayedAcceptance(0), DelayedAcceptance(2), DelayedAcceptance((1, 3))],
     ids=str,
 )
 def test_the_arithmetic_of_every_test_adds_up(delayed, slots):
@@ -118,9 +115,7 @@ def test_a_target_of_another_energy_is_told_in_its_own():
     plan = TestPlan(kernel.energy, DelayedAcceptance(0))
     buffers = Buffers.of(state, plan, 0, 1, ring=1)
     one = torch.ones(1, dtype=torch.float64)
-    flow = AsyncSampler(
-        kernel, plan, engine, None, CounterRng(0), buffers, one, observer=told.append
-    )
+    flow = AsyncSampler(kernel, plan, engine, CounterRng(0), buffers, one, observer=told.append)
     flow.limit.fill_(1)
     while flow.slowest() < 1:
         flow.advance()

@@ -89,9 +89,8 @@ def test_a_row_goes_on_as_the_reference_would(model, monkeypatch, energy):
     def ids(count: int) -> list[list[int]]:
         kernel = reference_variant().build_kernel(parse_energy(energy))
         run = maskov.sample(
-            model, kernel, maskov.Schedule(count), chains=chains, length=LENGTH, seed=9,
-            **reference_variant().sample,
-        )  # fmt: skip
+            model, kernel, maskov.Schedule(count), chains=chains, length=LENGTH, seed=9
+        )
         return [found.ids for found in run.samples]
 
     seconds = of_steps(monkeypatch, chains * LENGTH)

@@ -29,7 +29,7 @@ def test_time_and_counts_are_those_after_burn_in(monkeypatch, energy):
     assert found["notes"] == []
     run = maskov.sample(
         model, reference_variant().build_kernel(parse_energy(energy)), maskov.Schedule(9, 3),
-        chains=4, length=(3, 6), seed=2, **reference_variant().sample,
+        chains=4, length=(3, 6), seed=2,
     )  # fmt: skip
     kept = {name: values[3:].sum(0) for name, values in run.traces.items()}
     assert found["steps"] == kept["steps"].sum()

@@ -99,6 +99,8 @@ def test_charts_are_drawn(visit):
     assert first.locator(".thin").count() == 6
     assert first.locator(".band").count() == 1
     assert first.locator(".shade").count() == 1
+    name, shade = (first.locator(one).bounding_box() for one in (".shade-name", ".shade"))
+    assert name["y"] + name["height"] <= shade["y"] + 2  # no line covers it
     assert "target temperature" in first.locator("svg text").all_text_contents()
     for path in first.locator(".series path").all():
         assert "NaN" not in path.get_attribute("d")

@@ -40,7 +40,7 @@ def texts(tmp_path):
         ("1", [[0], [0]]),
         ("1-2", [[0, 1], [0, 1]]),
         ("city, river", [[1, 4], [2]]),
-        ("re:(?<=the )r?", [[4], []]),
+        ("re:r[a-z]*$", [[4], []]),
         ("a file", [[1], [0, 2]]),
     ],
 )
@@ -78,7 +78,7 @@ def test_lengths_change_between_frozen_words(call, texts, tmp_path):
         ("4", "no position 4"),
         ("1-3", "every token of text 2"),
         ("bridge", "occurs in no text"),
-        ("re:(a*)*", "exponential"),
+        ("re:(?<=a)b", "no lookaround"),
         ("x" * 5000, "occurs in no text"),
     ],
 )

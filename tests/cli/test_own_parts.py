@@ -199,6 +199,7 @@ def test_a_module_that_is_missing_on_resume_is_one_sentence(module, capsys):
         ("--moves span --span x", "write 2 or 2:3"),
         ("--moves span --span 3:2", "at least one position"),
         ("--moves site:0", "above 0"),
+        ("--moves own_parts:MyMove --top-p 0.5", "drop --top-p"),
         ("--kernel gibbs --moves own_parts:MyMove", "--moves are those of --kernel mh"),
         ("--kernel own_parts:MyKernel --top-p 0.9", "drop --top-p"),
     ],

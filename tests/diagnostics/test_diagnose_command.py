@@ -79,6 +79,22 @@ def test_the_verdict_comes_first_and_nothing_is_lost(call, tmp_path):
         assert name.replace("_", " ") in out
 
 
+def test_tokens_are_spelled_also_those_that_no_sample_has(call, tmp_path):
+    """Of a run without --thin, the samples are those of the last epoch alone."""
+    folder = sampled(call, tmp_path / "run", "--epochs", 60)
+    run = maskov.Run.open(folder)
+    numbers = {int(token) for token in run.traces["tokens"].ravel()}
+    assert numbers > {token for one in run.samples for token in one.ids}
+    assert run.store.spellings().keys() == numbers
+    texts = run.store.spellings()
+    assert all([texts[number] for number in one.ids] == one.tokens for one in run.samples)
+    names = [one.name for one in run.diagnose().tokens.statistics]
+    assert len(names) > 5
+    assert all("'" in name or name == "the choice of tokens" for name in names)
+    (folder / "tokens.json").write_text('{"1": ')
+    assert maskov.Run.open(folder).diagnose().verdict == run.diagnose().verdict
+
+
 @pytest.mark.parametrize(
     "words",
     [

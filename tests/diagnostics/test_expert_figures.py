@@ -66,10 +66,11 @@ def test_an_expert_that_never_moves_does_not_decide_the_verdict(run):
     assert diagnosis.verdict == diagnose(run.manifest, run.traces).verdict
 
 
-def test_a_foreign_manifest_may_name_no_energy(run):
-    for energy in ("x*raw", "norm", None):
-        found = diagnose(replace(run.manifest, energy=energy), run.traces).experts
-        assert [expert.weight for expert in found] == [None, None]
+def test_a_foreign_manifest_may_have_no_weights(run):
+    for weights, known in (((), [None, None]), ((3.0,), [3.0, None])):
+        manifest = replace(run.manifest, energy="x*raw", expert_weights=weights)
+        found = diagnose(manifest, run.traces).experts
+        assert [expert.weight for expert in found] == known
 
 
 def test_weights_are_read_without_building_anything():

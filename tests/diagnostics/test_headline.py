@@ -18,7 +18,7 @@ def of_chains(energies: np.ndarray, **changes):
     [
         (0.0, 2000, "The rule is exact, and the chains agree", "good"),
         (0.6, 60, "The rule is exact; the run is too short", "open"),
-        (9.0, 60, "The rule is exact; the run is too short for its chains to agree", "open"),
+        (9.0, 60, "The rule is exact; the chains disagree", "open"),
         (0.0, 2, "The rule is exact; the run is too short", "open"),
     ],
 )

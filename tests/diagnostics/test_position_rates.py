@@ -84,7 +84,6 @@ def test_rates_add_up_to_those_of_the_whole_run():
     ("kernel", "schedule"),
     [
         (Metropolis(Raw(), Site(positions=Sweep(block=2))), Schedule(epochs=4)),
-        (Metropolis(Raw(), Site(positions=Sweep("replacement"))), Schedule(epochs=4)),
         (maskov.mask_predict(4), Schedule(epochs=4)),
         (Gibbs(), Schedule(epochs=4, block=maskov.LinearSchedule(3, rate=1, floor=1))),
     ],

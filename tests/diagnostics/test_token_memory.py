@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from made_up_runs import sticky
 
+from maskov.diagnostics.autocorrelation import SHOWN_LAGS, memories, memory
 from maskov.diagnostics.chains import Group
-from maskov.diagnostics.tokens import SHOWN_LAGS, memories, memory
 
 
 # The standard deviations over 200 seeds, relative to theory, of the time over all positions, of
@@ -86,4 +86,4 @@ def test_groups_are_set_against_their_own_marginals():
     assert pooled.overall()[0][10] == pytest.approx((1 / 3 - 1 / 6) / (1 - 1 / 6), abs=0.05)
     templates = [Group(0, 4, np.arange(4)), Group(1, 5, np.arange(4, 8))]
     assert memories(tokens, templates).keys() == {0, 1}
-    assert memories(tokens[:19], apart) == {}
+    assert memories(tokens[:7], apart) == {}

@@ -129,7 +129,7 @@ def test_without_sacrebleu_the_rest_is_there(judge, monkeypatch):
     found = evaluate(TEXTS, judge)
     assert found.self_bleu is None
     assert found.self_bleu_standard_error is None
-    assert "pip install 'maskov[evaluate]'" in found.notes[0]
+    assert "pip install '.[evaluate]'" in found.notes[0]
     assert "|self-bleu:none|" in found.signature
     assert found.distinct_1 is not None
 

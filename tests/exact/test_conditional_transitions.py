@@ -101,17 +101,6 @@ def test_delayed_acceptance_leaves_the_target_invariant(source, energy):
     assert sum(accepts[LENGTH:]) < sum(accepts[:LENGTH]) - 1e-3  # two tests are taken
 
 
-def test_a_first_test_in_low_precision_leaves_the_target_invariant():
-    """One sequence a batch, so that low precision rounds alike wherever a sequence turns up."""
-    model = GIVEN[SOURCES[1]]
-    states = all_states(model, 2)
-    kernel = Metropolis(Raw(), delayed=DelayedAcceptance(0, "bfloat16"))
-    target = distribution(model, Raw(), states)
-    engine = Scorer(model, budget=1)
-    matrix = transition_matrix(kernel, engine, states, torch.arange(2) == 1, asynchronous=True)
-    assert balance_error(matrix, target) < TOLERANCE
-
-
 @pytest.mark.parametrize("energy", ENERGIES)
 @pytest.mark.parametrize("source", SOURCES)
 def test_blocks_leave_the_target_invariant(source, energy):

@@ -21,8 +21,8 @@ from maskov.constraints import (
 from maskov.exact import all_sequences, all_states, fresh_state
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Resize, Site, Span, Sweep
-from maskov.moves import site as site_module
-from maskov.moves import span as span_module
+from maskov.moves import filling as filling_module
+from maskov.moves.filling import Filling
 from maskov.testing import check_kernel, check_move, constrained, random_table, step_matrix
 from small import tiny_bert
 
@@ -50,7 +50,7 @@ MOVES = {
     "truncated site": Site(MaskedConditional(0.8, top_k=1, epsilon=0.2)),
     "no way back": Site(MaskedConditional(top_p=0.6)),
     "block": Site(positions=Sweep("left-to-right", 3)),
-    "replacement": Site(positions=Sweep("replacement", 2)),
+    "pairs": Site(positions=Sweep("random", 2)),
     "span": Span(sizes=(2, 3)),
     "truncated span": Span(MaskedConditional(0.7, top_k=2), sizes=(2,)),
     "everything": Span(sizes=(4,)),
@@ -233,7 +233,7 @@ def test_spans_reach_everything(name):
 
 
 def test_single_sites_do_not_move_a_word_at_once():
-    kernel = _kernel(Site(positions=Sweep("replacement")), "contains")
+    kernel = _kernel(Site(), "contains")
     start = constrained(fresh_state(all_states(TABLE, 4)), kernel, TABLE)
     matrix = sum(step_matrix(kernel, Scorer(TABLE), start, 0, seed) for seed in range(8))
     only = [i for i, state in enumerate(start.tokens.tolist()) if state.count(0) == 1]
@@ -255,12 +255,12 @@ def test_words_move_where_lengths_change():
 
 def test_a_way_back_under_the_new_tokens_is_found_out(monkeypatch):
     """The reverse must ask what the old tokens allow."""
-    right = span_module._Filling._partly
+    right = Filling._partly
 
-    def wrong(self, row, place, number, tokens):
-        return right(self, row, place, number, self._new)
+    def wrong(self, windows, tokens, *where):
+        return right(self, windows, self._tokens, *where)
 
-    monkeypatch.setattr(span_module._Filling, "_partly", wrong)
+    monkeypatch.setattr(Filling, "_partly", wrong)
     kernel = _kernel(Span(sizes=(2, 3)), "contains words")
     with pytest.raises(AssertionError, match="detailed balance"):
         check_kernel(kernel, TABLE, length=4, seeds=4)
@@ -283,13 +283,13 @@ def test_a_restriction_after_the_cut_is_found_out():
 
 
 def test_a_dead_end_that_is_not_rejected_is_found_out(monkeypatch):
-    right = site_module.draw
+    right = filling_module.draw
 
     def wrong(*arguments):
         drawn = right(*arguments)
         return replace(drawn, stuck=torch.zeros_like(drawn.stuck))
 
-    monkeypatch.setattr(span_module, "draw", wrong)
+    monkeypatch.setattr(filling_module, "draw", wrong)
     kernel = _kernel(Span(sizes=(3,)), "contains and avoids")
     with pytest.raises(AssertionError, match="not allowed"):
         check_kernel(kernel, TABLE, length=4, seeds=3)

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from maskov import DelayedAcceptance, Metropolis, Mixture, Norm, Raw, Schedule, Sweep, sample
+from engines import sample
+from maskov import DelayedAcceptance, Metropolis, Mixture, Norm, Raw, Schedule, Sweep
 from maskov.config import Inputs
 from maskov.exact import (
     all_states,
@@ -102,9 +103,9 @@ def test_samples_keep_what_is_frozen_and_chains_are_those_of_lock_step(move):
     found = [
         sample(
             model, Metropolis(Norm(), move), Schedule(epochs=6), texts=texts, chains=4, seed=2,
-            freeze=["#..#.", ".#."], asynchronous=asynchronous,
+            freeze=["#..#.", ".#."], lock_step=lock_step,
         )
-        for asynchronous in (True, False)
+        for lock_step in (True, False)
     ]  # fmt: skip
     assert [one.ids for one in found[0].samples] == [one.ids for one in found[1].samples]
     tokens = found[0].traces["tokens"]

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from maskov import (
-    Cycle,
     DelayedAcceptance,
     Gibbs,
     InputError,
@@ -23,7 +22,8 @@ from maskov import (
     Sweep,
 )
 from maskov.energies import Energy, TextEnergy
-from maskov.moves.span import Span, _Filling
+from maskov.moves.filling import Filling
+from maskov.moves.span import Span
 from maskov.random import CounterRng, Purpose
 from maskov.testing import check_energy, check_kernel, check_move, random_table
 from maskov.types import Proposal
@@ -72,7 +72,7 @@ MOVES = {
     "truncated": Site(MaskedConditional(top_k=2, epsilon=0.1)),
     "block": Site(positions=Sweep("left-to-right", 2)),
     "blocks of 3": Site(positions=Sweep(block=3)),
-    "replacement": Site(positions=Sweep("replacement", 2)),
+    "pairs": Site(positions=Sweep("random", 2)),
     "spans of 2": Span(sizes=(2,)),
     "spans of 1 to 3": Span(sizes=(1, 2, 3), weights=(1.0, 2.0, 1.0)),
     "truncated spans": Span(MaskedConditional(0.7, top_k=2, epsilon=0.05), sizes=(2, 3)),
@@ -152,10 +152,9 @@ class ReversesTheOrder(Span):
         ranks = self.window(chains.chain[rows], chains.step[rows], chains.free[rows], rng)
         size = (ranks >= 0).sum(1, keepdim=True)
         back = torch.where(ranks >= 0, size - 1 - ranks, ranks)
-        filling = _Filling(self.conditional, old, rows, back, scorer, Told(chains.tokens))
-        for number in range(int(filling.size.max())):
-            filling.fill(number)
-        return replace(right, log_q_reverse=filling.proposal().log_q_forward)
+        told = Told(chains.tokens)
+        reverse = Filling(self.conditional, old, rows, back, scorer, told).proposal()
+        return replace(right, log_q_reverse=reverse.log_q_forward)
 
 
 @dataclass(frozen=True)
@@ -178,13 +177,12 @@ def test_spans_whose_way_back_has_another_order_are_found():
         check_move(ReversesTheOrder(sizes=(2,)), TABLE, seeds=3)
 
 
-def test_cycles_and_mixtures():
+def test_mixtures():
     site = Metropolis(Norm(), delayed=DelayedAcceptance(0))
     block = Metropolis(Norm(), MOVES["block"], delayed=DelayedAcceptance(0))
     check_kernel(Mixture((site, block), weights=(1.0, 3.0)), TABLE)
-    check_kernel(Cycle((site, block, site)), TABLE)
     colder = replace(block, target_temperature=0.5)
-    for kernel in (Mixture((site, colder)), Cycle((site, Gibbs())), Cycle((site, colder))):
+    for kernel in (Mixture((site, colder)), Mixture((site, Gibbs()))):
         assert not kernel.leaves_invariant
         with pytest.raises(AssertionError, match="does not claim"):
             check_kernel(kernel, TABLE)
@@ -296,7 +294,7 @@ def test_moves_to_sequences_that_are_not_allowed_are_found(move):
 def test_mixtures_at_any_temperature():
     parts = tuple(Metropolis(Norm(), move, 0.6) for move in (Site(), Span(sizes=(2, 3))))
     check_kernel(Mixture(parts))
-    check_kernel(Cycle(parts))
+    check_kernel(Mixture((Mixture(parts), parts[0])))
     with pytest.raises(AssertionError, match="detailed balance"):
         check_kernel(Mixture(parts), temperature=0.7)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import maskov
+from engines import sample
 from maskov import (
     DelayedAcceptance,
     Exchange,
@@ -77,9 +78,9 @@ def test_only_the_coldest_replica_is_sampled(run):
     assert traces["rung_energy"].shape == traces["rung_replica"].shape == (8, 4, 3)
     assert np.array_equal(traces["rung_energy"][:, :, 0], traces["energy_target"])
     np.testing.assert_allclose(traces["energy_raw"], traces["energy_target"], rtol=1e-5)
-    for sample in run.samples:
-        assert sample.energy_raw == traces["energy_raw"][sample.epoch, sample.chain]
-        assert sample.ids == traces["tokens"][sample.epoch, sample.chain].tolist()
+    for one in run.samples:
+        assert one.energy_raw == traces["energy_raw"][one.epoch, one.chain]
+        assert one.ids == traces["tokens"][one.epoch, one.chain].tolist()
     # Colder rows have lower energies.
     means = traces["rung_energy"].mean((0, 1))
     assert means[0] < means[2]
@@ -101,8 +102,8 @@ def test_swaps_and_replicas_are_traced(run):
 
 
 def test_passes_are_those_of_all_replicas(run):
-    alone = maskov.sample(
-        MODEL, KERNELS["sites"], asynchronous=False,
+    alone = sample(
+        MODEL, KERNELS["sites"], lock_step=True,
         **{name: value for name, value in SETTINGS.items() if name != "ladder"}
         | {"length": 6, "chains": 4},
     )  # fmt: skip
@@ -251,12 +252,7 @@ def test_forced_epochs_swap_nothing():
         {"kernel": Metropolis(Raw()), "replicas": 0},
         {"kernel": Metropolis(Raw()), "replicas": 40},
         {"kernel": Metropolis(Raw()), "ladder": (1.0, 1.2)},
-        {"kernel": Metropolis(Raw()), "ladder": LADDER, "prefetch": 2},
         {"kernel": Metropolis(Raw()), "ladder": LADDER, "chains": 10**8},
-        {
-            "kernel": Metropolis(Raw(), delayed=DelayedAcceptance(1, "bfloat16")),
-            "ladder": LADDER,
-        },
     ],
     ids=str,
 )

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import maskov
-from maskov import DelayedAcceptance, Metropolis, Norm, Raw, Schedule, Span, resume, sample
+from engines import sample
+from maskov import DelayedAcceptance, Metropolis, Norm, Raw, Schedule, Span, resume
 from maskov.errors import Interrupted
 from maskov.execution.recorded_spans import RecordedSpanSampler
 from maskov.models import untrained
@@ -32,7 +33,7 @@ def test_the_same_chains_as_in_lock_step(energy, sizes, way):
     model = _model()
     assert sampler_for(model, kernel) is RecordedSpanSampler
     settings = {"schedule": Schedule(epochs=6), "chains": 20, "length": (1, 14), "thin": 2}
-    plain = sample(model, kernel, asynchronous=False, **settings)
+    plain = sample(model, kernel, lock_step=True, **settings)
     flown = sample(model, kernel, **settings, **way)
     assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
     for name in (*COUNTS, "tokens", "rejected"):

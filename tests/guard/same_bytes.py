@@ -30,10 +30,7 @@ SAMPLES = {
     "mh raw": f"{SMALL} --energy raw",
     "mh norm": f"{SMALL} --energy norm",
     "mh sum": f"{SMALL} --energy raw+0.5*norm",
-    "mh raw, lock-step": f"{SMALL} --lock-step",
-    "mh norm, lock-step": f"{SMALL} --energy norm --lock-step",
     "mh, left to right": f"{SMALL} --order left-to-right",
-    "mh, replacement": f"{SMALL} --order replacement",
     "mh, blocks": f"{SMALL} --block 3",
     "mh, falling blocks": f"{SMALL} --block 4 --block-anneal 1",
     "mh, annealed": f"{SMALL} --target-temperature 1.5 --anneal 0.3 --target-floor 0.5",
@@ -43,9 +40,7 @@ SAMPLES = {
     "mh, top-k and epsilon": f"{SMALL} --top-k 20 --epsilon 0.1",
     "mh, early test": f"{SMALL} --delayed 2",
     "mh, no early test": f"{SMALL} --delayed off",
-    "mh, low precision first": f"{SMALL} --delayed 2 --first-stage bfloat16",
-    "mh, prefetched": f"{SMALL} --prefetch 3 --delayed 1",
-    "mh, pilot": "--model wiki-small --chains 3 --epochs 6 --length 8",
+    "mh, burn-in": "--model wiki-small --chains 3 --epochs 6 --length 8",
     "mh, greedy start": f"{SMALL} --start greedy",
     "mh, bfloat16": f"{SMALL} --precision bfloat16",
     "mh, autoregressive": f"{SHORT} --energy autoregressive",
@@ -119,8 +114,7 @@ def all_runs(folder: Path):
     for name, options in TRANSLATIONS.items():
         words = f"translate {source} --pair de-en {options} --seed 2 --json --threads 1"
         yield name, lambda w=words: {"output": printed(w.split())}
-    yield "resumed", lambda: resumed(folder / "resumed", asynchronous=True)
-    yield "resumed, lock-step", lambda: resumed(folder / "resumed-2", asynchronous=False)
+    yield "resumed", lambda: resumed(folder / "resumed")
 
 
 def command(words: str | list[str], out: Path) -> dict[str, str]:
@@ -149,7 +143,7 @@ def hashes(out: Path) -> dict[str, str]:
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in files}
 
 
-def resumed(out: Path, asynchronous: bool) -> dict[str, str]:
+def resumed(out: Path) -> dict[str, str]:
     """Stop a run again and again, and go on each time."""
     calls = 0
 
@@ -163,7 +157,7 @@ def resumed(out: Path, asynchronous: bool) -> dict[str, str]:
     with contextlib.suppress(maskov.errors.Interrupted):
         maskov.sample(
             model, chains=5, length=(5, 8), seed=4, out=out, resident=3, stop=stop,
-            schedule=maskov.Schedule(epochs=6), asynchronous=asynchronous, workers=workers,
+            schedule=maskov.Schedule(epochs=6), workers=workers,
         )  # fmt: skip
     while not maskov.Run.open(out).finished:
         with contextlib.suppress(maskov.errors.Interrupted):

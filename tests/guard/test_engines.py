@@ -11,6 +11,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from engines import sample
 from maskov import (
     DelayedAcceptance,
     LinearSchedule,
@@ -20,7 +21,6 @@ from maskov import (
     Raw,
     Schedule,
     Sweep,
-    sample,
 )
 from maskov.execution.async_spans import SpanSampler
 from maskov.execution.asynchronous import AsyncSampler
@@ -55,8 +55,8 @@ WINDOWS = {
     "no way back": (Raw(), Span(MaskedConditional(top_k=3)), 0, {"chains": 4, "texts": TEXTS}),
 }
 ENGINES = {
-    AsyncSampler: (SITES, [{}, {"prefetch": 3}, {"resident": 5, "prefetch": 2}]),
-    RecordedSampler: (SITES, [{}, {"prefetch": 3}, {"resident": 5, "token_budget": 128}]),
+    AsyncSampler: (SITES, [{}, {"slots": 3}, {"resident": 5, "slots": 2}]),
+    RecordedSampler: (SITES, [{}, {"slots": 3}, {"resident": 5, "token_budget": 128}]),
     SpanSampler: (WINDOWS, [{}, {"resident": 5}]),
     RecordedSpanSampler: (WINDOWS, [{}, {"resident": 5}, {"token_budget": 64}]),
 }
@@ -79,7 +79,7 @@ def _sampled(move, **way):
 
 @cache
 def _reference(number):
-    return _sampled([*SITES.values(), *WINDOWS.values()][number], asynchronous=False)
+    return _sampled([*SITES.values(), *WINDOWS.values()][number], lock_step=True)
 
 
 @pytest.mark.parametrize(("engine", "move", "way"), CASES)
@@ -107,5 +107,5 @@ def test_every_engine_decides_like_the_reference(engine, move, way, monkeypatch)
     passes, known = found.traces["passes"].sum(), plain.traces["passes"].sum()
     if plain.traces["irreversible"].any():  # rejected without a pass
         assert passes < known
-    elif "prefetch" not in way:  # further slots test proposals that are never reached
+    elif "slots" not in way:  # further slots test proposals that are never reached
         assert passes == known

@@ -38,9 +38,9 @@ WORDS = st.sampled_from(["raw", "norm", "raw+norm", "raw-norm", "0*raw", "mh", "
 OPTIONS = {
     "--epochs", "--burn-in", "--chains", "--length", "--seed", "--thin", "--temperature", "--top-p",
     "--top-k", "--epsilon", "--block", "--delayed", "--target-temperature", "--anneal",
-    "--target-floor", "--block-anneal", "--block-floor", "--force-accept", "--token-budget",
-    "--resident", "--prefetch", "--threads", "--checkpoint-every", "--energy", "--kernel",
-    "--order", "--first-stage", "--start", "--precision", "--device", "--address", "--engine",
+    "--target-floor", "--block-anneal", "--force-accept", "--token-budget",
+    "--resident", "--threads", "--checkpoint-every", "--energy", "--kernel",
+    "--order", "--moves", "--start", "--precision", "--device", "--address", "--engine",
     "--gpus-per-worker", "--until", "--effective", "--replicas", "--ladder",
 }  # fmt: skip
 
@@ -154,11 +154,11 @@ SETTINGS = {
     "chains": st.integers(1, 4), "length": st.tuples(st.just(3), st.integers(3, 5)),
     "seed": st.integers(0, 4), "thin": st.integers(0, 1),
     "token_budget": st.none() | st.integers(1, 4),
-    "resident": st.none() | st.integers(1, 4), "prefetch": st.just(0),
+    "resident": st.none() | st.integers(1, 4),
 }  # fmt: skip
 IMPOSSIBLE = [
     ("chains", 0), ("chains", -1), ("length", (0, 3)), ("length", (4, 3)), ("seed", -1),
-    ("thin", -1), ("thin", 9), ("resident", 0), ("prefetch", -1),
+    ("thin", -1), ("thin", 9), ("resident", 0),
 ]  # fmt: skip
 
 

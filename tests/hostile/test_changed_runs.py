@@ -138,6 +138,67 @@ def test_a_hard_link_is_not_written_through(name, copy, tmp_path):
     assert outside.read_bytes() == before
 
 
+LEFT = ["traces/energy_raw.npy", "manifest.json.tmp", "samples.jsonl", "lock", "traces"]
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link], ids=["symlink", "hard link"])
+@pytest.mark.parametrize("name", LEFT)
+def test_a_new_run_writes_through_no_link_of_what_was_left(name, link, runs, tmp_path):
+    """In a folder that looks like one whose run was killed before it began."""
+    left, outside = tmp_path / "left", tmp_path / "outside"
+    (left / "traces").mkdir(parents=True)
+    if name == "traces":
+        if link is os.link:
+            return
+        (left / "traces").rmdir()
+        shutil.copytree(runs[1] / "traces", outside)
+    else:
+        outside.write_bytes(b"" if name == "samples.jsonl" else b"mine")
+    link(outside, left / name)
+    before = {path: path.read_bytes() for path in (outside, *outside.rglob("*")) if path.is_file()}
+    with pytest.raises(RunError, match="link"):
+        sample(MODEL, Metropolis(Norm()), Schedule(epochs=6), out=left, **SETTINGS)
+    assert before == {path: path.read_bytes() for path in before}
+
+
+def test_the_lock_of_a_finished_run_creates_nothing_elsewhere(runs, tmp_path):
+    copy = Path(shutil.copytree(runs[1], tmp_path / "copy"))
+    (copy / "lock").unlink()
+    (copy / "lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RunError, match="lock' is a link"):
+        resume(copy, MODEL)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("name", ["traces/steps.npy", "traces", "checkpoints", "samples.jsonl"])
+def test_a_link_made_while_the_run_is_on_is_not_written_through(name, runs, tmp_path):
+    folder, outside, left = tmp_path / "run", tmp_path / "outside", iter(range(10**9))
+
+    def stop() -> bool:
+        if next(left) == 40:
+            (folder / name).rename(outside)
+            (folder / name).symlink_to(outside)
+            held.update({path: path.read_bytes() for path in outside.rglob("*")})
+        return False
+
+    held: dict[Path, bytes] = {}
+    with pytest.raises(RunError, match="link"):
+        sample(
+            MODEL, Metropolis(Norm()), Schedule(epochs=6, burn_in=1), out=folder, stop=stop,
+            checkpoint_every=0, **SETTINGS,
+        )  # fmt: skip
+    assert held == {path: path.read_bytes() for path in outside.rglob("*")}
+
+
+def test_a_run_folder_that_is_itself_a_link_is_the_users_choice(runs, tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "disk")
+    sample(
+        MODEL, Metropolis(Norm()), Schedule(epochs=6, burn_in=1), out=tmp_path / "run", **SETTINGS
+    )
+    assert files(tmp_path / "disk") == files(runs[1])
+
+
 def test_a_link_in_place_of_the_traces_is_refused_by_name(copy, tmp_path):
     shutil.move(copy / "traces", tmp_path / "elsewhere")
     (copy / "traces").symlink_to(tmp_path / "elsewhere")

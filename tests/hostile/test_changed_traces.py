@@ -158,6 +158,41 @@ def test_what_is_missing_is_made_again(which, name, runs, tmp_path):
     assert run.finished
 
 
+@pytest.mark.parametrize("which", ["stopped", "whole"])
+@pytest.mark.parametrize("name", ["traces/energy_raw.npy", "checksums.npy", "samples.jsonl"])
+def test_bytes_after_the_end_shift_nothing(which, name, runs, tmp_path):
+    copy = Path(shutil.copytree(runs[which], tmp_path / "copy"))
+    with (copy / name).open("ab") as file:
+        file.write(b"extra")
+    if name.startswith("traces"):
+        with pytest.raises(RunError, match=r"has 5 bytes too many; remove energy_raw\.npy"):
+            resume(copy, MODEL)
+        (copy / name).unlink()
+    run = resume(copy, MODEL)
+    assert files(copy) == files(runs["whole"])
+    assert run.finished
+    assert run.samples
+
+
+def test_a_trace_that_grows_while_the_run_is_on_is_not_written(runs, tmp_path):
+    folder, left = tmp_path / "run", count()
+
+    def stop() -> bool:
+        if next(left) == 40:
+            with (folder / "traces" / "energy_raw.npy").open("ab") as file:
+                file.write(b"extra")
+        return False
+
+    with pytest.raises(RunError, match=r"energy_raw\.npy has 5 bytes too many"):
+        sample(
+            MODEL, Metropolis(Norm()), Schedule(epochs=6, burn_in=1), out=folder, seed=1, stop=stop,
+            **SETTINGS,
+        )  # fmt: skip
+    (folder / "traces" / "energy_raw.npy").unlink()
+    resume(folder, MODEL)
+    assert files(folder) == files(runs["whole"])
+
+
 def test_stopped_again_after_it_started_over_it_does_not_start_over_again(runs, whole):
     _flip(whole, "energy_raw", 1, 0)
     left = iter(range(10**9))

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from maskov.config import ModelSource
 from maskov.errors import Interrupted, ModelError
 from maskov.runs.rebuild import load_model
 from maskov.ui.escaping import json_printable, printable
+from maskov.ui.ratings.texts import read_source
 from small import tiny_bert
 
 MODEL = tiny_bert("red green blue white", torch.float32)
@@ -118,6 +121,83 @@ def test_a_pipe_as_lock_is_refused(copy):
     os.mkfifo(copy / "lock")
     with pytest.raises(RunError, match="named pipe"):
         resume(copy, MODEL)
+
+
+# Files without an end.
+
+HUGE = 20 * 2**30
+SMALL = 2**29
+
+
+@pytest.fixture
+def _little_memory():
+    """So that a file which is read whole is a failure, and not the end of the machine."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + SMALL, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def _array(size: int) -> bytes:
+    """Return the begin of an array whose header has so many bytes."""
+    return b"\x93NUMPY\x02\x00" + size.to_bytes(4, "little")
+
+
+@pytest.mark.usefixtures("_little_memory")
+@pytest.mark.parametrize(
+    ("name", "start", "told"),
+    [
+        ("manifest.json", b"", "more than 256 MiB"),
+        ("samples.jsonl", b"", r"damaged \(line 1 has more than 16 MiB\)"),
+        ("samples.jsonl", None, r"damaged \(there are more than 20 lines\)"),
+        ("traces/steps.npy", b"", "cannot be read"),
+        ("traces/steps.npy", _array(2**32 - 1), "cannot be read"),
+    ],
+)
+def test_a_huge_file_is_refused_and_not_read(name, start, told, copy):
+    content = (copy / name).read_bytes() * 100 if start is None else start
+    (copy / name).write_bytes(content)
+    if start is not None:
+        os.truncate(copy / name, HUGE)
+    with pytest.raises(RunError, match=told) as refused:
+        _ = (Run.open(copy).samples, Run.open(copy).traces)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.usefixtures("_little_memory")
+@pytest.mark.parametrize("name", ["checksums.npy", "checkpoint"])
+def test_a_huge_file_that_can_be_done_without_is_passed_over(name, copy):
+    _file(copy, name).write_bytes(_array(2**32 - 1))
+    os.truncate(_file(copy, name), HUGE)
+    assert resume(copy, MODEL).finished
+
+
+@pytest.mark.usefixtures("_little_memory")
+@pytest.mark.parametrize("name", ["samples.jsonl", "manifest.json"])
+def test_a_study_reads_no_huge_file_of_a_run(name, copy):
+    os.truncate(copy / name, HUGE)
+    with pytest.raises(RunError, match="more than 256 MiB"):
+        read_source(copy)
+
+
+@pytest.mark.usefixtures("_little_memory")
+@pytest.mark.parametrize("name", ["settings.json", "rewritten.jsonl"])
+def test_nor_does_a_folder_of_rewritings(name, tmp_path):
+    again = partial(
+        maskov.rewrite, MODEL, ["red green"], "edit", chains=1, epochs=1, out=tmp_path / "out"
+    )
+    again()
+    os.truncate(tmp_path / "out" / name, HUGE)
+    with pytest.raises(RunError, match=f"{name}' (is damaged|has more than 256 MiB)"):
+        again()
+
+
+def test_no_manifest_is_written_that_would_not_be_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("maskov.runs.folder.MOST_BYTES", 1000)
+    with pytest.raises(RunError, match="fewer or shorter texts"):
+        sample(MODEL, Metropolis(Norm()), Schedule(epochs=2), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 # Control characters.
@@ -269,7 +349,7 @@ def test_downloading_can_be_allowed(copy, monkeypatch):
 def _deep() -> dict:
     kernel = {"part": "mh", "energy": "raw"}
     for _ in range(200):
-        kernel = {"part": "cycle", "kernels": [kernel]}
+        kernel = {"part": "mixture", "kernels": [kernel]}
     return kernel
 
 

@@ -38,7 +38,7 @@ from small import tiny_bert
 
 MODEL = tiny_bert("red green blue white", torch.float32)
 KERNELS = {
-    "pilot": Metropolis(Norm()),
+    "sites": Metropolis(Norm()),
     "early tests": Metropolis(Raw(), delayed=DelayedAcceptance(1)),
     "blocks": Metropolis(Norm(), Site(positions=Sweep("random", 2))),
     "gibbs": Gibbs(),
@@ -52,7 +52,7 @@ NUMBER = st.sampled_from([*ODD, 10**30, 1.5, True, None, "1", [], {}])
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("early tests", "blocks", "gibbs")]
 
 
-@pytest.fixture(scope="module", params=["pilot", "mask-predict", *SLOW])
+@pytest.fixture(scope="module", params=["sites", "mask-predict", *SLOW])
 def runs(request, tmp_path_factory) -> tuple[Path, Path]:
     """A run that was stopped on its way, with two groups, and the same run to its end."""
     home = tmp_path_factory.mktemp("runs")

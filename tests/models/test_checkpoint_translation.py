@@ -208,6 +208,43 @@ def test_a_tokenizer_that_does_not_fit(folder):
     assert "lacks its mask token" in refusal(folder)
 
 
+@pytest.mark.parametrize("allow", [True, False])
+def test_hub_names_of_translation_models(allow, tmp_path, monkeypatch):
+    def cached(name, **changes):
+        snapshot = save(tmp_path / f"models--somebody--{name}" / "snapshots" / "abc", **changes)
+        (snapshot.parents[1] / "refs").mkdir()
+        (snapshot.parents[1] / "refs" / "main").write_text("abc")
+        return snapshot
+
+    masked, _ = cached("deen"), cached("twin", causal=True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    model = maskov.load("somebody/deen", "cpu", allow_download=allow)
+    assert (type(model), model.name) == (ConditionalModel, "somebody/deen")
+    assert model.fingerprint() == maskov.load(masked, "cpu").fingerprint()
+    energy = maskov.parse_energy("autoregressive(somebody/twin)")
+    assert list(energy.models()) == ["somebody/twin"]
+    with pytest.raises(ModelError, match="somebody/unheard-of"):
+        maskov.load("somebody/unheard-of", "cpu", allow_download=allow)
+
+
+def test_a_translation_model_is_downloaded_without_its_code(tmp_path, monkeypatch):
+    snapshot = save(tmp_path / "there")
+    asked = []
+
+    def download(name, allow_patterns):
+        asked.append((name, allow_patterns))
+        if len(asked) > 1:
+            raise ConnectionError("lost")
+        return str(snapshot)
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda name, file: str(snapshot / file))
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    assert type(maskov.load("somebody/deen", "cpu")) is ConditionalModel
+    assert asked == [("somebody/deen", ["*.json", "*.safetensors", "*.txt"])]
+    with pytest.raises(ModelError, match="'somebody/deen' could not be downloaded: lost"):
+        maskov.load("somebody/deen", "cpu")
+
+
 def test_models_on_a_shelf_are_found_by_name(tmp_path, monkeypatch):
     from maskov import shipped
 

@@ -188,5 +188,5 @@ def test_code_of_a_folder_runs_only_when_trusted(folder, tmp_path, monkeypatch, 
         # Unknown to maskov by its name, so its own forward serves it.
         assert not load(folder, trust_remote_code=True).head_at_masked_positions
     else:
-        assert "custom code" in refusal(folder)
+        assert "if you trust it, say so with --trust-remote-code" in refusal(folder)
     assert marker.exists() == trusted

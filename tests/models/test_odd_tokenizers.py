@@ -14,7 +14,6 @@ import tiny_models
 import tiny_tokenizers
 from maskov import ModelError
 from maskov.cli import main
-from maskov.models.tokenizing import explodes
 
 
 @pytest.fixture(scope="module")
@@ -79,35 +78,6 @@ def test_a_pipe_in_a_model_folder_is_refused(name, copy):
         maskov.load(copy, "cpu")
 
 
-BOMBS = [
-    r"(a+)+$",
-    r"(?:a*)*b",
-    r"(?:(?:x|a+)y)*",
-    r"((a{1,99})b)+",
-    r"([a-z]+)*",
-    r"(?:\w+\s?){2,}",
-]
-# Those of GPT-2, Llama 3 and BLOOM, one of molecules, and some that only look alike.
-FINE = [
-    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-    r"(?i:'s|'t)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+",
-    r" ?[^(\s|[.,!?…。，、।۔،])]+",
-    r"(\[[^\]]+]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\(|\)|\.|=|#|-|\+|\\|\/|:|~|@|\?|>|\*|\$|\%[0-9]{2})",
-    r"(?:\p{L}++)*", r"(ab|cd)+", r"\(a+\)+", r"[(a+)]+", r"(?<name>a+)b", r"[]a+]+", r"(?:a+b)?",
-    r"(a{2}b)*", "{", "a{", "(", ")*", "[", "\\",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("pattern", BOMBS)
-def test_a_repeat_within_a_repeat_is_found(pattern):
-    assert explodes(pattern)
-
-
-@pytest.mark.parametrize("pattern", FINE)
-def test_other_patterns_are_not_taken_for_one(pattern):
-    assert not explodes(pattern)
-
-
 def _split(pattern: str):
     def change(data):
         data["pre_tokenizer"] = {
@@ -130,15 +100,10 @@ def _replace(pattern: str):
 
 
 @pytest.mark.parametrize("place", [_split, _replace], ids=["split", "replace"])
-def test_a_pattern_that_takes_exponential_time_is_refused(place, copy):
-    _edit(copy, place(r"(a+)+$"))
-    with pytest.raises(ModelError, match=r"'\(a\+\)\+\$', which can take exponential time"):
-        maskov.load(copy, "cpu")
-
-
-def test_a_match_that_is_given_up_is_one_sentence(copy):
-    """Overlapping alternatives are not found beforehand; the matcher gives them up."""
-    _edit(copy, _split(r"(?:a|a)*$"))
+@pytest.mark.parametrize("pattern", [r"(?:a|a)*$", r"(a+)+$", "a?" * 60 + "$"])
+def test_a_match_that_is_given_up_is_one_sentence(place, pattern, copy):
+    """The matcher of tokenizers counts its steps."""
+    _edit(copy, place(pattern))
     model = maskov.load(copy, "cpu")
     with pytest.raises(ModelError, match=r"\Athe tokenizer of .* cannot read a text: .*\Z"):
-        maskov.score(model, ["a" * 60 + "!"])
+        maskov.score(model, ["a" * 120 + "!"])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import ExitStack
+
 import pytest
 import torch
 
 from maskov import Metropolis, Norm, Schedule, load, sample
 from maskov.errors import InputError
 from maskov.models.base import Queries
+from maskov.models.precision import coarse
 from maskov.types import inside
 from small import random_state, tiny_bert
 
@@ -85,3 +89,70 @@ def test_tf32_is_refused_where_there_is_none():
         load("untrained", "cpu", "tf32")
     with pytest.raises(InputError, match="unknown precision"):
         load("untrained", "cpu", "int4")
+
+
+class Pass(threading.Thread):
+    """A pass in a thread of its own, which ends when it is told to."""
+
+    def __init__(self, allowed):
+        super().__init__(daemon=True)
+        self.allowed, self.seen = allowed, []
+        self.entered, self.may_end = threading.Event(), threading.Event()
+        self.start()
+
+    def run(self):
+        with coarse(self.allowed), coarse(self.allowed):
+            self.seen.append(torch.get_float32_matmul_precision())
+            self.entered.set()
+            self.may_end.wait(20)
+            self.seen.append(torch.get_float32_matmul_precision())
+
+    def end(self):
+        assert self.entered.wait(20)
+        self.may_end.set()
+        self.join(20)
+        return self.seen
+
+
+@pytest.fixture
+def passes():
+    """Return what begins a pass; whatever fails, all end and the flag is as it was."""
+    before = torch.get_float32_matmul_precision()
+    with ExitStack() as closing:
+        closing.callback(torch.set_float32_matmul_precision, before)
+
+        def begin(allowed):
+            one = Pass(allowed)
+            closing.callback(one.may_end.set)
+            return one
+
+        yield begin
+
+
+def test_coarse_products_last_as_long_as_any_thread_has_them(passes):
+    assert torch.get_float32_matmul_precision() == "highest"
+    first, second = passes(True), passes(True)
+    assert first.entered.wait(20)
+    assert second.entered.wait(20)
+    assert first.end() == ["high"] * 2
+    assert second.end() == ["high"] * 2
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_exact_products_are_never_coarse_by_another_thread(passes):
+    first = passes(True)
+    assert first.entered.wait(20)
+    exact = passes(False)
+    assert not exact.entered.wait(0.05)
+    # Whoever comes later waits: else coarse passes could keep exact ones out for ever.
+    later = passes(True)
+    assert not later.entered.wait(0.05)
+    assert first.end() == ["high"] * 2
+    assert exact.end() == ["highest"] * 2
+    assert later.end() == ["high"] * 2
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_exact_passes_do_not_wait_for_each_other(passes):
+    one, other = passes(False), passes(False)
+    assert other.end() == one.end() == ["highest"] * 2

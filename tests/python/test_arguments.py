@@ -15,6 +15,7 @@ from maskov import InputError, Metropolis, Norm, Raw, Schedule, Workers
 from maskov.api import sampling
 from maskov.api.arguments import kind_of, read_options
 from maskov.defaults import default_kernel, default_schedule
+from maskov.moves import Resize
 from maskov.options.running import plan_run, start_of
 from maskov.options.sampling import SamplingOptions
 from small import random_table, tiny_bert
@@ -54,15 +55,6 @@ def test_every_option_of_the_command_is_a_keyword():
 @pytest.mark.parametrize(
     ("keywords", "words"),
     [
-        ({"span": 2}, {"span": "2"}),
-        ({"span": (2, 3)}, {"span": "2:3"}),
-        ({"moves": ["site:1", "span:2"]}, {"moves": "site:1,span:2"}),
-        ({"ladder": (1.0, 0.5)}, {"ladder": "1.0,0.5"}),
-        ({"ladder": (), "contains": []}, {"ladder": None, "contains": None}),
-        ({"delayed": 2}, {"delayed": "2"}),
-        ({"delayed": (1, 2)}, {"delayed": "1,2"}),
-        ({"contains": ["red", "blue"]}, {"contains": "red,blue"}),
-        ({"length_prior": {8: 1, 12: 4.5}}, {"length_prior": "8:1,12:4.5"}),
         ({"temperature": 1, "chains": np.int64(3)}, {"temperature": 1.0, "chains": 3}),
         ({"burn_in_energy": Raw(groups=4)}, {"burn_in_energy": "raw(groups=4)"}),
         ({"out": "runs/a"}, {"out": Path("runs/a")}),
@@ -73,6 +65,45 @@ def test_objects_stand_for_the_words_of_the_command(keywords, words):
     assert found == SamplingOptions(**words)
     for name, value in words.items():
         assert type(getattr(found, name)) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "words"),
+    [
+        ({"span": 2}, {"span": "2"}),
+        ({"span": (2, 3)}, {"span": "2:3"}),
+        ({"moves": ["site:1", "span:2"]}, {"moves": "site:1,span:2"}),
+        ({"ladder": (1, 0.5)}, {"ladder": "1,0.5"}),
+        ({"ladder": (), "contains": []}, {}),
+        ({"delayed": 2}, {}),
+        ({"delayed": np.int64(1)}, {"delayed": "1"}),
+        ({"delayed": (1, 2)}, {"delayed": "1,2"}),
+        ({"delayed": ()}, {"delayed": "off"}),
+        ({"contains": ["red", "blue"]}, {"contains": "red, blue"}),
+    ],
+)  # fmt: skip
+def test_lists_mean_what_the_words_of_the_command_mean(keywords, words):
+    found = read_options(SamplingOptions, keywords).build_kernel("cpu")
+    assert found == SamplingOptions(**words).build_kernel("cpu")
+
+
+def test_a_word_of_a_list_may_have_a_comma():
+    """Values of Python are never joined and split again."""
+    options = read_options(SamplingOptions, {"contains": ["1,000", "red"], "avoid": ("a,b",)})
+    contains, avoids = options.build_kernel("cpu").conditional.constraints
+    assert contains.words == ("1,000", "red")
+    assert avoids.words == ("a,b",)
+
+
+def test_weights_of_lengths_by_their_numbers():
+    table = {3: 1, 4: 2.5, 5: 1.0}
+    settings = {"moves": "span:2,insert-delete:1", "length": (3, 5), "epochs": 2, "chains": 2}
+    mine = maskov.sample(MODEL, length_prior=table, **settings)
+    text = maskov.sample(MODEL, length_prior="3:1,4:2.5,5:1", **settings)
+    assert mine.samples == text.samples
+    for wrong in ({}, {"three": 1}):
+        with pytest.raises(InputError, match="weights such as"):
+            maskov.sample(MODEL, length_prior=wrong, **settings)
 
 
 @pytest.mark.parametrize(
@@ -105,15 +136,77 @@ def test_energies_by_name_object_and_function():
     assert maskov.sample(MODEL, energy=mixed, **SMALL).manifest.schedule.burn_in_energy is None
 
 
+class Long:
+    """Nothing of maskov's: it takes texts and returns numbers."""
+
+    def __call__(self, texts):
+        return [float(len(text)) for text in texts]
+
+
+def test_functions_are_added_to_energies_as_on_the_command_line():
+    own = maskov.energies.as_energy(Long())
+    texts = ["red green", "blue"]
+    found = {
+        "after": Raw() + Long(),
+        "before": Long() + Raw(),
+        "of three": Long() + Raw() + 2 * Norm(),
+        "sum": sum([Raw(), Long(), Norm()]),
+    }
+    parts = {
+        "after": Raw() + own,
+        "before": own + Raw(),
+        "of three": own + Raw() + 2 * Norm(),
+        "sum": Raw() + own + Norm(),
+    }
+    for name, energy in found.items():
+        values = [
+            [one.energy for one in maskov.score(MODEL, texts, e)] for e in (energy, parts[name])
+        ]
+        assert values[0] == pytest.approx(values[1]), name
+    assert maskov.sample(MODEL, energy=Raw() + Long(), **SMALL).manifest.energy.startswith("raw+")
+    for wrong in (3, "norm", None):
+        with pytest.raises(TypeError):
+            Raw() + wrong
+        with pytest.raises(TypeError):
+            wrong + Raw()
+
+
+def test_moves_are_objects_as_well():
+    named = maskov.sample(MODEL, moves="site:1,span:2", span="2:3", **SMALL)
+    listed = [maskov.Site(), (maskov.Span(), 2.0)]
+    given = maskov.sample(MODEL, moves=listed, **SMALL)
+    assert given.samples == named.samples
+    assert (
+        maskov.sample(MODEL, moves=["site", (maskov.Span(), 2)], **SMALL).samples == named.samples
+    )
+    alone = maskov.sample(MODEL, moves=maskov.Span(), **SMALL)
+    assert alone.samples == maskov.sample(MODEL, moves="span", span="2:3", **SMALL).samples
+    words = maskov.MaskedConditional(constraints=(maskov.ContainsWords(("red",)),))
+    kept = maskov.sample(MODEL, moves=[maskov.Span(words)], **SMALL)
+    assert all("red" in one.tokens for one in kept)
+    sized = maskov.sample(MODEL, moves=[maskov.Site(), Resize()], **SMALL | {"length": (3, 5)})
+    assert sized.manifest.inputs.sampled
+    texts, options = ["red green blue"], {"chains": 2, "epochs": 2}
+    assert maskov.rewrite(MODEL, texts, "length(3)", moves=listed, **options)
+    for wrong, sentence in (
+        ({"moves": [maskov.Site(), 3]}, "or a list of Moves"),
+        ({"moves": [(maskov.Site(), 0.0)]}, "must be above 0"),
+        ({"moves": listed, "temperature": 2.0}, "'temperature' and moves that are objects"),
+        ({"moves": listed, "contains": "red"}, "'contains' and moves that are objects"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            maskov.sample(MODEL, **SMALL, **wrong)
+
+
 def test_an_energy_and_the_kernel_that_has_it_are_one_run():
     schedule = Schedule(epochs=3)
-    kernel = maskov.Mixture((Metropolis(Norm()), Metropolis(Norm(), maskov.Span())), (1.0, 2.0))
-    options = {"energy": "norm", "moves": "site:1,span:2", "span": "1:2", "delayed": "auto"}
+    parts = (Metropolis(Norm()), Metropolis(Norm(), maskov.Span(sizes=(1, 2))))
+    kernel = maskov.Mixture(parts, (1.0, 2.0))
+    options = {"energy": "norm", "moves": "site:1,span:2", "span": "1:2"}
     found = maskov.sample(MODEL, schedule=schedule, chains=3, length=5, **options)
     assert found.manifest.config.kernel["part"] == "mixture"
     given = maskov.sample(MODEL, kernel, schedule, chains=3, length=5)
-    kept = given.manifest.config.kernel
-    assert kept["weights"] == found.manifest.config.kernel["weights"] == [1.0, 2.0]
+    assert given.manifest.config.kernel == found.manifest.config.kernel
 
 
 def test_an_epoch_is_an_option_beside_a_kernel_object():
@@ -167,7 +260,7 @@ def _some(name):
         ({"chains": "8"}, "'chains' takes a whole number, not '8' (str)."),
         ({"chains": True}, "'chains' takes a whole number, not True (bool)."),
         ({"temperature": "1"}, "'temperature' takes a number, not '1' (str)."),
-        ({"asynchronous": 1}, "'asynchronous' takes True or False, not 1 (int)."),
+        ({"progress": 1}, "'progress' takes True or False, not 1 (int)."),
         ({"epochs": 2.0}, "'epochs' takes a whole number or None, not 2.0 (float)."),
         ({"kernel": 3},
          "'kernel' takes a Kernel, or a name: mh, gibbs, mask-predict or module:Class, not 3 "
@@ -277,3 +370,32 @@ def test_folders_are_models(tmp_path):
     for name in (tmp_path / "model", str(tmp_path / "model")):
         run = maskov.sample(name, device="cpu", **SMALL)
         assert run.manifest.config.model.source.name == str((tmp_path / "model").resolve())
+
+
+@pytest.mark.parametrize(
+    ("keywords", "said"),
+    [
+        ({"kernel": "gibbs", "energy": "norm"}, "drop --energy"),
+        ({"kernel": "gibbs", "energy": Norm()}, "drop --energy"),
+        ({"moves": ["span"], "block": 2}, "for the move 'site'"),
+        ({"templates": ["red [MASK*]"], "order": "left-to-right"}, "for the move 'site'"),
+        ({"moves": "site,resize", "order": "left-to-right"}, "drop --order"),
+        ({"moves": []}, "at least one kernel"),
+        ({"prefetch": 2}, "takes no 'prefetch'"),
+        ({"asynchronous": False}, "takes no 'asynchronous'"),
+        ({"first_stage": "bfloat16"}, "takes no 'first_stage'"),
+        ({"block_floor": 1}, "takes no 'block_floor'"),
+    ],
+    ids=str,
+)
+def test_what_would_be_ignored_is_refused(keywords, said):
+    settings = {"epochs": 2, "chains": 1} | ({} if "templates" in keywords else {"length": 5})
+    with pytest.raises(InputError, match=said):
+        maskov.sample(MODEL, **settings, **keywords)
+
+
+def test_a_kernel_object_whose_order_would_be_ignored_is_refused():
+    site = Metropolis(Norm(), maskov.Site(positions=maskov.Sweep("left-to-right")))
+    kernel = maskov.Mixture((site, Metropolis(Norm(), maskov.moves.Resize())))
+    with pytest.raises(InputError, match="have no order"):
+        maskov.sample(MODEL, kernel, length=(3, 5), epochs=1, chains=1)

@@ -129,4 +129,4 @@ def test_without_the_extra_one_is_told_what_to_install(refused, call, monkeypatc
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "fastapi", None)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert "pip install 'maskov[serve]'" in refused("serve", "study")
+    assert "pip install '.[serve]'" in refused("serve", "study")

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import re
-import socket
 import sqlite3
-import subprocess
-import sys
-from contextlib import ExitStack
 
 import pytest
 from starlette.testclient import TestClient
@@ -257,30 +252,3 @@ def test_odd_requests_on_a_real_socket(study):
         assert server.request("POST", path, iter([b"x" * 4000] * 5), **kind)[0] == 413
         assert server.request("GET", f"/r/{token}/", Host="evil.example")[0] == 400
         assert server.answer(token, **GOOD) == 200
-
-
-@pytest.mark.slow
-def test_hundreds_of_half_open_connections_lock_no_rater_out(study, tmp_path):
-    """They once took every file descriptor, and each failed accept wrote a traceback."""
-    with study.store() as store:
-        token, _ = store.add_rater("anna")
-    command = f"ulimit -n 256; exec {sys.executable} -m maskov rate serve {study.path} --port 0"
-    log = tmp_path / "log"
-    words = ["bash", "-c", command]
-    with ExitStack() as closing, open(log, "w") as errors:
-        process = closing.enter_context(
-            subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True)
-        )
-        closing.callback(process.kill)
-        port = int(re.search(r":(\d+)/", process.stdout.readline())[1])
-        for number in range(300):
-            connection = socket.create_connection(("127.0.0.1", port), 20)
-            closing.callback(connection.close)
-            connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n" if number % 2 else b"")
-        for _ in range(5):
-            reader = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-            closing.callback(reader.close)
-            reader.request("GET", f"/r/{token}/study")
-            assert reader.getresponse().status == 200
-    assert "Traceback" not in log.read_text()
-    assert len(log.read_text().splitlines()) < 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from maskov import Metropolis, Norm, Raw, Sweep
+from maskov import DelayedAcceptance, Metropolis, Norm, Raw, Sweep
 from maskov.benchmarks.algorithm1 import energy, step
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
@@ -19,8 +19,9 @@ def test_same_decisions_step_by_step_under_the_same_numbers(kind, temperature):
     model = tiny_bert("red green blue white black")
     engine, draws = Scorer(model), CounterRng(11)
     kernel = Metropolis(
-        Raw() if kind == "raw" else Norm(), Site(positions=Sweep()), target_temperature=temperature
-    )
+        Raw() if kind == "raw" else Norm(), Site(positions=Sweep()), temperature,
+        DelayedAcceptance(0),
+    )  # fmt: skip
     state = kernel.init(random_state(model, count=3, length=6), engine)
     before, after = model.tokenizer.cls_token_id, model.tokenizer.sep_token_id
     plain = [[before, *tokens, after] for tokens in state.tokens.tolist()]

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
-import torch
 
 from maskov import (
-    Cycle,
     DelayedAcceptance,
     Gibbs,
     LinearSchedule,
@@ -34,19 +32,16 @@ from maskov.runs.store import MemoryStore
 from small import random_table, tiny_bert
 
 MODEL = tiny_bert("red green blue white black")
-COARSE = tiny_bert("red green blue white black", dtype=torch.float32)
 
 EXPERTS = parse_energy("norm+2*edit+3*contains('red', 'black')+0.5*repeats")
 TEXTS = ["red green blue white", "black red"]
 KERNELS = {
     "one test": (Metropolis(Raw(), delayed=DelayedAcceptance(0)), {}),
-    "piloted": (Metropolis(Norm()), {}),
+    "the usual tests": (Metropolis(Norm()), {}),
     "early tests": (Metropolis(Raw() + 0.5 * Norm(), delayed=DelayedAcceptance(2)), {}),
-    "in lock-step": (Metropolis(Raw(), delayed=DelayedAcceptance(0)), {"asynchronous": False}),
     "truncated": (Metropolis(Raw(), Site(MaskedConditional(top_k=2))), {}),
     "left to right": (Metropolis(Norm(), Site(positions=Sweep("left-to-right"))), {}),
     "blocks": (Metropolis(Raw(), Site(positions=Sweep(block=3))), {}),
-    "with replacement": (Metropolis(Raw(), Site(positions=Sweep("replacement"))), {}),
     "spans": (Metropolis(Norm(), Span(), delayed=DelayedAcceptance(1)), {}),
     "gibbs": (Gibbs(), {}),
     "mask-predict": (mask_predict(5), {}),
@@ -59,8 +54,8 @@ KERNELS = {
         Mixture((Metropolis(Norm(), Span(sizes=(2,))), Metropolis(Norm(), Site())), (1.0, 2.0)),
         {},
     ),
-    "cycle": (
-        Cycle((
+    "mixture of mixtures": (
+        Mixture((
             Metropolis(Norm(), Site(positions=Sweep(block=2)), delayed=DelayedAcceptance(1)),
             Mixture((Metropolis(Norm(), Span()), Metropolis(Norm(), Site()))),
         )),
@@ -168,10 +163,9 @@ def test_every_epoch_ends_where_the_record_says(name):
     kinds = check(recorded(kernel, **settings))
     expected = {
         "one test": {"accepted", "rejected"},
-        "in lock-step": {"accepted", "rejected"},
         "early tests": {"accepted", "turned down early"},
         "mixture": {"accepted", "rejected"},
-        "cycle": {"accepted", "turned down early"},
+        "mixture of mixtures": {"accepted", "turned down early"},
         "experts": {"accepted", "turned down early"},
         "mixture of experts": {"accepted", "turned down early"},
         "no passes": {"accepted", "rejected"},
@@ -232,16 +226,6 @@ def test_annealing_blocks_and_forced_epochs_are_replayed_as_they_were():
     check(run)
     temperatures = [Replayer(run, MODEL).epoch(0, epoch).temperature for epoch in range(6)]
     assert temperatures == [None, *(pytest.approx(1 - 0.1 * epoch) for epoch in range(1, 6))]
-
-
-def test_a_low_precision_first_stage_is_replayed():
-    kernel = Metropolis(Norm(), delayed=DelayedAcceptance(2, "bfloat16"))
-    run = sample(COARSE, kernel, Schedule(epochs=4), chains=2, length=6, seed=2)
-    check_coarse = Replayer(run, COARSE)
-    for epoch in range(4):
-        replay = check_coarse.epoch(0, epoch)
-        assert replay.agrees
-        assert all(test.low for step in replay.steps for test in step.tests[:2])
 
 
 def test_texts_that_the_proposal_would_not_write_have_no_way_back():

@@ -10,7 +10,7 @@ from maskov.energies import Norm, Raw
 from maskov.errors import InputError
 from maskov.kernels import Gibbs, Metropolis
 from maskov.schedules import LinearSchedule, Schedule
-from maskov.ui.report import build
+from maskov.ui.report import build, to_html, to_markdown
 from maskov.ui.report.curves import energy_spread, histogram, rate_spread, spaced
 from small import random_table, tiny_bert
 
@@ -66,7 +66,7 @@ def test_verdict_mixing_and_positions_are_those_of_the_diagnosis(run):
     names = ["E_raw", "E_norm", "tokens", *ends]
     assert [one.name for one in told.mixing] == names
     assert (told.mixing[3].r_hat, told.mixing[4].ess_bulk) == (slowest.r_hat, fastest.ess)
-    assert told.outlook == found.outlook.text
+    assert told.advice == found.verdict.advice
     assert told.mixing[0].r_hat == found.energies["E_raw"].r_hat
     assert told.correlations[1].values == found.energies["E_norm"].autocorrelation
     rejected, tokens = run.traces["rejected"][6:], run.traces["tokens"]
@@ -96,6 +96,48 @@ def test_samples_are_all_there_with_epochs_counted_from_one(run):
     ]
     assert not told.shaded
     assert told.samples[0].terms is None
+
+
+def test_samples_are_ranked_by_the_energy_of_the_target():
+    settings = {"schedule": Schedule(epochs=40, burn_in=4), "chains": 4, "thin": 2}
+    table = random_table(scale=2.0)
+    for energy in (Raw(), Norm()):
+        run = maskov.sample(table, Metropolis(energy), length=3, **settings)
+        report = build([run])
+        assert report.runs[0].order == str(energy)
+        told = to_markdown(report).partition(f"lowest in E_{energy} of")[2]
+        rows = [line.split("|") for line in told.splitlines() if line.startswith("|")][2:]
+        found = [float(row[1 + (str(energy) == "norm")].replace("−", "-")) for row in rows]
+        assert len(found) > 3
+        assert found == sorted(found)
+        assert f"E_{energy}" in to_html(report).partition("first-samples")[2].partition("</ol>")[0]
+
+
+def test_energies_of_several_lengths_are_not_pooled(run):
+    model = tiny_bert("red green blue white")
+    schedule = Schedule(epochs=12, burn_in=2)
+    mixed = maskov.sample(model, Metropolis(Norm()), schedule, chains=4, length=(3, 6), thin=2)
+    lengths = mixed.traces["lengths"]
+    assert len(np.unique(lengths)) > 1
+    report = build([mixed])
+    (told,) = report.runs
+    assert told.per_token
+    assert "several lengths" in told.remarks[0]
+    per_token = mixed.traces["energy_norm"] / lengths
+    spread = told.energies["norm"].spread
+    assert spread.middle == pytest.approx(np.median(per_token, axis=1))
+    numbers = {number.name: number.value for number in told.numbers}
+    assert numbers["E_norm per token"] == pytest.approx(per_token[2:].mean())
+    edges = report.histograms["norm"].edges
+    assert (edges[0], edges[-1]) == (per_token[2:].min(), per_token[2:].max())
+    assert told.findings.mixing[0].mean is None
+    text = to_markdown(report)
+    assert "lowest in E_norm per token of" in text
+    ranks = [one.rank("norm", True) for one in told.samples]
+    assert f"| {min(ranks):.2f} |".replace("-", "−") in text
+    # Runs of one length each, too, if the lengths differ.
+    assert not build([run]).runs[0].per_token
+    assert build([run, mixed]).runs[0].per_token
 
 
 def test_a_moving_temperature_is_told_and_a_fixed_one_is_not(run):

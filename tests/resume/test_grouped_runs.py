@@ -11,7 +11,6 @@ import torch
 
 import maskov
 from maskov import (
-    Cycle,
     Gibbs,
     InputError,
     Metropolis,
@@ -26,6 +25,7 @@ from maskov import (
     Workers,
 )
 from maskov.cli import main
+from maskov.energies.lengths import Length
 from maskov.errors import Interrupted
 from maskov.execution.loop import kernel_at
 from maskov.kernels.burn_in import BurnIn
@@ -52,6 +52,29 @@ RUNS = {
     "burn-in without groups": (Metropolis(Raw(groups=2)), Schedule(6, 4, burn_in_energy="norm")),
 }
 SLOW = ("groups", "burn-in without groups")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "asynchronous", "resident"),
+    [
+        (Schedule(2, 1, burn_in_energy=GROUPED), True, 3),
+        (Schedule(2), True, 5),
+        (Schedule(2), False, 3),
+    ],
+    ids=str,
+)
+def test_groups_have_the_size_of_chains_in_lock_step_where_burn_in_has_it(
+    schedule, asynchronous, resident, monkeypatch
+):
+    sizes = {True: 3, False: 5}
+    monkeypatch.setattr(
+        "maskov.models.scorer.Scorer.resident",
+        lambda self, length, slots, mean, lock_step: sizes[lock_step],
+    )
+    run = maskov.sample(
+        MODEL, Metropolis(Raw()), schedule, chains=2, length=3, asynchronous=asynchronous
+    )
+    assert run.manifest.config.execution.resident == resident
 
 
 class Breaker:
@@ -161,8 +184,7 @@ def test_kernels_of_each_epoch():
     running = BurnIn(kernel, Raw(groups=2), 2)
     found = [str(kernel_at(running, schedule, epoch).energy) for epoch in range(4)]
     assert found == [GROUPED, GROUPED, "raw", "raw"]
-    cycle = Cycle((Metropolis(Raw()), Metropolis(Raw(), Span()))).with_energy(Norm())
-    assert {str(part.energy) for part in cycle.kernels} == {"norm"}
+    assert {str(part.energy) for part in kernel.with_energy(Norm()).kernels} == {"norm"}
 
 
 def test_the_kept_epochs_have_the_energy_that_was_asked_for():
@@ -173,6 +195,14 @@ def test_the_kept_epochs_have_the_energy_that_was_asked_for():
     assert np.allclose(target[2:], run.traces["energy_norm"][2:], atol=1e-4)
     assert np.isnan(run.traces["energy_norm"][:2]).all()
     assert not np.allclose(target[1], target[2], atol=1.0)
+
+
+def test_the_energy_of_chains_is_the_same_after_a_checkpoint():
+    scorer = maskov.models.scorer.Scorer(MODEL)
+    chains = Metropolis(2 * Raw() + Length(4) + Norm()).init(random_state(MODEL, 3, 5), scorer)
+    loaded = unpack(pack(Saved(GroupState.fresh(chains, 100)))).state.chains
+    assert torch.equal(loaded.energy, chains.energy)
+    assert torch.equal(loaded.part_values.values, chains.part_values.values)
 
 
 def test_checkpoints_say_which_positions_their_passes_mask():
@@ -198,12 +228,12 @@ def test_what_cannot_be_is_refused(kernel, schedule, said):
         maskov.sample(MODEL, kernel, Schedule(3, **schedule), chains=1, length=4)
 
 
-def test_low_precision_first_is_refused():
-    delayed = maskov.DelayedAcceptance(1, "bfloat16")
-    with pytest.raises(InputError, match="go in lock-step"):
-        Metropolis(Raw(groups=2), delayed=delayed)
-    burning = Metropolis(Raw(), delayed=delayed).with_energy(Raw(groups=2))
-    assert burning.delayed == maskov.DelayedAcceptance(1)
+def test_early_tests_are_off_for_groups_unless_asked_for():
+    assert Metropolis(Raw()).delayed == maskov.DelayedAcceptance(2)
+    assert Metropolis(Raw(groups=2)).delayed == maskov.DelayedAcceptance(0)
+    asked = maskov.DelayedAcceptance(1)
+    assert Metropolis(Raw(groups=2), delayed=asked).delayed == asked
+    assert Metropolis(Raw(), delayed=asked).with_energy(Raw(groups=2)).delayed == asked
 
 
 def test_a_manifest_with_another_burn_in_is_refused(tmp_path):

@@ -67,7 +67,7 @@ def distance_left(kernel, model, states: torch.Tensor, target: torch.Tensor, epo
         (Raw(), MaskedConditional(), Sweep(), 1.0, 75),
         (Norm(), MaskedConditional(), Sweep("left-to-right"), 1.0, 75),
         (Raw(), MaskedConditional(top_p=0.8, epsilon=0.1), Sweep("random", 2), 1.5, EPOCHS),
-        (Norm(), MaskedConditional(temperature=1.5), Sweep("replacement"), 0.7, EPOCHS),
+        (Norm(), MaskedConditional(temperature=1.5), Sweep("random", 3), 0.7, EPOCHS),
     ],
 )
 def test_metropolis_samples_its_target(energy, proposal, positions, temperature, epochs):

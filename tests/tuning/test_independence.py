@@ -7,49 +7,76 @@ possible choice leaves the target invariant. Each of the three is tested here.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 
-from maskov import DelayedAcceptance, Gibbs, Metropolis, Mixture, Norm, Raw, Schedule, sample
+from maskov import DelayedAcceptance, Metropolis, Mixture, Norm, Raw, Schedule, sample
+from maskov.constraints import ContainsWords, MaxEdits
 from maskov.exact import all_states, distribution, invariance_error
 from maskov.models.scorer import Scorer
-from maskov.moves import Site, Span
+from maskov.moves import MaskedConditional, Resize, Site, Span
 from maskov.random import CounterRng
 from maskov.starts import Layout
-from maskov.testing import check_kernel, step_matrix
-from maskov.tuning.pilot import FIRST_CHAIN
-from maskov.tuning.stages import CANDIDATES
+from maskov.testing import step_matrix
+from maskov.tuning.pilot import FIRST_CHAIN, pilot_chains
 from maskov.tuning.tune import tune
-from small import random_table
+from small import random_table, tiny_bert
 
 MODEL = random_table(4, 3, scale=2.5)
-KERNELS = {
-    "site": Metropolis(Raw(), Site()),
-    "mixture": Mixture((Metropolis(Norm(), Site()), Metropolis(Norm(), Span()))),
-}
-LONG = replace(
-    sample(MODEL, Gibbs(), Schedule(epochs=1), chains=1, length=4).manifest.config,
-    schedule=Schedule(epochs=640),
-)
+OFF = DelayedAcceptance(0)
+LENGTHS = random_table((2, 4), size=3)
+KERNEL = Mixture((Metropolis(Norm(), Span()), Metropolis(Norm(), Resize())))
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_the_choice_does_not_depend_on_where_chains_start(name):
-    chosen = set()
-    for text in ("a a a a", "b b b b", "c c c c", "a b c a", "c a a b"):
-        layout = Layout.of_texts(MODEL, [text], 1)
-        chosen.add(tune(KERNELS[name], LONG, layout, Scorer(MODEL), CounterRng(3)))
+def _tuned(text: str, seed: int):
+    layout = Layout.of_texts(LENGTHS, [text], 1).resized([[(2, 4)]])
+    return tune(KERNEL, Schedule(epochs=1), "flat", layout, Scorer(LENGTHS), CounterRng(seed))
+
+
+def test_the_choice_does_not_depend_on_where_chains_start():
+    chosen = {_tuned(text, 3) for text in ("a a a", "b b b", "a b c", "c a b")}
     assert len(chosen) == 1
     assert next(iter(chosen)).passes > 0  # it did measure
 
 
+WORDS = tiny_bert("red green blue")
+CONSTRAINTS = {"contains": ContainsWords(("red",)), "edits": MaxEdits(2)}
+
+
+def constrained(constraint):
+    """Return moves that change the length and keep a constraint."""
+    conditional = MaskedConditional(constraints=(constraint,))
+    moves = (Site(conditional), Resize(conditional, ((0, 1),)))
+    return Mixture(tuple(Metropolis(Norm(), move, delayed=OFF) for move in moves))
+
+
+def test_weights_of_lengths_under_constraints_do_not_depend_on_where_chains_start(monkeypatch):
+    """All of these texts meet the constraint, and have the same bounds."""
+    monkeypatch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 3)
+    monkeypatch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
+    monkeypatch.setattr("maskov.tuning.lengths._MEASURED", 4)
+    kernel, chosen = constrained(CONSTRAINTS["contains"]), set()
+    for text in ("red red red", "red blue green", "green green red"):
+        layout = Layout.of_texts(WORDS, [text], 1).resized([[(2, 4)]])
+        chosen.add(tune(kernel, Schedule(epochs=2), "flat", layout, Scorer(WORDS), CounterRng(3)))
+    assert len(chosen) == 1
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_pilots_meet_constraints_at_lengths_that_allow_it(name):
+    """Two edits of a text of six allow four to eight tokens, and the bounds three to twelve."""
+    text, kernel = "red green blue red red green", constrained(CONSTRAINTS[name])
+    layout = Layout.of_texts(WORDS, [text], 1).resized([[(3, 12)]])
+    pilots = pilot_chains(layout, 10, kernel, Scorer(WORDS), CounterRng(0), repeat=True)
+    assert kernel.conditional.possible(pilots.sequences, WORDS).all()
+    expected = {"contains": range(3, 13), "edits": range(4, 9)}[name]
+    assert set(pilots.lengths.tolist()) == set(expected)
+    assert any(tokens != WORDS.encode(text) for tokens in pilots.tokens.tolist())
+
+
 def test_the_choice_depends_on_the_seed():
     """Else the test above would prove nothing."""
-    layout = Layout.of_texts(MODEL, ["a a a a"], 1)
-    found = [tune(KERNELS["site"], LONG, layout, Scorer(MODEL), CounterRng(s)) for s in range(8)]
-    assert len({one.gains for one in found}) > 1
+    assert len({_tuned("a a a", seed).lengths for seed in range(3)}) > 1
 
 
 def test_the_pilot_and_the_run_share_no_random_number(monkeypatch):
@@ -61,21 +88,13 @@ def test_the_pilot_and_the_run_share_no_random_number(monkeypatch):
         return uniform(self, chain, *rest)
 
     monkeypatch.setattr(CounterRng, "uniform", watched)
-    layout = Layout.of_texts(MODEL, ["a a a a"], 1)
-    tune(KERNELS["site"], LONG, layout, Scorer(MODEL), CounterRng(0))
+    _tuned("a a a", 0)
     assert asked
     assert all(bool((chains >= FIRST_CHAIN).all()) for chains in asked)
     asked.clear()
-    kernel = Metropolis(Raw(), delayed=DelayedAcceptance(1))
-    sample(MODEL, kernel, Schedule(epochs=3), chains=5, length=4)
+    sample(MODEL, Metropolis(Raw()), Schedule(epochs=3), chains=5, length=4)
     assert asked
     assert all(bool((chains < FIRST_CHAIN).all()) for chains in asked)
-
-
-@pytest.mark.parametrize("nearest", [one for one in CANDIDATES if not one or one[-1] <= 4])
-def test_every_choice_leaves_the_target_invariant(nearest):
-    """With four positions there are no more than three nearest ones."""
-    check_kernel(Metropolis(Raw(), Site(), delayed=DelayedAcceptance(nearest)), MODEL, length=4)
 
 
 def test_a_kernel_that_is_chosen_by_the_chain_itself_is_found_out():
@@ -89,26 +108,3 @@ def test_a_kernel_that_is_chosen_by_the_chain_itself_is_found_out():
     adapted = torch.stack(matrices)[chosen, torch.arange(len(states))]
     assert max(invariance_error(matrix, target) for matrix in matrices) < 1e-10
     assert invariance_error(adapted, target) > 1e-4
-
-
-@pytest.mark.slow
-def test_a_lone_chain_at_its_target_stays_there():
-    """One chain a run, started exactly at the target, with the default's choice in every run.
-
-    400 runs of 160 epochs with a seed each; the share of the first token at the first place is
-    binomial. Four standard deviations.
-    """
-    states = all_states(MODEL, 4)
-    target = distribution(MODEL, Raw(), states)
-    generator = torch.Generator().manual_seed(0)
-    starts = states[torch.multinomial(target, 400, replacement=True, generator=generator)]
-    share = float(target[states[:, 0] == states[0, 0]].sum())
-    found = 0
-    for seed, tokens in enumerate(starts.tolist()):
-        text = MODEL.decode(tokens)
-        run = sample(
-            MODEL, Metropolis(Raw()), Schedule(epochs=640), chains=1, texts=[text], seed=seed
-        )
-        assert run.manifest.tuning.passes > 0
-        found += run.samples[0].ids[0] == int(states[0, 0])
-    assert abs(found / 400 - share) < 4 * (share * (1 - share) / 400) ** 0.5

@@ -77,8 +77,8 @@ def test_words_of_sequences_are_motifs(tmp_path, rule, expected, space):
         ("9" * 5000, "occurs in no text"),
         ("re:white", "finds nothing"),
         ("re:", "finds nothing"),
-        ("re:(a+)+", "exponential"),
-        ("re:(", "no regular expression"),
+        ("re:(?=red)", "not a regular expression of RE2"),
+        ("re:(", "not a regular expression"),
         ("re:" + "a" * 2000, "at most 1000"),
         ("re:.*", "every token of text 1"),
         (["......"], "1 lines of frozen tokens for 2 texts"),
@@ -105,7 +105,7 @@ def test_tables_and_other_tokenizers():
 
 def test_a_sign_for_each_residue(tmp_path):
     model, text = maskov.load(build("esm", tmp_path), "cpu"), PROTEINS[1].replace(" ", "")
-    for rule in ([".#" + "." * (len(text) - 2)], "2", "re:A(?=GV)", "re:(?<=^L)A"):
+    for rule in ([".#" + "." * (len(text) - 2)], "2", "re:A", "re:[AC]"):
         assert frozen_positions(model, [text], rule) == ((1,),)
 
 

@@ -11,7 +11,6 @@ ROOT = Path(maskov.__file__).parent
 # From the lowest to the highest; those of one line do not import each other.
 LAYERS = [
     ["types", "errors", "version", "startup"],
-    ["fetching"],
     ["shipped"],
     ["grouping", "parts", "philox", "schedules"],
     ["random"],
@@ -21,7 +20,8 @@ LAYERS = [
     ["moves"],
     ["kernels"],
     ["config"],
-    ["defaults", "diagnostics", "execution"],
+    ["defaults"],
+    ["diagnostics", "execution"],
     ["exact", "starts"],
     ["frozen"],
     ["scoring", "testing", "tuning", "verify"],

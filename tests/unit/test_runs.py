@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import maskov
+from engines import sample
 from maskov import Gibbs, MaskedConditional, Metropolis, Norm, Raw, Schedule, Sweep
 from maskov.errors import InputError
 from maskov.models.scorer import Scorer
@@ -52,12 +53,12 @@ def test_traces_hold_both_energies_and_consistent_counts():
     assert np.isfinite(traces["energy_raw"]).all()
 
 
-@pytest.mark.parametrize("asynchronous", [True, False])
-def test_traces_say_what_happened_at_each_position(asynchronous, tmp_path):
+@pytest.mark.parametrize("lock_step", [True, False])
+def test_traces_say_what_happened_at_each_position(lock_step, tmp_path):
     kernel, schedule = Metropolis(Raw()), Schedule(epochs=6, force_accept=1)
-    run = maskov.sample(
+    run = sample(
         MODEL, kernel, schedule, chains=5, length=(4, 8), thin=1, resident=2,
-        asynchronous=asynchronous, out=tmp_path / "run",
+        lock_step=lock_step, out=tmp_path / "run",
     )  # fmt: skip
     traces = maskov.Run.open(tmp_path / "run").traces
     assert traces["tokens"].shape == traces["rejected"].shape == (6, 5, 8)

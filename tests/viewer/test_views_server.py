@@ -270,9 +270,9 @@ def test_on_loopback_only_this_machine_is_answered(client, host):
     assert client.get("/api/runs", headers={"Host": host}).status_code == 400
 
 
-def test_elsewhere_there_is_nothing_without_the_token(served):
+def test_there_is_nothing_without_the_token(served):
     token = "a-token-of-some-length"
-    client = served(loopback=False, token=token)
+    client = served(token=token)
     paths = ["", "run", "live", "views.css", "api/runs", "api/choices", "api/live", "report?id=x"]
     wrongs = ("", "x", token[:-1], f"{token}x", token.upper(), "ä")
     for wrong in ("", "t/", *(f"t/{one}/" for one in wrongs)):
@@ -399,6 +399,38 @@ def test_what_is_no_small_run_is_refused_and_nothing_is_begun(client, change, tm
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 3000])
 def test_what_is_no_object_starts_nothing(client, body):
     assert post(client, "/api/live", body).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "https://127.0.0.1:1"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site", "Origin": BASE},
+    ],
+)
+def test_another_page_starts_nothing_even_with_the_token(served, headers):
+    client = served(token="secret")
+    answer = client.post("/t/secret/api/live", json=SMALL, headers=headers)
+    assert answer.status_code == 403
+    assert client.get("/t/secret/api/live").json()["status"] == "none"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Origin": BASE},
+        {"Sec-Fetch-Site": "same-origin", "Origin": BASE},
+        # Behind a proxy with TLS the Host is the proxy's choice, and the browser compares.
+        {"Sec-Fetch-Site": "same-origin", "Origin": "https://runs.example"},
+    ],
+)
+def test_the_page_itself_may_send(served, headers):
+    answer = served().post("/api/live/stop", json={}, headers=headers)
+    assert (answer.status_code, answer.json()["detail"]) == (404, "no run was started")
 
 
 def test_only_small_json_is_read(client):

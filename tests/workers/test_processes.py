@@ -14,10 +14,15 @@ import pytest
 import maskov
 from maskov import DelayedAcceptance, Metropolis, Raw, RunError, Schedule, Workers
 from maskov.errors import Interrupted
+from maskov.runs.group import GroupState
+from maskov.runs.task import Task
+from maskov.runs.task_runner import TaskRunner
 from maskov.workers import processes
+from maskov.workers.job import carried_out
 from maskov.workers.processes import Processes
+from maskov.workers.serialization import result_from, to_bytes
 from odd_workers import files
-from small import tiny_bert
+from small import random_state, tiny_bert
 
 MODEL = tiny_bert("red green blue white black")
 SETTINGS = {
@@ -95,8 +100,64 @@ def test_a_killed_worker_is_replaced_and_its_turn_taken_again(tmp_path, crews):
 
 def test_workers_that_die_again_and_again_are_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(processes.sys, "executable", "/bin/false")
-    with pytest.raises(RunError, match=r"died .* fewer --workers"):
+    with pytest.raises(RunError, match=r"died \(with code 1\)") as told:
         maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path, workers=Workers(1), **SETTINGS)
+    assert "memory" not in str(told.value)
+
+
+def test_workers_that_are_killed_again_and_again_may_lack_memory(tmp_path, monkeypatch):
+    killed = tmp_path / "killed"
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o755)
+    monkeypatch.setattr(processes.sys, "executable", str(killed))
+    with pytest.raises(RunError, match=r"signal 9.* too little memory .* fewer --workers"):
+        maskov.sample(MODEL, Metropolis(Raw()), workers=Workers(1), **SETTINGS)
+
+
+def test_an_exception_in_a_worker_comes_back_as_itself_and_is_not_tried_again(
+    tmp_path, monkeypatch, capfd
+):
+    """In one sentence; its traceback is a note, which `--debug` and Python show."""
+    (tmp_path / "failing.py").write_text(
+        "import sys\n"
+        "import maskov\n"
+        "class Failing(maskov.Site):\n"
+        "    def propose(self, *arguments):\n"
+        "        if 'maskov.workers.worker' in sys.orig_argv:\n"
+        f"            open({str(tmp_path / 'calls')!r}, 'a').write('x')\n"
+        "            raise LookupError('no such word\\nat all')\n"
+        "        return super().propose(*arguments)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    kernel = Metropolis(Raw(), maskov.parts.load_part("failing:Failing", [], {}, trust=True))
+    with pytest.raises(RunError, match="LookupError: no such word at all") as told:
+        maskov.sample(MODEL, kernel, out=tmp_path / "run", workers=Workers(1), **SETTINGS)
+    assert "memory" not in str(told.value)
+    assert "\n" not in str(told.value)
+    assert "in propose" in told.value.__notes__[0]
+    assert (tmp_path / "calls").read_text() == "x"
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (MemoryError(), RunError, "a worker ran out of memory"),
+        (RuntimeError("CUDA error: out of memory"), RunError, "a worker ran out of memory"),
+        (ZeroDivisionError("by 0"), RunError, "a worker failed with ZeroDivisionError: by 0"),
+        (EOFError(), RunError, "a worker failed with EOFError"),
+        (maskov.InputError("an option."), maskov.InputError, r"\Aan option\.\Z"),
+    ],
+)
+def test_what_a_worker_raises_while_it_is_built_is_told_too(error, kind, said):
+    def broken() -> TaskRunner:
+        raise error
+
+    task = Task(3, GroupState.fresh(random_state(MODEL, 2, 4), 100), 5, 1.0)
+    answer = result_from(to_bytes(carried_out(broken, task)))
+    assert answer.group == 3
+    with pytest.raises(kind, match=said):
+        raise answer.failure
 
 
 def test_more_workers_than_groups_is_said(monkeypatch):

@@ -41,8 +41,8 @@ SETTINGS = {
     "resident": 3,
 }
 KERNELS = {
-    "pilot": Metropolis(Norm()),
-    "low precision first": Metropolis(Raw(), delayed=DelayedAcceptance(1, "bfloat16")),
+    "sites": Metropolis(Norm()),
+    "three tests": Metropolis(Raw(), delayed=DelayedAcceptance((1, 2))),
     "blocks": Metropolis(Raw(), Site(positions=Sweep(block=2))),
     "gibbs": Gibbs(),
     "mask-predict": mask_predict(6),
@@ -60,19 +60,19 @@ def test_any_order_and_any_loss_give_the_same_bytes(name, tmp_path, monkeypatch)
 
 
 def test_a_schedule_that_moves_survives_an_odd_crew(tmp_path, monkeypatch):
-    """Forced epochs, blocks that shrink to one site, then flights with a pilot in their midst."""
+    """Forced epochs, blocks that shrink to one site, then single sites in rounds."""
     moving = Schedule(
         9, 1, LinearSchedule(1.0, 0.1, 0.3), LinearSchedule(3.0, 1.0, 1.0), force_accept=1
     )
     settings = SETTINGS | {"schedule": moving}
-    sample(MODEL, KERNELS["pilot"], out=tmp_path / "here", **settings)
+    sample(MODEL, KERNELS["sites"], out=tmp_path / "here", **settings)
     oddly(monkeypatch, count=2, seed=5)
-    sample(MODEL, KERNELS["pilot"], out=tmp_path / "there", workers=Workers(2), **settings)
+    sample(MODEL, KERNELS["sites"], out=tmp_path / "there", workers=Workers(2), **settings)
     assert files(tmp_path / "there") == files(tmp_path / "here")
 
 
 def test_a_run_begun_here_goes_on_there_and_back(tmp_path, monkeypatch):
-    kernel = KERNELS["pilot"]
+    kernel = KERNELS["sites"]
     sample(MODEL, kernel, out=tmp_path / "whole", workers=Workers(threads=1), **SETTINGS)
     looks = iter(range(10**6))
     with pytest.raises(Interrupted):
@@ -125,8 +125,8 @@ def test_chains_in_lock_step_are_enough_for_a_batch_of_some_size(monkeypatch, le
     monkeypatch.setattr(scorer, "token_budget", lambda bytes_per_token, device: 1024)
     model, mh = tiny_bert("red green", max_position_embeddings=64), Metropolis(Raw())
 
-    def group(kernel, schedule, **settings):
-        run = sample(model, kernel, schedule, chains=2, length=length, **settings)
+    def group(kernel, schedule):
+        run = sample(model, kernel, schedule, chains=2, length=length)
         return run.manifest.config.execution.resident
 
     rounds = group(mh, Schedule(epochs=1))
@@ -134,7 +134,6 @@ def test_chains_in_lock_step_are_enough_for_a_batch_of_some_size(monkeypatch, le
     assert 1 <= rounds < lock_step
     mean = 40 if length == 40 else 5
     assert lock_step * mean >= 100
-    assert group(mh, Schedule(epochs=1), asynchronous=False) == lock_step
     # Epochs that accept everything are in lock-step.
     assert group(mh, Schedule(epochs=2, force_accept=1)) == lock_step
 

@@ -7,12 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from functools import cache, wraps
+from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 from maskov.api.kinds import TextFunction, as_plain, check_kind
 from maskov.energies import Energy, as_energy
 from maskov.errors import InputError
+from maskov.kernels.registry import listed_moves
+from maskov.moves import Move
+
+# Options that a move has when it is given as an object.
+OF_MOVES = (
+    "span", "order", "block", "temperature", "top_p", "top_k", "epsilon", "contains", "avoid",
+    "allow", "max_changes",
+)  # fmt: skip
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -21,12 +30,12 @@ Chosen = TypeVar("Chosen")
 _ENERGY = str | Energy | TextFunction
 # What Python takes beside the text that a command line would have.
 _WIDER: dict[str, Any] = {
-    "energy": _ENERGY,
+    "energy": _ENERGY | None,
     "burn_in_energy": str | Energy | None,
     "toward": _ENERGY,
     "fluency": _ENERGY,
     "span": str | int | tuple[int, int] | None,
-    "moves": str | Sequence[str] | None,
+    "moves": str | Move | Sequence[str | Move | tuple[str | Move, float]] | None,
     "ladder": str | Sequence[float] | None,
     "delayed": str | int | Sequence[int] | None,
     "contains": str | Sequence[str] | None,
@@ -34,6 +43,13 @@ _WIDER: dict[str, Any] = {
     "length_prior": str | Mapping[int, float] | None,
     "tokenizer": Path | None,
     "twin": Any,
+}
+# Options that are lists: what each entry is.
+_LISTED: dict[str, Callable[[Any], Any]] = {
+    "ladder": float,
+    "delayed": int,
+    "contains": str,
+    "avoid": str,
 }
 # Names that somebody may try, and those that are meant.
 _MEANT = {
@@ -122,13 +138,12 @@ def as_option(options: type[Any], name: str, value: Any) -> Any:
         return None
     if name in ("energy", "toward", "fluency"):
         return value if isinstance(value, str) else as_energy(value)
-    if name in ("span", "length"):
+    if name == "span":
         return as_range(value)
-    if name in ("ladder", "delayed", "moves", "contains", "avoid"):
-        listed = [value] if isinstance(value, str | int) else value
-        return ",".join(map(str, listed)) if len(listed) else None
-    if name == "length_prior" and isinstance(value, Mapping):
-        return ",".join(f"{length}:{weight}" for length, weight in value.items())
+    if name == "moves" and not isinstance(value, str):
+        return (value,) if isinstance(value, Move) else tuple(value)
+    if name in _LISTED and not isinstance(value, str):
+        return tuple(map(_LISTED[name], (value,) if isinstance(value, Integral) else value))
     if name in ("burn_in_energy", "tokenizer"):
         return str(value)
     if name == "out":
@@ -136,11 +151,22 @@ def as_option(options: type[Any], name: str, value: Any) -> Any:
     return as_plain(value, kind_of(options, name))
 
 
-def as_range(value: str | int | tuple[int, int]) -> str:
-    """Write a size or a range as the command line does: 12, or 8:24."""
-    if isinstance(value, tuple | list):
-        return f"{int(value[0])}:{int(value[1])}"
-    return value if isinstance(value, str) else str(int(value))
+def refuse_unused(given: Mapping[str, Any]) -> None:
+    """Refuse options of proposals beside moves that all are objects, which have their own."""
+    moves = given.get("moves")
+    if moves is None or isinstance(moves, str):
+        return
+    listed = listed_moves((moves,) if isinstance(moves, Move) else moves)
+    if not any(isinstance(move, str) for move, _ in listed):
+        refuse_both(given, OF_MOVES, "moves that are objects")
+
+
+def as_range(value: str | int | tuple[int, int]) -> str | tuple[int, int]:
+    """Return a size or a range as a pair; text as it is."""
+    if isinstance(value, str):
+        return value
+    first, last = value if isinstance(value, tuple | list) else (value, value)
+    return int(first), int(last)
 
 
 def refuse_both(given: Mapping[str, Any], names: Sequence[str], other: str) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from maskov.diagnostics.thresholds import R_HAT_BORDERLINE
 from maskov.diagnostics.verdict import measured
 from maskov.errors import InputError
 from maskov.runs.result import Run
@@ -23,7 +22,7 @@ def run_figure(run: Run) -> Any:
     try:
         from matplotlib import pyplot
     except ImportError:
-        raise InputError("plot() needs matplotlib: pip install 'maskov[notebook]'.") from None
+        raise InputError("plot() needs matplotlib: pip install '.[notebook]'.") from None
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
     # Whoever is given the figure shows it; pyplot would show it again.
     pyplot.close(figure)
@@ -56,9 +55,12 @@ def _draw_r_hats(axes: Any, run: Run) -> None:
     diagnosis = run.diagnose()
     tokens = diagnosis.tokens.statistics[:_MOST_STATISTICS] if diagnosis.tokens else []
     numbers = measured(run.manifest, diagnosis.energies, tokens)
-    values = [min(one.r_hat, _MOST_R_HAT) for one in numbers]
-    axes.barh([one.name for one in numbers], [value - 1 for value in values], left=1.0)
-    axes.axvline(R_HAT_BORDERLINE, color="tab:red", linestyle="--", label=f"{R_HAT_BORDERLINE}")
+    names = [one.name for one in numbers]
+    # Nothing is drawn for single chains.
+    values = [min(one.r_hat or 1.0, _MOST_R_HAT) for one in numbers]
+    axes.barh(names, [value - 1 for value in values], left=1.0)
+    limits = [one.limit or 1.0 for one in numbers]
+    axes.plot(limits, names, "|", color="tab:red", markersize=12, label="limit")
     axes.invert_yaxis()
-    axes.set(xlabel="R-hat", title=diagnosis.verdict.state)
+    axes.set(xlabel="nested R-hat", title=diagnosis.verdict.state)
     axes.legend()

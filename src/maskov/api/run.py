@@ -74,8 +74,9 @@ class Run(result.Run):
         return (
             f"<div><p><b>{_html(diagnosis.verdict.state)}</b>: "
             f"{_html(diagnosis.verdict.reason)}</p>"
-            "<table><thead><tr><th>energy</th><th>mean</th><th>R-hat</th><th>effective draws</th>"
-            f"</tr></thead><tbody>{energies}</tbody></table>"
+            + (f"<p>try next: {_html(advice)}</p>" if (advice := diagnosis.verdict.advice) else "")
+            + "<table><thead><tr><th>energy</th><th>mean</th><th>nested R-hat</th>"
+            f"<th>effective draws</th></tr></thead><tbody>{energies}</tbody></table>"
             "<table><thead><tr><th>chain</th><th>E_raw</th><th>E_norm</th><th>text</th></tr>"
             f"</thead><tbody>{rows}</tbody></table>"
             + (f"<p>and {more} more samples</p>" if more > 0 else "")
@@ -87,7 +88,7 @@ class Run(result.Run):
         try:
             import pandas
         except ImportError:
-            raise InputError("to_pandas() needs pandas: pip install 'maskov[notebook]'.") from None
+            raise InputError("to_pandas() needs pandas: pip install '.[notebook]'.") from None
         rows = []
         for one in self.samples:
             row = asdict(one)

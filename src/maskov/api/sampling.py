@@ -7,7 +7,13 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from maskov.api.arguments import as_range, read_options, refuse_both, takes_options
+from maskov.api.arguments import (
+    as_range,
+    read_options,
+    refuse_both,
+    refuse_unused,
+    takes_options,
+)
 from maskov.api.kinds import TextFunction
 from maskov.api.run import Run
 from maskov.config import ModelSource
@@ -42,12 +48,11 @@ from maskov.workers import Workers
 OF_MODELS = tuple(one.name for one in fields(ModelOptions) if one.name != "model")
 OF_KERNELS = (
     "energy", "causal_model", "moves", "span", "order", "block", "temperature", "top_p", "top_k",
-    "epsilon", "delayed", "first_stage", "contains", "avoid", "allow", "max_changes",
-    "block_anneal", "block_floor",
+    "epsilon", "delayed", "contains", "avoid", "allow", "max_changes", "block_anneal",
 )  # fmt: skip
 OF_SCHEDULES = (
     "epochs", "burn_in", "burn_in_energy", "target_temperature", "anneal", "target_floor",
-    "block_anneal", "block_floor", "force_accept",
+    "block_anneal", "force_accept",
 )  # fmt: skip
 OF_WORKERS = (*(one.name for one in fields(WorkerOptions) if one.name != "workers"), "threads")
 
@@ -79,7 +84,8 @@ def sample(
     the same name with the same default; docs/how-to/python.md lists them. Instead of options,
     `kernel` and `schedule` may be objects: options that such an object has itself are then refused,
     and with a kernel there is no burn-in unless it is asked for. An `energy` may be an object, too,
-    or a function that takes a list of texts and returns a number for each.
+    or a function that takes a list of texts and returns a number for each; `moves` may be objects,
+    alone or in pairs with their weights: moves=[maskov.Site(), (maskov.Span(), 2.0)].
 
     Chains have `length` tokens (12), or a length drawn from a range ((8, 24) or "8:24"); or start
     at given `texts`; or fill the blanks of `templates`; `chains` to each. Texts and templates may
@@ -108,10 +114,9 @@ def sample(
     so many copies at a `ladder` of inverse temperatures, which swap their states.
 
     The rest decides how the work is done, not its result: `token_budget` caps the tokens of one
-    model call, `resident` the chains that are on a device at once, `prefetch` the proposals of a
-    chain under test at once, and `workers` are processes that share the chains. `trace="kept"`
-    leaves out the energies of epochs without samples where they would cost passes. `source` is how
-    to load a model again that was given as an object.
+    model call, `resident` the chains that are on a device at once, and `workers` are processes that
+    share the chains. `trace="kept"` leaves out the energies of epochs without samples where they
+    would cost passes. `source` is how to load a model again that was given as an object.
 
     On terminals and in notebooks a bar shows the `progress`, unless it is false or a `listener`
     is told of it instead. `stop` is asked between model calls. Once it returns true, the run is
@@ -250,6 +255,7 @@ def _chosen(
         refuse_both(given, OF_SCHEDULES, "a schedule")
     if isinstance(workers, Workers):
         refuse_both(given, OF_WORKERS, "Workers")
+    refuse_unused(given)
     chosen = read_options(SamplingOptions, _with_workers(workers, given))
     if isinstance(model, str | Path):
         name = str(model.resolve()) if isinstance(model, Path) else model

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from maskov.diagnostics.correlation import integrated_time
+from maskov.diagnostics.autocorrelation import integrated_time
 
 _MIN_DRAWS = 4
 

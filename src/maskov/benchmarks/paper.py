@@ -63,16 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("model")
     parser.add_argument("--precision", default="bfloat16")
     parser.add_argument("--energy", default="raw")
-    parser.add_argument(
-        "--delayed",
-        type=int,
-        help="nearest positions (default: chosen by discarded chains)",
-    )
+    parser.add_argument("--delayed", type=int, help="nearest positions (default: 2)")
     parser.add_argument("--moves", default="site", help="site, span, or both by weight")
     parser.add_argument("--span", type=int, nargs="+", default=[2, 3], help="sizes of the spans")
     parser.add_argument("--burn-in", type=int, default=0, help="epochs of burn-in")
     parser.add_argument("--burn-in-energy", help="the energy of burn-in")
-    parser.add_argument("--first-stage", help="precision of the early tests")
     parser.add_argument("--chains", type=int, default=500)
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--shortest", type=int, default=15)
@@ -82,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     check_writable(options.out)
     model = load_model(options.model, options.device, options.precision)
-    delayed = maskov.DelayedAcceptance(options.delayed, options.first_stage)
+    delayed = maskov.DelayedAcceptance(options.delayed)
     moves, weights = parse_moves(
         options.moves, {"site": Site(), "span": Span(sizes=tuple(options.span))}
     )
@@ -120,7 +115,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "kind": "paper",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "signature": run.signature,
-        "tuning": run.manifest.tuning and asdict(run.manifest.tuning),
         "energy_shift": run.manifest.precision_check and asdict(run.manifest.precision_check),
         "seconds": seconds,
         "seconds_of_steps": stepping,

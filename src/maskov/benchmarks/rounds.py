@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--shortest", type=int, default=15)
     parser.add_argument("--longest", type=int, default=45)
     parser.add_argument("--nearest", type=int, default=2)
-    parser.add_argument("--prefetch", type=int, default=1, help="slots of a chain (sites only)")
+    parser.add_argument("--slots", type=int, default=1, help="slots of a chain (sites only)")
     parser.add_argument("--warm-up", type=int, default=200, help="rounds before the timed ones")
     parser.add_argument("--rounds", type=int, default=200, help="timed rounds")
     parser.add_argument("--rows", type=int, default=20, help="number of kernels to list")
@@ -75,7 +75,7 @@ def _sampler(model: HuggingFaceModel, move: str, options: argparse.Namespace) ->
     layout = Layout.blank(model, lengths)
     state = layout.chains(model, range(options.chains), max(lengths)).to(model.device)
     state = kernel.init(fill(state, "greedy", MaskedConditional(), scorer, rng), scorer)
-    shared = (kernel, kernel.plan, scorer, None, rng)
+    shared = (kernel, kernel.plan, scorer, rng)
     temperatures = torch.ones(_EPOCHS, dtype=torch.float64)
     sampler: Recording
     if kernel.fills_windows:
@@ -84,7 +84,7 @@ def _sampler(model: HuggingFaceModel, move: str, options: argparse.Namespace) ->
             *shared, windows, temperatures, shortest=options.shortest, mean=layout.mean
         )
     else:
-        sites = Buffers.of(state, kernel.plan, 0, options.prefetch, ring=_EPOCHS)
+        sites = Buffers.of(state, kernel.plan, 0, options.slots, ring=_EPOCHS)
         sampler = RecordedSampler(
             *shared, sites, temperatures, shortest=options.shortest, mean=layout.mean
         )

@@ -47,7 +47,7 @@ class Row:
         return asdict(self)
 
 
-# Passes outside steps (such as unused prefetched ones) are noted above this share.
+# Passes outside steps (such as those of slots that a move made void) are noted above this share.
 _UNCOUNTED_SHARE = 0.05
 
 

@@ -129,6 +129,5 @@ def _time_run(model: HuggingFaceModel, options: Options, variant: Variant, epoch
         length=options.length,
         seed=options.seed,
         listener=timer,
-        **variant.sample,
     )
     return TimedRun(run, timer.end - timer.start, timer.passes)

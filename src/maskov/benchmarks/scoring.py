@@ -36,7 +36,7 @@ def measure_scoring(model: HuggingFaceModel, name: str, seconds: float) -> dict[
         try:
             scorers = _minicons(model)
         except ImportError:
-            missing = "minicons is not installed: pip install 'maskov[reference]'"
+            missing = "minicons is not installed: pip install '.[reference]'"
             return {"name": name, "missing": missing}
     timed = [
         _time(scorer, texts, seconds / len(scorers)) | {"batch": batch}

@@ -1,7 +1,6 @@
 """Variants of running maskov: one row of the benchmark each.
 
-To add a row, add a `Variant`. `kernel` contains keyword arguments of `Metropolis`, `sample` those
-of `maskov.sample`.
+To add a row, add a `Variant`. `kernel` contains keyword arguments of `Metropolis`.
 """
 
 from __future__ import annotations
@@ -28,30 +27,19 @@ class Variant:
     what: str
     same_law: bool
     kernel: Mapping[str, Any] = field(default_factory=dict)
-    sample: Mapping[str, Any] = field(default_factory=dict)
 
     def build_kernel(self, energy: Energy) -> Metropolis:
         """Return the kernel that samples from this energy."""
         return Metropolis(energy, **self.kernel)
 
 
-_ONE_TEST = {"delayed": DelayedAcceptance(nearest=0)}
-
 VARIANTS: tuple[Variant, ...] = (
     Variant("maskov", "maskov.sample with its default settings", same_law=False),
     Variant(
-        "low-first",
-        "early tests in bfloat16, the last one in full precision",
-        same_law=False,
-        kernel={"delayed": DelayedAcceptance(first_stage="bfloat16")},
-    ),
-    Variant("one-test", "without delayed acceptance", same_law=True, kernel=_ONE_TEST),
-    Variant(
-        "lock-step",
-        "without delayed acceptance, all chains in lock-step",
+        "one-test",
+        "without delayed acceptance",
         same_law=True,
-        kernel=_ONE_TEST,
-        sample={"asynchronous": False},
+        kernel={"delayed": DelayedAcceptance(0)},
     ),
 )
 

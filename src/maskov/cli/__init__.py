@@ -43,7 +43,7 @@ for command in (
 ):  # fmt: skip
     app.command(cls=Command)(interruptible(one_thread(command)))
 app.command(cls=Command)(interruptible(bench))  # which measures whatever the machine has
-app.add_typer(models, name="models")
+app.command(cls=Command)(interruptible(models))
 app.add_typer(rate, name="rate")
 
 

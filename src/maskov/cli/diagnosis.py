@@ -17,16 +17,15 @@ if TYPE_CHECKING:
     from maskov.diagnostics.experts import ExpertFigures
     from maskov.diagnostics.statistics import TokenStatistic
 
-_COLUMNS = ("", "R-hat", "median", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
+_COLUMNS = ("", "nested R-hat", "limit", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
 _UNKNOWN = "–"
 
 
 def print_diagnosis(diagnosis: Diagnosis) -> None:
     """Print to standard output."""
     # Sentences are not folded, so that grep finds them.
-    print(printable(str(diagnosis.verdict)))
-    if diagnosis.outlook is not None:
-        print(printable(diagnosis.outlook.text))
+    for sentence in diagnosis.verdict.lines():
+        print(printable(sentence))
     print()
     print_table(_table(diagnosis))
     if diagnosis.experts:
@@ -60,8 +59,9 @@ def _table(diagnosis: Diagnosis) -> Table:
 
 
 def _statistic(statistic: TokenStatistic) -> list[str]:
-    r_hat, ess, mean = statistic.r_hat, statistic.ess, statistic.mean
-    return [f"{r_hat:.3f}", "", f"{ess:.0f}", "", f"{mean:.2f}", "", ""]
+    r_hats = (statistic.r_hat, statistic.r_hat_limit)
+    shown = [_UNKNOWN if value is None else f"{value:.3f}" for value in r_hats]
+    return [*shown, f"{statistic.ess:.0f}", "", f"{statistic.mean:z.2f}", "", ""]
 
 
 def _experts(experts: Sequence[ExpertFigures]) -> Table:
@@ -88,7 +88,7 @@ def _swaps(exchange: ExchangeFigures) -> Table:
 def _energy(energy: EnergyFigures) -> list[str]:
     numbers = [
         (energy.r_hat, ".3f"),
-        (energy.r_hat_median, ".3f"),
+        (energy.r_hat_limit, ".3f"),
         (energy.ess_bulk, ".0f"),
         (energy.ess_tail, ".0f"),
         (energy.mean, ".2f"),

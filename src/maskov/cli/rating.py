@@ -108,7 +108,7 @@ def serve(
         from maskov.ui.web.serving import listen
         from maskov.ui.web.serving import serve as serve_app
     except ImportError as error:
-        raise InputError("the rating page needs FastAPI: pip install 'maskov[serve]'.") from error
+        raise InputError("the rating page needs FastAPI: pip install '.[serve]'.") from error
     opened = Study.open(study)
     with opened.store() as store:
         links = {name: _link(token) for name, token in store.raters().items()}

@@ -19,11 +19,10 @@ def serve(
         list[Path] | None,
         typer.Argument(metavar="[RUNS]...", help="run folders or their parents (default: runs/)"),
     ] = None,
-    host: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="address of this machine alone: 127.0.0.1, ::1 or localhost")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="port; 0 for any free port")] = 8764,
-    remote: Annotated[
-        bool, typer.Option("--remote", help="allow a --host that other machines can reach")
-    ] = False,
     no_token: Annotated[
         bool,
         typer.Option(
@@ -63,26 +62,19 @@ def serve(
         from maskov.ui.web.serving import listen
         from maskov.ui.web.serving import serve as serve_app
     except ImportError as error:
-        raise InputError("the pages need FastAPI: pip install 'maskov[serve]'.") from error
-    if not is_loopback(host) and not remote:
+        raise InputError("the pages need FastAPI: pip install '.[serve]'.") from error
+    if not is_loopback(host):
         raise InputError(
-            f"'{host}' can be reached from other machines: add --remote if that is meant. "
-            "Whoever has the link can then see the runs and start some."
+            f"'{host}' can be reached from other machines: drop --host, and use the pages from "
+            "there by `ssh -L` or a proxy with TLS."
         )
-    if no_token and not is_loopback(host):
-        raise InputError("--no-token is for this machine alone: drop it, or drop --host.")
     if device is not None:
         from maskov.models import choose_device
 
         choose_device(device)  # refuse it now rather than on the first request
     run_list = RunList(runs or [], out)
-    socket, address, loopback = listen(host, port)
+    socket, address, _ = listen(host, port)
     token = None if no_token else secrets.token_urlsafe(_TOKEN_BYTES)
-    if not loopback:
-        say(
-            f"warning: '{host}' can be reached from other machines, without encryption: whoever "
-            "sees the link can use it. Prefer a tunnel or a proxy with TLS."
-        )
     if no_token:
         say("warning: without a token every user of this machine can see the runs and start some.")
     live = None if read_only else LiveRuns(run_list.home, device or "auto")
@@ -90,4 +82,4 @@ def serve(
     print(address + ("/" if token is None else f"/t/{token}/"), flush=True)
     count = len(run_list.paths())
     say(f"{count} run{'' if count == 1 else 's'}; listening on {address}, Ctrl-C to stop")
-    serve_app(create_app(run_list, player, live, loopback=loopback, token=token), socket)
+    serve_app(create_app(run_list, player, live, token=token), socket)

@@ -6,7 +6,6 @@ from maskov.diagnostics.energies import EnergyFigures, GroupFigures
 from maskov.diagnostics.exchange import ExchangeFigures
 from maskov.diagnostics.experts import ExpertFigures
 from maskov.diagnostics.headline import headline, tone
-from maskov.diagnostics.outlook import Outlook
 from maskov.diagnostics.positions import PositionFigures
 from maskov.diagnostics.statistics import TokenStatistic
 from maskov.diagnostics.summary import Summary, summarise
@@ -18,7 +17,6 @@ __all__ = [
     "ExchangeFigures",
     "ExpertFigures",
     "GroupFigures",
-    "Outlook",
     "PositionFigures",
     "Summary",
     "TokenFigures",

@@ -97,7 +97,7 @@ def traced_lengths(
 
 def visits_once(manifest: Manifest, epoch: int) -> bool:
     """Whether each epoch from `epoch` on visits every free position once, one at a time."""
-    if manifest.order in (None, "replacement"):
+    if manifest.order is None:
         return False
     if manifest.schedule.block is None:
         return manifest.block == 1

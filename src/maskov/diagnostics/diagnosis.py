@@ -8,6 +8,7 @@ from operator import add
 from typing import Any
 
 from maskov.config import Manifest
+from maskov.diagnostics.autocorrelation import memories
 from maskov.diagnostics.chains import (
     Group,
     Sampled,
@@ -19,10 +20,8 @@ from maskov.diagnostics.chains import (
 from maskov.diagnostics.energies import EnergyFigures, energy_figures
 from maskov.diagnostics.exchange import ExchangeFigures, exchange_figures
 from maskov.diagnostics.experts import ExpertFigures, expert_figures
-from maskov.diagnostics.outlook import Outlook, outlook
 from maskov.diagnostics.positions import PositionFigures, position_figures
 from maskov.diagnostics.statistics import Names, TokenStatistic, token_statistics
-from maskov.diagnostics.tokens import memories
 from maskov.diagnostics.verdict import Verdict, judge
 from maskov.types import Traces
 
@@ -57,12 +56,10 @@ class Diagnosis:
     `epochs` counts those completed after burn-in, `groups` the sets of chains that share a target,
     `single_groups` those with only one chain. `energies` has E_raw, E_norm and, if the target is
     neither, E_target; `experts` are the target's parts that are no masked passes. `tokens` is None
-    if they were not traced, `exchange` without replicas, `outlook` if the chains have no target, or
-    no numbers yet.
+    if they were not traced, `exchange` without replicas.
     """
 
     verdict: Verdict
-    outlook: Outlook | None
     epochs: int
     groups: int
     single_groups: int
@@ -104,7 +101,6 @@ def diagnose(
     judged = {name: energy for name, energy in energies.items() if energy.draws == most}
     return Diagnosis(
         judge(manifest, judged, statistics),
-        outlook(manifest, judged, statistics),
         kept.stop - kept.start,
         len(groups),
         sum(len(group.chains) == 1 for group in groups),
@@ -141,8 +137,8 @@ def _notes(
     if single and manifest.chains > 1:
         notes.append(
             f"{single} of {len(groups)} groups of chains with the same length and template have a "
-            "single chain: R-hat compares its halves, and the autocorrelation time of its tokens "
-            "is too short"
+            "single chain, which is compared with no other: it has no R-hat, and the "
+            "autocorrelation time of its tokens is too short"
         )
     unknown = any(group.length is None for group in groups) and not manifest.inputs.sampled
     if unknown and not manifest.inputs.holds_tokens:

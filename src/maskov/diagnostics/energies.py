@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from statistics import median
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from maskov.diagnostics.autocorrelation import autocorrelation, integrated_time
 from maskov.diagnostics.chains import Group
 from maskov.diagnostics.convergence import Convergence, convergence, is_constant
-from maskov.diagnostics.correlation import autocorrelation, integrated_time
 from maskov.diagnostics.thresholds import MIN_DRAWS
 
 Values = npt.NDArray[np.float64]
@@ -20,18 +19,15 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class GroupFigures:
-    """An energy in one group of chains with the same target.
-
-    `compares` says what R-hat compares: "chains", or the "halves" of a single chain.
-    """
+    """An energy in one group of chains with the same target; a single chain has no R-hat."""
 
     template: int
     length: int | None
     chains: int
-    compares: str
     constant: bool
     mean: float | None
     r_hat: float | None
+    r_hat_limit: float | None
     ess_bulk: float | None
     ess_tail: float | None
     mcse: float | None
@@ -41,10 +37,11 @@ class GroupFigures:
 class EnergyFigures:
     """An energy over a whole run.
 
-    `draws` is the number of traced epochs after burn-in, `spacing` epochs apart. `r_hat` is the
-    worst over groups; effective sizes are summed over groups; the mean weighs all chains equally
-    and `mcse` is its Monte Carlo error. `autocorrelation` is by lag in draws; `time` is the
-    integrated autocorrelation time in epochs, a lower bound if `at_least`.
+    `draws` is the number of traced epochs after burn-in, `spacing` epochs apart. `r_hat` and its
+    limit are those of the worst group of two chains or more; effective sizes are summed over
+    groups; the mean weighs all chains equally and `mcse` is its Monte Carlo error.
+    `autocorrelation` is by lag in draws; `time` is the integrated autocorrelation time in epochs, a
+    lower bound if `at_least`.
     """
 
     draws: int
@@ -52,11 +49,9 @@ class EnergyFigures:
     mean: float | None
     mcse: float | None
     r_hat: float | None
-    r_hat_median: float | None
+    r_hat_limit: float | None
     ess_bulk: float | None
-    ess_bulk_median: float | None
     ess_tail: float | None
-    ess_tail_median: float | None
     constant_groups: int
     autocorrelation: list[float] | None
     time: float | None
@@ -69,28 +64,37 @@ def energy_figures(trace: Values, groups: Sequence[Group]) -> EnergyFigures:
     rows, spacing = _evenly_traced(trace)
     values = trace[rows]
     parts = [values[:, group.chains] for group in groups]
-    figures = [_group_figures(part, group) for part, group in zip(parts, groups, strict=True)]
+    figures = [
+        _group_figures(part, group, len(groups)) for part, group in zip(parts, groups, strict=True)
+    ]
     correlation, time, at_least = _correlation(parts)
-    r_hats, bulk, tail = (
-        [getattr(group, name) for group in figures] for name in ("r_hat", "ess_bulk", "ess_tail")
-    )
+    bulk, tail = ([getattr(one, name) for one in figures] for name in ("ess_bulk", "ess_tail"))
+    r_hat, limit = worst_r_hat([(one.r_hat, one.r_hat_limit) for one in figures if one.chains > 1])
     return EnergyFigures(
         draws=len(values),
         spacing=spacing,
         mean=float(values.mean()) if values.size else None,
         mcse=_error_of_mean(figures),
-        r_hat=_combine(max, r_hats),
-        r_hat_median=_combine(median, r_hats),
+        r_hat=r_hat,
+        r_hat_limit=limit,
         ess_bulk=_combine(sum, bulk),
-        ess_bulk_median=_combine(median, bulk),
         ess_tail=_combine(sum, tail),
-        ess_tail_median=_combine(median, tail),
         constant_groups=sum(group.constant for group in figures),
         autocorrelation=correlation,
         time=None if time is None or spacing is None else time * spacing,
         at_least=at_least,
         groups=figures,
     )
+
+
+def worst_r_hat(
+    numbers: Sequence[tuple[float | None, float | None]],
+) -> tuple[float | None, float | None]:
+    """Return the R-hat that is farthest above its limit, with it; None if any is missing."""
+    known = [(one, limit) for one, limit in numbers if one is not None and limit is not None]
+    if not known or len(known) < len(numbers):
+        return None, None
+    return max(known, key=lambda pair: pair[0] - pair[1])
 
 
 def _evenly_traced(trace: Values) -> tuple[npt.NDArray[np.int64], int | None]:
@@ -103,14 +107,13 @@ def _evenly_traced(trace: Values) -> tuple[npt.NDArray[np.int64], int | None]:
     return rows[uneven[-1] + 1 :] if len(uneven) else rows, int(gaps[-1])
 
 
-def _group_figures(values: Values, group: Group) -> GroupFigures:
+def _group_figures(values: Values, group: Group, groups: int) -> GroupFigures:
     constant = len(values) >= MIN_DRAWS and is_constant(values)
-    numbers = convergence(values) if values.size else Convergence()
+    numbers = convergence(values, groups) if values.size else Convergence()
     return GroupFigures(
         template=group.template,
         length=group.length,
         chains=len(group.chains),
-        compares="chains" if len(group.chains) > 1 else "halves",
         constant=constant,
         mean=float(values.mean()) if values.size else None,
         **asdict(numbers),

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from maskov.config import Manifest
 from maskov.diagnostics.chains import Group
 from maskov.diagnostics.energies import EnergyFigures, energy_figures
-from maskov.energies.registry import weighted_terms
-from maskov.errors import InputError
 from maskov.types import Traces
 
 
@@ -34,20 +32,12 @@ def expert_figures(
     """Return the figures of each expert, in the order of the energy; none without experts."""
     if not manifest.experts:
         return []
-    done, weights = slice(0, kept.stop), _weights(manifest)
+    done, weights = slice(0, kept.stop), manifest.expert_weights
     steps = int(traces["steps"][done].sum())
     found = []
     for column, name in enumerate(manifest.experts):
         calls = int(traces["expert_calls"][done, :, column].sum())
         figures = energy_figures(traces["expert_energy"][kept, :, column], groups)
-        known = [weight for weight, term in weights if term == name]
-        weight = sum(known) if known else None
+        weight = weights[column] if column < len(weights) else None
         found.append(ExpertFigures(name, weight, calls / steps if steps else None, figures))
     return found
-
-
-def _weights(manifest: Manifest) -> list[tuple[float, str]]:
-    try:
-        return weighted_terms(manifest.energy or "")
-    except InputError:  # a manifest may be anybody's
-        return []

@@ -12,7 +12,6 @@ _EXACT = "The rule is exact"
 _ENDINGS = {
     "converged": ", and the chains agree",
     "not converged": "; the run is too short",
-    "borderline": "; the run is a little too short",
     "too short to tell": "; the run is too short",
     "constant": "; the chains did not move",
     "one chain": "; one chain has no other to agree with",
@@ -27,11 +26,11 @@ _NO_TARGET = {
 
 def headline(diagnosis: Diagnosis) -> str:
     """Return whether the rule is exact, and what the run lacks."""
-    state, outlook = diagnosis.verdict.state, diagnosis.outlook
+    state = diagnosis.verdict.state
     if state not in _ENDINGS:
         return _NO_TARGET.get(state, "The rule is not exact: its samples have no target")
-    if state == "not converged" and outlook is not None and outlook.disagree:
-        return f"{_EXACT}; the run is too short for its chains to agree"
+    if state == "not converged" and diagnosis.verdict.times_longer is None:
+        return f"{_EXACT}; the chains disagree"
     return _EXACT + _ENDINGS[state]
 
 

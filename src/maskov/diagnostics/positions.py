@@ -1,8 +1,8 @@
 """Acceptance, novelty and autocorrelation at each position.
 
 A sweep of single sites visits every free position once per epoch, so the traced rejections and
-tokens give its rates. For blocks, positions drawn with replacement and mask-predict, the traces do
-not contain the visited positions, and there are no rates.
+tokens give its rates. For blocks and mask-predict the traces do not contain the visited positions,
+and there are no rates.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from maskov.config import Manifest
+from maskov.diagnostics.autocorrelation import Memory
 from maskov.diagnostics.chains import Group, chain_templates, kept_epochs, visits_once
-from maskov.diagnostics.tokens import Memory
 from maskov.types import Traces
 
 Flags = npt.NDArray[np.bool_]

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from maskov.config import Manifest, Tuning
-from maskov.diagnostics.thresholds import R_HAT_BORDERLINE
+from maskov.config import Manifest
 from maskov.types import Traces
 
 
@@ -60,13 +59,11 @@ def summarise(manifest: Manifest, traces: Traces) -> Summary:
     elif manifest.stopped_at is not None and until is not None:
         judged = "energy and token statistic" if "tokens" in traces else "energy"
         notes.append(
-            f"stopped at epoch {epochs}: R-hat below {R_HAT_BORDERLINE} and {until.effective} "
+            f"stopped at epoch {epochs}: nested R-hat below its limit and {until.effective} "
             f"effective draws of every {judged}"
         )
     elif until is not None:
         notes.append(f"the limit of {epochs} epochs was reached before the chains had converged")
-    if manifest.tuning is not None:
-        notes += _tuned(manifest.tuning)
     raw, norm = _mean(kept["energy_raw"]), _mean(kept["energy_norm"])
     return Summary(
         signature=manifest.signature,
@@ -106,16 +103,3 @@ def _mean(values: npt.NDArray[Any]) -> tuple[float | None, float | None]:
     if len(chains) < 2 or not np.isfinite(chains).all():
         return float(chains.mean()), None
     return float(chains.mean()), float(chains.std(ddof=1) / np.sqrt(len(chains)))
-
-
-def _tuned(tuning: Tuning) -> list[str]:
-    """Say what discarded chains chose, where they had a choice."""
-    notes = []
-    for stages, gain in zip(tuning.stages, tuning.gains, strict=True):
-        if stages and gain != 1:
-            notes.append(
-                f"delayed acceptance: discarded chains chose to test the nearest "
-                f"{', '.join(map(str, stages))} first, expecting {gain:.2f} times the moves per "
-                "pass"
-            )
-    return notes

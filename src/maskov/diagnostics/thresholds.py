@@ -1,54 +1,48 @@
-"""The limits behind every verdict.
-
-R-hat and effective sample sizes follow Vehtari, Gelman, Simpson, Carpenter & Bürkner (2021), "Rank-
-normalization, folding, and localization: an improved R-hat for assessing convergence of MCMC".
-"""
+"""The limits behind every verdict."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 
-from maskov.config import Manifest
-
-# R-hat below the first is good, below the second borderline, otherwise not converged.
-R_HAT_GOOD = 1.01
-R_HAT_BORDERLINE = 1.05
-# Effective draws of a whole run, in the bulk and in the tails.
-MIN_ESS = 400.0
+# Nested R-hat at which chains still remember 9 % of a quantity's variance.
+R_HAT = 1.05
+# Chance that a run of independent draws is above a limit of R-hat, and the quantities that are
+# judged in each group of chains: two or three energies, their spread, and token statistics.
+_FALSE_ALARM, _QUANTITIES = 0.05, 23
+# Effective draws of a whole run, in the bulk and in the tails, unless a run was given a number.
+MIN_ESS = 100
 # With fewer draws per chain nothing is estimated.
-MIN_DRAWS = 20
+MIN_DRAWS = 8
 # Energies that differ by less than this fraction of their size are equal up to rounding.
 ROUNDING = 1e-6
 # The largest number of lags; a longer autocorrelation time is reported as a lower bound.
 MAX_LAGS = 200
-# From this R-hat on chains disagree: it is not known that they will ever meet.
-R_HAT_DISAGREE = 1.3
-# Beyond this factor a longer run is no useful advice.
-MAX_FACTOR = 100.0
-# Effective draws that the outlook speaks of, unless a run asked for another number.
-USEFUL_ESS = 100
+# A run this many times as long is too far from what was measured to be advice.
+MAX_FACTOR = 20.0
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What counts as converged: R-hat below `r_hat`, at least `ess` effective draws."""
+def r_hat_limit(draws: int, chains: int, groups: int = 1) -> float:
+    """Return the limit of nested R-hat: `R_HAT`, and what chance adds to few, independent draws.
 
-    r_hat: float = R_HAT_GOOD
-    ess: float = MIN_ESS
-
-    @classmethod
-    def of(cls, manifest: Manifest) -> Limits:
-        """Return the limits of a run: those it was to stop by, or the usual ones."""
-        until = manifest.config.until
-        return cls() if until is None else cls(R_HAT_BORDERLINE, float(until.effective))
+    The covariance over chains of the means of two independent stretches of n draws is a mean of
+    chains − 1 products of independent normal numbers, divided by n. Such a mean is above
+    √(2x/(chains − 1)) + x/(chains − 1) with a probability below exp(−x).
+    """
+    x = math.log(_QUANTITIES * groups / _FALSE_ALARM)
+    chance = (math.sqrt(2 * x / (chains - 1)) + x / (chains - 1)) / (draws // 3)
+    return math.sqrt(R_HAT**2 + chance)
 
 
-def times_longer(r_hat: float, ess: float, limits: Limits | None = None) -> float:
+def times_longer(r_hat: float | None, ess: float, needed: float) -> float:
     """Return how many times longer a run would have to be to pass both limits; at least 1.
 
-    Once chains have mixed, R-hat² − 1 is inversely proportional to their length and the effective
-    size is proportional to it. Chains that have not mixed need longer: it is a lower bound.
+    The effective size grows with the length. Of the variance, chains remember 1 − 1/R-hat², which
+    falls exponentially with the length.
     """
-    limits = limits or Limits()
-    by_r_hat = (r_hat**2 - 1) / (limits.r_hat**2 - 1)
-    return max(1.0, by_r_hat, limits.ess / ess)
+    factor = max(1.0, needed / ess)
+    if r_hat is None or r_hat <= R_HAT:
+        return factor
+    remembered = 1 - 1 / r_hat**2
+    if remembered == 1:
+        return math.inf
+    return max(factor, math.log(1 - 1 / R_HAT**2) / math.log(remembered))

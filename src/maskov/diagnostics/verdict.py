@@ -1,52 +1,59 @@
-"""One sentence on whether a run's chains have converged, and why."""
+"""Whether a run's chains have converged, why, and what to try next."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from maskov.config import Manifest
 from maskov.diagnostics.energies import EnergyFigures
 from maskov.diagnostics.statistics import TokenStatistic
-from maskov.diagnostics.thresholds import (
-    MAX_FACTOR,
-    MIN_DRAWS,
-    R_HAT_BORDERLINE,
-    R_HAT_DISAGREE,
-    R_HAT_GOOD,
-    Limits,
-    times_longer,
-)
+from maskov.diagnostics.thresholds import MAX_FACTOR, MIN_DRAWS, MIN_ESS, times_longer
+
+# Chains that are enough to compare.
+_CHAINS = 8
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A `state`, the reason for it, and how many times longer the run should be.
+    """A `state`, the reason for it, how many times longer the run should be, and what to try next.
 
     The states: no target, annealed, forced, too short to tell, constant, not judged, one chain,
-    single chains, not converged, borderline, converged.
+    single chains, not converged, converged. `times_longer` is None if no length is known to help.
     """
 
     state: str
     reason: str
     times_longer: float | None = None
+    advice: str = ""
 
     def __str__(self) -> str:
         return f"{self.state}: {self.reason}"
+
+    def lines(self) -> list[str]:
+        """Return the sentences that a run ends with: the verdict and the advice, if any."""
+        return [str(self), *([f"try next: {self.advice}"] if self.advice else [])]
 
 
 @dataclass(frozen=True)
 class Measured:
     """R-hat and effective draws of an energy or of a token statistic, and what they should be.
 
-    `ess` is that of all chains of the run, if all mix as those in which it was measured.
+    R-hat and its limit are None if no two chains can be compared.
     """
 
     name: str
-    r_hat: float
+    r_hat: float | None
+    limit: float | None
     ess: float
-    limits: Limits
+    needed: float
+
+    @property
+    def above(self) -> float:
+        """By how much R-hat is above its limit."""
+        return -math.inf if self.r_hat is None or self.limit is None else self.r_hat - self.limit
 
 
 def judge(
@@ -57,8 +64,8 @@ def judge(
     """Return the verdict; the first obstacle to convergence is the reason."""
     return (
         _no_target(manifest)
-        or _no_numbers(energies)
-        or _numbers(manifest, energies, measured(manifest, energies, statistics))
+        or _no_numbers(manifest, energies)
+        or _numbers(manifest, measured(manifest, energies, statistics))
     )
 
 
@@ -67,31 +74,50 @@ def measured(
     energies: Mapping[str, EnergyFigures],
     statistics: Sequence[TokenStatistic] = (),
 ) -> list[Measured]:
-    """Return every energy whose numbers are known, and the token statistics in their order."""
-    limits = Limits.of(manifest)
+    """Return every energy whose numbers are known, and the token statistics in their order.
+
+    A statistic that varies in some of the chains needs their share of the effective draws.
+    """
+    until = manifest.config.until
+    needed = MIN_ESS if until is None else until.effective
     found = []
     for name, energy in energies.items():
         sizes = [size for size in (energy.ess_bulk, energy.ess_tail) if size is not None]
-        if energy.r_hat is not None and sizes:
-            found.append(Measured(name, energy.r_hat, min(sizes), limits))
-    # The worst of many statistics is above the strict limit by chance alone.
-    wide = replace(limits, r_hat=R_HAT_BORDERLINE)
+        if sizes:
+            found.append(Measured(name, energy.r_hat, energy.r_hat_limit, min(sizes), needed))
     for one in statistics:
-        found.append(Measured(one.name, one.r_hat, one.ess_per_chain * manifest.chains, wide))
+        share = needed * one.chains / manifest.chains
+        found.append(Measured(one.name, one.r_hat, one.r_hat_limit, one.ess, share))
     return found
 
 
 def shown_r_hat(r_hat: float) -> str:
-    """Return R-hat with enough digits to be told from 1 and from the limits."""
-    if math.isinf(r_hat):
-        return "infinite"
-    return f"{r_hat:.4f}" if r_hat < R_HAT_GOOD else f"{r_hat:.3f}"
+    """Return R-hat with enough digits to be told from 1 and from its limit."""
+    return "infinite" if math.isinf(r_hat) else f"{r_hat:.3f}"
 
 
-def rounded(factor: float) -> str:
-    """Round up to the precision of such an estimate: halves, then whole numbers, then tens."""
-    step = 0.5 if factor < 3 else 1 if factor < 10 else 10
-    return f"{math.ceil(factor / step) * step:g}"
+def mixing_options(manifest: Manifest) -> list[str]:
+    """Return the options of the command that may mix better, by what the run has not tried."""
+    options = []
+    schedule, move = manifest.schedule, _inside(manifest.config.kernel, "move")
+    conditional = _inside(move, "conditional")
+    if not schedule.burn_in and manifest.config.until is None:
+        options.append(f"--burn-in {schedule.epochs // 2}")
+    if manifest.kernel != "mh":
+        return options
+    truncated = conditional.get("top_k") is not None or conditional.get("top_p", 1.0) < 1
+    if truncated and not conditional.get("epsilon"):
+        options.append("--epsilon 0.05")
+    if "span" not in str(manifest.config.kernel).lower():
+        options.append("--moves site:1,span:2")
+    if "exchange" not in str(manifest.config.kernel).lower():
+        options.append("--replicas 4")
+    return options
+
+
+def _inside(data: Any, name: str) -> dict[str, Any]:
+    part = data.get(name) if isinstance(data, dict) else None
+    return part if isinstance(part, dict) else {}
 
 
 def _no_target(manifest: Manifest) -> Verdict | None:
@@ -100,73 +126,84 @@ def _no_target(manifest: Manifest) -> Verdict | None:
     schedule, name = manifest.schedule, manifest.kernel
     if name == "mh" and not replace(schedule, force_accept=0).fixed_target():
         return Verdict(
-            "annealed", "the temperature changes after burn-in, so there is no fixed target"
+            "annealed",
+            "the temperature changes after burn-in, so there is no fixed target",
+            advice="no --anneal, or --burn-in until the temperature is at its floor",
         )
     if name == "mh" and schedule.force_accept > schedule.burn_in:
-        return Verdict("forced", "acceptance is forced after burn-in, so there is no target")
+        return Verdict(
+            "forced",
+            "acceptance is forced after burn-in, so there is no target",
+            advice=f"--burn-in {schedule.force_accept} or more",
+        )
     shown = "degenerate Gibbs" if name == "gibbs" else name
     return Verdict(
         "no target",
         f"{shown} leaves no target invariant: these numbers describe the chain, not a target",
+        advice="--kernel mh, which samples from the energy",
     )
 
 
-def _no_numbers(energies: Mapping[str, EnergyFigures]) -> Verdict | None:
-    draws = min(energy.draws for energy in energies.values())
+def _no_numbers(manifest: Manifest, energies: Mapping[str, EnergyFigures]) -> Verdict | None:
+    draws, schedule = min(energy.draws for energy in energies.values()), manifest.schedule
+    twice = schedule.burn_in + 2 * max(schedule.epochs - schedule.burn_in, 1)
     if draws < MIN_DRAWS:
+        from maskov.defaults import BURN_IN  # imports torch
+
+        # A longer run may burn in for longer.
+        enough = max(2 * schedule.epochs, max(schedule.burn_in, BURN_IN) + MIN_DRAWS)
         return Verdict(
             "too short to tell",
             f"{draws} traced epochs after burn-in (at least {MIN_DRAWS} are needed)",
+            advice=_epochs(manifest, enough),
         )
     for name, energy in energies.items():
         constant, groups = energy.constant_groups, len(energy.groups)
         if constant:
             where = "" if constant == groups else f" in {constant} of {groups} groups of chains"
-            return Verdict("constant", f"{name} never moved{where}")
+            reason, advice = f"{name} never moved{where}", _other_moves(manifest)
+            return Verdict("constant", reason, advice=advice)
     for name, energy in energies.items():
-        if energy.r_hat is None or energy.ess_bulk is None:
-            return Verdict("not judged", f"{name} has too few distinct values for R-hat")
+        if energy.ess_bulk is None:
+            reason = f"{name} has too few distinct values for an effective size"
+            return Verdict("not judged", reason, advice=_epochs(manifest, twice))
+    if all(energy.r_hat is None for energy in energies.values()):
+        more = f"--chains {max(_CHAINS, 2 * manifest.chains)}"
+        if manifest.chains == 1:
+            return Verdict("one chain", "R-hat compares chains; run several", advice=more)
+        reason = "no two chains have the same length and template; run several of each"
+        return Verdict("single chains", reason, advice=more)
     return None
 
 
-def _numbers(
-    manifest: Manifest, energies: Mapping[str, EnergyFigures], numbers: Sequence[Measured]
-) -> Verdict:
-    worst = max(numbers, key=lambda one: one.r_hat)
-    least = min(numbers, key=lambda one: one.ess)
-    groups = [group for energy in energies.values() for group in energy.groups]
-    if manifest.chains == 1:
-        return Verdict(
-            "one chain",
-            "R-hat compares chains; run several (R-hat of its halves: "
-            f"{shown_r_hat(worst.r_hat)} of {worst.name})",
-        )
-    if all(group.chains == 1 for group in groups):
-        return Verdict(
-            "single chains",
-            "no two chains have the same length and template, so R-hat can only compare the "
-            f"halves of each (worst: {shown_r_hat(worst.r_hat)} of {worst.name}); run several of "
-            "each",
-        )
-    factor = max(times_longer(one.r_hat, one.ess, one.limits) for one in numbers)
-    r_hat = f"R-hat {shown_r_hat(worst.r_hat)} of {worst.name}"
-    helps = worst.r_hat < R_HAT_DISAGREE and factor <= MAX_FACTOR
-    advice = (
-        f"run about {rounded(factor)} times longer"
-        if helps
-        else "more epochs of this kind may not help"
-    )
-    longer = factor if math.isfinite(factor) else None
-    if worst.r_hat >= R_HAT_BORDERLINE:
-        return Verdict("not converged", f"{r_hat}; {advice}", longer)
-    above = [one for one in numbers if one.r_hat >= one.limits.r_hat]
-    if above:
-        one = max(above, key=lambda one: one.r_hat)
-        named = f"R-hat {shown_r_hat(one.r_hat)} of {one.name}, not below {one.limits.r_hat}"
-        return Verdict("borderline", f"{named}; {advice}", longer)
-    if least.ess < least.limits.ess:
-        few = f"{least.ess:.0f} effective draws of {least.name}"
-        reason = f"{few} (at least {least.limits.ess:.0f} are needed); {advice}"
-        return Verdict("borderline", reason, longer)
-    reason = f"{r_hat} at most, {least.ess:.0f} effective draws of {least.name} at least"
-    return Verdict("converged", reason, 1.0)
+def _numbers(manifest: Manifest, numbers: Sequence[Measured]) -> Verdict:
+    worst = max(numbers, key=lambda one: one.above)
+    least = min(numbers, key=lambda one: one.ess / one.needed)
+    assert worst.r_hat is not None
+    assert worst.limit is not None
+    r_hat = f"nested R-hat {shown_r_hat(worst.r_hat)} of {worst.name}"
+    factor = max(times_longer(one.r_hat, one.ess, one.needed) for one in numbers)
+    few = f"{least.ess:.0f} effective draws of {least.name}"
+    if worst.above >= 0:
+        reason = f"{r_hat} (below {shown_r_hat(worst.limit)} is needed)"
+    elif least.ess < least.needed:
+        reason = f"{few} (at least {least.needed:.0f} are needed)"
+    else:
+        return Verdict("converged", f"{r_hat} at most, {few} at least", 1.0)
+    if factor > MAX_FACTOR:
+        return Verdict("not converged", reason, None, _other_moves(manifest))
+    schedule = manifest.schedule
+    kept = max(schedule.epochs - schedule.burn_in, 1)
+    longer = _epochs(manifest, schedule.burn_in + math.ceil(factor * kept))
+    return Verdict("not converged", reason, factor, longer)
+
+
+def _other_moves(manifest: Manifest) -> str:
+    return " or ".join(mixing_options(manifest)) or "another kernel"
+
+
+def _epochs(manifest: Manifest, epochs: int) -> str:
+    """Return options for a run of at least so many epochs, rounded to two digits."""
+    step = 10 ** max(len(str(epochs)) - 2, 0)
+    longer = f"--epochs {math.ceil(epochs / step) * step}"
+    return longer if manifest.config.until else f"{longer}, or --until converged"

@@ -6,21 +6,29 @@ add and scale, so `Raw() + 0.5 * Norm()` is an energy too.
 An energy has a name that `parse_energy` reads, a cache and stages. The cache of an energy over
 masked passes is those passes; that of any other energy is one number a sequence. Its stages are
 energies by which a proposal is tested, cheapest first (see `maskov.energies.stages`).
+
+A part belongs to a sum by its place. Names are for people: two parts may have the same.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, is_dataclass
 
 import torch
 
-from maskov.errors import InputError, MaskovError
+from maskov.errors import InputError, MaskovError, TooLongError
 from maskov.models.base import MaskedModel
 from maskov.models.batches import is_out_of_memory
 from maskov.parts import part_text
 from maskov.types import Float, Sequences, Tensor
+
+# What may stand for an energy: numbers for texts.
+TextFunction = Callable[[list[str]], Sequence[float]]
+# The energies that every run keeps by name.
+_RESERVED = ("raw", "norm", "target")
 
 
 class Energy(ABC):
@@ -96,13 +104,53 @@ class Energy(ABC):
         """Return the term of each masked pass; only for sums over masked passes."""
         raise InputError(f"the energy '{self}' is no sum over masked passes.")
 
-    def __add__(self, other: Energy) -> Energy:
-        return Sum((*self.parts, *other.parts))
+    def total(self, values: Float[Tensor, "n parts"]) -> Float[Tensor, " n"]:
+        """Add up the values of the parts, the first columns in the order of `parts`."""
+        columns = [weight * values[:, column] for column, (weight, _) in enumerate(self.parts)]
+        return torch.stack(columns).sum(0)
+
+    def same_as(self, other: Energy | None) -> bool:
+        """Whether both are one function: the same parts with the same weights."""
+        if other is None or not self.has_parts_of(other):
+            return self is other
+        pairs = zip(self.parts, other.parts, strict=True)
+        return all(mine == theirs for (mine, _), (theirs, _) in pairs)
+
+    def has_parts_of(self, other: Energy) -> bool:
+        """Whether both are sums of the same parts, whatever the weights."""
+        mine, theirs = self.parts, other.parts
+        pairs = zip(mine, theirs, strict=False)
+        return len(mine) == len(theirs) and all(a.is_part(b) for (_, a), (_, b) in pairs)
+
+    def is_part(self, other: Energy) -> bool:
+        """Whether two parts are one: the same object, or built-in ones with the same arguments."""
+        if self is other:
+            return True
+        if type(self) is not type(other) or not type(self).__module__.startswith("maskov."):
+            return False
+        # The text of a built-in energy has all its arguments.
+        return self == other if is_dataclass(self) else str(self) == str(other)
+
+    def __add__(self, other: Energy | TextFunction) -> Energy:
+        """Add an energy, or a function of texts, as on the command line."""
+        return Sum((*self.parts, *_energy(other).parts)) if callable(other) else NotImplemented
+
+    def __radd__(self, other: TextFunction | int) -> Energy:
+        """Add this energy to a function of texts; `sum` begins with 0."""
+        if other == 0:
+            return self
+        return _energy(other) + self if callable(other) else NotImplemented
 
     def __mul__(self, factor: float) -> Energy:
         return Sum(tuple((factor * weight, part) for weight, part in self.parts))
 
     __rmul__ = __mul__
+
+
+def _energy(part: Energy | TextFunction) -> Energy:
+    from maskov.energies.text import TextEnergy  # which needs what is defined here
+
+    return part if isinstance(part, Energy) else TextEnergy(part)
 
 
 class MaskedEnergy(Energy):
@@ -158,7 +206,7 @@ class Sum(Energy):
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Add the parts up."""
-        return total(self, {str(part): part(model, sequences) for _, part in self.parts})
+        return self.total(torch.stack([part(model, sequences) for _, part in self.parts], dim=1))
 
     def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
         """Add the parts up, position by position."""
@@ -169,15 +217,27 @@ class Sum(Energy):
         return {key: value for _, part in self.parts for key, value in part.models().items()}
 
     def __str__(self) -> str:
-        return "+".join(
-            str(part) if weight == 1 else f"{_exact(weight)}*{part}" for weight, part in self.parts
-        )
+        return "+".join(weighted(weight, str(part)) for weight, part in self.parts)
 
 
-def evaluated(energy: Energy, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
-    """Return an energy's values; one that fails, or gives no number, is refused in a sentence."""
+def evaluated(
+    energy: Energy, model: MaskedModel, sequences: Sequences, too_long: float | None = None
+) -> Float[Tensor, " n"]:
+    """Return an energy's values; one that fails, or gives no number, is refused in a sentence.
+
+    So is a text longer than its model reads, unless such a text has the value `too_long`.
+    """
     try:
         values = energy(model, sequences)
+    except TooLongError as error:
+        if too_long is None or len(error.fits) != len(sequences.lengths):
+            raise
+        fits = torch.tensor(error.fits, device=sequences.lengths.device)
+        found = torch.where(fits, 0.0, too_long).double()
+        rows = fits.nonzero().flatten()
+        if rows.numel():
+            found[rows] = evaluated(energy, model, sequences.rows(rows)).to(found.device)
+        return found
     except Exception as error:
         raise failure(energy, error) from error
     count = len(sequences.lengths)
@@ -200,11 +260,17 @@ def failure(energy: Energy, error: Exception) -> Exception:
     return InputError(f"the energy '{energy}' failed ({reason[:200].rstrip(': ')}).")
 
 
-def total(energy: Energy, values: dict[str, Tensor]) -> Float[Tensor, " n"]:
-    """Add up the values of an energy's parts, given by name."""
-    return torch.stack([weight * values[str(part)] for weight, part in energy.parts]).sum(0)
+def distinct_names(parts: Iterable[Energy]) -> tuple[str, ...]:
+    """Return a name to show for each part; equal ones, and those that runs use, get a number."""
+    found: list[str] = []
+    for part in parts:
+        name, count = str(part), 1
+        while (shown := name if count == 1 else f"{name} ({count})") in (*_RESERVED, *found):
+            count += 1
+        found.append(shown)
+    return tuple(found)
 
 
-def _exact(weight: float) -> str:
-    """Write a weight so that it is read back to the bit."""
-    return repr(float(weight)).removesuffix(".0")
+def weighted(weight: float, part: str) -> str:
+    """Write a part with its weight, which is read back to the bit."""
+    return part if weight == 1 else f"{repr(float(weight)).removesuffix('.0')}*{part}"

@@ -3,16 +3,20 @@
 Energies of sequences of different lengths are not on one scale: a token more adds its term to E.
 With a weight w(n) for each length n the target is p(x) ∝ w(|x|) exp(−E(x)/T). Models that translate
 predict lengths themselves.
+
+A kernel divides its whole energy by T. So that w(n) is not, a length prior has the weight T in the
+sum, and `at_temperature` changes that weight whenever T changes.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 
-from maskov.energies.base import Energy
+from maskov.energies.base import Energy, Sum
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
 from maskov.models.conditional.model import ConditionalModel
@@ -90,6 +94,14 @@ class PredictedLength(Energy):
         return "predicted_length"
 
 
+def at_temperature(energy: Energy, change: float) -> Energy:
+    """Return the energy of a target whose T is `change` times as high: w(n) stays as it is."""
+    if change == 1 or not any(isinstance(part, LengthPrior) for _, part in energy.parts):
+        return energy
+    parts = ((w * change if isinstance(p, LengthPrior) else w, p) for w, p in energy.parts)
+    return Sum(tuple(parts))
+
+
 def no_length_predictor(model: MaskedModel) -> InputError:
     """Return the refusal of a model that predicts no lengths."""
     return InputError(
@@ -98,17 +110,21 @@ def no_length_predictor(model: MaskedModel) -> InputError:
     )
 
 
-def parse_table(text: str) -> LengthPrior:
+def parse_table(given: str | Mapping[int, float]) -> LengthPrior:
     """Read weights of lengths such as `8:1,9:2,10:1`; those in between are interpolated."""
-    weights: dict[int, float] = {}
     try:
-        for entry in text.split(","):
-            key, _, weight = entry.partition(":")
-            weights[int(key)] = float(weight)
-    except ValueError:
+        pairs = (
+            [entry.split(":") for entry in given.split(",")]
+            if isinstance(given, str)
+            else given.items()
+        )
+        weights = {int(key): float(weight) for key, weight in pairs}
+    except (TypeError, ValueError):
+        weights = {}
+    if not weights:
         raise InputError(
-            f"the length prior '{text}' is none: use none, flat, or weights such as 8:1,12:4,16:1."
-        ) from None
+            f"the length prior '{given}' is none: use none, flat, or weights such as 8:1,12:4,16:1."
+        )
     if any(not (0 < weight < math.inf) for weight in weights.values()):
         raise InputError("the weights of lengths must be above 0.")
     known = sorted(weights)

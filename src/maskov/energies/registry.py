@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from maskov.energies.base import Energy
@@ -26,9 +25,8 @@ from maskov.energies.text import TextEnergy
 from maskov.energies.translation import AutoregressiveTranslation
 from maskov.energies.words import Avoids, Contains, Matches, Repeats
 from maskov.errors import InputError
-from maskov.models.conditional.checkpoint import is_translation
+from maskov.models.conditional.checkpoint import translation_folder
 from maskov.parts import is_import_path, load_part, parse_call, split_outside
-from maskov.shipped import folder_of
 
 # Far more than anybody adds up by hand; each is a part of every test of every proposal.
 MOST_TERMS = 64
@@ -133,7 +131,7 @@ def _named(term: str, causal: str | None, text: str, loading: Loading, trust_par
 
 def _causal(name: str, loading: Loading) -> Energy:
     """Return −log p under a causal LM or, if the folder holds one, a translation model."""
-    if is_translation(folder_of(name) or Path(name)):
+    if translation_folder(name) is not None:
         return AutoregressiveTranslation(name, loading)
     return Autoregressive(
         name,

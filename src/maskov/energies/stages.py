@@ -8,8 +8,7 @@ that change sign when the move is reversed, the tests
 with independent uniform numbers accept with a probability that is in detailed balance with the
 same target as one test of R (Christen & Fox 2005, applied again and again). A rejection anywhere is
 final, so what the later tests need is never computed. An approximation leaves parts of the energy
-out: expensive energies of a sum, the masked passes far from the change, or the last bits of these
-passes.
+out: expensive energies of a sum, or the masked passes far from the change.
 """
 
 from __future__ import annotations
@@ -20,11 +19,10 @@ from itertools import pairwise
 
 import torch
 
-from maskov.energies.base import Energy
+from maskov.energies.base import Energy, MaskedEnergy
 from maskov.errors import InputError
 from maskov.types import Bool, Int, Tensor
 
-LOW_PRECISIONS = ("bfloat16", "float16", "float32")
 # All masked passes of a sequence cost about this many, where stages are put in order.
 _ALL_PASSES = 16.0
 
@@ -34,13 +32,11 @@ class DelayedAcceptance:
     """Which cheap tests of the masked passes come first.
 
     There is an early test for each number of `nearest` positions: of (1, 4) the first knows the
-    position next to the change, the second the nearest four, the last all (0: all at once; None: a
-    run chooses, by chains that it discards). With `first_stage` the early tests use passes of that
-    precision, and the last one repeats all of them in the model's own.
+    position next to the change, the second the nearest four, the last all (0: all at once; None: as
+    suits the energy of the kernel).
     """
 
     nearest: tuple[int, ...] | int | None = None
-    first_stage: str | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.nearest, int):
@@ -53,38 +49,27 @@ class DelayedAcceptance:
                 f"early tests know more and more of the nearest positions, as in 1,2,4, not "
                 f"{','.join(map(str, self.early))}."
             )
-        if self.first_stage is not None and self.first_stage not in LOW_PRECISIONS:
-            raise InputError(
-                f"unknown precision '{self.first_stage}' of the first stage; use one of "
-                f"{', '.join(LOW_PRECISIONS)}."
-            )
-
-    @property
-    def asked_for(self) -> bool:
-        """Whether early tests are wanted whatever they gain."""
-        return bool(self.nearest) or self.first_stage is not None
 
     @property
     def early(self) -> tuple[int, ...]:
-        """How many positions each early test knows; none where that is not decided."""
+        """How many positions each early test knows."""
         return self.nearest if isinstance(self.nearest, tuple) else ()
 
     def __str__(self) -> str:
-        near = "auto" if self.nearest is None else ",".join(map(str, self.early)) or "0"
-        return near if self.first_stage is None else f"{near},{self.first_stage}"
+        return ",".join(map(str, self.early)) or "0"
 
 
-def parse_delayed(text: str, first_stage: str | None = None) -> DelayedAcceptance:
-    """Read early tests: numbers of positions such as `2` or `1,2,4`, `off`, or `auto`."""
-    if text in ("auto", "off"):
-        return DelayedAcceptance(None if text == "auto" else 0, first_stage)
+def parse_delayed(given: str | tuple[int, ...]) -> DelayedAcceptance:
+    """Read early tests: numbers of positions such as `2` or `1,2,4`, or `off`."""
+    if given == "off":
+        return DelayedAcceptance(0)
     try:
-        counts = tuple(map(int, text.split(",")))
+        counts = tuple(map(int, given.split(","))) if isinstance(given, str) else given
     except ValueError:
         raise InputError(
-            f"--delayed takes numbers of positions such as 2 or 1,2,4, off or auto, not '{text}'."
+            f"--delayed takes numbers of positions such as 2 or 1,2,4, or off, not '{given}'."
         ) from None
-    return DelayedAcceptance(() if counts == (0,) else counts, first_stage)
+    return DelayedAcceptance(() if counts == (0,) else counts)
 
 
 @dataclass(frozen=True)
@@ -92,13 +77,21 @@ class Stage:
     """One test: how much of the energy it knows.
 
     Of the masked passes, those of the `nearest` positions (None: of all; 0: of none but the changed
-    one), in `low` precision or not. Of every other part of the energy, in the plan's order, how
-    many of its stages: at `levels` 0 it is left out.
+    one). Of every other part of the energy, in the plan's order, how many of its stages: at
+    `levels` 0 it is left out.
     """
 
     nearest: int | None
-    low: bool
     levels: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class StagedPart:
+    """A part of an energy that is not masked passes: its weight, its stages, and their columns."""
+
+    weight: float
+    stages: tuple[Energy, ...]
+    columns: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -108,32 +101,31 @@ class TestPlan:
     __test__ = False  # not a test of pytest's
 
     energy: Energy
-    delayed: DelayedAcceptance
+    delayed: DelayedAcceptance = DelayedAcceptance(0)
 
     @cached_property
-    def others(self) -> tuple[tuple[float, tuple[Energy, ...]], ...]:
-        """The parts that are not masked passes: the weight and the stages of each."""
-        parts = tuple((weight, part, part.stages()) for weight, part in self.energy.others)
-        for _, part, stages in parts:
-            if not stages or str(stages[-1]) != str(part):
+    def others(self) -> tuple[StagedPart, ...]:
+        """The parts that are not masked passes, with the column of each of their stages.
+
+        The first columns are the parts of the energy, those of early stages follow.
+        """
+        found, column = list[StagedPart](), len(self.energy.parts)
+        for place, (weight, part) in enumerate(self.energy.parts):
+            if isinstance(part, MaskedEnergy):
+                continue
+            stages = part.stages()
+            if not stages or stages[-1] is not part:
                 raise InputError(f"the last stage of the energy '{part}' must be itself.")
-        return tuple((weight, stages) for weight, _, stages in parts)
+            early = len(stages) - 1
+            columns = (*range(column, column + early), place)
+            found.append(StagedPart(weight, stages, columns))
+            column += early
+        return tuple(found)
 
     @cached_property
-    def evaluated(self) -> tuple[Energy, ...]:
-        """Every energy that some stage of such a part evaluates, once."""
-        by_name = {str(stage): stage for _, stages in self.others for stage in stages}
-        return tuple(by_name.values())
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Their names."""
-        return tuple(map(str, self.evaluated))
-
-    def part_of(self, name: str) -> int:
-        """Return the number of the part that an evaluated energy belongs to."""
-        stages = (tuple(map(str, stages)) for _, stages in self.others)
-        return next(number for number, names in enumerate(stages) if name in names)
+    def columns(self) -> int:
+        """How many values a sequence has: one for each part, and for each early stage of one."""
+        return len(self.energy.parts) + sum(len(part.stages) - 1 for part in self.others)
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -141,21 +133,19 @@ class TestPlan:
         # Each increment adds a part: its cost, how the masked passes or the levels change.
         increments: list[tuple[float, Stage | int]] = []
         if self.energy.needs_sites:
-            low = self.delayed.first_stage is not None
-            near = [(float(count), Stage(count, low)) for count in self.delayed.early]
-            whole = [(_ALL_PASSES, Stage(None, True))] if low else []
-            increments += [*near, *whole, (_ALL_PASSES, Stage(None, False))]
-        for index, (_, stages) in enumerate(self.others):
-            increments += [(stage.cost, index) for stage in stages]
+            increments += [(float(count), Stage(count)) for count in self.delayed.early]
+            increments.append((_ALL_PASSES, Stage(None)))
+        for index, part in enumerate(self.others):
+            increments += [(stage.cost, index) for stage in part.stages]
         increments.sort(key=lambda increment: increment[0])  # stable: a part's own order stays
-        levels, masked, found = [0] * len(self.others), Stage(0, False), list[Stage]()
+        levels, masked, found = [0] * len(self.others), Stage(0), list[Stage]()
         added_before: Stage | int | None = None
         for _, added in increments:
             if isinstance(added, Stage):
                 masked = added
             else:
                 levels[added] += 1
-            stage = Stage(masked.nearest, masked.low, tuple(levels))
+            stage = Stage(masked.nearest, tuple(levels))
             if self._joins(added_before, added, levels):
                 found[-1] = stage
             else:
@@ -173,30 +163,27 @@ class TestPlan:
             isinstance(before, int)
             and isinstance(added, int)
             and before != added
-            and all(levels[one] == len(self.others[one][1]) for one in (before, added))
+            and all(levels[one] == len(self.others[one].stages) for one in (before, added))
         )
 
     def other_fall(self, stage: Stage, old: Tensor, new: Tensor) -> Tensor:
-        """Return by how much the other parts fall, as far as a stage knows.
-
-        `old` and `new` hold a column for each of the `evaluated` energies.
-        """
-        fall = torch.zeros_like(old[:, :1].sum(1))
-        for level, (weight, stages) in zip(stage.levels, self.others, strict=True):
+        """Return by how much the other parts fall, as far as a stage knows; see `columns`."""
+        fall = torch.zeros_like(old[:, 0])
+        for level, part in zip(stage.levels, self.others, strict=True):
             if level:
-                column = self.names.index(str(stages[level - 1]))
-                fall = fall + weight * (old[:, column] - new[:, column])
+                column = part.columns[level - 1]
+                fall = fall + part.weight * (old[:, column] - new[:, column])
         return fall
 
-    def new_evaluations(self, number: int) -> tuple[int, ...]:
-        """Return the columns of the evaluated energies that stage `number` is the first to need."""
+    def new_evaluations(self, number: int) -> list[tuple[int, int, Energy]]:
+        """Return what stage `number` is the first to evaluate: the part, the column, the energy."""
         before = self.stages[number - 1].levels if number else (0,) * len(self.others)
-        columns = []
-        for was, now, (_, stages) in zip(
-            before, self.stages[number].levels, self.others, strict=True
-        ):
-            columns += [self.names.index(str(stage)) for stage in stages[was:now]]
-        return tuple(columns)
+        levels = zip(before, self.stages[number].levels, self.others, strict=True)
+        return [
+            (index, part.columns[level], part.stages[level])
+            for index, (was, now, part) in enumerate(levels)
+            for level in range(was, now)
+        ]
 
 
 def nearness(

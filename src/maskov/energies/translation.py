@@ -12,10 +12,10 @@ from maskov.energies.loading import Loading
 from maskov.errors import InputError, ModelError
 from maskov.models.base import MaskedModel
 from maskov.models.conditional.autoregressive import AutoregressiveModel
+from maskov.models.conditional.checkpoint import translation_folder
 from maskov.models.conditional.model import ConditionalModel
 from maskov.models.conditional.sources import Sources
 from maskov.models.precision import coarse
-from maskov.shipped import folder_of
 from maskov.types import Float, Sequences, Tensor
 
 
@@ -40,7 +40,7 @@ class AutoregressiveTranslation(Energy):
 
     @cached_property
     def _twin(self) -> AutoregressiveModel:
-        folder = folder_of(self.name) or Path(self.name)
+        folder = translation_folder(self.name) or Path(self.name)
         device = torch.device(self._loading.device)
         return AutoregressiveModel.load(folder, device, self.name, self._dtype)
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Any
 
+import re2
 import torch
 
 from maskov.energies.base import Energy
 from maskov.energies.loading import contents
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
-from maskov.models.tokenizing import explodes
 from maskov.parts import quoted, written
 from maskov.types import Float, Sequences, Tensor
 
@@ -29,19 +30,25 @@ def whole_word(word: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w){re.escape(word.strip())}(?!\w)", re.IGNORECASE)
 
 
-def compiled(pattern: str) -> re.Pattern[str]:
-    """Return a regular expression, or refuse it."""
+@lru_cache
+def compiled(pattern: str) -> Any:
+    """Return a regular expression, or refuse it.
+
+    RE2 searches in time linear in the text, for every pattern; Python's `re` may never end.
+    """
     if len(pattern) > _LONGEST_PATTERN:
         raise InputError(f"a regular expression has at most {_LONGEST_PATTERN} signs.")
-    if explodes(pattern, choices=True):
-        raise InputError(
-            f"the regular expression '{pattern}' can take exponential time: a repeat or a choice "
-            "within a repeat."
-        )
+    options = re2.Options()
+    options.log_errors, options.never_capture = False, True
     try:
-        return re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise InputError(f"'{pattern}' is no regular expression: {error}.") from error
+        return re2.compile(pattern, options)
+    except (re2.error, UnicodeEncodeError) as error:
+        reason = error.args[0]
+        reason = reason.decode(errors="replace") if isinstance(reason, bytes) else "not Unicode"
+        raise InputError(
+            f"'{pattern}' is not a regular expression of RE2 ({reason}); "
+            "there is no lookaround and no backreference."
+        ) from error
 
 
 class Faults(Energy):
@@ -118,7 +125,8 @@ class Matches(Faults):
 
     def count(self, text: str) -> int:
         """Search the text."""
-        return int(re.search(self.pattern, text) is None)
+        # As bytes, since RE2 reads UTF-8, which lacks lone surrogates.
+        return int(compiled(self.pattern).search(text.encode(errors="surrogatepass")) is None)
 
     def __str__(self) -> str:
         return f"matches({quoted(self.pattern)})"

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import torch
 
-from maskov.energies.base import Energy
 from maskov.energies.stages import TestPlan
 from maskov.execution.buffers import COUNTS, ENERGIES, ChainBuffers
 from maskov.kernels import Metropolis
 from maskov.models.scorer import Scorer
 from maskov.random import Rng
-from maskov.types import Bool, Chains, Float, Int, Sites, Tensor, inside
+from maskov.types import Bool, Chains, Float, Int, PartValues, Sites, Tensor, inside
 
 
 class AsyncChains:
@@ -23,7 +22,6 @@ class AsyncChains:
         kernel: Metropolis,
         plan: TestPlan,
         scorer: Scorer,
-        low: Scorer | None,
         rng: Rng,
         buffers: ChainBuffers,
         temperatures: Float[Tensor, " epochs"],
@@ -36,7 +34,6 @@ class AsyncChains:
         self.masked = kernel.energy
         assert self.masked.sums_over_sites, "asynchronous chains are tested by masked passes only"
         self.scorer = scorer
-        self.low = low
         self.rng = rng
         self.buffers = buffers
         # Of all chains of the run; rounds of fixed size are laid out for these lengths.
@@ -160,7 +157,8 @@ class AsyncChains:
         """Return the chains as they stand in the middle of a round, to be looked at."""
         energy = self.energies()[:, ENERGIES.index("energy_target")]
         tokens = self.buffers.tokens.clone()
-        return replace(like, tokens=tokens, energies={str(self.kernel.energy): energy})
+        known = PartValues(None, energy.new_zeros((len(energy), 0)), energy)
+        return replace(like, tokens=tokens, part_values=known)
 
     def row(self, epoch: int) -> dict[str, Tensor]:
         """Return the results of an epoch that all chains have finished."""
@@ -174,9 +172,3 @@ class AsyncChains:
         }
         row = {name: ring[ring_row].to("cpu", copy=True) for name, ring in rings.items()}
         return row | {"lengths": b.lengths.to("cpu", copy=True)}
-
-
-def low_terms(low: Scorer, energy: Energy, state: Chains) -> Float[Tensor, "chains length"]:
-    """Return the terms of the current tokens in low precision, which the early tests start from."""
-    sites = low.sites(state.sequences, energy.needs_normaliser)
-    return energy.of_scores(sites.logit, sites.log_normaliser)

@@ -11,15 +11,13 @@ its contents; the few places where rows are gathered are methods that `recorded_
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from maskov.energies.stages import near_all
 from maskov.execution.async_chains import AsyncChains
 from maskov.execution.span_buffers import FILLING, FILLS, IDLE, SpanBuffers
 from maskov.kernels.ratio import log_ratio
-from maskov.moves.site import draw, log_q_of
+from maskov.moves.filling import draw, log_q_of
 from maskov.random import Purpose
 from maskov.types import Bool, Float, Int, Sequences, Tensor
 
@@ -28,10 +26,6 @@ class SpanSampler(AsyncChains):
     """A group of asynchronous chains that fill windows, advanced round by round."""
 
     buffers: SpanBuffers
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        assert self.low is None, "asynchronous windows are tested in one precision"
 
     def advance(self) -> None:
         """Do one round, or finish one that was stopped while its passes ran."""

@@ -30,7 +30,6 @@ class AsyncState(AsyncChains):
         self._slots = (len(buffers.slot_place) - 1) // count
         self._owner = torch.arange(count * self._slots, device=device) // self._slots
         self._steps = buffers.free.sum(1)
-        self._tests_low = torch.tensor([stage.low for stage in self.stages], device=device)
 
     def reload(self, buffers: ChainBuffers) -> bool:
         """Load other chains, if there are as many of them and as long."""
@@ -59,12 +58,6 @@ class AsyncState(AsyncChains):
 
     # What is asked for.
 
-    def _waits(self, low: bool) -> Bool[Tensor, "slots length"]:
-        """Return the passes that slots wait for, in full or in low precision."""
-        b = self.buffers
-        kind = (self._tests_low[b.slot_stage[:-1]] == low)[:, None]
-        return b.slot_pending[:-1] & kind
-
     def _undrawn(self) -> Bool[Tensor, "chains length"]:
         """Return where a proposal is to be drawn."""
         return ~self.buffers.fresh & ~self.buffers.opening[:, None]
@@ -79,22 +72,11 @@ class AsyncState(AsyncChains):
         """Mark the `count` nearest positions; None: all others."""
         return nearness < (self._width if count is None else min(count, self._width))
 
-    def _wanted(
-        self, place: Tensor, nearness: Int[Tensor, "n length"], number: int
-    ) -> Bool[Tensor, "n length"]:
+    def _wanted(self, nearness: Int[Tensor, "n length"], number: int) -> Bool[Tensor, "n length"]:
         """Return the passes that stage `number` needs beyond those before it."""
-        stage = self.stages[number]
-        wanted = self._is_near(nearness, stage.nearest)
-        if number and self.stages[number - 1].low == stage.low:
+        wanted = self._is_near(nearness, self.stages[number].nearest)
+        if number:
             wanted &= ~self._is_near(nearness, self.stages[number - 1].nearest)
-        before = self.stages[number - 1] if number else None
-        if (
-            stage.low
-            and stage.nearest is None
-            and not (before and before.low and before.nearest is None)
-        ):
-            # The chain keeps low-precision terms of every position, the changed one included.
-            wanted |= self._places == place[:, None]
         return wanted
 
     def _slot_sequences(self) -> Sequences:

@@ -72,29 +72,27 @@ class AsyncTests(AsyncState):
         b, owner = self.buffers, self._owner
         at = (owner, b.slot_place[:-1].clamp(min=0))
         beta = self._beta()[owner]
-        exact, low, site = self._differences(at)
+        exact, site = self._differences(at)
         forward, reverse = b.log_forward[at], b.log_reverse[at]
         ratios = []
         for stage in self.stages:
-            terms = low if stage.low else exact
             kept = self._is_near(nearness, stage.nearest)
-            fall = site + torch.where(kept, terms, 0.0).sum(1)
+            fall = site + torch.where(kept, exact, 0.0).sum(1)
             ratios.append(log_ratio(fall, forward, reverse, beta))
         return Ratios(torch.stack(ratios, dim=1), exact, site)
 
-    def _differences(self, at: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return old minus new terms of each slot: exact, in low precision, and at its own place.
+    def _differences(self, at: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return old minus new terms of each slot: at the other positions, and at its own place.
 
         The pass that masks the changed position is the same before and after the move.
         """
         b, energy, owner = self.buffers, self.masked, self._owner
         new = energy.of_scores(b.slot_logit[:-1], b.slot_normaliser[:-1])
         exact = energy.of_scores(b.logit, b.log_normaliser)[owner] - new
-        low = b.low_term[owner] - b.slot_low[:-1]
         normaliser = b.log_normaliser[at]
         site = energy.of_scores(b.logit[at], normaliser)
         site = site - energy.of_scores(b.drawn_logit[at], normaliser)
-        return exact, low, site
+        return exact, site
 
     def _tell_settled(
         self,

@@ -18,7 +18,7 @@ import torch
 from maskov.execution.async_state import NONE_LEFT
 from maskov.execution.async_tests import AsyncTests
 from maskov.execution.buffers import ACCEPTED, FREE, REJECTED, TESTING
-from maskov.moves.site import draw
+from maskov.moves.filling import draw
 from maskov.random import Purpose, accept, categorical
 from maskov.types import Float, Int, Tensor
 
@@ -136,7 +136,7 @@ class AsyncSampler(AsyncTests):
         possible = b.log_reverse.gather(1, place).flatten() > -torch.inf
         place = place.flatten()
         nearness = self._nearness(place, b.lengths[self._owner])
-        wanted = self._wanted(place, nearness, 0) & possible[:, None]
+        wanted = self._wanted(nearness, 0) & possible[:, None]
         b.slot_place[:-1] = torch.where(begun, place, b.slot_place[:-1])
         b.slot_pending[:-1] = torch.where(begun[:, None], wanted, b.slot_pending[:-1])
         for field in (b.slot_stage, b.slot_verdict, b.slot_ratio, b.slot_acceptance):
@@ -144,18 +144,17 @@ class AsyncSampler(AsyncTests):
 
     def _pass(self) -> None:
         """Run the passes that slots wait for."""
-        proposed = self._slot_sequences()
-        for scorer, kind in ((self.low, True), (self.scorer, False)):
-            slot, place = self._waits(kind).nonzero(as_tuple=True)
-            if scorer is None or not len(slot):
-                continue
-            answers = scorer.answers(proposed, slot, place, self.masked.needs_normaliser)
-            self._receive(kind, slot, place, answers.hidden, answers.logit, answers.log_normaliser)
-            self._count_passes(self._owner[slot], torch.ones_like(slot))
+        slot, place = self.buffers.slot_pending[:-1].nonzero(as_tuple=True)
+        if not len(slot):
+            return
+        answers = self.scorer.answers(
+            self._slot_sequences(), slot, place, self.masked.needs_normaliser
+        )
+        self._receive(slot, place, answers.hidden, answers.logit, answers.log_normaliser)
+        self._count_passes(self._owner[slot], torch.ones_like(slot))
 
     def _receive(
         self,
-        low: bool,
         slot: Int[Tensor, " passes"],
         place: Int[Tensor, " passes"],
         hidden: Float[Tensor, "passes hidden"],
@@ -164,12 +163,9 @@ class AsyncSampler(AsyncTests):
     ) -> None:
         """Put what the passes gave into their slots."""
         b = self.buffers
-        if low:
-            b.slot_low[slot, place] = self.masked.of_scores(logit, log_normaliser)
-        else:
-            b.slot_hidden[slot, place] = hidden
-            b.slot_logit[slot, place] = logit
-            b.slot_normaliser[slot, place] = log_normaliser
+        b.slot_hidden[slot, place] = hidden
+        b.slot_logit[slot, place] = logit
+        b.slot_normaliser[slot, place] = log_normaliser
         b.slot_pending[slot, place] = torch.zeros_like(slot, dtype=torch.bool)
 
     def _decide(self) -> None:
@@ -192,7 +188,7 @@ class AsyncSampler(AsyncTests):
         b.slot_ratio[:-1] = torch.where(further, ratio, b.slot_ratio[:-1])
         b.slot_stage[:-1] += further
         for number in range(1, len(self.stages)):
-            wanted = self._wanted(place, nearness, number)
+            wanted = self._wanted(nearness, number)
             begun = further & (b.slot_stage[:-1] == number)
             b.slot_pending[:-1] = torch.where(begun[:, None], wanted, b.slot_pending[:-1])
 
@@ -249,7 +245,6 @@ class AsyncSampler(AsyncTests):
             (b.log_normaliser, torch.where(
                 other, b.slot_normaliser[slot], b.log_normaliser[rows]
             )),
-            (b.low_term, b.slot_low[slot]),
             (b.fresh, ~self._inside[rows]),
         )  # fmt: skip
         for buffer, value in new:

@@ -30,8 +30,8 @@ class ChainBuffers:
     `step` is the chain's step at the start of its epoch and `number` how many steps of the epoch
     are done. `opening` chains have yet to begin their epoch; `offered` says that a round is under
     way. `counts` and `rejected`, where a proposal was rejected, are those of this epoch. `waiting`
-    holds, for the latest rounds, the tokens of passes in full and in low precision that were
-    waiting, the positions that were waiting for the head, and the epoch of the slowest chain.
+    holds, for the latest rounds, the tokens of passes that were waiting, the positions that were
+    waiting for the head, and the epoch of the slowest chain.
     """
 
     chain: Int[Tensor, " chains"]
@@ -56,7 +56,7 @@ class ChainBuffers:
     ring_counts: Int[Tensor, "ring chains counts"]
     ring_tokens: Int[Tensor, "ring chains length"]
     ring_rejected: Bool[Tensor, "ring chains length"]
-    waiting: Int[Tensor, "rounds 4"]
+    waiting: Int[Tensor, "rounds 3"]
 
     def tensors(self) -> dict[str, Tensor]:
         """Return every buffer by its name."""
@@ -74,7 +74,6 @@ class Buffers(ChainBuffers):
     nobody asked for. A slot waits for its `slot_pending` passes.
     """
 
-    low_term: Float[Tensor, "chains length"]
     fresh: Bool[Tensor, "chains length"]
     drawn: Int[Tensor, "chains length"]
     drawn_logit: Float[Tensor, "chains length"]
@@ -92,7 +91,6 @@ class Buffers(ChainBuffers):
     slot_hidden: Float[Tensor, "slots length hidden"]
     slot_logit: Float[Tensor, "slots length"]
     slot_normaliser: Float[Tensor, "slots length"]
-    slot_low: Float[Tensor, "slots length"]
 
     @classmethod
     def of(cls, state: Chains, plan: TestPlan, epoch: int, slots: int, ring: int) -> Buffers:
@@ -103,7 +101,6 @@ class Buffers(ChainBuffers):
         rows, hidden = count * slots + 1, state.sites.hidden
         return cls(
             **chain_buffers(state, epoch, ring),
-            low_term=zeros.real(count, length),
             fresh=zeros.flags(count, length),
             drawn=state.tokens.clone(),
             drawn_logit=zeros.real(count, length),
@@ -120,7 +117,6 @@ class Buffers(ChainBuffers):
             slot_hidden=hidden.new_zeros((rows, *hidden.shape[1:])),
             slot_logit=zeros.real(rows, length),
             slot_normaliser=zeros.real(rows, length),
-            slot_low=zeros.real(rows, length),
         )
 
 
@@ -170,5 +166,5 @@ def chain_buffers(state: Chains, epoch: int, ring: int) -> dict[str, Tensor]:
         "ring_counts": zeros.whole(ring, count, len(COUNTS)),
         "ring_tokens": zeros.whole(ring, count, length),
         "ring_rejected": zeros.flags(ring, count, length),
-        "waiting": torch.tensor([[0, 0, 0, epoch]] * WAITING, device=state.tokens.device),
+        "waiting": torch.tensor([[0, 0, epoch]] * WAITING, device=state.tokens.device),
     }

@@ -39,7 +39,7 @@ class Recording(AsyncChains):
     """Rounds in two parts that are recorded once and replayed: `_prepare` and `_test`.
 
     `_prepare` runs the head for at most `_size` positions, and `_test` runs passes of at most
-    `_room` tokens, in low precision if it is a `_low_round`.
+    `_room` tokens.
     """
 
     def _record(self, entries: int, sizes: Iterable[int]) -> None:
@@ -56,7 +56,7 @@ class Recording(AsyncChains):
         self._rooms = sorted(rooms)
         everything = self.buffers.tokens.numel()
         self._sizes = sorted({min(size, everything) for size in sizes})
-        self._room, self._low_round, self._size = self._rooms[0], False, self._sizes[0]
+        self._room, self._size = self._rooms[0], self._sizes[0]
         self._recorded: dict[Any, Any] = {}
         self._pool: Any = None
         # Notes to the host, each with the event that says when it can be read.
@@ -78,7 +78,7 @@ class Recording(AsyncChains):
     def row(self, epoch: int) -> dict[str, Tensor]:
         """Return what the chains came to; the passes are counted here, where the host learns."""
         row = super().row(epoch)
-        self.scorer.count(int(row["counts"][:, COUNTS.index("passes")].sum()))
+        self.scorer.passes += int(row["counts"][:, COUNTS.index("passes")].sum())
         return row
 
     def slowest(self) -> int:
@@ -90,12 +90,11 @@ class Recording(AsyncChains):
         posted, event = self._posted.popleft()
         if event is not None:
             event.synchronize()
-        tokens, low_tokens, stale, self._slowest = posted.tolist()
-        self._low_round = low_tokens > tokens
-        self._room = self._room_for(max(tokens, low_tokens))
+        tokens, stale, self._slowest = posted.tolist()
+        self._room = self._room_for(tokens)
         self._size = fitting(self._sizes, stale)
         self._play(("prepare", self._size), self._prepare)
-        self._play(("test", self._room, self._low_round), self._test)
+        self._play(("test", self._room), self._test)
         self._posted.append(self._post())
 
     @property
@@ -226,12 +225,10 @@ class RecordedSampler(Recording, AsyncSampler):
 
     def _pass(self) -> None:
         """Run as many of the passes that slots wait for as there is room for."""
-        b, low = self.buffers, self._low_round
-        scorer = self.low if low else self.scorer
-        assert scorer is not None
+        b, scorer = self.buffers, self.scorer
         model = scorer.model
         assert isinstance(model, PackedModel)
-        slot, place, valid = self._choose_passes(low)
+        slot, place, valid = self._choose_passes()
         tokens = self._slot_tokens()
         owner = self._owner[slot]
         lengths = torch.where(valid, b.lengths[owner], 0)
@@ -242,12 +239,12 @@ class RecordedSampler(Recording, AsyncSampler):
         )
         # What fills up the room goes to the slot that belongs to nobody.
         target = torch.where(valid, slot, len(b.slot_place) - 1)
-        self._receive(low, target, place, hidden, logit, normaliser)
+        self._receive(target, place, hidden, logit, normaliser)
         self._count_passes(owner, valid.long())
 
-    def _choose_passes(self, low: bool) -> tuple[Tensor, Tensor, Tensor]:
+    def _choose_passes(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return slots and places of this room's passes."""
-        waits = self._waits(low).view(len(self._rows), -1)
+        waits = self.buffers.slot_pending[:-1].view(len(self._rows), -1)
         chain, entry, valid = self._fill_room(waits)
         return chain * self._slots + entry // self._width, entry % self._width, valid
 
@@ -256,8 +253,7 @@ class RecordedSampler(Recording, AsyncSampler):
         super()._settle()
         b = self.buffers
         cost = (b.lengths + self._frame)[self._owner]
-        tokens = [(self._waits(low).sum(1) * cost).sum() for low in (False, True)]
-        self._note(*tokens, self._undrawn().sum())
+        self._note((b.slot_pending[:-1].sum(1) * cost).sum(), self._undrawn().sum())
 
     def _stale(self) -> tuple[Tensor, Tensor] | None:
         return self._choose_places(self._undrawn())

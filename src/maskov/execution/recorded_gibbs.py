@@ -20,7 +20,7 @@ from maskov.models.packed import PackedModel
 from maskov.models.packing import pack
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
-from maskov.moves.site import draw
+from maskov.moves.filling import draw
 from maskov.random import Purpose, Rng, categorical
 from maskov.types import Chains, Int, Tensor
 
@@ -95,7 +95,7 @@ class RecordedGibbs:
             size = fitting(self._sizes, moving)
             tokens = sum(lengths[:size]) + size * self._model.frame.size
             self._play(size, -(-tokens // _UNIT) * _UNIT)
-        self.scorer.count(sum(steps))
+        self.scorer.passes += sum(steps)
         back = order.argsort()
         after = replace(
             chains,

@@ -35,7 +35,7 @@ class RecordedSpanSampler(Recording, SpanSampler):
         b = self.buffers
         tokens = (b.pending[:-1].sum(1) * (b.lengths + self._frame)).sum()
         filling, stale = (b.stage == FILLING).sum(), self._unnormalised().sum()
-        self._note(tokens, torch.zeros_like(tokens), torch.maximum(filling, stale))
+        self._note(tokens, torch.maximum(filling, stale))
 
     def _pass(self) -> None:
         """Run as many of the passes that chains wait for as there is room for."""

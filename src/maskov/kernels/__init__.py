@@ -2,13 +2,12 @@
 
 from maskov.energies.stages import DelayedAcceptance
 from maskov.kernels.base import Kernel
-from maskov.kernels.compose import Cycle, Mixture
+from maskov.kernels.compose import Mixture
 from maskov.kernels.exchange import Exchange
 from maskov.kernels.gibbs import Gibbs, mask_predict
 from maskov.kernels.metropolis import Metropolis
 
 __all__ = [
-    "Cycle",
     "DelayedAcceptance",
     "Exchange",
     "Gibbs",

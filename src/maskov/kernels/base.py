@@ -22,6 +22,20 @@ from maskov.random import Rng
 from maskov.types import Chains, Int, Proposal, StepInfo, Tensor
 
 
+@dataclass(frozen=True)
+class Target:
+    """The distribution p(x) ∝ exp(−E(x)/T) that a kernel is meant to sample."""
+
+    energy: Energy
+    temperature: float = 1.0
+
+    def same_as(self, other: Target | None) -> bool:
+        """Whether both are one distribution, by the objects they are made of."""
+        if other is None or self.temperature != other.temperature:
+            return False
+        return self.energy.same_as(other.energy)
+
+
 class Kernel(ABC):
     """A way to move chains."""
 
@@ -39,6 +53,12 @@ class Kernel(ABC):
     conditional: MaskedConditional = MaskedConditional()
     # The kernels that this one is made of, if it is.
     kernels: tuple[Kernel, ...] = ()
+
+    @property
+    def target(self) -> Target | None:
+        """The distribution of the kernel's energy at its temperature, if it has one."""
+        temperature: float = getattr(self, "target_temperature", 1.0)
+        return None if self.energy is None else Target(self.energy, temperature)
 
     @property
     @abstractmethod
@@ -113,6 +133,11 @@ class Wrapper(Kernel):
     def energy(self) -> Energy | None:  # type: ignore[override]
         """The wrapped kernel's."""
         return self.kernel.energy
+
+    @property
+    def target(self) -> Target | None:
+        """The wrapped kernel's."""
+        return self.kernel.target
 
     @property
     def leaves_invariant(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from maskov.energies.base import Energy
-from maskov.kernels.base import Kernel, Wrapper
+from maskov.kernels.base import Kernel, Wrapper, leaves
 
 
 @dataclass(frozen=True)
@@ -26,3 +26,9 @@ class BurnIn(Wrapper):
 
     def __str__(self) -> str:
         return str(self.kernel)
+
+
+def energies_of(kernel: Kernel) -> list[Energy]:
+    """Return the energies of a kernel's parts in order, then that of its burn-in."""
+    found = [leaf.energy for leaf in leaves(kernel) if leaf.energy is not None]
+    return [*found, kernel.first] if isinstance(kernel, BurnIn) else found

@@ -1,6 +1,6 @@
-"""Kernels made of kernels: a cycle takes its parts in turn, a mixture one of them at random.
+"""Kernels made of kernels: a mixture takes one of its parts at random.
 
-Both leave a target invariant if every part does and all parts have the same target.
+It leaves a target invariant if every part does and all parts have the same target.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import torch
 
 from maskov.energies.base import Energy
 from maskov.errors import InputError
-from maskov.kernels.base import Kernel
+from maskov.kernels.base import Kernel, Target
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional
-from maskov.random import Purpose, Rng
+from maskov.random import NestedRng, Purpose, Rng
 from maskov.types import Chains, Float, Int, Proposal, Resized, StepInfo, Tensor
 
 
 @dataclass(frozen=True)
 class Composed(Kernel):
-    """What a cycle and a mixture share."""
+    """A kernel that is made of several."""
 
     kernels: tuple[Kernel, ...]
 
     def __post_init__(self) -> None:
         if not self.kernels:
-            raise InputError("a cycle or mixture needs at least one kernel.")
+            raise InputError("a mixture needs at least one kernel.")
         kept = [kernel.conditional.constraints for kernel in self.kernels]
         if any(one != kept[0] for one in kept):
             raise InputError(
@@ -43,13 +43,19 @@ class Composed(Kernel):
     @property
     def leaves_invariant(self) -> bool:
         """True if every part does, all with one target."""
-        return all(kernel.leaves_invariant for kernel in self.kernels) and self.energy is not None
+        return all(kernel.leaves_invariant for kernel in self.kernels) and self.target is not None
+
+    @property
+    def target(self) -> Target | None:
+        """The target that all parts share, if they do."""
+        first, *others = (kernel.target for kernel in self.kernels)
+        shared = first is not None and all(first.same_as(other) for other in others)
+        return first if shared else None
 
     @property
     def energy(self) -> Energy | None:  # type: ignore[override]
-        """The target that all parts share, if they do."""
-        names = {(str(k.energy), getattr(k, "target_temperature", 1.0)) for k in self.kernels}
-        return self.kernels[0].energy if len(names) == 1 else None
+        """That of the target which all parts share."""
+        return None if self.target is None else self.target.energy
 
     @property
     def conditional(self) -> MaskedConditional:  # type: ignore[override]
@@ -99,7 +105,7 @@ class Composed(Kernel):
             if own.numel():
                 # What another part cached may be of no use to this one.
                 chains = kernel.init(replace(chains, number=numbers[part]), scorer)
-                chains, info = kernel.step(chains, own, scorer, rng)
+                chains, info = kernel.step(chains, own, scorer, NestedRng(rng))
                 infos.append(info)
         number = number.index_add(0, rows, torch.ones_like(rows))
         return replace(chains, number=number), _joined(infos, rows)
@@ -154,41 +160,6 @@ class Mixture(Composed):
 
     def __str__(self) -> str:
         return f"mixture({', '.join(map(str, self.kernels))})"
-
-
-@dataclass(frozen=True)
-class Cycle(Composed):
-    """An epoch is one epoch of each kernel in turn."""
-
-    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
-        """Add up the steps of all kernels."""
-        return self._ends(chains)[-1]
-
-    def step(
-        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
-    ) -> tuple[Chains, StepInfo]:
-        """Let each chain make the next step of the kernel whose turn it is."""
-        which, numbers = self.turn(chains, torch.arange(len(chains.chain)).to(rows.device), rng)
-        for part, kernel in enumerate(self.kernels):
-            # The order of a part is that of an epoch which began with its first step.
-            begun = kernel.begin(replace(chains, step=chains.step - numbers[part]), rng)
-            rank = torch.where((which == part)[:, None], begun.rank, chains.rank)
-            chains = replace(chains, rank=rank)
-        return self._each(chains, rows, which[rows], numbers, scorer, rng)
-
-    def turn(
-        self, chains: Chains, rows: Int[Tensor, " n"], rng: Rng
-    ) -> tuple[Int[Tensor, " n"], Int[Tensor, "kernels chains"]]:
-        """Return the kernel whose epoch the chains are in."""
-        ends = self._ends(chains)
-        starts = torch.cat([torch.zeros_like(ends[:1]), ends[:-1]])
-        return (chains.number >= ends).sum(0)[rows], chains.number - starts
-
-    def _ends(self, chains: Chains) -> Int[Tensor, "kernels chains"]:
-        return torch.stack([kernel.steps(chains) for kernel in self.kernels]).cumsum(0)
-
-    def __str__(self) -> str:
-        return f"cycle({', '.join(map(str, self.kernels))})"
 
 
 def _unresized(proposal: Proposal) -> Resized:

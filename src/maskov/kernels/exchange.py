@@ -55,7 +55,7 @@ class Exchange(Wrapper):
         if not exchangeable or _wraps(self.kernel) or self.kernel.energy is None:
             raise InputError(
                 f"'{self.kernel}' cannot exchange replicas: that needs Metropolis-Hastings, or a "
-                "mixture or cycle of it, with one energy."
+                "mixture of it, with one energy."
             )
         if self.ladder:
             check_ladder(self.ladder)
@@ -73,7 +73,8 @@ class Exchange(Wrapper):
     @property
     def target_temperature(self) -> float:
         """The inner kernel's T, that of the first row of each set."""
-        return leaves(self.kernel)[0].target_temperature  # type: ignore[attr-defined, no-any-return]
+        assert self.target is not None
+        return self.target.temperature
 
     def replicated(self, chains: Chains) -> Chains:
         """Return the rows of chains that have not begun: a set for each, by the ladder.
@@ -118,9 +119,11 @@ class Exchange(Wrapper):
         self, chains: Chains, colder: Int[Tensor, " n"], hotter: Int[Tensor, " n"]
     ) -> Float[Tensor, " n"]:
         """Return the log of the ratio by which two rows swap."""
-        energy, beta = chains.energies[str(self.energy)], chains.beta / self.target_temperature
+        beta, known = chains.beta / self.target_temperature, chains.part_values
+        assert self.energy is not None
+        assert known is not None
         even = torch.zeros_like(beta[colder])
-        fall = energy[colder] - energy[hotter]
+        fall = self.energy.total(known.values[colder] - known.values[hotter])
         return log_ratio(fall, even, even, beta[colder] - beta[hotter])
 
     def __str__(self) -> str:
@@ -152,6 +155,6 @@ def _wraps(kernel: Kernel) -> bool:
 def _taken(chains: Chains, index: Int[Tensor, " chains"]) -> Chains:
     """Let every row take over the state of another."""
     state = {name: getattr(chains, name)[index] for name in _STATE}
-    energies = {name: value[index] for name, value in chains.energies.items()}
+    known = None if chains.part_values is None else chains.part_values.rows(index)
     sites = None if chains.sites is None else chains.sites.rows(index)
-    return replace(chains, **state, energies=energies, sites=sites)
+    return replace(chains, **state, part_values=known, sites=sites)

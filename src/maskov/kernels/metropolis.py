@@ -17,18 +17,21 @@ chain.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 
-from maskov.energies.base import Energy, evaluated, total
+from maskov.energies.base import Energy, MaskedEnergy, evaluated
+from maskov.energies.lengths import at_temperature
 from maskov.energies.stages import DelayedAcceptance, Stage, TestPlan, near_all, near_window
 from maskov.errors import InputError
 from maskov.grouping import groups_with, positions_of, unseen
 from maskov.kernels.base import Kernel, check_keeps_constraints, counted, with_tokens
 from maskov.kernels.gibbs import Gibbs
 from maskov.kernels.ratio import log_ratio
+from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Move, Site
 from maskov.random import Rng
@@ -37,6 +40,7 @@ from maskov.types import (
     Chains,
     Float,
     Int,
+    PartValues,
     PassedSites,
     Proposal,
     Sequences,
@@ -66,19 +70,14 @@ class Metropolis(Kernel):
             raise InputError(
                 f"the target temperature must be above 0, not {self.target_temperature}."
             )
-        if self.delayed.asked_for and not self.energy.needs_sites:
+        if self.delayed.early and not self.energy.needs_sites:
             raise InputError(
-                f"the energy '{self.energy}' has no masked passes to test early: drop --delayed "
-                "and --first-stage."
+                f"the energy '{self.energy}' has no masked passes to test early: drop --delayed."
             )
-        if self.delayed.first_stage is not None and self.energy.groups is not None:
-            raise InputError(
-                f"chains of the energy '{self.energy}' go in lock-step, which has no early tests "
-                "in low precision: drop --first-stage."
-            )
-        if self.energy.groups is not None and self.delayed.nearest is None:
-            # Few passes leave little to choose: early tests are taken where they are asked for.
-            object.__setattr__(self, "delayed", DelayedAcceptance(0))
+        if self.delayed.nearest is None:
+            # Passes of single positions are worth an early test; of groups there are few.
+            alone = self.energy.needs_sites and self.energy.groups is None
+            object.__setattr__(self, "delayed", DelayedAcceptance(2 if alone else 0))
 
     def __init_subclass__(cls) -> None:
         # A subclass may accept by rules of its own, so it takes the lock-step path unless it says
@@ -96,8 +95,8 @@ class Metropolis(Kernel):
     @property
     def fills_windows(self) -> bool:  # type: ignore[override]
         """Whether the move fills windows freely, and all tests are by passes of single places."""
-        simple = self.delayed.first_stage is None and not self.conditional.constraints
-        return self.move.fills_windows and self._masks_alone and simple
+        free = not self.conditional.constraints
+        return self.move.fills_windows and self._masks_alone and free
 
     @property
     def _masks_alone(self) -> bool:
@@ -134,15 +133,14 @@ class Metropolis(Kernel):
     def at(self, epoch: int, temperature: float | None, block: int | None) -> Metropolis:
         """Follow the schedule's temperature and block size."""
         target = self.target_temperature if temperature is None else temperature
-        return replace(self, move=self.move.at(epoch, block), target_temperature=target)
+        energy = at_temperature(self.energy, target / self.target_temperature)
+        return replace(
+            self, energy=energy, move=self.move.at(epoch, block), target_temperature=target
+        )
 
     def with_energy(self, energy: Energy) -> Metropolis:
         """Return this kernel for another target; early tests that it cannot have are left out."""
-        delayed = self.delayed
-        if energy.groups is not None:
-            delayed = replace(delayed, first_stage=None)
-        if not energy.needs_sites:
-            delayed = DelayedAcceptance()
+        delayed = self.delayed if energy.needs_sites else DelayedAcceptance()
         return replace(self, energy=energy, delayed=delayed)
 
     def forced(self) -> Gibbs:
@@ -153,7 +151,7 @@ class Metropolis(Kernel):
         """Run the masked passes of the current tokens and every other part of the energy."""
         if self._initialised(chains):
             return chains
-        name, energy = str(self.energy), self.energy
+        energy, known = self.energy, chains.part_values
         # Passes that another kernel has cached may mask other positions.
         sites = chains.sites if self._caches(chains) else None
         if energy.needs_sites and sites is None:
@@ -161,20 +159,32 @@ class Metropolis(Kernel):
         elif energy.needs_normaliser and sites is not None:
             sites = scorer.with_normaliser(sites, chains.inside)
         sequences = replace(chains.sequences, sites=sites)
-        values = {
-            str(part): evaluated(part, scorer.model, sequences) for part in self.plan.evaluated
-        }
-        values |= {
-            str(p): p(scorer.model, sequences) for _, p in self.energy.parts if str(p) not in values
-        }
-        values[name] = total(self.energy, values)
-        scorer.watch(values[name])
-        if bool(values[name].isinf().any()):
+        # Another target of the same parts differs in weights alone.
+        if known is not None and known.of is not None and energy.has_parts_of(known.of):
+            values = known.values
+        else:
+            values = self._part_values(scorer.model, sequences)
+        whole = energy.total(values)
+        scorer.watch(whole)
+        if bool(whole.isinf().any()):
             raise InputError(
                 "a chain would start at a sequence of probability zero, where no move can be "
                 "judged; start it elsewhere."
             )
-        return replace(chains, sites=sites, energies=values)
+        return replace(chains, sites=sites, part_values=PartValues(energy, values, whole))
+
+    def _part_values(
+        self, model: MaskedModel, sequences: Sequences
+    ) -> Float[Tensor, "chains parts"]:
+        """Evaluate every part of the energy and every early stage of one."""
+        values = sequences.lengths.new_zeros((len(sequences.lengths), self.plan.columns)).double()
+        for column, (_, part) in enumerate(self.energy.parts):
+            if isinstance(part, MaskedEnergy):
+                values[:, column] = part(model, sequences)
+        for other in self.plan.others:
+            for column, stage in zip(other.columns, other.stages, strict=True):
+                values[:, column] = evaluated(stage, model, sequences)
+        return values
 
     def _caches(self, chains: Chains) -> bool:
         """Whether the chains cache just the masked passes that the energy needs."""
@@ -183,7 +193,8 @@ class Metropolis(Kernel):
         return chains.sites is not None and chains.sites.groups == self.energy.groups
 
     def _initialised(self, chains: Chains) -> bool:
-        return str(self.energy) in chains.energies and self._caches(chains)
+        known = chains.part_values
+        return known is not None and self.energy.same_as(known.of) and self._caches(chains)
 
     def log_ratio(self, chains: Chains, proposal: Proposal, fall: Tensor) -> Float[Tensor, " n"]:
         """Return the log of the Metropolis-Hastings ratio, given by how much the energy falls."""
@@ -196,8 +207,6 @@ class Metropolis(Kernel):
         """Propose, test stage by stage, and move the chains that pass every test."""
         if not self._initialised(chains):
             raise InputError("the chains were not initialised: call the kernel's `init` first.")
-        if self.delayed.first_stage is not None:
-            raise InputError("early tests in low precision need asynchronous chains.")
         proposal = self.move.propose(chains, rows, scorer, rng)
         comparison = Comparison(self, chains, proposal, scorer)
         info = self._test(chains, proposal, comparison, rng)
@@ -252,11 +261,9 @@ class Metropolis(Kernel):
         if not kept.numel():
             return after
         moved = proposal.rows[kept]
-        energies = {
-            name: chains.energies[name].index_copy(0, moved, value[kept])
-            for name, value in comparison.values().items()
-        }
-        after = replace(after, energies=energies)
+        assert chains.part_values is not None
+        new = comparison.values[kept], comparison.energy_new[kept]
+        after = replace(after, part_values=chains.part_values.put(moved, *new))
         if comparison.sites is None or chains.sites is None:
             return after
         return replace(after, sites=chains.sites.put(moved, comparison.sites.rows(kept)))
@@ -274,18 +281,18 @@ class Comparison:
         self._kernel, self._chains, self._proposal, self._scorer = kernel, chains, proposal, scorer
         self._plan, self._energy = kernel.plan, kernel.energy
         rows = proposal.rows
-        self.energy_old = chains.energies[str(kernel.energy)][rows]
+        assert chains.part_values is not None
+        known = chains.part_values.rows(rows)
+        self.energy_old = known.energy
         # Those of proposals that nothing tests are the chains' own.
         self.energy_new = torch.where(proposal.novel, torch.nan, self.energy_old)
         self.passes = torch.zeros_like(rows)
         # Evaluations of each other part of the energy, its stages together.
         self.calls = rows.new_zeros((len(rows), len(self._plan.others)))
         self.sites: Sites | None = None
-        self._values = {name: chains.energies[name][rows].clone() for name in self._plan.names}
-        self._old = {name: value.clone() for name, value in self._values.items()}
-        self._masked_values: dict[str, Tensor] = {}
+        # Those of the proposals are right as far as tests have come.
+        self._old, self.values = known.values, known.values.clone()
         self._missing = torch.zeros_like(proposal.changed)
-        self.needed = self._missing
         if self._energy.needs_sites and chains.sites is not None and proposal.novel.any():
             self._begin_sites(chains.sites.rows(rows))
 
@@ -309,8 +316,6 @@ class Comparison:
         if proposal.passed is not None and proposal.passed.groups == groups:
             known, missing = self._with_passed(known, missing, proposal.passed)
         self.sites, self._missing = known, missing
-        # The masked passes that the tests run, if they are all taken.
-        self.needed = missing
 
     def _with_passed(
         self, known: Sites, missing: Bool[Tensor, "n length"], passed: PassedSites
@@ -328,24 +333,20 @@ class Comparison:
     def fall(self, number: int, index: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
         """Return by how much the energy falls, as far as stage `number` knows."""
         stage = self._plan.stages[number]
-        for column in self._plan.new_evaluations(number):
-            name, energy = self._plan.names[column], self._plan.evaluated[column]
-            self._values[name][index] = evaluated(
-                energy, self._scorer.model, self._sequences(index)
-            )
-            self.calls[index, self._plan.part_of(name)] += 1
+        for part, column, energy in self._plan.new_evaluations(number):
+            # What an expert cannot read is impossible, whatever the sign of its weight.
+            weight = self._plan.others[part].weight
+            too_long = math.copysign(math.inf, weight) if weight else 0.0
+            sequences = self._sequences(index)
+            found = evaluated(energy, self._scorer.model, sequences, too_long)
+            self.values[index, column] = found
+            self.calls[index, part] += 1
         if self._energy.needs_sites and stage.nearest != 0:
             self._run_passes(stage, index)
         if number == len(self._plan.stages) - 1:
             return self._whole_fall(index)
-        fall = self._masked_fall(stage, index)
-        old, new = (
-            torch.stack([values[name][index] for name in self._plan.names], dim=1)
-            if self._plan.names
-            else fall.new_zeros((len(index), 0))
-            for values in (self._old, self._values)
-        )
-        return fall + self._plan.other_fall(stage, old, new)
+        known = self._plan.other_fall(stage, self._old[index], self.values[index])
+        return self._masked_fall(stage, index) + known
 
     def _sequences(self, index: Tensor) -> Sequences:
         proposal, chains = self._proposal, self._chains
@@ -432,28 +433,14 @@ class Comparison:
         terms = masked.of_scores(old.logit[rows], old.log_normaliser[rows])
         return torch.where(resized.removed[index], terms, 0.0).sum(1)
 
-    def falls(self, index: Int[Tensor, " n"]) -> Float[Tensor, "n length"]:
-        """Return by how much the masked term of each position falls, once all are known."""
-        inside = Sequences(self._proposal.tokens[index], self._proposal.lengths[index]).inside
-        if self.sites is None or self._chains.sites is None:
-            return torch.zeros_like(inside, dtype=torch.float64)
-        return torch.where(inside, self._falls(index), 0.0)
-
     def _whole_fall(self, index: Tensor) -> Float[Tensor, " n"]:
+        """Return by how much the energy falls, part by part: a large constant cancels nothing."""
         sequences = self._sequences(index)
-        values = {name: value[index] for name, value in self._values.items()}
-        for _, part in self._energy.parts:
-            if str(part) not in values:
-                values[str(part)] = part(self._scorer.model, sequences)
-                whole = self._masked_values.setdefault(
-                    str(part), self._chains.energies[str(part)][self._proposal.rows].clone()
-                )
-                whole[index] = values[str(part)]
-        energy = total(self._energy, values)
+        for column, (_, part) in enumerate(self._energy.parts):
+            if isinstance(part, MaskedEnergy):
+                self.values[index, column] = part(self._scorer.model, sequences)
+        values = self.values[index]
+        energy = self._energy.total(values)
         self._scorer.watch(energy)
         self.energy_new = self.energy_new.index_copy(0, index, energy)
-        return self.energy_old[index] - energy
-
-    def values(self) -> dict[str, Tensor]:
-        """Return the energies of the proposals by name, right where all tests were passed."""
-        return self._values | self._masked_values | {str(self._energy): self.energy_new}
+        return self._energy.total(self._old[index] - values)

@@ -6,7 +6,7 @@ and the arguments it was made with (`maskov.parts`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from types import MappingProxyType
 from typing import Any
@@ -19,11 +19,12 @@ from maskov.constraints import (
     MaxEdits,
 )
 from maskov.energies import Energy, as_energy, parse_energy
+from maskov.energies.base import weighted
 from maskov.energies.loading import Loading
 from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError
 from maskov.kernels.base import Kernel
-from maskov.kernels.compose import Cycle, Mixture
+from maskov.kernels.compose import Mixture
 from maskov.kernels.exchange import Exchange
 from maskov.kernels.gibbs import Gibbs, mask_predict
 from maskov.kernels.metropolis import Metropolis
@@ -45,6 +46,7 @@ from maskov.parts import (
     load_part,
     made_as,
     parse_call,
+    part_text,
     split_outside,
     unnamed,
 )
@@ -60,7 +62,6 @@ _PARTS: dict[str, type[Any]] = {
     "mh": Metropolis,
     "gibbs": Gibbs,
     "mixture": Mixture,
-    "cycle": Cycle,
     "exchange": Exchange,
     "site": Site,
     "span": Span,
@@ -76,11 +77,7 @@ _NAMES = {kind: name for name, kind in _PARTS.items()}
 def to_data(part: Any) -> Any:
     """Return a part as plain data; raise if it could not be built again."""
     if isinstance(part, Energy):
-        for _, one in part.parts:
-            inner = getattr(one, "function", one)
-            if type(inner).__module__.partition(".")[0] != "maskov" and made_as(inner) is None:
-                raise unnamed(inner)
-        return str(part)
+        return "+".join(weighted(weight, _energy_text(one)) for weight, one in part.parts)
     # Types are compared exactly: a subclass may do anything, and would be rebuilt as its parent.
     if type(part) in _NAMES:
         values = {f.name: to_data(getattr(part, f.name)) for f in fields(part)}
@@ -92,13 +89,27 @@ def to_data(part: Any) -> Any:
     return part
 
 
-def has_name(energy: Energy) -> bool:
-    """Whether the name of an energy says how to build it again."""
+def _energy_text(part: Energy) -> str:
+    """Return how to build a part of an energy again, whatever the part calls itself."""
+    inner = getattr(part, "function", part)
+    if type(inner).__module__.partition(".")[0] == "maskov":
+        return str(part)
+    if made_as(inner) is None:
+        raise unnamed(inner)
+    return part_text(inner)
+
+
+def energy_text(energy: Energy) -> str | None:
+    """Return the text that builds an energy again, if there is one."""
     try:
-        to_data(energy)
+        return str(to_data(energy))
     except InputError:
-        return False
-    return True
+        return None
+
+
+def energy_name(energy: Energy) -> str:
+    """Return the text that builds an energy again; what it calls itself if nothing does."""
+    return energy_text(energy) or str(energy)
 
 
 def _own_data(part: Any) -> dict[str, Any]:
@@ -220,8 +231,10 @@ def named_moves(
     }
 
 
-def parse_sizes(text: str) -> tuple[int, ...]:
+def parse_sizes(text: str | tuple[int, int]) -> tuple[int, ...]:
     """Read the sizes of spans: a number or a range."""
+    if not isinstance(text, str):
+        return tuple(range(text[0], text[1] + 1))
     first, colon, last = text.partition(":")
     try:
         return tuple(range(int(first), int(last if colon else first) + 1))
@@ -229,14 +242,38 @@ def parse_sizes(text: str) -> tuple[int, ...]:
         raise InputError(f"--span '{text}' is no range; write 2 or 2:3.") from None
 
 
-def parse_moves(text: str, known: dict[str, Move]) -> tuple[tuple[Move, ...], tuple[float, ...]]:
-    """Read a list of moves with weights, such as `site:1,span:2` or `my_module:MyMove(3)`.
+# Moves as text such as `site:1,span:2`, or a list of names and objects, alone or with a weight.
+Moves = str | Sequence[str | Move | tuple[str | Move, float]]
 
-    `known` are the moves that have a name.
+
+def listed_moves(given: Moves) -> list[tuple[str | Move, float]]:
+    """Return each move, as text or an object, and the weight that stands beside it."""
+    entries = split_outside(given, ",") if isinstance(given, str) else given
+    pairs = ((one, 1.0) if isinstance(one, str | Move) else one for one in entries)
+    return [(move, float(weight)) for move, weight in pairs]
+
+
+def move_names(given: Moves) -> set[str]:
+    """Return the names of the moves that have one; any that changes the length is a `resize`."""
+    entries = [move for move, _ in listed_moves(given)]
+    names = {one.partition(":")[0].strip() for one in entries if isinstance(one, str)}
+    return names | {"resize" for one in entries if isinstance(one, Resize)}
+
+
+def parse_moves(given: Moves, known: dict[str, Move]) -> tuple[tuple[Move, ...], tuple[float, ...]]:
+    """Read moves with weights, such as `site:1,span:2` or `my_module:MyMove(3)`.
+
+    `known` are the moves that have a name. Moves that are objects are taken as they are.
     """
     moves, weights = list[Move](), list[float]()
-    for entry in split_outside(text, ","):
-        call, weight = entry.strip(), 1.0
+    for entry, weight in listed_moves(given):
+        if isinstance(entry, Move):
+            if not weight > 0:
+                raise InputError(f"the weight of the move '{entry}' must be above 0.")
+            moves.append(entry)
+            weights.append(weight)
+            continue
+        call = entry.strip()
         head, colon, last = call.rpartition(":")
         if colon and last.replace(".", "", 1).isdecimal():
             call, weight = head, float(last)

@@ -15,13 +15,7 @@ from maskov.models.precision import PRECISIONS, in_precision, weights_of
 from maskov.models.smoothing import check_smoothing
 from maskov.models.tabular import TabularModel, counterexample
 from maskov.models.untrained import untrained
-from maskov.shipped import (
-    PACKAGED,
-    default_judge,
-    default_model,
-    folder_of,
-    source_of,
-)
+from maskov.shipped import PACKAGED, default_judge, default_model, source_of
 
 # The untrained stand-in if no model is shipped; None if no judge is.
 DEFAULT_MODEL = default_model()
@@ -65,16 +59,6 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-def conditional_folder(name: str) -> Path | None:
-    """Return the folder of the translation model of this name, or None."""
-    from maskov.models.conditional.checkpoint import is_translation
-
-    if name in _BUILT_IN or name in _PACKAGED:
-        return None
-    folder = folder_of(name) or Path(name)
-    return folder if is_translation(folder) else None
-
-
 def load_conditional(
     folder: Path, device: torch.device, dtype: torch.dtype, name: str
 ) -> MaskedModel:
@@ -93,6 +77,7 @@ def load(
     allow_download: bool = True,
     prefix: str = "",
     remove_smoothing: float = 0.0,
+    extra_letters: str = "",
 ) -> MaskedModel:
     """Load a masked model by its maskov name, folder or hub name; a Path is always a folder.
 
@@ -100,11 +85,16 @@ def load(
     `allow_download` the hub is not asked: a hub name must be in its cache already. Threads that
     load at the same time do so one after the other. `prefix` is a text that the model reads before
     every sequence, such as a label that it was trained with. `remove_smoothing` is the label
-    smoothing of its training, such as 0.1, which is then removed from its conditionals.
+    smoothing of its training, such as 0.1, which is then removed from its conditionals. A model of
+    proteins proposes the 20 amino acids, and of its other letters the `extra_letters`.
     """
     check_smoothing(remove_smoothing)
     with LOADING:
         model = _load(name, device, precision, tokenizer, trust_remote_code, allow_download, prefix)
+    if extra_letters:
+        if not isinstance(model, HuggingFaceModel):
+            raise InputError(f"'{model.name}' is not a model of proteins: drop --extra-letters.")
+        model = model.with_letters(extra_letters)
     if not remove_smoothing:
         return model
     if not isinstance(model, PackedModel):
@@ -126,13 +116,17 @@ def _load(
     if (name in _BUILT_IN or name in _PACKAGED) and tokenizer is not None:
         raise InputError(f"'{name}' has its own tokens: drop --tokenizer.")
     dtype = weights_of(precision)
-    if prefix and (name in _BUILT_IN or conditional_folder(name) is not None):
+    folder = None
+    if name not in _BUILT_IN and name not in _PACKAGED:
+        from maskov.models.conditional.checkpoint import translation_folder
+
+        folder = translation_folder(name, allow_download)
+    if prefix and (name in _BUILT_IN or folder is not None):
         raise InputError(f"'{name}' reads no prefix: drop --prefix.")
     if name == "counterexample" and precision not in ("float32", "float64"):
         raise InputError("'counterexample' is a float64 table: drop --precision.")
     if name == "counterexample":
         return counterexample()
-    folder = conditional_folder(name)
     if folder is not None:
         if tokenizer is not None:
             raise InputError(f"'{name}' has its own tokens: drop --tokenizer.")

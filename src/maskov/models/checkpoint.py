@@ -11,7 +11,6 @@ import torch
 from maskov.errors import InputError, MaskovError, ModelError
 from maskov.models.batches import is_out_of_memory
 from maskov.models.hf_logging import silence_transformers
-from maskov.models.tokenizing import check_patterns
 from maskov.shipped import did_you_mean
 
 # Far more than any network has.
@@ -57,7 +56,6 @@ def load_checkpoint(
                 weights_only=True,
             )
             loaded = load_tokenizer(tokenizer or name, trust_remote_code)
-            check_patterns(loaded, tokenizer or name)
     except MaskovError:
         raise
     except Exception as error:
@@ -151,6 +149,11 @@ def _why(name: str, what: str, error: Exception) -> str:
     if is_out_of_memory(error):
         return f"not enough memory to load the model '{name}'; use a smaller one."
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if "trust_remote_code" in str(error):
+        return (
+            f"the model '{name}' has code of its own, which was not run; if you trust it, say so "
+            "with --trust-remote-code."
+        )
     if "Weights only load failed" in first:
         return (
             f"the weights of '{name}' are a pickle with more than tensors, which may be code: "

@@ -55,39 +55,15 @@ class Scorer:
             budget or token_budget(model.bytes_per_token, model.device), stop, _padded_share(model)
         )
         self._stop = stop
-        self._counted = [0]
-        self._low: dict[str, Scorer] = {}
+        self.passes = 0  # run so far
         self._broken = torch.zeros((), dtype=torch.bool, device=model.device)
-
-    @property
-    def passes(self) -> int:
-        """The passes run so far, early tests in another precision included."""
-        return self._counted[0]
-
-    def count(self, passes: int) -> None:
-        """Add to the passes run so far."""
-        self._counted[0] += passes
 
     def heed(self) -> None:
         """Stop here, if that was asked for."""
         if self._stop is not None and self._stop():
             raise Interrupted("asked to stop")
 
-    def low(self, precision: str | None) -> Scorer | None:
-        """Return a scorer of the same model in another precision, for early tests."""
-        if precision is None:
-            return None
-        if precision not in self._low:
-            model = self.model.in_precision(getattr(torch, precision))
-            other = Scorer(model, self.batcher.budget, self._stop)
-            # What one of them finds broken, or counts, is found and counted for both.
-            other._broken, other._counted = self._broken, self._counted
-            self._low[precision] = other
-        return self._low[precision]
-
-    def resident(
-        self, length: int, slots: int = 1, mean: int | None = None, lock_step: bool = False
-    ) -> int:
+    def resident(self, length: int, mean: int | None = None, lock_step: bool = False) -> int:
         """Return how many chains of at most a length, and of a `mean` length, make a group.
 
         Those whose passes fill a model call, so that more would gain little, but never more than
@@ -107,7 +83,7 @@ class Scorer:
             fitting //= _CPU_GROUPS
             if lock_step:
                 fitting = max(fitting, -(-_CPU_TOKENS // (mean or length)))
-        return max(1, min(share // ((1 + slots) * kept), fitting))
+        return max(1, min(share // (2 * kept), fitting))
 
     def slots_for(self, chains: Chains) -> int:
         """Return how many proposals of each chain may be under test at once.
@@ -141,7 +117,7 @@ class Scorer:
             within = part.masked.cumsum(1) - 1
             target = (starts[rows][:, None] + within)[part.masked]
             found[target] = answer
-            self.count(len(part))
+            self.passes += len(part)
 
         self.batcher.each(queries.lengths, work)
         if found is None:
@@ -174,7 +150,7 @@ class Scorer:
             logit[index], log_normaliser[index] = self.scores(
                 answer, tokens[rows, places], normaliser
             )
-            self.count(len(index))
+            self.passes += len(index)
 
         self.batcher.each(lengths[row], work)
         if hidden is None:

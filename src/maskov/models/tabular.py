@@ -70,12 +70,6 @@ class TabularModel(MaskedModel):
         """Return the scores unchanged."""
         return hidden
 
-    def in_precision(self, dtype: torch.dtype, coarse_products: bool = False) -> TabularModel:
-        """Return the table rounded to another precision."""
-        forbidden = [self.tokens[i] for i in self.forbidden.nonzero().flatten().tolist()]
-        rounded = self.scores.to(dtype).double()
-        return TabularModel(rounded, self.tokens, forbidden, self.name)
-
     @property
     def bytes_per_token(self) -> int:
         """Estimate a few numbers per token."""

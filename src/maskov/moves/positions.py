@@ -16,7 +16,7 @@ from maskov.errors import InputError
 from maskov.random import Purpose, Rng
 from maskov.types import Bool, Chains, Int, Tensor
 
-ORDERS = ("random", "left-to-right", "replacement")
+ORDERS = ("random", "left-to-right")
 _NEVER = 2**30
 
 
@@ -62,8 +62,7 @@ class Positions(ABC):
 class Sweep(Positions):
     """Blocks of positions chosen independently of the tokens.
 
-    `random` is a fresh random order each epoch, `left-to-right` the plain order, and
-    `replacement` draws each block anew, so that an epoch may miss or repeat positions.
+    `random` is a fresh random order each epoch, `left-to-right` the plain order.
     """
 
     looks_at_tokens: ClassVar[bool] = False
@@ -79,11 +78,11 @@ class Sweep(Positions):
 
     @property
     def single_sites(self) -> bool:
-        """True without blocks and replacement."""
-        return self.block == 1 and self.order != "replacement"
+        """True without blocks."""
+        return self.block == 1
 
     def begin(self, chains: Chains, rng: Rng) -> Chains:
-        """Rank the free positions; `replacement` ranks anew at each step instead."""
+        """Rank the free positions."""
         return replace(chains, rank=self.rank(chains.chain, chains.step, chains.free, rng))
 
     def rank(
@@ -108,7 +107,7 @@ class Sweep(Positions):
         Where lengths may change, positions come and go within an epoch, and every block is drawn
         anew.
         """
-        if self.order == "replacement" or chains.resizable:
+        if chains.resizable:
             chain, step, free = chains.chain[rows], chains.step[rows], chains.free[rows]
             return _random_rank(chain, step, free, rng, Purpose.POSITION) < self.block
         rank, number = chains.rank[rows], chains.number[rows][:, None]

@@ -19,15 +19,13 @@ from dataclasses import dataclass
 
 import torch
 
-from maskov.constraints import PartlyFilled
 from maskov.errors import InputError
-from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
 from maskov.moves.base import Move
 from maskov.moves.conditional import MaskedConditional
-from maskov.moves.site import draw
+from maskov.moves.filling import Filling, Windows
 from maskov.random import Purpose, Rng
-from maskov.types import Bool, Chains, Float, Int, PassedSites, Proposal, Resized, Sequences, Tensor
+from maskov.types import Chains, Float, Int, Proposal, Resized, Tensor
 
 # What the numbers of a step are drawn for, beside the keys of the orders.
 _PAIR, _REGION, _PLACE, _KEYS = 0, 1, 2, 3
@@ -54,32 +52,17 @@ class Resize(Move):
         """Draw a window and its new size for each chain, and fill it."""
         if not chains.resizable:
             raise InputError("the lengths of these chains are fixed: no window can be resized.")
-        plan = _Plan.of(self, chains, rows, scorer.model.mask_id, rng)
-        return _Resizing(self.conditional, chains, rows, plan, scorer, rng).proposal()
+        rank, new, resized = self._windows(chains, rows, scorer.model.mask_id, rng)
+        return Filling(self.conditional, chains, rows, rank, scorer, rng, new, resized).proposal()
 
-    def __str__(self) -> str:
-        pairs = ",".join(f"{less}:{more}" for less, more in self.pairs)
-        return f"{self.conditional}, windows of {pairs}"
+    def _windows(
+        self, chains: Chains, rows: Int[Tensor, " n"], mask_id: int, rng: Rng
+    ) -> tuple[Int[Tensor, "n length"], Windows, Resized]:
+        """Draw windows without looking at the tokens.
 
-
-@dataclass(frozen=True)
-class _Plan:
-    """The windows of some chains: what was drawn without looking at the tokens.
-
-    The window of `old` positions at `start` gives way to one of `new`; both are 0 where the move
-    stays where it is. `tokens`, `lengths` and `resized` are the sequences with the new window
-    masked. `old_rank` and `new_rank` are the orders of filling, −1 outside the windows.
-    """
-
-    old: Int[Tensor, " n"]
-    tokens: Int[Tensor, "n length"]
-    lengths: Int[Tensor, " n"]
-    resized: Resized
-    old_rank: Int[Tensor, "n length"]
-    new_rank: Int[Tensor, "n length"]
-
-    @classmethod
-    def of(cls, move: Resize, chains: Chains, rows: Tensor, mask_id: int, rng: Rng) -> _Plan:
+        Return the order of filling the old ones, the sequences with the new ones masked, and what
+        becomes of the others. Windows are empty where the move stays where it is.
+        """
         chain, step = chains.chain[rows], chains.step[rows]
         device, width = rows.device, chains.tokens.shape[1]
 
@@ -87,7 +70,7 @@ class _Plan:
             return rng.uniform(chain, step, Purpose.POSITION, torch.full_like(chain, index))
 
         # Which way is part of the proposal: its probability is the same both ways.
-        ways = [pair for less, more in move.pairs for pair in ((less, more), (more, less))]
+        ways = [pair for less, more in self.pairs for pair in ((less, more), (more, less))]
         evenly = torch.full((len(rows), len(ways)), 1 / len(ways), dtype=torch.float64)
         way = rng.categorical(
             evenly.to(device), chain, step, Purpose.POSITION, torch.full_like(chain, _PAIR)
@@ -125,15 +108,13 @@ class _Plan:
             size=new,
         )
         keys = [[uniform(_KEYS + size * (size - 1) // 2 + j) for j in range(size)]
-                for size in range(max(more for _, more in move.pairs) + 1)]  # fmt: skip
-        return cls(
-            old,
-            moved(chains.tokens, mask_id),
-            lengths,
-            resized,
-            _ranks(start, old, keys, width),
-            _ranks(start, new, keys, width),
-        )
+                for size in range(max(more for _, more in self.pairs) + 1)]  # fmt: skip
+        filled = Windows(moved(chains.tokens, mask_id), lengths, _ranks(start, new, keys, width))
+        return _ranks(start, old, keys, width), filled, resized
+
+    def __str__(self) -> str:
+        pairs = ",".join(f"{less}:{more}" for less, more in self.pairs)
+        return f"{self.conditional}, windows of {pairs}"
 
 
 def _ranks(
@@ -149,152 +130,3 @@ def _ranks(
         place = start[row, None] + torch.arange(held, device=start.device)
         rank[row[:, None], place] = order[row]
     return rank
-
-
-class _Resizing:
-    """New windows on their way to be filled, and old ones read back."""
-
-    def __init__(
-        self,
-        conditional: MaskedConditional,
-        chains: Chains,
-        rows: Int[Tensor, " n"],
-        plan: _Plan,
-        scorer: Scorer,
-        rng: Rng,
-    ) -> None:
-        self._conditional, self._chains, self._rows = conditional, chains, rows
-        self._plan, self._scorer, self._rng = plan, scorer, rng
-        self._passes = torch.zeros_like(rows)
-        self._passed: list[tuple[Tensor, Tensor, Tensor]] = []
-        # Proposals for which constraints have left no token somewhere.
-        self._stuck = torch.zeros_like(rows, dtype=torch.bool)
-        if conditional.constraints:
-            self._stuck = self._closes_badly()
-
-    def proposal(self) -> Proposal:
-        """Return the proposed sequences."""
-        plan, chains, rows = self._plan, self._chains, self._rows
-        tokens, sure, forward = self._fill()
-        reverse = self._read_back()
-        origin = plan.resized.origin
-        confidence = chains.confidence[rows].gather(1, origin.clamp(min=0))
-        window = plan.new_rank >= 0
-        passed = None
-        if self._passed:
-            row, place, hidden = (torch.cat(column) for column in zip(*self._passed, strict=True))
-            passed = PassedSites(row, place, hidden)
-        return Proposal(
-            rows=rows,
-            masked=plan.old_rank >= 0,
-            tokens=tokens,
-            lengths=plan.lengths,
-            changed=window,
-            known=torch.zeros_like(window),
-            confidence=torch.where(window, sure, confidence),
-            log_q_forward=forward,
-            log_q_reverse=reverse.masked_fill(self._stuck, -torch.inf),
-            passes=self._passes,
-            passed=passed,
-            resized=plan.resized,
-        )
-
-    def _fill(self) -> tuple[Tensor, Tensor, Float[Tensor, " n"]]:
-        """Fill the new windows; return the tokens, how sure the model was, and log q."""
-        plan, size = self._plan, self._plan.resized.size
-        tokens, log_q = plan.tokens, self._zeros()
-        sure = torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)
-        for number in range(int(size.max())):
-            row = (size > number).nonzero().flatten()
-            place = (plan.new_rank[row] == number).int().argmax(1)
-            masked = plan.new_rank[row] >= number
-            hidden = self._ask(row, place, masked, tokens, plan.lengths)
-            chain, step = self._chains.chain[self._rows][row], self._chains.step[self._rows][row]
-
-            def choose(
-                probabilities: Tensor, part: slice, chain: Tensor = chain,
-                step: Tensor = step, place: Tensor = place,
-            ) -> Tensor:  # fmt: skip
-                return self._rng.categorical(
-                    probabilities, chain[part], step[part], Purpose.TOKEN, place[part]
-                )
-
-            # What stands there is the mask, whose own probability does not matter.
-            drawn = draw(
-                hidden, tokens[row, place], choose, self._conditional, self._scorer,
-                self._partly(row, place, masked, tokens, plan.lengths),
-            )  # fmt: skip
-            self._stuck = self._stuck.index_put((row,), self._stuck[row] | drawn.stuck)
-            tokens = tokens.index_put((row, place), drawn.token)
-            log_q = log_q.index_add(0, row, drawn.log_forward)
-            sure = sure.index_put((row, place), (drawn.logit - drawn.log_normaliser).exp())
-            last = size[row] == number + 1
-            if last.any():
-                # This pass masks one place of the finished proposal.
-                self._passed.append((row[last], place[last], hidden[last]))
-        return tokens, sure, log_q
-
-    def _read_back(self) -> Float[Tensor, " n"]:
-        """Return log q of the old windows, as the reverse would fill them."""
-        plan, chains = self._plan, self._chains
-        tokens, lengths, log_q = (
-            chains.tokens[self._rows],
-            chains.lengths[self._rows],
-            self._zeros(),
-        )
-        for number in range(int(plan.old.max())):
-            row = (plan.old > number).nonzero().flatten()
-            place = (plan.old_rank[row] == number).int().argmax(1)
-            masked = plan.old_rank[row] >= number
-            hidden = self._ask(row, place, masked, tokens, lengths, own=True)
-            drawn = draw(
-                hidden, tokens[row, place], lambda p, _: p.argmax(1), self._conditional,
-                self._scorer, self._partly(row, place, masked, tokens, lengths),
-            )  # fmt: skip
-            log_q = log_q.index_add(0, row, drawn.log_reverse)
-        return log_q
-
-    def _closes_badly(self) -> Bool[Tensor, " n"]:
-        """Return where a deletion, which fills nothing, leaves what breaks a constraint."""
-        plan, reference = self._plan, self._chains.reference[self._rows]
-        sequences = Sequences(plan.tokens, plan.lengths, reference=reference)
-        possible = self._conditional.possible(sequences, self._scorer.model)
-        return ~possible & (plan.resized.size == 0)
-
-    def _partly(
-        self, row: Tensor, place: Tensor, unfilled: Tensor, tokens: Tensor, lengths: Tensor
-    ) -> PartlyFilled | None:
-        """Describe windows that are filled so far to the constraints."""
-        sequences = Sequences(tokens, lengths, reference=self._chains.reference[self._rows])
-        return self._conditional.filling(sequences.rows(row), unfilled, place, self._scorer.model)
-
-    def _zeros(self) -> Float[Tensor, " n"]:
-        return torch.zeros(len(self._rows), dtype=torch.float64, device=self._rows.device)
-
-    def _ask(
-        self,
-        row: Int[Tensor, " n"],
-        place: Int[Tensor, " n"],
-        masked: Tensor,
-        tokens: Tensor,
-        lengths: Tensor,
-        own: bool = False,
-    ) -> Float[Tensor, "n hidden"]:
-        """Return the vectors at the places; passes of the chain's `own` sequence may be cached."""
-        sites, source = self._chains.sites, self._chains.source[self._rows]
-        if sites is not None and sites.groups is not None:
-            sites = None  # its passes mask other positions, too
-        known = None if sites is None else sites.hidden[self._rows[row], place]
-        cached = (masked.sum(1) == 1) & own & (known is not None)
-        asked = (~cached).nonzero().flatten()
-        if not asked.numel() and known is not None:
-            return known
-        queries = Queries(
-            tokens[row[asked]], lengths[row[asked]], masked[asked], source[row[asked]]
-        )
-        answers = self._scorer.hidden(queries)
-        # Of all masked places of a query only one is wanted.
-        inside, at = masked[asked].nonzero(as_tuple=True)
-        answers = answers[at == place[asked][inside]]
-        self._passes = self._passes.index_add(0, row[asked], torch.ones_like(asked))
-        return answers if known is None else known.index_copy(0, asked, answers)

@@ -23,11 +23,12 @@ class ConstraintOptions:
     """The options of constraints."""
 
     contains: Annotated[
-        str | None,
+        str | tuple[str, ...] | None,
         option("--contains", "words that every sample holds: 'river, bridge'", CONSTRAINTS),
     ] = None
     avoid: Annotated[
-        str | None, option("--avoid", "words that no sample holds: 'very, C'", CONSTRAINTS)
+        str | tuple[str, ...] | None,
+        option("--avoid", "words that no sample holds: 'very, C'", CONSTRAINTS),
     ] = None
     allow: Annotated[
         str | None,
@@ -54,10 +55,10 @@ class ConstraintOptions:
         )
 
         found: list[Constraint] = []
-        if self.contains is not None:
-            found.append(ContainsWords(words_of(self.contains)))
-        if self.avoid is not None:
-            found.append(AvoidWords(words_of(self.avoid)))
+        if words := words_of(self.contains):
+            found.append(ContainsWords(words))
+        if words := words_of(self.avoid):
+            found.append(AvoidWords(words))
         if self.allow is not None:
             found.append(AllowedTokens.parse(self.allow))
         if self.max_changes is not None:
@@ -66,6 +67,8 @@ class ConstraintOptions:
         return tuple(found)
 
 
-def words_of(text: str) -> tuple[str, ...]:
-    """Read words that are separated by commas."""
-    return tuple(word.strip() for word in text.split(","))
+def words_of(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    """Read words that are separated by commas, or that are given one by one."""
+    if not isinstance(given, str):
+        return given or ()
+    return tuple(word.strip() for word in given.split(","))

@@ -14,6 +14,7 @@ from maskov.kernels import Kernel
 from maskov.models import MaskedModel
 from maskov.options.sampling import SamplingOptions
 from maskov.runs.folder import RunFolder
+from maskov.runs.inputs import named_texts
 from maskov.runs.preparation import schedule_for_passes
 from maskov.runs.rebuild import with_burn_in
 from maskov.runs.result import Run
@@ -25,8 +26,10 @@ DEFAULT_LENGTH = 20
 Lines = Sequence[str | Record]
 
 
-def parse_length(text: str) -> tuple[int, int]:
+def parse_length(text: str | tuple[int, int]) -> tuple[int, int]:
     """Read `20` or `15:45`."""
+    if not isinstance(text, str):
+        return text
     first, colon, last = text.partition(":")
     try:
         return int(first), int(last if colon else first)
@@ -96,7 +99,8 @@ def start_of(
     if texts is not None and templates is not None:
         if freeze is not None:
             raise InputError("templates say what is frozen in texts: drop --freeze.")
-        freeze = template_masks(model, [*map(str, texts)], [*map(str, templates)])
+        lines, _ = named_texts(model, texts)
+        freeze = template_masks(model, lines, named_texts(model, templates, blanks=True)[0])
         templates = None
     usual = DEFAULT_LENGTH
     if texts is None and templates is None:
@@ -135,7 +139,8 @@ def plan_run(
     running = with_burn_in(kernel, schedule, model, trust, trust_parts=True)
     paid = schedule_for_passes(
         model, running, schedule, options.passes, chains=options.chains, seed=options.seed,
-        token_budget=options.token_budget, automatic_burn_in=automatic_burn_in, **start,
+        token_budget=options.token_budget, automatic_burn_in=automatic_burn_in,
+        length_prior=options.length_prior, **start,
     )  # fmt: skip
     if options.burn_in_energy not in (None, "same") and paid.burn_in_energy is None:
         raise InputError(
@@ -169,8 +174,6 @@ def start_run(
         name=options.name or "",
         token_budget=options.token_budget,
         resident=options.resident,
-        prefetch=options.prefetch,
-        asynchronous=options.asynchronous,
         checkpoint_every=options.checkpoint_every,
         **start,
         **others,

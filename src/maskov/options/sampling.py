@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from maskov.energies import Energy
     from maskov.energies.loading import Loading
     from maskov.kernels import DelayedAcceptance, Kernel
+    from maskov.kernels.registry import Moves
     from maskov.models import MaskedModel
 
 _MODEL = "Advanced: model"
@@ -28,7 +30,7 @@ _SCHEDULE = "Advanced: schedule"
 _RUN = "Advanced: run"
 # The moves of templates with blanks of unknown length.
 RESIZING = "span:2,insert-delete:1,resize:1"
-# Options of the site move, which a kernel or move of the user's own does not have.
+# Options of the site move, which a kernel of the user's own does not have.
 _SITE_OPTIONS = ("order", "block", "temperature", "top_p", "top_k", "epsilon", "block_anneal")
 
 
@@ -44,16 +46,17 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         Any,
         option(
             "--energy",
-            "raw, norm, raw(groups=4), autoregressive, module:Class(...), or a sum: raw+0.5*norm",
+            "raw, norm, raw(groups=4), autoregressive, module:Class(...), or a sum: raw+0.5*norm "
+            "(default: raw)",
             FIRST,
             "-e",
         ),
-    ] = "raw"
+    ] = None
     kernel: Annotated[
         str, option("--kernel", "mh, gibbs, mask-predict, or module:Class", _KERNEL, "-k")
     ] = "mh"
     moves: Annotated[
-        str | None,
+        Any,
         option(
             "--moves",
             "site, span, insert-delete, resize or module:Class; several with weights: "
@@ -62,11 +65,11 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         ),
     ] = None
     span: Annotated[
-        str | None,
+        str | tuple[int, int] | None,
         option("--span", "positions of a span: 2, or a range such as 1:3 (default: 1:3)", _KERNEL),
     ] = None
     length_prior: Annotated[
-        str | None,
+        str | Mapping[int, float] | None,
         option(
             "--length-prior",
             "weights of sampled lengths: flat, none, or 8:1,12:4,16:1 (default: flat)",
@@ -74,9 +77,11 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         ),
     ] = None
     order: Annotated[
-        str, option("--order", "random sweep, left-to-right, or replacement", _KERNEL)
+        str, option("--order", "order of single sites: random or left-to-right", _KERNEL)
     ] = "random"
-    block: Annotated[int, option("--block", "positions masked together", _KERNEL)] = 1
+    block: Annotated[
+        int, option("--block", "positions that the move 'site' masks together", _KERNEL)
+    ] = 1
     temperature: Annotated[
         float, option("--temperature", "temperature of the proposal", _KERNEL)
     ] = 1.0
@@ -89,18 +94,12 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     ] = 0.0
 
     delayed: Annotated[
-        str | None,
+        str | tuple[int, ...] | None,
         option(
             "--delayed",
             "positions next to the change that an early test scores: 2, or 1,2,4 for three tests, "
-            "off, or auto (default: 2; for grouped energies auto)",
+            "or off (default: 2; off for grouped energies)",
             _KERNEL,
-        ),
-    ] = None
-    first_stage: Annotated[
-        str | None,
-        option(
-            "--first-stage", "precision of the early tests: bfloat16, float16 or float32", _KERNEL
         ),
     ] = None
 
@@ -111,7 +110,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         ),
     ] = 1
     ladder: Annotated[
-        str | None,
+        str | tuple[float, ...] | None,
         option(
             "--ladder",
             "inverse temperatures of replicas: 1,0.87,0.75 (default: automatic)",
@@ -174,10 +173,6 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     block_anneal: Annotated[
         float, option("--block-anneal", "decrease of the block size per epoch", _SCHEDULE)
     ] = 0.0
-    block_floor: Annotated[
-        int | None,
-        option("--block-floor", "smallest block of --block-anneal (default: 1)", _SCHEDULE),
-    ] = None
     force_accept: Annotated[
         int, option("--force-accept", "first epochs that accept everything", _SCHEDULE)
     ] = 0
@@ -206,17 +201,10 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         int | None,
         option("--resident", "maximum chains per device batch (default: automatic)", _RUN),
     ] = None
-    prefetch: Annotated[
-        int, option("--prefetch", "proposals of a chain tested at once; 0: automatic", _RUN)
-    ] = 0
     threads: Annotated[
         int | None,
         option("--threads", "threads of each process on a CPU (default: 1)", _RUN),
     ] = None
-    asynchronous: Annotated[
-        bool,
-        option("--asynchronous/--lock-step", "chains advance on their own, or together", _RUN),
-    ] = True
     checkpoint_every: Annotated[
         float, option("--checkpoint-every", "seconds between checkpoints", _RUN)
     ] = 60.0
@@ -231,7 +219,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         return DEFAULT_EPOCHS if self.until is None else MOST_UNTIL_CONVERGED
 
     def build_schedule(self) -> Schedule:
-        """Return the schedule; lone floors are refused, since they would do nothing."""
+        """Return the schedule; a lone floor is refused, since it would do nothing."""
         stopping_rule(self.until, self.effective)  # refused before a model is loaded
         if self.passes is not None:
             if self.epochs is not None or self.until is not None:
@@ -244,8 +232,6 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
                 raise InputError("mask-predict has a number of iterations: give --epochs.")
         if self.target_floor is not None and self.anneal == 0:
             raise InputError("--target-floor needs --anneal, the fall of the temperature.")
-        if self.block_floor is not None and self.block_anneal == 0:
-            raise InputError("--block-floor needs --block-anneal, the fall of the block size.")
         if not self.target_temperature > 0:
             raise InputError(
                 f"the target temperature must be above 0, not {self.target_temperature:g}."
@@ -259,7 +245,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
             # The kernel has the block; only one that falls is scheduled.
             block=None
             if self.block_anneal == 0
-            else LinearSchedule(float(self.block), self.block_anneal, float(self.block_floor or 1)),
+            else LinearSchedule(float(self.block), self.block_anneal, 1.0),
             force_accept=self.force_accept,
             burn_in_energy=self._burn_in_energy(),
         )
@@ -280,8 +266,8 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         if self.burn_in is not None:
             return self.burn_in
         moving = self.anneal != 0 or self.force_accept != 0 or self.until is not None
-        tempered = self.replicas != 1 or self.ladder is not None
-        ordinary = self.kernel == "mh" and self.moves is None and self.chosen_moves == "span"
+        tempered = self.replicas != 1 or self.ladder not in (None, ())
+        ordinary = self.kernel == "mh" and self.moves is None and self.chosen_moves == ("span",)
         if moving or tempered or not ordinary:
             return 0
         return min(BURN_IN, self.most_epochs // 2)
@@ -294,7 +280,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         from maskov.defaults import GROUPS
         from maskov.energies import grouped, parse_energy
         from maskov.energies.loading import Loading
-        from maskov.kernels.registry import has_name
+        from maskov.kernels.registry import energy_name, energy_text
 
         if self.burn_in_energy == "same":
             return None
@@ -302,9 +288,9 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
             if self.burn_in is not None or self.chosen_burn_in == 0:
                 return None
             found = grouped(self.build_energy(), GROUPS)
-            return None if found is None or not has_name(found) else str(found)
+            return None if found is None else energy_text(found)
         causal = self.causal_model or default_judge()
-        return str(parse_energy(self.burn_in_energy, causal, Loading(find=findable)))
+        return energy_name(parse_energy(self.burn_in_energy, causal, Loading(find=findable)))
 
     def build_energy(self, loading: Loading | None = None) -> Energy:
         """Return the energy of the target."""
@@ -314,12 +300,17 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         if isinstance(self.energy, Energy):
             return self.energy
         causal = self.causal_model or default_judge()
-        return parse_energy(self.energy, causal, loading or Loading(find=findable))
+        text = "raw" if self.energy is None else self.energy
+        return parse_energy(text, causal, loading or Loading(find=findable))
 
     def build_kernel(self, device: Any) -> Kernel:
         """Return the kernel, or refuse options that contradict it."""
+        from maskov.runs.checks import check_order
+
         kernel = self._chain_kernel(device)
-        if kernel.conditional.constraints != self.build_constraints(self.resizes):
+        check_order(kernel)
+        asked = self.build_constraints(self.resizes)
+        if asked and kernel.conditional.constraints != asked:
             raise InputError(
                 f"'{self.kernel}' with these moves does not keep constraints: use mh with site, "
                 "span, insert-delete or resize, or drop --contains, --avoid, --allow and "
@@ -331,14 +322,14 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         """Return the kernel with the replicas that were asked for."""
         from maskov.kernels import Exchange
 
-        if self.replicas == 1 and self.ladder is None:
+        if self.replicas == 1 and self.ladder in (None, ()):
             return kernel
         return Exchange(kernel, self._betas(), 0 if self.replicas == 1 else self.replicas)
 
     def _betas(self) -> tuple[float, ...]:
         """Return the ladder, empty if it is to be found."""
-        if self.ladder is None:
-            return ()
+        if not isinstance(self.ladder, str):
+            return self.ladder or ()
         try:
             return tuple(float(beta) for beta in self.ladder.split(","))
         except ValueError:
@@ -347,7 +338,12 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     def _chain_kernel(self, device: Any) -> Kernel:
         """Return the kernel that moves each chain."""
         from maskov.energies.loading import Loading
-        from maskov.kernels.registry import KERNELS, named_kernel, named_moves, parse_moves
+        from maskov.kernels.registry import (
+            KERNELS,
+            named_kernel,
+            named_moves,
+            parse_moves,
+        )
         from maskov.moves import MaskedConditional, Site, Sweep
 
         own = is_import_path(self.kernel)
@@ -369,8 +365,8 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         self.build_energy(Loading())  # refused even if unused
         if self.moves is not None and self.kernel != "mh":
             raise InputError("--moves are those of --kernel mh: drop one of them.")
-        if self.span is not None and "span" not in self.chosen_moves:
-            raise InputError("--span is the size of the move 'span': add --moves span.")
+        if self.span is not None and (self.kernel != "mh" or "span" not in self._move_names):
+            raise InputError("--span is the size of the move 'span' of mh: add --moves span.")
         if own:
             return self._own_kernel()
         if self.kernel != "mh":
@@ -380,9 +376,12 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
                     f"'{self.kernel}' has no target and accepts everything: drop "
                     "--target-temperature, --anneal and --force-accept, or use --kernel mh."
                 )
-            if self.delayed not in (None, "off") or self.first_stage is not None:
+            if self.delayed not in (None, "off", ()):
+                raise InputError(f"'{self.kernel}' accepts everything: drop --delayed.")
+            if self.energy is not None:
                 raise InputError(
-                    f"'{self.kernel}' accepts everything: drop --delayed and --first-stage."
+                    f"'{self.kernel}' samples from no energy: drop --energy, or use --kernel mh "
+                    "(E_raw and E_norm are traced in any case)."
                 )
         if self.kernel == "mask-predict":
             cut = (self.top_k, self.top_p, self.epsilon, self.block, self.block_anneal, self.order)
@@ -398,27 +397,43 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         if self.kernel == "gibbs":
             return named_kernel("gibbs", moves=(Site(proposal, positions),))
 
+        if self._for_sites and "site" not in self._move_names:
+            raise InputError(
+                "--order, --block and --block-anneal are for the move 'site': drop them, or add "
+                "site to --moves."
+            )
         loading = Loading(device, self.trust_remote_code, find=findable)
         energy = self.build_energy(loading)
         moves, weights = parse_moves(
             self.chosen_moves, named_moves(proposal, self._sizes(), positions)
         )
-        delayed = self.build_delayed(energy)
-        return named_kernel("mh", energy, moves, weights, delayed=delayed)
+        if not any(move.conditional is proposal for move in moves):
+            self._refuse_given("move", ("temperature", "top_p", "top_k", "epsilon"))
+        return named_kernel("mh", energy, moves, weights, delayed=self.build_delayed())
 
     @property
-    def chosen_moves(self) -> str:
+    def _for_sites(self) -> bool:
+        """Whether some option is for single sites and their blocks alone."""
+        return self.block != 1 or self.block_anneal != 0 or self.order != "random"
+
+    @property
+    def chosen_moves(self) -> Moves:
         """The moves that were asked for: single sites where another option is only for them."""
-        if self.moves is not None:
-            return self.moves
-        blocks = self.block != 1 or self.block_anneal != 0 or self.order != "random"
-        return "site" if blocks or self.first_stage is not None or self.prefetch else "span"
+        if self.moves is None:
+            return ("site",) if self._for_sites else ("span",)
+        chosen: Moves = self.moves
+        return chosen
+
+    @property
+    def _move_names(self) -> set[str]:
+        from maskov.kernels.registry import move_names
+
+        return move_names(self.chosen_moves)
 
     @property
     def resizes(self) -> bool:
         """Whether some move changes the length."""
-        names = {entry.partition(":")[0].strip() for entry in self.chosen_moves.split(",")}
-        return bool(names & {"insert-delete", "resize"})
+        return bool(self._move_names & {"insert-delete", "resize"})
 
     def with_resizing(self) -> SamplingOptions:
         """Return these options with moves that change the length, unless moves were chosen."""
@@ -429,10 +444,10 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         from maskov.constraints import ContainsWords
         from maskov.defaults import DEFAULT_SPAN
 
-        if self.contains is None or self.span is not None or "span" not in self.chosen_moves:
+        if not self.contains or self.span is not None or "span" not in self._move_names:
             return self
         room = ContainsWords(words_of(self.contains)).longest(model) + 1
-        return self if room <= DEFAULT_SPAN[-1] else replace(self, span=f"1:{room}")
+        return self if room <= DEFAULT_SPAN[-1] else replace(self, span=(1, room))
 
     def _sizes(self) -> tuple[int, ...]:
         """Return the sizes of spans: a number or a range."""
@@ -444,21 +459,21 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         """Return a kernel of the user's own, which has options of its own."""
         from maskov.kernels.registry import as_kernel
 
-        defaults = {field.name: field.default for field in fields(self)}
-        for name in (*_SITE_OPTIONS, "energy", "delayed", "first_stage"):
-            if getattr(self, name) != defaults[name]:
-                option_name = "--" + name.replace("_", "-")
-                raise InputError(f"a kernel of your own has its own options: drop {option_name}.")
+        self._refuse_given("kernel", (*_SITE_OPTIONS, "energy", "delayed"))
         name, arguments, options = parse_call(self.kernel)
         return as_kernel(load_part(name, arguments, options, trust=True))
 
-    def build_delayed(self, energy: Energy | None = None) -> DelayedAcceptance:
+    def _refuse_given(self, part: str, names: tuple[str, ...]) -> None:
+        """Refuse options that a part of the user's own does not have."""
+        defaults = {field.name: field.default for field in fields(self)}
+        for name in names:
+            if getattr(self, name) != defaults[name]:
+                option_name = "--" + name.replace("_", "-")
+                raise InputError(f"a {part} of your own has its own options: drop {option_name}.")
+
+    def build_delayed(self) -> DelayedAcceptance:
         """Return the early tests of delayed acceptance, by default those that suit the energy."""
         from maskov.energies.stages import parse_delayed
         from maskov.kernels import DelayedAcceptance
 
-        if self.delayed is None:
-            # Passes of single positions are worth an early test; of groups there are few.
-            alone = energy is not None and energy.needs_sites and energy.groups is None
-            return DelayedAcceptance(2 if alone else None, self.first_stage)
-        return parse_delayed(self.delayed, self.first_stage)
+        return DelayedAcceptance() if self.delayed is None else parse_delayed(self.delayed)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from maskov.config import ModelSource
 from maskov.errors import InputError, ModelError
 from maskov.options.model import findable
 from maskov.options.option import FIRST, SMOOTHING, option
 from maskov.options.workers import WorkerOptions
-from maskov.shipped import folder_of, model_for
+from maskov.shipped import model_for
 
 if TYPE_CHECKING:
     from maskov.models.conditional.model import ConditionalModel
@@ -70,7 +70,7 @@ class TranslatingOptions(WorkerOptions):
         int | None, option("--epochs", "sweeps over the target (default: 33)", METHOD, "-n")
     ] = None
     moves: Annotated[
-        str | None,
+        Any,
         option(
             "--moves",
             "site, span, insert-delete or resize; several with weights: span:2,resize:1 "
@@ -79,15 +79,15 @@ class TranslatingOptions(WorkerOptions):
         ),
     ] = None
     span: Annotated[
-        str | None,
+        str | tuple[int, int] | None,
         option("--span", "positions of a span: 2, or a range such as 1:3 (default: 1:3)", METHOD),
     ] = None
     delayed: Annotated[
-        str | None,
+        str | tuple[int, ...] | None,
         option(
             "--delayed",
             "positions next to the change that an early test scores: 2, or 1,2,4 for three tests, "
-            "off, or auto (default: 1,3,9)",
+            "or off (default: 1,3,9)",
             METHOD,
         ),
     ] = None
@@ -280,12 +280,12 @@ class TranslatingOptions(WorkerOptions):
     def load_twin(self) -> AutoregressiveTranslator:
         """Load the autoregressive model."""
         from maskov.models import choose_device
+        from maskov.models.conditional.checkpoint import translation_folder
         from maskov.translation.autoregressive import AutoregressiveTranslator
 
         name = self._twin_name()
-        return AutoregressiveTranslator.load(
-            folder_of(name) or Path(name), choose_device(self.device), name
-        )
+        folder = translation_folder(name, download=True) or Path(name)
+        return AutoregressiveTranslator.load(folder, choose_device(self.device), name)
 
 
 def _named(name: str | None, pair: str | None, kind: str) -> str:

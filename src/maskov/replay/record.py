@@ -11,12 +11,10 @@ class Test:
     """One test of a proposal: it passes if log u < log R − log R of the test before it.
 
     The last test of a proposal is by the ratio itself, earlier ones by approximations of it: over
-    the `nearest` positions (None: all), in low precision if `low`, and by those `experts` of the
-    energy that are known by then.
+    the `nearest` positions (None: all), and by the `experts` of the energy that are known by then.
     """
 
     nearest: int | None
-    low: bool
     log_ratio: float
     log_threshold: float
     uniform: float

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from maskov.errors import InputError, RunError
-from maskov.execution.async_chains import low_terms
 from maskov.execution.async_tests import StepRecord
 from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import Buffers
@@ -95,14 +94,13 @@ class Replayer:
         elif epoch:
             chains = self._recorded(chains, chain, epoch)
         kernel = self._kernel(epoch)
-        together = self._manifest.replicas > 1 or not self._manifest.config.execution.asynchronous
-        if kernel.asynchronous and not together:
+        if kernel.asynchronous and self._manifest.replicas == 1:
             assert isinstance(kernel, Metropolis)
             after, steps = self._asynchronously(kernel, chains, epoch)
         else:
             after, steps = self._lock_step(kernel, chains)
         agrees = self._agrees(chain, epoch, after, steps)
-        # All parts of a mixture or cycle that has an energy share it.
+        # All parts of a mixture that has an energy share it.
         decides = leaves(kernel)[0]
         if isinstance(decides, Metropolis) and kernel.energy is not None:
             steps = with_energies(steps, chains, decides, Scorer(self._model))
@@ -111,7 +109,7 @@ class Replayer:
             epoch,
             self._manifest.kernel,
             None if kernel.energy is None else str(kernel.energy),
-            getattr(decides, "target_temperature", None),
+            None if decides.target is None else decides.target.temperature,
             _tokens(chains),
             steps,
             _tokens(after),
@@ -180,15 +178,12 @@ class Replayer:
         """Run an epoch of an asynchronous chain, with the early tests it had."""
         scorer = Scorer(self._model)
         plan = kernel.plan
-        low = scorer.low(plan.delayed.first_stage)
         known = kernel.init(chains, scorer)
         buffers = Buffers.of(known, plan, epoch, 1, ring=1)
-        if low is not None:
-            buffers.low_term.copy_(low_terms(low, kernel.energy, known))
         temperatures = torch.full((epoch + 1,), kernel.target_temperature, dtype=torch.float64)
         records: list[StepRecord] = []
         sampler = AsyncSampler(
-            kernel, plan, scorer, low, self._rng, buffers, temperatures, observer=records.append
+            kernel, plan, scorer, self._rng, buffers, temperatures, observer=records.append
         )
         sampler.limit.fill_(epoch + 1)
         while sampler.slowest() <= epoch:

@@ -8,25 +8,26 @@ from dataclasses import replace
 
 import torch
 
-from maskov.energies.base import Energy
+from maskov.energies.base import Energy, distinct_names
 from maskov.energies.stages import Stage, TestPlan
 from maskov.execution.async_tests import UNTESTED, StepRecord
 from maskov.kernels import Kernel, Metropolis
 from maskov.kernels.compose import Composed
 from maskov.kernels.ratio import log_ratio
 from maskov.models.scorer import Scorer
-from maskov.random import Rng
+from maskov.random import NestedRng, Rng
 from maskov.replay.record import Share, Step, Test
 from maskov.types import Chains, Sequences, StepInfo, Tensor
 
 
 def stepping(kernel: Kernel, chains: Chains, rng: Rng) -> Kernel:
-    """Return the part of a mixture or cycle that makes the next step of the only chain."""
+    """Return the part of a mixture that makes the next step of the only chain."""
     row = torch.zeros_like(chains.chain)
     while isinstance(kernel, Composed):
         which, numbers = kernel.turn(chains, row, rng)
         part = int(which[0])
         kernel, chains = kernel.kernels[part], replace(chains, number=numbers[part])
+        rng = NestedRng(rng)
     return kernel
 
 
@@ -105,15 +106,16 @@ def _tests(
     for number, stage in enumerate(stages[:count]):
         passed = accepted or number < count - 1
         ratio, uniform = ratios[number], uniforms[number]
-        tests.append(Test(stage.nearest, stage.low, ratio, ratio - before, uniform, passed))
+        tests.append(Test(stage.nearest, ratio, ratio - before, uniform, passed))
         before = ratio
     return tests
 
 
 def _experts(plan: TestPlan, stage: Stage) -> list[str]:
     """Return the parts of the energy, masked passes aside, that a stage knows in full."""
-    known = zip(stage.levels, plan.others, strict=True)
-    return [str(stages[-1]) for level, (_, stages) in known if level == len(stages)]
+    names = distinct_names(part for _, part in plan.energy.others)
+    known = zip(names, stage.levels, plan.others, strict=True)
+    return [name for name, level, part in known if level == len(part.stages)]
 
 
 def with_energies(
@@ -145,7 +147,7 @@ def _with_shares(
         return list(steps)
     rows = [one[index] for one in (before, proposed) for index in novel]
     given = _sequences(rows, chains, scorer)
-    falls = []
+    falls, names = [], distinct_names(part for _, part in energy.others)
     for _, part in energy.others:
         old, new = part(scorer.model, given).view(2, -1)
         falls.append((old - new).tolist())
@@ -154,8 +156,8 @@ def _with_shares(
         step = found[index]
         known = {name for test in step.tests for name in test.experts}
         shares = [
-            Share(str(part), weight, weight * fall[column], str(part) in known)
-            for (weight, part), fall in zip(energy.others, falls, strict=True)
+            Share(name, weight, weight * fall[column], name in known)
+            for name, (weight, _), fall in zip(names, energy.others, falls, strict=True)
         ]
         if (
             energy.masked is not None

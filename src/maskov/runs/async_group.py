@@ -15,7 +15,7 @@ import torch
 
 from maskov.energies.stages import TestPlan
 from maskov.errors import Interrupted
-from maskov.execution.async_chains import AsyncChains, low_terms
+from maskov.execution.async_chains import AsyncChains
 from maskov.execution.async_spans import SpanSampler
 from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import Buffers, ChainBuffers
@@ -26,8 +26,7 @@ from maskov.execution.span_buffers import SpanBuffers
 from maskov.kernels import Kernel, Metropolis
 from maskov.models.base import MaskedModel
 from maskov.models.batches import refuse_out_of_memory
-from maskov.models.scorer import Scorer
-from maskov.types import Chains, Tensor
+from maskov.types import Tensor
 
 if TYPE_CHECKING:
     from maskov.runs.task_runner import TaskRunner
@@ -87,16 +86,15 @@ class AsyncGroup:
         """Return the group as it was left, or from its start."""
         runner = self.runner
         plan = self.kernel.plan
-        low = runner.scorer.low(plan.delayed.first_stage)
         kept = runner.group.buffers
         kind = SpanBuffers if self.kernel.fills_windows else Buffers
-        buffers = kind(**kept) if kept else self._buffers(plan, low)
+        buffers = kind(**kept) if kept else self._buffers(plan)
         sampler = runner.sampler
         same = sampler is not None and _alike(sampler.kernel, self.kernel) and sampler.plan == plan
         if sampler is None or not same or not sampler.reload(buffers):
             # A run of a GPU may go on elsewhere, where its windows are not recorded.
             sampler = (sampler_for(runner.scorer.model, self.kernel) or SpanSampler)(
-                self.kernel, plan, runner.scorer, low, runner.rng, buffers, self._temperatures(),
+                self.kernel, plan, runner.scorer, runner.rng, buffers, self._temperatures(),
                 shortest=runner.manifest.shortest, mean=runner.manifest.mean,
             )  # fmt: skip
         # What a GPU has recorded serves the next group too.
@@ -109,7 +107,7 @@ class AsyncGroup:
         group = self.runner.group
         sampler.limit.fill_(min(group.end, group.epoch + len(sampler.buffers.ring_tokens)))
 
-    def _buffers(self, plan: TestPlan, low: Scorer | None) -> ChainBuffers:
+    def _buffers(self, plan: TestPlan) -> ChainBuffers:
         """Return the buffers of a group between epochs, with the passes of its sequences."""
         runner, scorer = self.runner, self.runner.scorer
         chains, before = runner.group.chains, scorer.passes
@@ -119,21 +117,13 @@ class AsyncGroup:
             steps = self.kernel.steps(chains)
             buffers = SpanBuffers.of(chains, runner.group.epoch, steps, AHEAD)
         else:
-            buffers = self._site_buffers(chains, plan, low)
+            slots = min(scorer.slots_for(chains), chains.tokens.shape[1])
+            buffers = Buffers.of(chains, plan, runner.group.epoch, slots, AHEAD)
         spent = scorer.passes - before
         # What the buffers hold need not be kept twice.
         runner.group = runner.group.with_chains(
             chains.forget(), other_passes=runner.group.other_passes + spent
         )
-        return buffers
-
-    def _site_buffers(self, chains: Chains, plan: TestPlan, low: Scorer | None) -> Buffers:
-        runner = self.runner
-        slots = runner.manifest.config.execution.prefetch or runner.scorer.slots_for(chains)
-        slots = min(slots, chains.tokens.shape[1])
-        buffers = Buffers.of(chains, plan, runner.group.epoch, slots, AHEAD)
-        if low is not None:
-            buffers.low_term.copy_(low_terms(low, self.kernel.energy, chains))
         return buffers
 
     def _temperatures(self) -> Tensor:

@@ -22,13 +22,13 @@ from maskov.runs.checkpoint_header import read_body, read_header, seal
 from maskov.runs.files import write_atomically
 from maskov.runs.group import GroupState
 from maskov.runs.validation import GroupShape
-from maskov.types import Chains, Sites, Tensor
+from maskov.types import Chains, PartValues, Sites, Tensor
 
 _KEPT = 2  # the newest and the one before it
 _HASH_LETTERS = 64
 _BUFFERS = [{field.name for field in fields(kind)} for kind in (Buffers, SpanBuffers)]
 _SCALARS = (
-    "epoch", "end", "begun", "other_passes", "budget",
+    "epoch", "end", "begun", "other_passes", "budget", "target",
 )  # fmt: skip
 
 
@@ -68,7 +68,9 @@ def pack(saved: Saved, fields: dict[str, str] | None = None) -> bytes:
     tensors |= {f"chains.{name}": value for name, value in chains.tensors().items()}
     if chains.sites is not None:
         tensors |= {f"sites.{name}": value for name, value in chains.sites.tensors().items()}
-    tensors |= {f"energies.{name}": value for name, value in chains.energies.items()}
+    if chains.part_values is not None:
+        tensors["known.values"] = chains.part_values.values
+        tensors["known.energy"] = chains.part_values.energy
     tensors |= {f"buffers.{name}": value for name, value in group.buffers.items()}
     for epoch, row in saved.held.items():
         tensors |= {f"held.{epoch}.{name}": value for name, value in row.items()}
@@ -77,6 +79,7 @@ def pack(saved: Saved, fields: dict[str, str] | None = None) -> bytes:
     scalars["site_groups"] = 0 if chains.sites is None else chains.sites.groups or 0
     metadata = {
         "group": json.dumps(scalars),
+        # The tensors come back in another order, and the last energy is that of the target.
         "cursor": json.dumps(vars(saved.cursor)),
         "fields": json.dumps(fields or {}),
     }
@@ -106,12 +109,14 @@ def _unpacked(body: bytes) -> Saved:
         epoch, _, name = key.partition(".")
         held.setdefault(int(epoch), {})[name] = value
     buffers, sites = _under("buffers.", tensors), _under("sites.", tensors)
+    known = _under("known.", tensors)
     if buffers and buffers.keys() not in _BUFFERS:
         raise ValueError("no checkpoint: its buffers are not whole")
     chains = Chains(
         **_under("chains.", tensors),
         sites=Sites(**sites, groups=max(scalars["site_groups"], 0) or None) if sites else None,
-        energies=_under("energies.", tensors),
+        # Which energy they are of, the kernel tells (`GroupState.target`).
+        part_values=PartValues(None, **known) if known else None,
     )
     state = GroupState(
         chains,
@@ -139,7 +144,7 @@ def save(folder: Path, group: int, saved: Saved, fields: dict[str, str]) -> None
     older = _files(folder, group)
     serial = _serial(older[-1]) + 1 if older else 0
     path = folder / f"{group:05d}-{serial:08d}.checkpoint"
-    write_atomically(path, seal(body))
+    write_atomically(path, seal(body), within=folder.parent)
     for file in older[: 1 - _KEPT]:
         file.unlink(missing_ok=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -16,8 +17,7 @@ from maskov.energies.lengths import (
 from maskov.energies.translation import AutoregressiveTranslation, no_sources
 from maskov.errors import InputError
 from maskov.execution.loop import kernel_at
-from maskov.kernels import Kernel, Metropolis
-from maskov.kernels.base import leaves
+from maskov.kernels import Kernel
 from maskov.models import MaskedModel
 from maskov.models.conditional.model import ConditionalModel
 from maskov.random import CounterRng
@@ -34,7 +34,6 @@ def check_arguments(
     seed: int,
     thin: int,
     resident: int | None,
-    prefetch: int,
     trace: str,
 ) -> None:
     """Refuse values that no run can have."""
@@ -49,8 +48,6 @@ def check_arguments(
         raise InputError(f"--thin counts epochs: 0 (only the last) or more, not {thin}.")
     if resident is not None and resident < 1:
         raise InputError(f"at least one chain must be resident, not {resident}.")
-    if prefetch < 0:
-        raise InputError(f"--prefetch must be 0 (automatic) or more, not {prefetch}.")
     if trace not in ("every", "kept"):
         raise InputError(f"energies are traced in 'every' epoch or where 'kept', not '{trace}'.")
 
@@ -72,34 +69,6 @@ def check_epochs(schedule: Schedule, chains: int, thin: int) -> None:
         raise InputError(
             f"no sample would be kept: {schedule.epochs} epochs with {schedule.burn_in} of "
             f"burn-in never reach --thin {thin}."
-        )
-
-
-def check_execution(
-    kernel: Kernel,
-    running: Kernel,
-    schedule: Schedule,
-    model: MaskedModel,
-    prefetch: int,
-    asynchronous: bool,
-) -> None:
-    """Refuse what a run would ignore; `running` is the kernel with the energy of burn-in."""
-    each = [kernel_at(running, schedule, epoch) for epoch in range(schedule.epochs)]
-    runs_asynchronously = asynchronous and any(one.asynchronous for one in each)
-    if prefetch and not runs_asynchronously:
-        raise InputError(
-            "only asynchronous chains are prefetched: drop --prefetch, or what keeps them in "
-            "lock-step (--lock-step, --block and the like)."
-        )
-    stages = {leaf.delayed.first_stage for leaf in leaves(kernel) if isinstance(leaf, Metropolis)}
-    if model.precision in stages:
-        raise InputError(
-            f"the first stage would be in {model.precision} like the last: drop --first-stage."
-        )
-    if stages - {None} and not runs_asynchronously:
-        raise InputError(
-            "early tests in low precision need asynchronous chains: drop --first-stage, or what "
-            "keeps chains in lock-step (--lock-step, --block and the like)."
         )
 
 
@@ -160,7 +129,7 @@ def check_translates(kernel: Kernel, model: MaskedModel) -> None:
 
 
 def with_prior(
-    kernel: Kernel, prior: str | None, model: MaskedModel
+    kernel: Kernel, prior: str | Mapping[int, float] | None, model: MaskedModel
 ) -> tuple[Kernel, Literal["none", "flat"]]:
     """Return the kernel with a given table of lengths in its energy, and what is left to find."""
     if not resizes(kernel):
@@ -179,7 +148,7 @@ def with_prior(
     if prior in (None, "flat"):
         return kernel, "flat"
     if prior != "none":
-        kernel = weighed(kernel, parse_table(str(prior)))
+        kernel = weighed(kernel, parse_table(prior))
     return kernel, "none"
 
 
@@ -193,6 +162,15 @@ def check_prior(kernel: Kernel, layout: Layout) -> None:
                     f"the length prior has weights for {part.first} to {last} tokens; chains may "
                     f"have {layout.shortest} to {layout.width}."
                 )
+
+
+def check_order(kernel: Kernel) -> None:
+    """Refuse an order of positions where lengths change: every step then draws its own."""
+    if resizes(kernel) and any(sweep.order != "random" for sweep in sweeps_of(kernel)):
+        raise InputError(
+            "positions come and go where lengths change, so they have no order: drop --order, or "
+            "the moves that change the length."
+        )
 
 
 def check_blocks(kernel: Kernel, schedule: Schedule, layout: Layout) -> None:

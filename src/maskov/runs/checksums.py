@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from maskov.config import Manifest
 from maskov.runs.coordinator import groups_of
-from maskov.runs.files import check_regular, open_regular, write_atomically
+from maskov.runs.files import check_regular, map_array, open_to_write, write_atomically
 from maskov.runs.store import TRACES
 
 FILE = "checksums.npy"
@@ -38,32 +38,29 @@ class Checksums:
     def _read(self, shape: tuple[int, ...]) -> npt.NDArray[np.uint64]:
         """Return the checksums on disk, none of them if the file is missing or damaged."""
         check_regular(self.path)
-        self._readable = False
+        # Where the first one is in the file, if the file can be used.
+        self._start: int | None = None
         try:
-            mapped = np.load(self.path, mmap_mode="r")
-            if mapped.shape == shape and mapped.dtype == np.uint64:
-                self._readable = True
-                return np.array(mapped)
+            mapped = map_array(self.path, shape, np.uint64)
+            self._start = int(mapped.offset)
+            return np.array(mapped)
         except Exception:  # a damaged header fails in a dozen ways
-            pass
-        return np.zeros(shape, dtype=np.uint64)
+            return np.zeros(shape, dtype=np.uint64)
 
     def write(self, first: int, epoch: int, rows: Mapping[str, bytes]) -> None:
         """Keep the checksums of the rows of a group, whose first chain is `first`."""
         group = first // len(self.groups[0])
         for name, content in rows.items():
             self._sums[epoch, group, _NAMES.index(name)] = self._sum(name, epoch, first, content)
-        if not (self._readable and self.path.exists()):
+        if self._start is None or not self.path.exists():
             whole = io.BytesIO()
             np.save(whole, self._sums)
             write_atomically(self.path, whole.getvalue())
-            self._readable = True
+            self._start = whole.tell() - self._sums.nbytes
             return
         row = self._sums[epoch, group].tobytes()
-        with open_regular(self.path, "r+b") as file:
-            # Counted from the end, whatever the size of the header.
-            before = (epoch * len(self.groups) + group) * len(row)
-            file.seek(before - self._sums.size * _BYTES, io.SEEK_END)
+        with open_to_write(self.path) as file:
+            file.seek(self._start + (epoch * len(self.groups) + group) * len(row))
             file.write(row)
 
     def misfits(

@@ -34,7 +34,7 @@ from maskov.runs.task_runner import Listener, keeps_samples
 from maskov.runs.validation import GroupShape
 from maskov.runs.worker_pool import WorkerPool
 from maskov.starts import Layout
-from maskov.types import Tensor, Traces
+from maskov.types import Chains, Tensor, Traces
 
 # Epochs that one group may be ahead of the slowest when its task begins.
 _WINDOW = 8
@@ -86,6 +86,10 @@ class Coordinator:
         self.cursor = store.cursor()
         self._pool: WorkerPool | None = None
         self._seconds = seconds
+        # The texts of the tokens in the traces, if these are kept.
+        self._spelled = store.spellings()
+        self._known = len(self._spelled)
+        self._spells = "tokens" in store.traced()
         self._standing = [self._found(group) for group in range(len(self.groups))]
 
     @property
@@ -101,11 +105,10 @@ class Coordinator:
         return GroupState.fresh(chains, budget, len(self.manifest.experts))
 
     def _shape(self, group: int) -> GroupShape:
-        slots = self.manifest.config.execution.prefetch or MOST_SLOTS
         epochs = range(self.schedule.epochs)
         each = (kernel_at(self.kernel, self.schedule, epoch) for epoch in epochs)
         return GroupShape(
-            self._fresh(group), self.schedule.epochs, slots, lambda: self._vector,
+            self._fresh(group), self.schedule.epochs, MOST_SLOTS, lambda: self._vector,
             self.kernel.replicas, any(kernel.fills_windows for kernel in each),
         )  # fmt: skip
 
@@ -210,12 +213,15 @@ class Coordinator:
             if self.listener is not None:
                 self.listener.noted(str(result.check))
         if result.shown is not None and self.listener is not None and state.begun:
-            self.listener.moved(result.shown, state.epoch, self.passes)
+            self.show(result.shown, state.epoch, self.passes)
         self._close()
         if state.epoch >= self.manifest.epochs:
             # Nobody will ask for its passes again.
             state = state.with_chains(state.chains.forget(), buffers={})
         self.cache.put(group, Saved(state, standing.held, self.cursor))
+        if len(self._spelled) > self._known:
+            self._known = len(self._spelled)
+            self.store.spell(self._spelled)
         if result.failure is not None:
             self.cache.save_all(self.cursor)
             raise result.failure
@@ -223,6 +229,11 @@ class Coordinator:
     def deliver(self, group: int, epoch: int, values: Traces) -> None:
         """Write the results of a group's epoch; writing them twice does no harm."""
         self.store.write_rows(self.groups[group].start, epoch, values)
+        if self._spells:
+            tokens, lengths = values["tokens"], values["lengths"]
+            inside = tokens[np.arange(tokens.shape[1]) < lengths[:, None]]
+            new = sorted(set(inside.tolist()) - self._spelled.keys())
+            self._spelled |= dict(zip(new, self.model.token_strings(new), strict=True))
         standing = self._standing[group]
         if epoch >= self.cursor.closed and self._keeps(epoch):
             energies = np.stack([values["energy_raw"], values["energy_norm"]], axis=1)
@@ -237,6 +248,13 @@ class Coordinator:
         standing.epoch = max(standing.epoch, epoch + 1)
         if len(self.groups) == 1:
             self._close()
+
+    def show(self, chains: Chains, epoch: int, passes: int) -> None:
+        """Show some chains, and how far all groups are on average: theirs may be ahead."""
+        if self.listener is not None:
+            done = zip(self._standing, self.groups, strict=True)
+            total = sum(one.epoch * len(group) for one, group in done)
+            self.listener.moved(chains, total // self.manifest.chains, passes)
 
     def _close(self) -> None:
         """Write the samples of epochs that every group has completed."""
@@ -265,7 +283,7 @@ class Coordinator:
         if manifest.config.until is None or manifest.stopped_at is not None:
             return
         traces = {name: trace[:epochs] for name, trace in self.store.traces().items()}
-        verdict = diagnose(manifest, traces, self._lengths, lambda: self._texts(traces)).verdict
+        verdict = diagnose(manifest, traces, self._lengths, lambda: self._spelled).verdict
         if verdict.state == "converged":
             self.store.note(stopped_at=epochs)
         if self.listener is not None:
@@ -273,10 +291,6 @@ class Coordinator:
 
     def _lengths(self) -> dict[int, int]:
         return {chain: len(tokens) for chain, tokens in enumerate(self.layout.tokens)}
-
-    def _texts(self, traces: Traces) -> dict[int, str]:
-        kinds = np.unique(traces["tokens"]).tolist()
-        return dict(zip(kinds, self.model.token_strings(kinds), strict=True))
 
     def _samples(self, epoch: int) -> Iterator[Sample]:
         model, chain, names = self.model, 0, ("target", *self.manifest.experts)

@@ -6,6 +6,7 @@ It holds
     samples.jsonl     one sample a line
     traces/*.npy      one array per quantity, epochs × chains; of small runs also the tokens and
                       rejections at each position, and of replicas what happened to each
+    tokens.json       the texts of the tokens in the traces, by number
     checksums.npy     of the rows of the traces
     checkpoints/      the newest state of each group of chains and the one before it
     lock              held while a process works here
@@ -17,15 +18,14 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from maskov.config import Manifest, field_hashes, read_manifest, to_json
 from maskov.errors import RunError
@@ -33,13 +33,20 @@ from maskov.runs import checkpoint, checksums
 from maskov.runs.checkpoint import Cursor, Saved
 from maskov.runs.checksums import Checksums, in_words
 from maskov.runs.files import (
+    MOST_BYTES,
+    check_own,
     check_regular,
+    check_size,
     explained,
+    map_array,
     open_regular,
+    open_to_write,
+    read_lines,
     read_text,
     sync_file,
     sync_folder,
     write_atomically,
+    write_new,
 )
 from maskov.runs.group import PLACES
 from maskov.runs.sample import Sample
@@ -64,6 +71,8 @@ class RunFolder(Store):
         self._unsynced: set[Path] = set()
         # Groups whose rows fit, by reading them or having written them: these are not read again.
         self._fitting: set[int] = set()
+        # Where the rows of a trace begin.
+        self._starts: dict[str, int] = {}
         # The hash of so many bytes of the samples.
         self._samples_hash, self._hashed = hashlib.sha256(), 0
 
@@ -71,7 +80,10 @@ class RunFolder(Store):
     def check_free(cls, path: Path) -> None:
         """Refuse a path that holds something already, before any work is done."""
         with explained(path):
-            if not path.exists() or _is_leftover(path):
+            if not path.exists():
+                return
+            if _is_leftover(path):
+                check_own(path)
                 return
             if (path / "manifest.json").is_file():
                 raise RunError(
@@ -89,9 +101,8 @@ class RunFolder(Store):
                 (path / "traces").mkdir(parents=True, exist_ok=True)
                 (path / "checkpoints").mkdir(exist_ok=True)
                 for name, array in empty_traces(manifest):
-                    np.save(path / "traces" / f"{name}.npy", array)
-                    sync_file(path / "traces" / f"{name}.npy")
-                (path / "samples.jsonl").touch()
+                    write_new(path / "traces" / f"{name}.npy", array, path)
+                open_to_write(path / "samples.jsonl", path, os.O_CREAT).close()
                 for folder in (path / "traces", path, path.parent):
                     sync_folder(folder)
                 # Last: a folder is a run once it has its manifest.
@@ -112,18 +123,7 @@ class RunFolder(Store):
 
     def check_resumable(self) -> None:
         """Refuse to continue a run whose folder leads elsewhere or whose traces are damaged."""
-        for path in (self.path / "checkpoints", *self.path.rglob("*")):
-            # Whatever a link leads to is nobody's to write to.
-            if path.is_symlink():
-                raise RunError(
-                    f"'{path}' is a link that leads out of its run folder; put a file there."
-                )
-            check_regular(path)
-            if path.is_file() and path.stat().st_nlink > 1:
-                raise RunError(
-                    f"'{path}' has another name elsewhere (a hard link), where writing would be "
-                    "seen; put a copy of it there."
-                )
+        check_own(self.path)
         saved = self.path / "checkpoints"
         if saved.exists() and not saved.is_dir():
             raise RunError(f"'{saved}' is no folder; remove it, and the run starts again.")
@@ -145,8 +145,7 @@ class RunFolder(Store):
                 path = self.path / "traces" / f"{name}.npy"
                 if not path.exists():
                     # Its rows do not fit: the chains start again, and that is told.
-                    np.save(path, array)
-                    sync_file(path)
+                    write_new(path, array, self.path)
             sync_folder(self.path / "traces")
 
     @cached_property
@@ -178,10 +177,12 @@ class RunFolder(Store):
                 content = np.ascontiguousarray(rows, dtype=TRACES[name]).tobytes()
                 written[name] = content
                 each = len(content) // len(rows)
+                start = self._start(name)
                 self._unsynced.add(path)
-                with open_regular(path, "r+b") as file:
-                    # Counted from the end: the header's size is nobody's business.
-                    file.seek((before - self._cells) * each, os.SEEK_END)
+                with open_to_write(path, self.path) as file:
+                    with self._readable(name):
+                        check_size(path, file, start + self._cells * each)
+                    file.seek(start + before * each)
                     file.write(content)
             self._checksums.write(first, epoch, written)
             self._unsynced.add(self._checksums.path)
@@ -193,17 +194,16 @@ class RunFolder(Store):
             if name in WIDE:
                 continue
             chains = self.manifest.chains
+            start = self._start(name)
             with open_regular(self.path / "traces" / f"{name}.npy") as file:
-                file.seek((epoch * chains - self._cells) * np.dtype(kind).itemsize, os.SEEK_END)
+                file.seek(start + epoch * chains * np.dtype(kind).itemsize)
                 found[name] = np.fromfile(file, dtype=kind, count=chains)
         return found
 
     def write_samples(self, samples: Iterable[Sample], after: int) -> tuple[int, str]:
         """Cut the file where finished epochs end and append."""
         path = self.path / "samples.jsonl"
-        with explained(self.path):
-            path.touch()
-        with explained(self.path), open_regular(path, "r+b") as file:
+        with explained(self.path), open_to_write(path, self.path, os.O_CREAT) as file:
             if self._hashed != after:
                 self._samples_hash, _ = _hash_of(path, after)
             file.truncate(after)
@@ -216,6 +216,12 @@ class RunFolder(Store):
             os.fsync(file.fileno())
             self._hashed = file.tell()
             return self._hashed, self._samples_hash.hexdigest()
+
+    def cut_samples(self) -> None:
+        """Cut whatever follows the last sample of a finished run."""
+        end = self.cursor().samples_bytes
+        if (self.path / "samples.jsonl").stat().st_size > end:
+            self.write_samples((), end)
 
     def save(self, group: int, saved: Saved) -> None:
         """Write a checkpoint, once everything that it relies on is on the disk."""
@@ -324,22 +330,26 @@ class RunFolder(Store):
     @property
     def _ended(self) -> bool:
         closed = checkpoint.cursor(self.path / "checkpoints").closed
-        return closed == self.manifest.schedule.epochs
+        return closed == self.manifest.epochs
 
     def _lacks_samples(self) -> bool:
         """Whether the samples of epochs that are over are not all there, or were changed."""
         cursor = checkpoint.cursor(self.path / "checkpoints")
-        schedule, thin = self.manifest.schedule, self.manifest.config.thin
         epochs = self.manifest.epochs
         if not 0 <= cursor.closed <= epochs or cursor.samples_bytes < 0:
             return True
-        kept = int(cursor.closed == epochs)
-        if thin:
-            kept = max(cursor.closed - schedule.burn_in, 0) // thin
         hash_, lines = _hash_of(self.path / "samples.jsonl", cursor.samples_bytes)
-        if lines != kept * self.manifest.chains:
+        if lines != self._kept(cursor.closed):
             return True
         return bool(cursor.samples_bytes) and hash_.hexdigest() != cursor.samples_hash
+
+    def _kept(self, closed: int) -> int:
+        """Return how many samples are kept of the first so many epochs."""
+        manifest, thin = self.manifest, self.manifest.config.thin
+        kept = int(closed == manifest.epochs)
+        if thin:
+            kept = max(closed - manifest.schedule.burn_in, 0) // thin
+        return kept * manifest.chains
 
     def note(self, **found: Any) -> None:
         """Add to the manifest."""
@@ -349,18 +359,38 @@ class RunFolder(Store):
             self._write_manifest()
 
     def _write_manifest(self) -> None:
-        text = json.dumps(to_json(self.manifest), indent=2, ensure_ascii=False)
-        write_atomically(self.path / "manifest.json", text.encode())
+        text = json.dumps(to_json(self.manifest), indent=2, ensure_ascii=False).encode()
+        if len(text) > MOST_BYTES:
+            raise RunError(
+                f"the manifest would have more than {MOST_BYTES >> 20} MiB: give fewer or shorter "
+                "texts, in several runs."
+            )
+        write_atomically(self.path / "manifest.json", text)
+
+    def spell(self, texts: dict[int, str]) -> None:
+        """Write the texts of tokens, in the order of their numbers."""
+        content = json.dumps(dict(sorted(texts.items())))
+        with explained(self.path):
+            write_atomically(self.path / "tokens.json", content.encode())
+
+    def spellings(self) -> dict[int, str]:
+        """Read the texts of tokens; older runs have none, and damaged ones are not needed."""
+        try:
+            found = json.loads(read_text(self.path / "tokens.json"))
+            return {int(token): str(text) for token, text in found.items()}
+        except (OSError, ValueError, AttributeError, RecursionError, RunError):
+            return {}
 
     def samples(self) -> list[Sample]:
         """Read the samples kept so far."""
         try:
-            with open_regular(self.path / "samples.jsonl", "r", encoding="utf-8") as file:
-                return [Sample(**json.loads(line)) for line in file]
+            lines = read_lines(self.path / "samples.jsonl", self._kept(self.manifest.epochs))
+            return [Sample(**json.loads(line)) for line in lines]
         except (OSError, ValueError, TypeError, RecursionError) as error:
+            reason = (getattr(error, "strerror", None) or str(error)).partition("\n")[0]
             raise RunError(
-                f"the samples of '{self.path}' are damaged; `maskov resume {self.path}` draws "
-                "them again."
+                f"the samples of '{self.path}' are damaged ({reason}); `maskov resume "
+                f"{self.path}` draws them again."
             ) from error
 
     def traces(self) -> Traces:
@@ -374,13 +404,19 @@ class RunFolder(Store):
             found[name] = np.array(self._read_trace(name)[: self.manifest.epochs])
         return found
 
-    def _read_trace(self, name: str) -> npt.NDArray[Any]:
+    def _read_trace(self, name: str) -> np.memmap[Any, np.dtype[Any]]:
         """Map a trace, or say why it cannot be read and how to make it again."""
-        path = self.path / "traces" / f"{name}.npy"
-        check_regular(path)
-        try:
+        check_regular(self.path / "traces" / f"{name}.npy")
+        with self._readable(name):
             return self._map(name)
+
+    @contextmanager
+    def _readable(self, name: str) -> Iterator[None]:
+        """Say why a trace cannot be used and how to make it again."""
+        try:
+            yield
         except Exception as error:  # a damaged header fails in a dozen ways
+            path = self.path / "traces" / f"{name}.npy"
             first = str(error).partition("\n")[0]
             remove = f"remove {name}.npy, and " if path.exists() else ""
             raise RunError(
@@ -388,14 +424,18 @@ class RunFolder(Store):
                 f"{self.path}` makes it again."
             ) from error
 
-    def _map(self, name: str) -> npt.NDArray[Any]:
-        """Map a trace: a header may promise more than there is, or than memory holds."""
-        path = self.path / "traces" / f"{name}.npy"
-        check_regular(path)
-        mapped = np.load(path, mmap_mode="r")
-        if mapped.shape != trace_shape(self.manifest, name) or mapped.dtype != TRACES[name]:
+    def _map(self, name: str) -> np.memmap[Any, np.dtype[Any]]:
+        """Map a trace of this run."""
+        shape = trace_shape(self.manifest, name)
+        if shape is None:
             raise ValueError(f"{name}.npy is not of this run")
-        return mapped  # type: ignore[no-any-return]
+        return map_array(self.path / "traces" / f"{name}.npy", shape, TRACES[name])
+
+    def _start(self, name: str) -> int:
+        """Return where the rows of a trace begin in its file."""
+        if name not in self._starts:
+            self._starts[name] = int(self._read_trace(name).offset)
+        return self._starts[name]
 
     def traced(self) -> frozenset[str]:
         """Return the names of the traces there are."""

@@ -34,7 +34,8 @@ class GroupState:
     `buffers` are those of asynchronous chains, which go on to the epoch `end`. `begun` says that
     its blanks are filled.
     `other_passes` are those outside steps (starts, first energies, traces);
-    `budget` is the tokens of a model call.
+    `budget` is the tokens of a model call. `target` says whose parts the chains know the values of:
+    the number of an energy of the kernel (`energies_of`), −1 if none.
     """
 
     chains: Chains
@@ -45,6 +46,7 @@ class GroupState:
     begun: bool = False
     other_passes: int = 0
     budget: int = 0
+    target: int = -1
     buffers: dict[str, Tensor] = field(default_factory=dict)
 
     @classmethod
@@ -86,8 +88,8 @@ def first_replicas(chains: Chains, replicas: int) -> Chains:
     if replicas == 1:
         return chains
     index = torch.arange(0, len(chains.chain), replicas, device=chains.chain.device)
-    energies = {name: value[index] for name, value in chains.energies.items()}
-    return replace(chains.rows(index), energies=energies)
+    known = None if chains.part_values is None else chains.part_values.rows(index)
+    return replace(chains.rows(index), part_values=known)
 
 
 def traces_of(row: Row) -> Traces:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from maskov.errors import RunError
-from maskov.runs.files import check_regular, explained
+from maskov.runs.files import explained, open_to_write
 
 
 @contextmanager
@@ -41,15 +41,12 @@ def locked(folder: Path) -> Iterator[None]:
 @contextmanager
 def held(file: Path) -> Iterator[bool]:
     """Hold the lock of a file, if nobody else does; say whether it is ours."""
-    check_regular(file)
     with explained(file.parent):
-        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
+        opened = open_to_write(file, flags=os.O_CREAT)
+    with opened:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
         else:
             yield True
-    finally:
-        os.close(handle)

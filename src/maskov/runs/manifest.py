@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from maskov.config import Manifest, RunConfig
+from maskov.energies.base import distinct_names
 from maskov.errors import InputError
 from maskov.kernels import Exchange, Kernel
-from maskov.kernels.registry import kernel_name, to_data
+from maskov.kernels.registry import energy_name, kernel_name, to_data
 from maskov.models import MaskedModel
 from maskov.runs.signature import signature, sweeps_of, versions
 from maskov.schedules import Schedule
@@ -38,6 +39,13 @@ def manifest_of(
     invariant, notes = leaves_invariant(kernel, config.schedule)
     if model.caution:
         notes.append(model.caution)
+    stay = {token for tokens in layout.reference for token in tokens} & model.only_given
+    if stay:
+        names = ", ".join(f"'{name}'" for name in sorted(model.token_strings(sorted(stay))))
+        notes.append(
+            f"letters of the given sequences that are never proposed stay as they are: {names} "
+            "(--extra-letters lets them be proposed)"
+        )
     if config.until is not None:
         notes.append(
             "when the run ends is decided by its own diagnostics: every step leaves the target "
@@ -49,7 +57,7 @@ def manifest_of(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         signature=signature(config, kernel, energy_models),
         kernel=kernel_name(kernel),
-        energy=None if kernel.energy is None else str(kernel.energy),
+        energy=None if kernel.energy is None else energy_name(kernel.energy),
         order=sweeps[0].order if len(sweeps) == 1 else None,
         block=sweeps[0].block if len(sweeps) == 1 else None,
         leaves_invariant=invariant,
@@ -60,6 +68,7 @@ def manifest_of(
         shortest=layout.shortest,
         mean=layout.mean,
         experts=experts_of(kernel),
+        expert_weights=() if kernel.energy is None else tuple(w for w, _ in kernel.energy.others),
         compares=kernel.energy is not None and kernel.energy.compares,
         regions=max(map(len, layout.bounds), default=0),
         replicas=kernel.replicas,
@@ -69,8 +78,9 @@ def manifest_of(
 
 
 def experts_of(kernel: Kernel) -> tuple[str, ...]:
-    """Return the names of the energy's parts that are no masked passes."""
-    return () if kernel.energy is None else tuple(str(part) for _, part in kernel.energy.others)
+    """Return names of the energy's parts that are not masked passes, each another."""
+    others = () if kernel.energy is None else kernel.energy.others
+    return distinct_names(part for _, part in others)
 
 
 def leaves_invariant(kernel: Kernel, schedule: Schedule) -> tuple[bool, list[str]]:

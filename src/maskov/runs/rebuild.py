@@ -14,9 +14,8 @@ from maskov.energies import Energy, grouped, parse_energy
 from maskov.energies.loading import Loading
 from maskov.errors import InputError, RunError
 from maskov.kernels import Exchange, Kernel
-from maskov.kernels.base import leaves
-from maskov.kernels.burn_in import BurnIn
-from maskov.kernels.registry import imported_parts, kernel_from_data, to_data
+from maskov.kernels.burn_in import BurnIn, energies_of
+from maskov.kernels.registry import energy_name, imported_parts, kernel_from_data, to_data
 from maskov.models import MaskedModel, load
 from maskov.models.conditional.model import ConditionalModel
 from maskov.runs.inputs import layout_of
@@ -43,7 +42,7 @@ class GivenParts:
         """Refuse parts that are not those of the run."""
         if self.kernel is not None and self.energy is not None:
             raise InputError("a kernel has its energy: give `kernel` or `energy`, not both.")
-        if self.energy is not None and str(self.energy) != manifest.energy:
+        if self.energy is not None and energy_name(self.energy) != manifest.energy:
             raise InputError(
                 f"the energy '{self.energy}' is not that of this run, '{manifest.energy}'."
             )
@@ -64,7 +63,7 @@ class GivenParts:
         """Return the energies that are known by name: that of the target and its usual burn-in."""
         energy = self.energy if self.kernel is None else self.kernel.energy
         first = None if energy is None else grouped(energy, GROUPS)
-        return {str(one): one for one in (energy, first) if one is not None}
+        return {energy_name(one): one for one in (energy, first) if one is not None}
 
     def _is_that_of(self, manifest: Manifest) -> bool:
         data = manifest.config.kernel
@@ -101,6 +100,7 @@ def load_model(
         allow_download,
         config.source.prefix,
         config.source.remove_smoothing,
+        config.source.extra_letters,
     )
     if isinstance(model, ConditionalModel):
         return model.given(list(manifest.inputs.sources or ()))
@@ -124,14 +124,8 @@ def rebuild(
 
 def models_of(kernel: Kernel) -> dict[str, str]:
     """Return the fingerprint of each model that the energies have beside the masked one."""
-    energies: list[Energy | None] = [leaf.energy for leaf in leaves(kernel)]
-    if isinstance(kernel, BurnIn):
-        energies.append(kernel.first)
     return {
-        name: found
-        for energy in energies
-        if energy is not None
-        for name, found in energy.models().items()
+        name: found for energy in energies_of(kernel) for name, found in energy.models().items()
     }
 
 

@@ -81,9 +81,9 @@ class Run:
         try:
             samples = self.samples
         except RunError:
-            return {}
+            samples = []
         pairs = (zip(one.ids, one.tokens, strict=False) for one in samples)
-        return {token: text for sample in pairs for token, text in sample}
+        return {token: text for sample in pairs for token, text in sample} | self.store.spellings()
 
     @classmethod
     def open(cls, path: str | Path) -> Run:

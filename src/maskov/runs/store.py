@@ -78,6 +78,14 @@ class Store(ABC):
         """Add to the manifest something that the run has found out."""
 
     @abstractmethod
+    def spell(self, texts: dict[int, str]) -> None:
+        """Keep the texts of all tokens that the traces hold."""
+
+    @abstractmethod
+    def spellings(self) -> dict[int, str]:
+        """Return these texts, as far as they are known."""
+
+    @abstractmethod
     def samples(self) -> list[Sample]:
         """Return the samples kept so far."""
 
@@ -91,10 +99,14 @@ class Store(ABC):
 
 
 def trace_shape(manifest: Manifest, name: str) -> tuple[int, ...] | None:
-    """Return the shape of a trace, or None if this run has none of that name."""
+    """Return the shape of a trace, or None if this run has none of that name.
+
+    Only small runs have traces of positions.
+    """
     shape, replicas = (manifest.schedule.epochs, manifest.chains), manifest.replicas
     if name in PLACES:
-        return (*shape, manifest.width)
+        places = (*shape, manifest.width)
+        return places if prod(places) <= _MOST_PLACES else None
     if name == "sizes":
         return (*shape, manifest.regions) if manifest.regions else None
     if name in EXPERTS:
@@ -106,10 +118,10 @@ def trace_shape(manifest: Manifest, name: str) -> tuple[int, ...] | None:
 
 
 def empty_traces(manifest: Manifest) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-    """Yield the traces of a run that has not begun; those of positions only if it is small."""
+    """Yield the traces of a run that has not begun."""
     for name, kind in TRACES.items():
         shape = trace_shape(manifest, name)
-        if shape is not None and (name not in PLACES or prod(shape) <= _MOST_PLACES):
+        if shape is not None:
             yield name, np.full(shape, np.nan if kind is np.float64 else 0, dtype=kind)
 
 
@@ -120,6 +132,7 @@ class MemoryStore(Store):
         self.manifest = manifest
         self._traces = dict(empty_traces(manifest))
         self._samples: list[Sample] = []
+        self._spellings: dict[int, str] = {}
 
     durable = False
 
@@ -151,6 +164,14 @@ class MemoryStore(Store):
     def note(self, **found: Any) -> None:
         """Add to the manifest."""
         self.manifest = replace(self.manifest, **found)
+
+    def spell(self, texts: dict[int, str]) -> None:
+        """Keep the texts of tokens."""
+        self._spellings = dict(texts)
+
+    def spellings(self) -> dict[int, str]:
+        """Return the texts of tokens."""
+        return self._spellings
 
     def samples(self) -> list[Sample]:
         """Return the samples kept so far."""

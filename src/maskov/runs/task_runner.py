@@ -11,12 +11,14 @@ import torch
 
 from maskov.config import Manifest, PrecisionCheck
 from maskov.energies import Norm, Raw
+from maskov.energies.stages import TestPlan
 from maskov.errors import Interrupted, MaskovError
 from maskov.execution.async_chains import AsyncChains
 from maskov.execution.buffers import COUNTS
 from maskov.execution.loop import ended, epoch, kernel_at
 from maskov.execution.recorded_gibbs import RecordedGibbs, records_gibbs
 from maskov.kernels import Exchange, Gibbs, Kernel, Metropolis
+from maskov.kernels.burn_in import energies_of
 from maskov.kernels.exchange import swapped
 from maskov.models.base import MaskedModel
 from maskov.models.batches import refuse_out_of_memory
@@ -35,7 +37,7 @@ from maskov.runs.precision_check import check_precision
 from maskov.runs.task import Task, TaskOver, TaskResult
 from maskov.schedules import Schedule
 from maskov.starts import fill
-from maskov.types import Chains, Float, Sequences, StepInfo, Tensor, Traces
+from maskov.types import Chains, Float, PartValues, Sequences, StepInfo, Tensor, Traces
 
 # Chains that are shown to an observer in another process.
 _SHOWN = 8
@@ -103,7 +105,7 @@ class TaskRunner:
         """Take a group on; what was completed is returned even where somebody asks to stop."""
         self._task, self._deadline = task, time.monotonic() + task.seconds
         self._rows, before = [], self.scorer.passes
-        self.group = task.state.to(self.scorer.model.device)
+        self.group = _with_target(task.state, self.kernel).to(self.scorer.model.device)
         self.scorer.batcher.budget = self.group.budget
         check, stopped = None, False
         try:
@@ -122,7 +124,11 @@ class TaskRunner:
         except MaskovError as error:
             # The epochs before were checked and stay; the group stands where its task began.
             return TaskResult(task.group, task.state, self._rows, failure=error)
-        state = replace(self.group, budget=self.scorer.batcher.budget).to(torch.device("cpu"))
+        state = replace(
+            self.group,
+            budget=self.scorer.batcher.budget,
+            target=_target_of(self.group, self.kernel),
+        ).to(torch.device("cpu"))
         passes = self.scorer.passes - before
         shown = None if self.watch else _first_chains(state, self.kernel.replicas)
         return TaskResult(task.group, state, self._rows, passes, shown, stopped, check)
@@ -157,8 +163,7 @@ class TaskRunner:
         """Whether chains go on asynchronously; they end what they have begun as they began it."""
         if self.group.buffers:
             return kernel.asynchronous or kernel.fills_windows
-        asked = self.manifest.config.execution.asynchronous
-        here = asked and sampler_for(self.scorer.model, kernel) is not None
+        here = sampler_for(self.scorer.model, kernel) is not None
         return here and not bool(self.group.chains.number.any())
 
     def _epoch(self, kernel: Kernel) -> None:
@@ -183,8 +188,7 @@ class TaskRunner:
 
     def _is_recorded(self, kernel: Kernel, chains: Chains) -> bool:
         """Whether the epoch can be recorded: from its beginning, and no length changes in it."""
-        asked = self.manifest.config.execution.asynchronous
-        recorded = asked and records_gibbs(kernel, self.scorer.model)
+        recorded = records_gibbs(kernel, self.scorer.model)
         return recorded and not chains.resizable and not bool(chains.number.any())
 
     def _recorded_epoch(self, kernel: Gibbs) -> None:
@@ -222,7 +226,7 @@ class TaskRunner:
             raw, norm = both_energies(sequences, self.scorer)
         else:
             raw = norm = torch.full_like(chains.beta[first], torch.nan)
-        target = chains.energies.get(str(kernel.energy), torch.full_like(chains.beta, torch.nan))
+        target, experts = self._known(kernel, chains)
         row = {
             "energy": torch.stack([raw, norm, target[first]], dim=1),
             "counts": _counts(group.counts, replicas),
@@ -231,9 +235,7 @@ class TaskRunner:
             "lengths": chains.lengths[first],
         }
         if self.manifest.experts:
-            unknown = torch.full_like(target, torch.nan)
-            values = [chains.energies.get(name, unknown) for name in self.manifest.experts]
-            row["expert_energy"] = torch.stack(values, dim=1)[first]
+            row["expert_energy"] = experts[first]
         if chains.resizable:
             row["sizes"] = sizes_of(chains)[first]
         if replicas > 1:
@@ -242,6 +244,24 @@ class TaskRunner:
         other = group.other_passes + spent
         self.group = group.with_chains(ended(chains), other_passes=other)
         self.write(row)
+
+    def _known(self, kernel: Kernel, chains: Chains) -> tuple[Tensor, Tensor]:
+        """Return the energy of an epoch's target and those of its experts, if they are known."""
+        energy, known, count = kernel.energy, chains.part_values, len(self.manifest.experts)
+        unknown = torch.full_like(chains.beta, torch.nan)
+        experts = unknown[:, None].repeat(1, count)
+        if energy is None or known is None or not energy.same_as(known.of):
+            return unknown, experts
+        # Burn-in may have other experts, or in another order. A prior of lengths that the run found
+        # comes last, and has no trace.
+        places = list(range(len(energy.parts)))
+        others = () if self.kernel.energy is None else self.kernel.energy.others[:count]
+        for column, (_, expert) in enumerate(others):
+            found = [place for place in places if energy.parts[place][1].is_part(expert)]
+            if found:
+                experts[:, column] = known.values[:, found[0]]
+                places.remove(found[0])
+        return known.energy, experts
 
     def write(self, row: Row) -> None:
         """Keep the results of an epoch."""
@@ -292,8 +312,33 @@ def _first_chains(group: GroupState, replicas: int) -> Chains:
     chains = replace(group.chains, tokens=group.buffers.get("tokens", group.chains.tokens))
     chains = first_replicas(chains, replicas)
     first = torch.arange(min(_SHOWN, len(chains.chain)))
-    energies = {name: value[first] for name, value in chains.energies.items()}
-    return replace(chains.rows(first), energies=energies)
+    known = chains.part_values
+    # It is sent to another process, which need not know the energy to show its value.
+    shown = None if known is None else replace(known.rows(first), of=None)
+    return replace(chains.rows(first), part_values=shown)
+
+
+def _with_target(group: GroupState, kernel: Kernel) -> GroupState:
+    """Return a group whose chains know again whose parts their values are of."""
+    energies, known = energies_of(kernel), group.chains.part_values
+    if known is None or known.of is not None:
+        return group
+    bound = None
+    if 0 <= group.target < len(energies):
+        energy, values = energies[group.target], known.values
+        if values.shape[1] == TestPlan(energy).columns:
+            # Its weights may be those of another epoch: what is known are the parts.
+            bound = PartValues(energy, values, energy.total(values))
+    return group.with_chains(replace(group.chains, part_values=bound))
+
+
+def _target_of(group: GroupState, kernel: Kernel) -> int:
+    """Return the number of the energy whose parts the chains know, −1 if there is none."""
+    known = group.chains.part_values
+    if known is None or known.of is None:
+        return -1
+    known_parts = (n for n, one in enumerate(energies_of(kernel)) if one.has_parts_of(known.of))
+    return next(known_parts, -1)
 
 
 def keeps_samples(epoch: int, thin: int, schedule: Schedule) -> bool:

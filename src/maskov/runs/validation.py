@@ -20,7 +20,7 @@ from maskov.execution.span_buffers import FILLS, SpanBuffers
 from maskov.runs.async_group import AHEAD
 from maskov.runs.checkpoint_header import Sizes
 from maskov.runs.group import GroupState, sizes_of
-from maskov.types import Chains, Sites, Tensor
+from maskov.types import Chains, PartValues, Sites, Tensor
 
 # Epochs of samples that a group may hold while others are behind it, with room to spare.
 _MOST_HELD = 64
@@ -42,6 +42,7 @@ _CHAINS = _shapes(Chains, "chains.")
 _SITES = _shapes(Sites, "sites.")
 _BUFFERS = _shapes(Buffers, "buffers.")
 _SPAN_BUFFERS = _shapes(SpanBuffers, "buffers.")
+_KNOWN = _shapes(PartValues, "known.")
 _ALONE = {
     "counts": ("Int", ["chains", "counts"]),
     "rejected": ("Bool", ["chains", "length"]),
@@ -76,10 +77,9 @@ class GroupShape:
         wanted |= _SITES if "sites.hidden" in sizes else {}
         if "buffers.tokens" in sizes:
             wanted |= _SPAN_BUFFERS if self.windows else _BUFFERS
-        energies = [name for name in sizes if name.startswith("energies.")]
-        wanted |= {name: ("Float", ["chains"]) for name in energies}
+        wanted |= _KNOWN if "known.values" in sizes else {}
         held = {name for name in sizes if name.startswith("held.")}
-        if len(energies) > _MOST_ENERGIES or sizes.keys() - held != wanted.keys():
+        if sizes.keys() - held != wanted.keys():
             return False
         if not self._takes_held(sizes, held):
             return False

@@ -12,7 +12,14 @@ from maskov.energies.stages import parse_delayed
 from maskov.energies.translation import AutoregressiveTranslation
 from maskov.errors import InputError
 from maskov.kernels import Kernel
-from maskov.kernels.registry import named_kernel, named_moves, parse_moves, parse_sizes
+from maskov.kernels.registry import (
+    Moves,
+    move_names,
+    named_kernel,
+    named_moves,
+    parse_moves,
+    parse_sizes,
+)
 from maskov.models.conditional.lengths import RULES
 from maskov.moves import MaskedConditional, Move, Resize, Sweep
 from maskov.schedules import LinearSchedule, Schedule
@@ -113,9 +120,9 @@ class TranslationMethod:
     pick: str | None = None
     beam: int | None = None
     length_power: float | None = None
-    moves: str | None = None
-    span: str | None = None
-    delayed: str | None = None
+    moves: Moves | None = None
+    span: str | tuple[int, int] | None = None
+    delayed: str | tuple[int, ...] | None = None
     start: str | None = None
 
     def __post_init__(self) -> None:
@@ -141,7 +148,7 @@ class TranslationMethod:
                 f"chains that start from a translation have its length: drop --lengths "
                 f"{self.lengths}, or use --lengths sampled."
             )
-        if self.span is not None and "span" not in self.chosen_moves:
+        if self.span is not None and "span" not in move_names(self.chosen_moves):
             raise InputError("--span is the size of the move 'span': add --moves span.")
         if self.pick is not None and self.pick not in PICKS:
             raise InputError(f"unknown --pick '{self.pick}'; use one of {', '.join(PICKS)}.")
@@ -195,9 +202,9 @@ class TranslationMethod:
         return SEARCHED if self.lengths == "searched" or self.from_drafts else _PAPER
 
     @property
-    def chosen_moves(self) -> str:
+    def chosen_moves(self) -> Moves:
         """The moves of `mh`; other methods have single sites or blocks."""
-        return self.moves or self._usual.moves
+        return self._usual.moves if self.moves is None else self.moves
 
     @property
     def _resizes(self) -> bool:
@@ -247,7 +254,7 @@ class TranslationMethod:
         moves, weights = parse_moves(self.chosen_moves, self._named_moves())
         name = self.name.removeprefix("block-")
         energy, early = parse_energy(self.target, loading=loading), self.delayed
-        # Passes of single positions are worth early tests; blocks have them by their own pilot.
+        # Blocks, and energies of groups, have the usual early tests.
         if early is None and self.name == "mh" and energy.needs_sites and energy.groups is None:
             early = self._usual.delayed
         if early is None:

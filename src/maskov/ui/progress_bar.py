@@ -36,7 +36,7 @@ class ProgressBar:
         self._pace.begin()
         if model.caution:
             self.noted(model.caution)
-        self.draw(0.0, f"epoch 0/{self._epochs}")
+        self._draw(0.0)
 
     def noted(self, text: str) -> None:
         """Print a note."""
@@ -45,19 +45,23 @@ class ProgressBar:
     def moved(self, state: Chains, epoch: int, passes: int) -> None:
         """Draw anew, unless the last frame is too recent."""
         if time.monotonic() - self._drawn >= 1 / _FRAMES_PER_SECOND:
-            self._draw(epoch, epoch + 0.5, passes)
+            self._draw(epoch + 0.5, passes)
 
     def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
         """Keep the rates of the epoch; draw anew, unless the last frame is too recent."""
         self._rates = rates(values)
         done = epoch + 1
         if done == self._epochs or time.monotonic() - self._drawn >= 1 / _FRAMES_PER_SECOND:
-            self._draw(done, done, passes)
+            self._draw(done, passes)
 
-    def _draw(self, epoch: int, done: float, passes: int) -> None:
-        self._drawn = time.monotonic()
-        speed = paced(self._pace, done, self._epochs, passes, self._most)
-        self.draw(done / self._epochs, f"epoch {epoch}/{self._epochs}  {speed}  {self._rates}")
+    def _draw(self, done: float, passes: int | None = None) -> None:
+        done = self._pace.reached(done)
+        text = f"epoch {int(done)}/{self._epochs}"
+        if passes is not None:
+            self._drawn = time.monotonic()
+            speed = paced(self._pace, done, self._epochs, passes, self._most)
+            text += f"  {speed}  {self._rates}"
+        self.draw(done / self._epochs, text)
 
     def draw(self, share: float, text: str) -> None:
         """Draw the line."""

@@ -47,28 +47,19 @@ def carry_out(coordinator: Coordinator, workers: Workers, stop: Callable[[], boo
     runner = TaskRunner.of(manifest, coordinator.kernel, model, stop)
     runner.deliver = coordinator.deliver
     if listener is not None:
-        runner.watch = listener.moved
+        runner.watch = coordinator.show
     with threads(execution.threads, model):
         coordinator.run(Local(runner))
 
 
-def group_size(
-    scorer: Scorer,
-    kernel: Kernel,
-    schedule: Schedule,
-    layout: Layout,
-    prefetch: int,
-    asynchronous: bool,
-) -> int:
+def group_size(scorer: Scorer, kernel: Kernel, schedule: Schedule, layout: Layout) -> int:
     """Return how many chains make a group; on a GPU two groups in lock-step take turns."""
     chains = len(layout.tokens)
-    # Epochs that accept everything come first.
+    # Epochs that accept everything come first, and those of a burn-in with another energy.
     first, moving = (kernel_at(kernel, schedule, e) for e in (0, schedule.epochs - 1))
     in_rounds = (sampler_for(scorer.model, one) is not None for one in (first, moving))
-    lock_step = not (asynchronous and all(in_rounds))
-    most = scorer.resident(layout.width, prefetch or 1, layout.mean, lock_step)
-    alone = asynchronous and _records(scorer.model, moving)
-    if scorer.model.device.type != "cuda" or alone:
+    most = scorer.resident(layout.width, layout.mean, lock_step=not all(in_rounds))
+    if scorer.model.device.type != "cuda" or _records(scorer.model, moving):
         return most
     return min(most, max(_FEWEST_TAKING_TURNS, -(-chains // THREADS)))
 
@@ -79,8 +70,7 @@ def _shares_gpu(kernel: Kernel, manifest: Manifest, model: MaskedModel) -> bool:
         return False
     each = (kernel_at(kernel, manifest.schedule, e) for e in range(manifest.schedule.epochs))
     # Rounds that are recorded fill the device, and must be recorded alone.
-    alone = manifest.config.execution.asynchronous
-    return not (alone and any(_records(model, one) for one in each))
+    return not any(_records(model, one) for one in each)
 
 
 def _records(model: MaskedModel, kernel: Kernel) -> bool:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 
 from maskov.config import Manifest
+from maskov.errors import MaskovError, RunError
+from maskov.models.batches import is_out_of_memory
 from maskov.models.serialization import PackedModel
 from maskov.runs.rebuild import kernel_of
+from maskov.runs.task import Task, TaskResult
 from maskov.runs.task_runner import TaskRunner
 from maskov.tuning.tune import tuned
 
@@ -39,3 +43,24 @@ class Job:
         kernel = kernel_of(self.manifest, model, trust_parts=True, allow_download=True)
         kernel = tuned(kernel, self.manifest.tuning)
         return TaskRunner.of(self.manifest, kernel, model, stop)
+
+
+def carried_out(runner: Callable[[], TaskRunner], task: Task) -> TaskResult:
+    """Carry out a task; whatever goes wrong is sent back and told, and would come again."""
+    try:
+        return runner().carry_out(task)
+    except Exception as error:
+        return TaskResult(task.group, task.state, failure=_sent(error))
+
+
+def _sent(error: Exception) -> MaskovError:
+    """Return an error that any process can read, with the traceback as a note."""
+    if isinstance(error, MaskovError):
+        return error
+    message = " ".join(str(error).split())
+    told = f"a worker failed with {type(error).__name__}" + (f": {message}" if message else "")
+    if is_out_of_memory(error):
+        told = f"a worker ran out of memory ({type(error).__name__}): continue with fewer --workers"
+    found = RunError(f"{told.removesuffix('.')}.")
+    found.add_note("".join(traceback.format_exception(error)))
+    return found

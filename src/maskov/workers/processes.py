@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -149,10 +150,7 @@ class Processes(WorkerPool):
         code = worker.process.wait()
         worker.deaths += 1
         if worker.deaths >= MOST_DEATHS:
-            raise RunError(
-                f"worker after worker died ({_how(code)}); there may be too little memory for so "
-                "many: go on with fewer --workers."
-            )
+            raise RunError(f"worker after worker died ({_how(code)}); {_advice(code)}.")
         new = self._begin(worker.device)
         worker.process, worker.line, worker.has_job = new.process, new.line, False
         self._send(worker)
@@ -185,6 +183,13 @@ def _has_number(stream: Any) -> bool:
         return isinstance(stream.fileno(), int)
     except (AttributeError, OSError, ValueError):
         return False
+
+
+def _advice(code: int) -> str:
+    # The kernel kills a process where memory runs out, with the signal that cannot be caught.
+    if code == -signal.SIGKILL:
+        return "there may be too little memory for so many: continue with fewer --workers"
+    return "their messages, if any, are on standard error; continue without --workers"
 
 
 def _how(code: int) -> str:

@@ -16,7 +16,7 @@ from maskov.errors import InputError, Interrupted, RunError
 from maskov.runs.task import Task, TaskResult
 from maskov.runs.task_runner import TaskRunner
 from maskov.runs.worker_pool import WorkerPool
-from maskov.workers.job import MOST_DEATHS, Job
+from maskov.workers.job import MOST_DEATHS, Job, carried_out
 from maskov.workers.options import Workers
 from maskov.workers.serialization import result_from, task_from, to_bytes
 
@@ -27,10 +27,14 @@ _built: dict[str, TaskRunner] = {}
 
 def carry_out(name: str, job: Job, device: str, content: bytes) -> bytes:
     """Carry out a task, on a node of the cluster; `name` tells runs apart."""
-    if name not in _built:
-        _built.clear()
-        _built[name] = job.runner(torch.device(device))
-    return to_bytes(_built[name].carry_out(task_from(content)))
+
+    def runner() -> TaskRunner:
+        if name not in _built:
+            _built.clear()
+            _built[name] = job.runner(torch.device(device))
+        return _built[name]
+
+    return to_bytes(carried_out(runner, task_from(content)))
 
 
 class Cluster(WorkerPool):
@@ -145,5 +149,5 @@ def _ray() -> Any:
         import ray
         import ray.exceptions
     except ImportError as error:
-        raise InputError("--engine ray needs Ray: pip install 'maskov[ray]'.") from error
+        raise InputError("--engine ray needs Ray: pip install '.[ray]'.") from error
     return ray

@@ -9,11 +9,13 @@ import os
 import pickle
 import signal
 import sys
+from functools import cache
 from multiprocessing.connection import Connection
 
 import torch
 
-from maskov.workers.job import Job
+from maskov.runs.task_runner import TaskRunner
+from maskov.workers.job import Job, carried_out
 from maskov.workers.serialization import task_from, to_bytes
 
 
@@ -24,24 +26,36 @@ def main(line: Connection, device: torch.device) -> None:
         signal.signal(number, signal.SIG_IGN)
     asked = False
 
+    def heard() -> bytes:
+        try:
+            return line.recv_bytes()
+        except (EOFError, OSError):
+            # The coordinator is gone; nobody will ask for what was begun.
+            os._exit(0)
+
     def stop() -> bool:
         nonlocal asked
         if not asked and line.poll():
-            asked = line.recv_bytes() == b"stop"
+            asked = heard() == b"stop"
         return asked
 
-    try:
-        job: Job = pickle.loads(line.recv_bytes())
-        runner = job.runner(device, stop)
-        while True:
-            content = line.recv_bytes()
-            if content == b"stop":  # it came after the last task had ended
-                continue
-            asked = False
-            line.send_bytes(to_bytes(runner.carry_out(task_from(content))))
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        # The coordinator is gone; nobody will ask for what was begun.
-        os._exit(0)
+    job = heard()
+
+    @cache
+    def runner() -> TaskRunner:
+        described: Job = pickle.loads(job)
+        return described.runner(device, stop)
+
+    while True:
+        content = heard()
+        if content == b"stop":  # it came after the last task had ended
+            continue
+        asked = False
+        answer = to_bytes(carried_out(runner, task_from(content)))
+        try:
+            line.send_bytes(answer)
+        except OSError:
+            os._exit(0)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ first (`maskov.models.conditional.bpe`).
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -19,10 +20,12 @@ from maskov.models.checkpoint import check_files
 from maskov.models.conditional import bpe
 from maskov.models.conditional.network import TranslationNetwork, TranslationShape
 from maskov.models.hf_logging import silence_transformers
-from maskov.models.tokenizing import check_patterns
+from maskov.shipped import folder_of
 from maskov.types import Tensor
 
 ARCHITECTURE = "maskov-translation"
+# What a model needs of a repository on the hub; no code and no pickles.
+_FILES = ["*.json", "*.safetensors", "*.txt"]
 
 
 def save(folder: Path, network: TranslationNetwork, tokenizer: Any, dtype: torch.dtype) -> None:
@@ -38,6 +41,40 @@ def save(folder: Path, network: TranslationNetwork, tokenizer: Any, dtype: torch
 def is_translation(folder: Path) -> bool:
     """Whether a folder's config.json says that it is such a model."""
     return _config(folder).get("architecture") == ARCHITECTURE
+
+
+def translation_folder(name: str, download: bool = False) -> Path | None:
+    """Return the folder of the translation model of this name, or None.
+
+    It is a shipped model, a folder, or a hub name: in the hub's cache or, with `download`, brought
+    there. Energies are parsed without, so that reading one opens no connection.
+    """
+    folder = folder_of(name) or Path(name)
+    if name.count("/") == 1 and not os.path.exists(folder):
+        folder = _from_hub(name, download) or folder
+    return folder if is_translation(folder) else None
+
+
+def _from_hub(name: str, download: bool) -> Path | None:
+    import huggingface_hub as hub
+
+    try:
+        find = hub.hf_hub_download if download else hub.try_to_load_from_cache
+        config = find(name, "config.json")
+    except Exception:  # many kinds; loading says that there is no such model
+        return None
+    if not isinstance(config, str):
+        return None
+    folder = Path(config).parent
+    if not download or not is_translation(folder):
+        return folder
+    try:
+        return Path(hub.snapshot_download(name, allow_patterns=_FILES))
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise ModelError(
+            f"the translation model '{name}' could not be downloaded: {reason}."
+        ) from error
 
 
 def load(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple[TranslationNetwork, Any]:
@@ -83,7 +120,6 @@ def load_tokenizer(folder: Path) -> Any:
     for name in ("pad", "bos", "eos", "unk", "mask"):
         if getattr(tokenizer, f"{name}_token_id") is None:
             raise ModelError(f"the tokenizer of '{folder}' lacks its {name} token.")
-    check_patterns(tokenizer, str(folder))
     merges = Path(folder) / bpe.FILE
     return (
         bpe.BytePairTokenizer(tokenizer, bpe.Merges.read(merges)) if merges.exists() else tokenizer

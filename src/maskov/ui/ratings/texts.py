@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from maskov.errors import InputError
-from maskov.runs.files import check_regular, read_text
+from maskov.runs.files import read_text
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,6 @@ def read_source(path: Path) -> Source:
     """Read a run folder (`samples.jsonl`), a .jsonl file with `text`s, or a .txt file of lines."""
     path = path.resolve()
     if path.is_dir():
-        check_regular(path / "samples.jsonl")
         return Source(path.name, path, _read(path / "samples.jsonl"), _signature(path))
     if path.suffix not in (".txt", ".jsonl"):
         raise InputError(f"'{path}' is neither a run folder nor a .txt or .jsonl file of texts.")
@@ -33,7 +32,7 @@ def read_source(path: Path) -> Source:
 
 def _read(path: Path) -> list[str]:
     try:
-        content = path.read_bytes().decode("utf-8-sig")
+        content = read_text(path).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise InputError(f"'{path}' is not UTF-8 text.") from error
     except OSError as error:

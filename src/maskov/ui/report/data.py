@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from maskov.config import Manifest
+from maskov.diagnostics import summarise
 from maskov.errors import InputError
 from maskov.runs import Run
 from maskov.runs.folder import RunFolder
@@ -28,7 +29,7 @@ from maskov.ui.report.curves import (
 from maskov.ui.report.findings import Findings, findings
 from maskov.ui.report.metadata import metadata, temperatures
 from maskov.ui.report.proteins import Family, families
-from maskov.ui.report.samples import ShownSample, first_samples, shown_samples
+from maskov.ui.report.samples import ShownSample, first_samples, shown_samples, target_energy
 from maskov.ui.report.terms import TermScorer
 from maskov.version import __version__
 
@@ -40,6 +41,10 @@ MOST_SAMPLES = 1000
 MOST_SHADED = 200
 
 ENERGIES = ("raw", "norm")
+_SEVERAL_LENGTHS = (
+    "sequences have several lengths, and energies grow with the length: energies are shown per "
+    "token, and samples are ranked by them"
+)
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,8 @@ class EnergyTrace:
 class RunReport:
     """The report of one run.
 
+    `order` is the energy that ranks samples: the target's, `raw`, `norm` or `target`. With
+    `per_token`, all energies but those of samples are divided by lengths, and so is the rank.
     Curves are over `epochs`, counted from 1; `shown_chains` have lines of their own. `remarks` say
     what was left out to keep the report small. `first_samples` are a few for its top.
     `families` are the parents of a run that started from FASTA, with fixed lengths.
@@ -77,6 +84,8 @@ class RunReport:
     chains: int
     epochs_done: int
     burn_in: int
+    order: str
+    per_token: bool
     numbers: list[Number]
     epochs: list[int]
     shown_chains: list[int]
@@ -128,10 +137,12 @@ def build(
     labels = _labels(runs)
     scorer = TermScorer(device, trust_remote_code, allow_download) if terms else None
     reports, kept = [], []
-    for run, label in zip(runs, labels, strict=True):
-        traces = run.traces
-        reports.append(_run_report(run, traces, label, most, scorer))
-        kept.append(_after_burn_in(run, traces))
+    every = [run.traces for run in runs]
+    per_token = len(set().union(*map(_lengths, every))) > 1
+    for run, traces, label in zip(runs, every, labels, strict=True):
+        scaled = _per_token(traces) if per_token else traces
+        reports.append(_run_report(run, scaled, label, most, scorer, per_token))
+        kept.append(_after_burn_in(run, scaled))
     return Report(
         title=title or " · ".join(labels),
         version=__version__,
@@ -144,7 +155,7 @@ def build(
 
 
 def _run_report(
-    run: Run, traces: Traces, label: str, most: int, scorer: TermScorer | None
+    run: Run, traces: Traces, label: str, most: int, scorer: TermScorer | None, per_token: bool
 ) -> RunReport:
     summary = run.summary()
     done, chains = summary.epochs_done, summary.chains
@@ -166,7 +177,9 @@ def _run_report(
         chains=chains,
         epochs_done=done,
         burn_in=summary.burn_in,
-        numbers=_numbers(run, traces),
+        order=target_energy(run.manifest, every),
+        per_token=per_token,
+        numbers=_numbers(run, traces, " per token" if per_token else ""),
         epochs=[epoch + 1 for epoch in epochs],
         shown_chains=shown_chains,
         energies={name: _trace(traces[f"energy_{name}"][at], shown_chains) for name in ENERGIES},
@@ -183,6 +196,7 @@ def _run_report(
         samples_in_all=len(every),
         shaded=scorer is not None and bool(chosen),
         remarks=[
+            *([_SEVERAL_LENGTHS] if per_token else []),
             *_remarks(done, len(epochs), chains, len(shown_chains), len(every), len(chosen)),
             *_parents_left_out(run.manifest, len(found)),
         ],
@@ -198,12 +212,24 @@ def _after_burn_in(run: Run, traces: Traces) -> Traces:
     return {name: values[summary.burn_in : summary.epochs_done] for name, values in traces.items()}
 
 
-def _numbers(run: Run, traces: Traces) -> list[Number]:
+def _lengths(traces: Traces) -> set[int]:
+    """Return the lengths that sequences had."""
+    lengths = traces.get("lengths")
+    return set() if lengths is None else set(np.unique(lengths[traces["steps"] > 0]).tolist())
+
+
+def _per_token(traces: Traces) -> Traces:
+    names = (f"energy_{name}" for name in ENERGIES)
+    lengths = np.maximum(traces["lengths"], 1)
+    return traces | {name: traces[name] / lengths for name in names}
+
+
+def _numbers(run: Run, traces: Traces, per: str) -> list[Number]:
     """Return the main numbers, over the epochs after burn-in."""
-    summary, kept = run.summary(), _after_burn_in(run, traces)
+    summary, kept = summarise(run.manifest, traces), _after_burn_in(run, traces)
     return [
-        Number("E_raw", summary.energy_raw_mean, summary.energy_raw_standard_error),
-        Number("E_norm", summary.energy_norm_mean, summary.energy_norm_standard_error),
+        Number(f"E_raw{per}", summary.energy_raw_mean, summary.energy_raw_standard_error),
+        Number(f"E_norm{per}", summary.energy_norm_mean, summary.energy_norm_standard_error),
         Number(
             "accepted", summary.acceptance_rate, chain_rate_error(kept["accepted"], kept["steps"])
         ),

@@ -32,6 +32,7 @@ class Mixing:
 
     name: str
     r_hat: float | None
+    r_hat_limit: float | None
     ess_bulk: float | None
     ess_tail: float | None
     mean: float | None
@@ -56,7 +57,7 @@ class Findings:
     """A verdict with its reason and tone (`good`, `bad` or `open`), and the numbers behind it.
 
     `headline` tells the rule, which may be exact, from the run, which may be too short.
-    `outlook` says how much longer the run would need, or is empty.
+    `advice` says what to try next, or is empty.
     `experts` has a row for each expert: its name, weight, mean energy and calls per step.
     `exchange` has the swap rates of replicas and their round trips, each with its name.
     """
@@ -64,7 +65,7 @@ class Findings:
     verdict: str
     headline: str
     reason: str
-    outlook: str
+    advice: str
     tone: str
     invariant: bool
     mixing: list[Mixing]
@@ -87,15 +88,16 @@ def findings(run: Run) -> Findings:
     mixing += [_mixing(expert.name, expert.energy) for expert in diagnosis.experts]
     if tokens is not None:
         correlations.append(_correlation("tokens", tokens.autocorrelation, 1))
-        nothing = (None,) * 5
+        nothing = (None,) * 6
         mixing.append(Mixing("tokens", *nothing, tokens.time, tokens.at_least))
         for label, one in tokens.extremes().items():
-            mixing.append(Mixing(label, one.r_hat, one.ess, None, one.mean, None, None, False))
+            sizes = one.ess, None, one.mean, None, None, False
+            mixing.append(Mixing(label, one.r_hat, one.r_hat_limit, *sizes))
     return Findings(
         verdict=diagnosis.verdict.state,
         headline=headline(diagnosis),
         reason=diagnosis.verdict.reason,
-        outlook="" if diagnosis.outlook is None else diagnosis.outlook.text,
+        advice=diagnosis.verdict.advice,
         tone=tone(diagnosis),
         invariant=run.manifest.leaves_invariant,
         mixing=mixing,
@@ -123,13 +125,16 @@ def _exchange(figures: ExchangeFigures) -> list[tuple[str, str]]:
 
 
 def _mixing(name: str, figures: EnergyFigures) -> Mixing:
+    # Energies of different lengths have no mean in common.
+    several = len({group.length for group in figures.groups}) > 1
     return Mixing(
         name,
         figures.r_hat,
+        figures.r_hat_limit,
         figures.ess_bulk,
         figures.ess_tail,
-        figures.mean,
-        figures.mcse,
+        None if several else figures.mean,
+        None if several else figures.mcse,
         figures.time,
         figures.at_least,
     )

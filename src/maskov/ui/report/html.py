@@ -17,7 +17,7 @@ from importlib.resources import files
 from maskov.ui.report.data import Number, Report, RunReport
 from maskov.ui.report.json_data import PAGE_DIGITS, json_safe
 from maskov.ui.report.logo import logo
-from maskov.ui.report.numbers import EXPERTS, UNKNOWN, mixing_row, shown, with_error
+from maskov.ui.report.numbers import EXPERTS, MIXING, UNKNOWN, mixing_row, shown, with_error
 
 _SCRIPTS = (
     "scales.js",
@@ -30,7 +30,6 @@ _SCRIPTS = (
     "page.js",
 )
 _STYLES = ("report.css", "charts.css", "samples.css", "proteins.css", "print.css")
-_MIXING = ("", "R-hat", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
 _SHADING = "maskov report RUN --terms"
 
 
@@ -134,7 +133,7 @@ def _run(run: RunReport, index: int, count: int) -> str:
     labelled = "aria-label='Run'" if count == 1 else f"aria-labelledby='run-{index}-title'"
     level = "h2" if count == 1 else "h3"
     tone, verdict, reason = diagnosis.tone, escape(diagnosis.verdict), escape(diagnosis.reason)
-    outlook = f"<p>{escape(diagnosis.outlook)}</p>" if diagnosis.outlook else ""
+    advice = f"<p>Try next: {escape(diagnosis.advice)}</p>" if diagnosis.advice else ""
     cards = "".join(_card(number) for number in run.numbers)
     done = "" if run.finished else '<span class="pill bad">not finished</span>'
     rows = [[escape(mixing.name), *map(escape, mixing_row(mixing))] for mixing in diagnosis.mixing]
@@ -146,7 +145,7 @@ def _run(run: RunReport, index: int, count: int) -> str:
     )
     return f"""<section id="run-{index}" class="part" {labelled}>{title}
 <div class="verdict {tone}"><p><strong>{escape(diagnosis.headline)}.</strong></p>
-<p><span class="pill {tone}">{verdict}</span>{done}<span>{reason}</span></p>{outlook}</div>
+<p><span class="pill {tone}">{verdict}</span>{done}<span>{reason}</span></p>{advice}</div>
 {_first_samples(run, level)}
 <dl class="cards">{cards}</dl>
 {_list((*run.notes, *diagnosis.notes, *run.remarks), "notes")}
@@ -154,7 +153,7 @@ def _run(run: RunReport, index: int, count: int) -> str:
 <div class="charts" data-charts="run" data-run="{index}"></div>
 {_families(run, index, level)}
 <{level}>Agreement of the chains</{level}>
-{_table(_MIXING, rows, "Convergence after burn-in")}
+{_table(MIXING, rows, "Convergence after burn-in")}
 {_table(EXPERTS, experts, "Experts: weights are those in the energy, means are without them")}
 {_table(["", "replicas"], swaps, "Exchange of replicas after burn-in")}
 <{level}>How it was made</{level}>
@@ -174,7 +173,8 @@ def _first_samples(run: RunReport, level: str) -> str:
     for sample in run.first_samples:
         about = [
             *filter(None, (sample.source, sample.name)),
-            f"chain {sample.chain}, epoch {sample.epoch}, E_raw {shown(sample.energy_raw)}",
+            f"chain {sample.chain}, epoch {sample.epoch}, "
+            f"E_{run.order} {shown(sample.rank(run.order, False))}",
         ]
         lines.append(
             f"<li><span class='text'>{escape(sample.text)}</span> "

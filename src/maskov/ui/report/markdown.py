@@ -6,11 +6,10 @@ import re
 from collections.abc import Sequence
 
 from maskov.ui.report.data import Number, Report, RunReport
-from maskov.ui.report.numbers import EXPERTS, UNKNOWN, mixing_row, shown, with_error
+from maskov.ui.report.numbers import EXPERTS, MIXING, UNKNOWN, mixing_row, shown, with_error
 from maskov.ui.report.samples import ShownSample
 
 _LISTED = 20
-_MIXING = ("", "R-hat", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
 
 
 def to_markdown(report: Report) -> str:
@@ -39,15 +38,15 @@ def _run(run: RunReport, level: str) -> list[str]:
     diagnosis = run.findings
     lines += [f"{_safe(diagnosis.headline)}.", ""]
     lines += [f"**{_safe(diagnosis.verdict)}**: {_safe(diagnosis.reason)}.", ""]
-    if diagnosis.outlook:
-        lines += [f"Outlook: {_safe(diagnosis.outlook)}.", ""]
+    if diagnosis.advice:
+        lines += [f"Try next: {_safe(diagnosis.advice)}.", ""]
     if run.first_samples:
         lines += [*(f"- {_safe(sample.text)}" for sample in run.first_samples), ""]
     lines += [f"- {_safe(note)}" for note in (*run.notes, *diagnosis.notes, *run.remarks)]
     lines += ["", *_table(["", "value"], [[n.name, _number(n)] for n in run.numbers]), ""]
     if diagnosis.mixing:
         rows = [[mixing.name, *mixing_row(mixing)] for mixing in diagnosis.mixing]
-        lines += [*_table(_MIXING, rows), ""]
+        lines += [*_table(MIXING, rows), ""]
     if diagnosis.experts:
         lines += [*_table(EXPERTS, diagnosis.experts), ""]
     if diagnosis.exchange:
@@ -78,7 +77,7 @@ def _families(run: RunReport) -> list[str]:
 
 def _samples(run: RunReport) -> list[str]:
     groups: dict[int, list[ShownSample]] = {}
-    for sample in sorted(run.samples, key=lambda sample: sample.energy_raw):
+    for sample in sorted(run.samples, key=lambda sample: sample.rank(run.order, run.per_token)):
         groups.setdefault(sample.group, []).append(sample)
     lowest = [group[0] for group in groups.values()][:_LISTED]
     if not lowest:
@@ -86,11 +85,14 @@ def _samples(run: RunReport) -> list[str]:
     similar = any(len(groups[sample.group]) > 1 for sample in lowest)
     sources = any(sample.source is not None for sample in lowest)
     named = any(sample.name is not None for sample in lowest)
-    head = ["E_raw", "E_norm", *(["similar"] if similar else []), "text"]
+    named_order = f"E_{run.order}" + (" per token" if run.per_token else "")
+    added = [named_order] if named_order not in ("E_raw", "E_norm") else []
+    head = [*added, "E_raw", "E_norm", *(["similar"] if similar else []), "text"]
     head += ["source"] if sources else []
     head += ["parent", "mutations"] if named else []
     rows = [
         [
+            *[shown(sample.rank(run.order, run.per_token)) for _ in added],
             shown(sample.energy_raw),
             shown(sample.energy_norm),
             *([str(len(groups[sample.group]) - 1)] if similar else []),
@@ -100,7 +102,7 @@ def _samples(run: RunReport) -> list[str]:
         ]
         for sample in lowest
     ]
-    title = f"The {len(lowest)} lowest in E_raw of {run.samples_in_all:,} samples"
+    title = f"The {len(lowest)} lowest in {named_order} of {run.samples_in_all:,} samples"
     title += ", similar ones of a chain counted:" if similar else ":"
     return [title, "", *_table(head, rows)]
 

@@ -7,7 +7,8 @@ import math
 from maskov.ui.report.findings import Mixing
 
 UNKNOWN = "–"
-# The columns of the table of experts.
+# The columns of the tables of convergence and of experts.
+MIXING = ("", "nested R-hat", "limit", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
 EXPERTS = ("expert", "weight", "mean energy", "calls per step")
 
 
@@ -27,10 +28,11 @@ def with_error(value: float, error: float | None) -> str:
 
 
 def mixing_row(mixing: Mixing) -> list[str]:
-    """Return R-hat, effective sizes, mean, its Monte Carlo error, and autocorrelation time."""
+    """Return the cells of a row of `MIXING`."""
     time = UNKNOWN if mixing.time is None else f"{'≥ ' * mixing.at_least}{mixing.time:.1f} epochs"
     return [
-        shown(mixing.r_hat, ".3f"),
+        "infinite" if mixing.r_hat == math.inf else shown(mixing.r_hat, ".3f"),
+        shown(mixing.r_hat_limit, ".3f"),
         shown(mixing.ess_bulk, ",.0f"),
         shown(mixing.ess_tail, ",.0f"),
         shown(mixing.mean),

@@ -36,6 +36,18 @@ class ShownSample:
     name: str | None = None
     mutations: list[str] | None = None
     group: int = 0
+    energy_target: float | None = None
+
+    def rank(self, order: str, per_token: bool) -> float:
+        """Return an energy of the sample, or that of a token of it."""
+        return float(getattr(self, f"energy_{order}")) / (len(self.tokens) or 1 if per_token else 1)
+
+
+def target_energy(manifest: Manifest, samples: Sequence[Sample]) -> str:
+    """Return which energy of the samples is that of the target, as far as they have it."""
+    if samples and all("target" in sample.energies for sample in samples):
+        return "target"
+    return "norm" if manifest.energy == "norm" else "raw"
 
 
 def shown_samples(
@@ -81,4 +93,5 @@ def _shown(manifest: Manifest, sample: Sample, terms: Terms | None, group: int) 
         sample.name,
         sample.mutations,
         group,
+        sample.energies.get("target"),
     )

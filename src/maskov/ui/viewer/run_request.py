@@ -61,12 +61,6 @@ class RunRequest(BaseModel):
             raise InputError("frozen tokens are those of a text: give one to start from.")
         if self.text and self.method == "mask-predict":
             raise InputError("mask-predict starts from all masked: leave the text empty.")
-        if self.freeze.startswith("re:"):
-            # The server could not stop a slow pattern.
-            raise InputError(
-                "this page takes no regular expression: freeze positions or words, or use "
-                "`maskov sample --freeze`."
-            )
 
     def start(self, model: MaskedModel) -> dict[str, Any]:
         """Return where chains start, as arguments of `sample`."""

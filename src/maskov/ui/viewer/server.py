@@ -55,7 +55,6 @@ def create_app(
     player: Player,
     live: LiveRuns | None,
     *,
-    loopback: bool = True,
     token: str | None = None,
 ) -> FastAPI:
     """Return the application; without `live` pages cannot start runs."""
@@ -69,7 +68,7 @@ def create_app(
     app = FastAPI(
         lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
     )
-    app.add_middleware(SecurityHeaders, loopback=loopback)
+    app.add_middleware(SecurityHeaders, loopback=True)
     router = APIRouter(
         prefix="" if token is None else "/t/{token}", dependencies=[Depends(_require(token))]
     )

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from fastapi import HTTPException, Request
 from pydantic import BaseModel, ValidationError
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 
 Form = TypeVar("Form", bound=BaseModel)
@@ -20,6 +21,8 @@ async def body(request: Request, longest: int) -> bytes:
     """Read a body; refuse one that is too long before it has all arrived."""
     if request.headers.get("content-type", "").split(";")[0].strip() != "application/json":
         raise HTTPException(415, "send application/json")
+    if _from_another_page(request.headers):
+        raise HTTPException(403, "sent by another page")
     content = b""
     try:
         async for chunk in request.stream():
@@ -30,6 +33,16 @@ async def body(request: Request, longest: int) -> bytes:
         # Nobody reads this answer, but an unhandled error would be logged with its traceback.
         raise HTTPException(400, "the request was cut short") from error
     return content
+
+
+def _from_another_page(headers: Headers) -> bool:
+    """Whether a browser says that a page of another origin sent this; other clients say nothing."""
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        # Compared by the browser, so that it is right behind a proxy, which may change the host.
+        return site not in ("same-origin", "none")
+    origin = headers.get("origin")
+    return origin is not None and origin != f"http://{headers.get('host')}"
 
 
 def parse(content: bytes, form: type[Form]) -> Form:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import socket
-from functools import partial
-from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from maskov.errors import InputError
-from maskov.ui.web.connections import ConnectionPool, LimitedConnection, Limits
 from maskov.ui.web.log import log_briefly
 from maskov.ui.web.security_headers import is_loopback
+
+# Connections from which on requests are refused, and the bytes of a request's headers.
+MOST_CONNECTIONS, _LONGEST_HEADERS = 1000, 16 * 1024
 
 
 def listen(host: str, port: int) -> tuple[socket.socket, str, bool]:
@@ -31,15 +31,17 @@ def listen(host: str, port: int) -> tuple[socket.socket, str, bool]:
 def serve(app: FastAPI, opened: socket.socket) -> None:
     """Serve until Ctrl-C or SIGTERM."""
     log_briefly()
-    server_of(app, Limits.for_process()).run(sockets=[opened])
+    server_of(app).run(sockets=[opened])
 
 
-def server_of(app: ASGIApp, limits: Limits) -> uvicorn.Server:
+def server_of(app: ASGIApp) -> uvicorn.Server:
     """Return a server of an application."""
     config = uvicorn.Config(
         app,
-        # uvicorn calls it to make a connection, so it need not be a class.
-        http=cast(Any, partial(LimitedConnection, ConnectionPool(limits))),
+        http="h11",
+        h11_max_incomplete_event_size=_LONGEST_HEADERS,
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_keep_alive=5,
         # Addresses contain tokens, which must not be logged.
         access_log=False,
         log_config=None,
@@ -47,8 +49,6 @@ def server_of(app: ASGIApp, limits: Limits) -> uvicorn.Server:
         server_header=False,
         ws="none",
         lifespan="on",
-        backlog=limits.backlog,
-        timeout_keep_alive=limits.keep_alive_seconds,
         timeout_graceful_shutdown=5,
     )
     return uvicorn.Server(config)

@@ -60,7 +60,8 @@ class Drawing {
     const yTicks = ticks(y0, y1, 5);
     const labels = yTicks.at.map((at) => tickText(at, yTicks.digits));
     const left = 36 + 7 * Math.max(3, ...labels.map((text) => text.length));
-    const box = { left, top: 12, right: width - (right ? 52 : 14), bottom: height - 44 };
+    // A name of the shade stands above the plot, where no line covers it.
+    const box = { left, top: spec.shade ? 24 : 12, right: width - (right ? 52 : 14), bottom: height - 44 };
     const x = (value) => box.left + ((value - x0) / (x1 - x0)) * (box.right - box.left);
     const y = (value) => box.bottom - ((value - y0) / (y1 - y0)) * (box.bottom - box.top);
     this.frame = { box, x0, x1, y0, y1, x, y, width, height };
@@ -132,7 +133,7 @@ class Drawing {
     const [from, to] = [Math.max(x(Math.max(shade.from, x0)), box.left), Math.min(x(shade.to), box.right)];
     if (to <= from) return;
     svg("rect", { class: "shade", x: from, y: box.top - 6, width: to - from, height: box.bottom - box.top + 6 }, parent);
-    if (to - from > 50) svg("text", { class: "shade-name", x: from + 6, y: box.top + 8 }, parent).textContent = shade.label;
+    svg("text", { class: "shade-name", x: from, y: box.top - 10 }, this.canvas).textContent = shade.label;
   }
 
   drawSeries(ground, group, one, x, y) {

@@ -2,7 +2,8 @@
 
 const data = JSON.parse(document.getElementById("report-data").textContent);
 const several = data.runs.length > 1;
-const NAMES = { raw: "E_raw", norm: "E_norm" };
+const PER = data.runs[0].per_token ? " per token" : "";
+const NAMES = { raw: `E_raw${PER}`, norm: `E_norm${PER}` };
 const BAND = "The line is the median over chains, the band holds the middle 80 %.";
 
 const burnIn = (run) => (run.burn_in > 0 ? { from: 0, to: run.burn_in + 0.5, label: "burn-in" } : null);

@@ -7,6 +7,12 @@ const ORDERS = {
   "raw-token": ["E_raw per token", (one) => one.energy_raw / Math.max(one.tokens.length, 1)],
   "norm-token": ["E_norm per token", (one) => one.energy_norm / Math.max(one.tokens.length, 1)],
 };
+// The energy of the target, where samples have one of its own.
+if (data.runs.every((run) => run.order === "target")) {
+  ORDERS.target = ["E_target", (one) => one.energy_target];
+  ORDERS["target-token"] = ["E_target per token", (one) => one.energy_target / Math.max(one.tokens.length, 1)];
+}
+const ORDER = `${data.runs[0].order}${PER && "-token"}`;
 
 class Samples {
   constructor(holder) {
@@ -40,6 +46,7 @@ class Samples {
     const search = html("input", { type: "search", id: "search", autocomplete: "off", spellcheck: "false" });
     search.addEventListener("input", again);
     const [order, orderSelect] = choice("Sort by", Object.entries(ORDERS).map(([value, [text]]) => [value, text]), again);
+    if (ORDER in ORDERS) orderSelect.value = ORDER;
     const [from, fromSelect] = choice("Order", [["1", "lowest first"], ["-1", "highest first"]], again);
     const [runs, runSelect] = choice("Run", [["", "all runs"], ...data.runs.map((run, index) => [String(index), run.label])], again);
     const group = html("input", { type: "checkbox", checked: true });
@@ -81,7 +88,7 @@ class Samples {
     const query = this.search.value.trim().toLowerCase();
     const value = ORDERS[this.orderSelect.value][1];
     const way = Number(this.fromSelect.value);
-    const far = (one) => (known(one.energy_raw) && known(one.energy_norm) ? way * value(one) : Infinity);
+    const far = (one) => (Number.isFinite(value(one)) && known(one.energy_raw) && known(one.energy_norm) ? way * value(one) : Infinity);
     const found = this.all.filter((one) => (this.runSelect.value === "" || one.run === Number(this.runSelect.value))
       && (!query || one.text.toLowerCase().includes(query) || [one.source, one.name, (one.mutations ?? []).join(" ")].some((text) => (text ?? "").toLowerCase().includes(query))));
     found.sort((one, other) => (far(one) < far(other) ? -1 : far(one) > far(other) ? 1 : 0));

@@ -16,10 +16,10 @@ const chance = (test) => {
 };
 
 const testTitle = (test, index, count) => {
-  if (index === count - 1 && test.nearest === null && !test.low) return count > 1 ? "The last test, by all of it" : "The test";
+  if (index === count - 1 && test.nearest === null) return count > 1 ? "The last test, by all of it" : "The test";
   const where = test.nearest === null ? "all positions" : test.nearest === 1 ? "the nearest position" : `the nearest ${test.nearest} positions`;
   const by = [...test.experts, ...(test.nearest === 0 ? [] : [where])];
-  return `${index ? "A further" : "An early"} test, by ${by.join(" and ") || "the proposal alone"}${test.low ? " in low precision" : ""}`;
+  return `${index ? "A further" : "An early"} test, by ${by.join(" and ") || "the proposal alone"}`;
 };
 
 const drawTest = (test, index, tests) => {

@@ -10,13 +10,13 @@ const showHead = (run) => {
     "div", { class: `verdict ${found.tone}` },
     html("p", {}, html("strong", {}, `${found.headline}.`)),
     html("p", {}, pill(found.verdict, found.tone), run.finished ? "" : pill("not finished", "open"), html("span", {}, found.reason)),
-    found.outlook ? html("p", {}, found.outlook) : "",
+    found.advice ? html("p", {}, `Try next: ${found.advice}`) : "",
   );
   const cards = Object.entries(run.numbers).map(([name, shown]) => {
     const [value, error] = shown.split(" ± ");
     return card(name, value, error ? `± ${error}` : "");
   });
-  const notes = [...run.notes, ...found.notes];
+  const notes = [...run.notes, ...found.notes, ...run.remarks];
   byId("title").after(verdict, html("dl", { class: "cards" }, ...cards), html("ul", { class: "notes" }, ...notes.map((note) => html("li", {}, note))));
   byId("run-said").textContent = "";
 };
@@ -24,7 +24,7 @@ const showHead = (run) => {
 const showCharts = (run) => {
   const shade = run.burn_in > 0 ? { from: 0, to: run.burn_in + 0.5, label: "burn-in" } : null;
   const x = { label: "epoch", whole: true };
-  const traces = [...Object.entries(NAMES).map(([name, label]) => [label, run.energies[name]]), ...Object.entries(run.experts)];
+  const traces = [...Object.entries(NAMES).map(([name, label]) => [`${label}${run.per_token ? " per token" : ""}`, run.energies[name]]), ...Object.entries(run.experts)];
   for (const [index, [label, { spread, chains }]] of traces.entries()) {
     const tone = (2 * index) % 7;
     const series = [

@@ -8,6 +8,9 @@ class SampleList {
     this.run = run;
     this.play = play;
     this.form = byId("filter");
+    // The target's own energy, and per token where lengths differ.
+    const order = run.order === "norm" ? "norm" : "raw";
+    this.form.sort.value = run.per_token ? `${order}_per_token` : `energy_${order}`;
     this.asked = 0;
     let waiting = null;
     this.form.addEventListener("submit", (event) => event.preventDefault());
