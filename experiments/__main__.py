@@ -90,7 +90,10 @@ def reproduce(
         ),
     ] = None,
     ratings: Annotated[
-        Path | None, typer.Option(metavar="STUDY", help="study with human ratings, for table6")
+        tuple[Path, Path] | None,
+        typer.Option(
+            metavar="FILE KEY", help="human ratings (as for `maskov rate import`), for table6"
+        ),
     ] = None,
     only: Annotated[
         str | None,

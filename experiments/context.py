@@ -44,7 +44,7 @@ class Context:
     device: str = "auto"
     models: dict[str, str] = field(default_factory=dict)
     checkpoints: Path | None = None
-    ratings: Path | None = None
+    ratings: tuple[Path, Path] | None = None
     keep_runs: bool = False
     stop: Callable[[], bool] | None = None
     remove_smoothing: float = 0.0

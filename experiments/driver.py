@@ -122,7 +122,7 @@ def draw(result: Result, document: Document, out: Path) -> None:
 
 
 def _write_texts(document: Document, out: Path) -> None:
-    """Write the texts of Table 6 as input files for `maskov rate new`."""
+    """Write the texts of Table 6 as input files for `maskov rate export`."""
     folder = out / "texts"
     folder.mkdir(exist_ok=True)
     for label, cell in document["cells"].items():

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.models import load_model
 
 import maskov
-from maskov.benchmarks.models import load_model
 from maskov.kernels.registry import named_kernel
 from maskov.models import DEFAULT_MODEL
 from maskov.shipped import default_judge

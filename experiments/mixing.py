@@ -28,9 +28,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from benchmarks.models import load_model
 
 import maskov
-from maskov.benchmarks.models import load_model
 from maskov.diagnostics.convergence import convergence
 from maskov.evaluation.diversity import distinct, self_bleu
 from maskov.kernels.registry import named_kernel

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.models import load_model
+
 import maskov
-from maskov.benchmarks.models import load_model
 from maskov.defaults import BURN_IN, DEFAULT_SPAN
 from maskov.execution.loop import ended, epoch
 from maskov.kernels import Kernel

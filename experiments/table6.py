@@ -49,10 +49,11 @@ def ratings(context: Context) -> dict[str, CellResult]:
     if context.ratings is None:
         return {}
     from maskov.errors import InputError
-    from maskov.ui.ratings import load
+    from maskov.ratings import load
 
-    study = load(context.ratings)
-    by_name = {rated.name.removesuffix(".txt"): rated for rated in study.conditions}
+    file, key = context.ratings
+    study = load([file], key)
+    by_name = {rated.name: rated for rated in study.conditions}
     cells = {}
     for model in paper.TABLE6:
         for name in SAMPLERS:
@@ -72,8 +73,7 @@ def ratings(context: Context) -> dict[str, CellResult]:
     if not cells:
         names = ", ".join(condition("base", name) for name in SAMPLERS)
         raise InputError(
-            f"the study '{context.ratings}' has no ratings of this result's texts: name its "
-            f"conditions {names}."
+            f"'{file}' has no ratings of this result's texts: name the conditions {names}."
         )
     return cells
 
@@ -86,7 +86,7 @@ RESULT = Result(
     draw=lambda document: figures.plot_bars(document, ("perplexity", *SCALES)),
     notes=(
         "Coherence and fluency are human ratings from a blind study of these texts (`maskov rate`, "
-        "`--ratings STUDY`), if there is one.",
+        "`--ratings FILE KEY`), if there is one.",
         "Perplexity as in Table 2. Our masked model is in the column of BERT-base.",
     ),
     extra_cells=ratings,

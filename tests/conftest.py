@@ -41,12 +41,11 @@ def _import_with_checks() -> None:
     except ImportError:  # a machine with the plain install, such as a borrowed GPU, has no checks
         checked = nullcontext()
     with checked:
-        import maskov.benchmarks
         import maskov.cli
         import maskov.evaluation
         import maskov.exact
         import maskov.public
-        import maskov.ui.ratings
+        import maskov.ratings
         import maskov.ui.report
         import maskov.ui.terminal
         import maskov.verify  # noqa: F401

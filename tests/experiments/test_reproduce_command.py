@@ -10,8 +10,7 @@ from experiments.__main__ import main
 from experiments.context import CHECKPOINTS
 from experiments.settings import SETTINGS
 
-from maskov.ui.ratings import make
-from maskov.ui.ratings.store import Answer
+from maskov.ratings import export
 from tiny_experiments import TINY
 
 
@@ -94,15 +93,13 @@ def test_ratings_come_from_a_study_of_the_texts_that_were_written(call, context,
     text = (context.out / "table6.md").read_text()
     assert "| MH, E_raw: coherence, 1–4 | not run (2.05) |" in text
     files = sorted((context.out / "texts").glob("*.txt"))
-    study = make(tmp_path / "study", files, per_run=3, seed=0)
-    code, _, err = call(*words, "--ratings", tmp_path / "study")
+    texts = {file.stem: file.read_text().splitlines() for file in files}
+    key, sheet = export(tmp_path / "study", texts, "csv", per_run=3)[::2]
+    code, _, err = call(*words, "--ratings", sheet, key)
     assert code == 2
     assert "no ratings of this result's texts" in err
-    with study.store() as store:
-        store.add_rater("ada")
-        for item in study.items:
-            store.save(Answer("ada", item.id, 4, 2, "", "2026-01-01T00:00:00+00:00"))
-    assert call(*words, "--ratings", tmp_path / "study")[0] == 0
+    sheet.write_text(sheet.read_text().replace(',"","","",', ',"4","2","",'))
+    assert call(*words, "--ratings", sheet, key)[0] == 0
     found = json.loads((context.out / "table6.json").read_text())
     rated = [row for row in found["comparison"] if row["quantity"] == "coherence"]
     assert [row["ours"] for row in rated if row["x"] == "base"] == [4, 4, 4]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from benchmarks.algorithm1 import energy, step
 
 from maskov import DelayedAcceptance, Metropolis, Norm, Raw, Sweep
-from maskov.benchmarks.algorithm1 import energy, step
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
 from maskov.random import CounterRng, Purpose
