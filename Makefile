@@ -15,7 +15,7 @@ SLOW_PART := tests/cli/test_early_ends.py \
 AXE := 4.10.3
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test test-slow test-slow-part test-fuzz test-browser reproduce-quick docs docs-serve lint types format check clean
+.PHONY: run test test-slow test-slow-part test-fuzz test-mutants test-browser reproduce-quick docs docs-serve lint types format check clean
 
 run: $(VENV)/.core  ## draw sentences from the default model, changing as you watch
 	$(BIN)/maskov sample --chains 6 --epochs 8
@@ -33,6 +33,9 @@ test-slow-part: $(VENV)/.dev  ## the slow tests that every change runs, about tw
 
 test-fuzz: $(VENV)/.dev  ## tests of random input, with a new seed each time (SEED=1 for that one)
 	FUZZ=10 $(BIN)/pytest -m hypothesis --hypothesis-seed=$(SEED)
+
+test-mutants: $(VENV)/.dev  ## make mistakes in the source, each of which a test must notice
+	$(BIN)/python tests/guard/mutants.py
 
 test-browser: $(VENV)/.dev build/axe/axe.min.js  ## the pages in a real Chromium
 	command -v chromium > /dev/null || apt-get install -y chromium || { apt-get update && apt-get install -y chromium; } || { echo 'test-browser needs Chromium: install it, as `chromium` on the path.' >&2; exit 1; }

@@ -9,21 +9,13 @@ from maskov.exact import fresh_state
 from maskov.execution.loop import ended
 from maskov.execution.loop import epoch as run_epoch
 from maskov.kernels import Kernel
-from maskov.models import HuggingFaceModel, TabularModel
+from maskov.models import HuggingFaceModel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
+from maskov.testing import random_table
 from maskov.types import Chains, StepInfo
 
-
-def random_table(
-    length: int = 3, size: int = 3, seed: int = 0, forbidden=(), scale: float = 1.5
-) -> TabularModel:
-    """Return conditionals drawn at random, which fit no joint distribution."""
-    generator = torch.Generator().manual_seed(seed)
-    scores = scale * torch.randn(
-        (length, *(size,) * length), generator=generator, dtype=torch.float64
-    )
-    return TabularModel(scores, "abcdefgh"[:size], forbidden=forbidden)
+__all__ = ["epoch", "happened", "on_untrained", "random_state", "random_table", "tiny_bert"]
 
 
 def tiny_bert(

@@ -11,18 +11,17 @@ import torch
 
 from maskov import DelayedAcceptance, Exchange, Metropolis, Mixture, Norm, Raw, Schedule, sample
 from maskov.energies.lengths import LengthPrior
-from maskov.exact import all_sequences, distribution, invariance_error
+from maskov.exact import all_sequences, distribution, invariance_error, step_matrix
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Resize, Site, Span
 from maskov.moves import resize as resize_module
 from maskov.random import Rng
 from maskov.schedules import LinearSchedule
-from maskov.testing import check_kernel, step_matrix
+from maskov.testing import check_kernel, check_move, random_table
 from maskov.tuning.lengths import weighed
 from small import tiny_bert
-from variable_table import VariableTable
 
-TABLE = VariableTable(1, 3)
+TABLE = random_table((1, 3), size=2)
 BERT = tiny_bert("red green")
 
 
@@ -178,6 +177,21 @@ class _NoLengthFactor(Resize):
         sizes = (chains.region[rows] >= 0).sum(1).double()
         wrong = torch.where(proposal.resized.size > 0, sizes.log() - (sizes + 1).log(), 0.0)
         return replace(proposal, log_q_forward=proposal.log_q_forward - wrong)
+
+
+@dataclass(frozen=True)
+class _TakesFrozen(Resize):
+    """Counts every token to the region whose length may change."""
+
+    def propose(self, chains, rows, scorer, rng):
+        grown = replace(chains, region=torch.where(chains.inside, 0, -1))
+        return super().propose(grown, rows, scorer, rng)
+
+
+def test_any_target():
+    check_move(Resize(), lengths=(2, 4))
+    with pytest.raises(AssertionError, match="not allowed"):
+        check_move(_TakesFrozen(), lengths=(2, 4))
 
 
 @pytest.mark.parametrize("wrong", [_Uneven, _NoLengthFactor])

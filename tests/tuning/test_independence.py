@@ -21,11 +21,10 @@ from maskov.testing import step_matrix
 from maskov.tuning.pilot import FIRST_CHAIN, pilot_chains
 from maskov.tuning.tune import tune
 from small import random_table, tiny_bert
-from variable_table import VariableTable
 
 MODEL = random_table(4, 3, scale=2.5)
 OFF = DelayedAcceptance(0)
-LENGTHS = VariableTable(2, 4, size=3)
+LENGTHS = random_table((2, 4), size=3)
 KERNEL = Mixture((Metropolis(Norm(), Span()), Metropolis(Norm(), Resize())))
 
 

@@ -10,9 +10,9 @@ from maskov.energies.lengths import Length, LengthPrior
 from maskov.exact import all_sequences, distribution
 from maskov.moves import Resize, Site
 from maskov.tuning.lengths import EVEN, correction
-from variable_table import VariableTable
+from small import random_table
 
-TABLE = VariableTable(1, 3)
+TABLE = random_table((1, 3), size=2)
 MOVES = (Site(), Resize(pairs=((0, 1),)))
 SHORT = {"schedule": Schedule(epochs=1), "chains": 1, "length": (1, 3), "progress": False}
 
