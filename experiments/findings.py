@@ -202,7 +202,7 @@ def _speed(r: Results) -> str:
 {first["novel_per_second"]:.2f}, with batched copies {batched["novel_per_second"]:.1f}. Passes reach {100 * ours["share_of_ceiling"]:.0f} % of what matrix products reach alone, and a change takes
 {first["novel_per_pass"] ** -1:,.0f} passes in Algorithm 1, {ours["novel_per_pass"] ** -1:,.0f} here. [Speed](bench/README.md)
 
-![accepted changes a second](bench/side-by-side-h200-samplers.svg)
+![accepted changes a second](bench/side-by-side-h200.svg)
 """
 
 
