@@ -19,8 +19,7 @@ from maskov.cli import main
 from maskov.runs.eta import Pace, in_words
 from maskov.schedules import Schedule
 from maskov.types import PartValues
-from maskov.ui import progress_bar, terminal
-from maskov.ui.progress_bar import TerminalBar
+from maskov.ui import terminal
 from maskov.ui.terminal import LiveView, PlainProgress, progress_for, watched_stop
 from small import random_state, tiny_bert
 
@@ -81,19 +80,17 @@ def test_plain_lines_say_the_time_left_until_there_is_none(capfd):
     assert [bool(re.search(r"about \d+ s left$", line)) for line in lines] == [True, True, False]
 
 
-@pytest.mark.parametrize("kind", ["plain", "live", "bar"])
+@pytest.mark.parametrize("kind", ["plain", "live"])
 def test_progress_never_runs_backwards(kind, monkeypatch, capfd):
     """Chains that are told of may be behind others, and a second run may follow the first."""
     monkeypatch.setattr(terminal, "_SILENCE", 0.0)
     monkeypatch.setattr(terminal, "_SILENT_SHARE", 0.0)
     monkeypatch.setattr(terminal, "_FRAMES_PER_SECOND", math.inf)
-    monkeypatch.setattr(progress_bar, "_FRAMES_PER_SECOND", math.inf)
     model, out = tiny_bert(), io.StringIO()
     console = Console(file=out, force_terminal=True, width=120)
     views = {
         "plain": lambda: PlainProgress(10),
         "live": lambda: LiveView(model, 10, console),
-        "bar": lambda: TerminalBar(10, console=console),
     }
     state = random_state(model, 3, 6)
     with views[kind]() as view:
