@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from experiments.lib import figures
 from experiments.lib.result import Entry, Result
+from experiments.paper import printed
 from experiments.paper.shared import annealed
 
 RATES = (0.02, 0.04, 0.06)

@@ -139,7 +139,8 @@ def test_last_texts_are_compared_sentence_by_sentence(more, verdict):
         for name, extra in (("a", 0), ("b", more))
     }
     entries = [Entry("bleu_last", name, "set", name) for name in cells]
-    result = Result("table5", "t", "", lambda s: {}, lambda s: entries, lambda d: None)
+    kept = ("sentence_counts",)
+    result = Result("table5", "t", "", lambda s: {}, lambda s: entries, lambda d: None, keep=kept)
     test = less("table5", (("bleu_last", "a", "set"), ("bleu_last", "b", "set")))
     claim = Claim("t", "table5", test, "")
     assert claim.verdict({"table5": build_document(result, FULL, cells, [])})[0] == verdict

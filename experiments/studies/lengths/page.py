@@ -81,7 +81,8 @@ def draw(results: dict[str, Any], path: Path) -> None:
         bleu = [rows[name]["bleu"] for name in names]
         for name, value, error, colour in zip(names, bleu, errors, colours, strict=True):
             axes[0].errorbar(value, name, xerr=error, fmt="o", color=colour, capsize=4)
-        axes[0].axvline(rows[BASELINE]["bleu"], color="#222222", linewidth=1, linestyle=":")
+        if BASELINE in rows:
+            axes[0].axvline(rows[BASELINE]["bleu"], color="#222222", linewidth=1, linestyle=":")
         axes[0].set_title(f"BLEU, {results['set']}")
         axes[1].barh(names, [rows[name]["energy_norm"] for name in names], color=colours)
         axes[1].set_title("mean E_norm")
