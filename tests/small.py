@@ -9,26 +9,20 @@ from maskov.exact import fresh_state
 from maskov.execution.loop import ended
 from maskov.execution.loop import epoch as run_epoch
 from maskov.kernels import Kernel
-from maskov.models import HuggingFaceModel, TabularModel
+from maskov.models import HuggingFaceModel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
+from maskov.testing import random_table
 from maskov.types import Chains, StepInfo
 
-
-def random_table(
-    length: int = 3, size: int = 3, seed: int = 0, forbidden=(), scale: float = 1.5
-) -> TabularModel:
-    """Return conditionals drawn at random, which fit no joint distribution."""
-    generator = torch.Generator().manual_seed(seed)
-    scores = scale * torch.randn(
-        (length, *(size,) * length), generator=generator, dtype=torch.float64
-    )
-    return TabularModel(scores, "abcdefgh"[:size], forbidden=forbidden)
+__all__ = ["epoch", "happened", "on_untrained", "random_state", "random_table", "tiny_bert"]
 
 
-def tiny_bert(words: str = "red green blue", dtype=torch.float64, **changes) -> HuggingFaceModel:
+def tiny_bert(
+    words: str = "red green blue", dtype=torch.float64, mask: str = "[MASK]", **changes
+) -> HuggingFaceModel:
     """Return a random two-layer BERT with a few words, in float64 so that equality is sharp."""
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]", *words.split()]
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", mask, "[unused0]", *words.split()]
     settings = {
         "vocab_size": len(vocabulary),
         "hidden_size": 16,
@@ -42,7 +36,8 @@ def tiny_bert(words: str = "red green blue", dtype=torch.float64, **changes) -> 
         torch.manual_seed(0)
         network = BertForMaskedLM(BertConfig(**settings | changes))
         torch.nn.init.normal_(network.cls.predictions.bias)
-    tokenizer = BertTokenizer(vocab={word: i for i, word in enumerate(vocabulary)})
+    numbers = {word: i for i, word in enumerate(vocabulary)}
+    tokenizer = BertTokenizer(vocab=numbers, mask_token=mask)
     return HuggingFaceModel(network.to(dtype), tokenizer, "tiny-bert")
 
 

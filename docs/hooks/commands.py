@@ -43,7 +43,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Yield every command and its name, such as `rate new`."""
+    """Yield every command and its name, such as `rate export`."""
     from maskov.cli import app
 
     yield from _below("", typer.main.get_command(app))

@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from maskov.errors import InputError, RunError
 from maskov.schedules import Schedule
 
-FORMAT = 4
+FORMAT = 5
 # Epochs × chains of one run: its traces are kept in full.
 MOST_TRACED = 10**8
 # The epochs of a run, and the most of one that ends when it has converged, unless given.
@@ -70,7 +70,8 @@ class ModelSource:
     """How to load a model: its name, folder or hub name, and what goes with it.
 
     `prefix` is a text that it reads before every sequence, `remove_smoothing` the label smoothing
-    of its training that is removed from its conditionals.
+    of its training that is removed from its conditionals, `extra_letters` what a model of proteins
+    proposes besides the 20 amino acids.
     """
 
     name: str
@@ -78,6 +79,7 @@ class ModelSource:
     trust_remote_code: bool = False
     prefix: str = ""
     remove_smoothing: float = 0.0
+    extra_letters: str = ""
 
     def __post_init__(self) -> None:
         if not 0 <= self.remove_smoothing < 1:
@@ -283,12 +285,14 @@ class RunConfig:
 class Tuning:
     """What discarded chains chose before the run began.
 
-    `lengths` are the log-weights of all lengths from `first_length` on, `passes` what the
-    measurements cost.
+    `lengths` are the log-weights of all lengths from `first_length` on, `evenness` how evenly
+    lengths were visited at last (1: evenly; x: some length x or 1/x times as often), `passes` what
+    the measurements cost.
     """
 
     first_length: int = 0
     lengths: tuple[float, ...] = ()
+    evenness: float = 1.0
     passes: int = 0
 
 

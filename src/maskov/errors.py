@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class MaskovError(Exception):
     """Something the user can put right; the command line prints it and exits with code 2."""
@@ -9,6 +11,14 @@ class MaskovError(Exception):
 
 class InputError(MaskovError):
     """An option, text or template that cannot be used as given."""
+
+
+class TooLongError(InputError):
+    """A text that an energy's model cannot read; `fits` says which of the texts it can."""
+
+    def __init__(self, message: str, fits: Sequence[bool] = ()) -> None:
+        super().__init__(message)
+        self.fits = list(fits)
 
 
 class ModelError(MaskovError):

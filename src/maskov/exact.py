@@ -6,26 +6,29 @@ what they prove holds for the code that samples, not for a second copy of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import reduce
+from typing import Any, TypeVar
 
 import torch
 
 from maskov.energies.base import Energy
-from maskov.energies.stages import DelayedAcceptance, TestPlan
 from maskov.errors import InputError
-from maskov.execution.async_tests import StepRecord
+from maskov.execution.async_chains import AsyncChains
+from maskov.execution.async_spans import SpanSampler
 from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import Buffers
-from maskov.grouping import masked_with
+from maskov.execution.span_buffers import SpanBuffers
 from maskov.kernels import Gibbs, Kernel, Metropolis
-from maskov.kernels.base import counted
-from maskov.models.base import MaskedModel, Queries
+from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.moves import Site, Sweep
 from maskov.random import CounterRng, Purpose, Rng
-from maskov.types import Bool, Chains, Float, Int, Sequences, StepInfo, Tensor, inside
+from maskov.types import Bool, Chains, Float, Int, Sequences, StepInfo, Tensor
 
 _MOST_STATES = 200_000
+_Result = TypeVar("_Result")
 
 
 def all_states(model: MaskedModel, length: int) -> Int[Tensor, "states length"]:
@@ -39,21 +42,49 @@ def all_states(model: MaskedModel, length: int) -> Int[Tensor, "states length"]:
     return torch.cartesian_prod(*[allowed] * length).reshape(-1, length)
 
 
-def all_sequences(model: MaskedModel, shortest: int, longest: int) -> Chains:
-    """Return chains at every sequence of some lengths, each of which may become every other."""
-    states = [all_states(model, length) for length in range(shortest, longest + 1)]
-    tokens = torch.cat(
-        [
-            torch.nn.functional.pad(one, (0, longest - one.shape[1]), value=model.mask_id)
-            for one in states
-        ]
+def all_sequences(
+    model: MaskedModel, shortest: int, longest: int, first: int | None = None
+) -> Chains:
+    """Return chains at every sequence of some lengths, each of which may become every other.
+
+    With `first` these are the sequences that begin with this token, which is frozen.
+    """
+    parts = [
+        all_chains(model, length, longest, None if first is None else (0, first))
+        for length in range(shortest, longest + 1)
+    ]
+    chains, held = joined(parts), int(first is not None)
+    bounds = torch.tensor([[shortest - held, longest - held]])
+    return replace(
+        chains,
+        region=torch.where(chains.free, 0, -1),
+        bounds=bounds.expand(len(chains.chain), 1, 2).clone(),
     )
-    lengths = torch.cat([torch.full((len(one),), one.shape[1]) for one in states])
-    zero = torch.zeros_like(lengths)
-    free = inside(lengths, longest)
-    chains = Chains.at(tokens, lengths, free, chain=zero, source=zero)
-    bounds = torch.tensor([[shortest, longest]]).expand(len(tokens), 1, 2).clone()
-    return replace(chains, region=torch.where(free, 0, -1), bounds=bounds)
+
+
+def all_chains(
+    model: MaskedModel, length: int, width: int, frozen: tuple[int, int] | None = None
+) -> Chains:
+    """Return chains at every sequence of one length, padded to a width.
+
+    With `frozen`, a place and its token, these are the sequences with this token there.
+    """
+    states = all_states(model, length)
+    free = torch.arange(width) < length
+    if frozen is not None:
+        place, token = frozen
+        states = states[states[:, place] == token]
+        free = free & (torch.arange(width) != place)
+    tokens = torch.nn.functional.pad(states, (0, width - length), value=model.mask_id)
+    chains = fresh_state(tokens, free.expand(tokens.shape).clone())
+    return replace(chains, lengths=torch.full_like(chains.lengths, length))
+
+
+def joined(parts: list[Chains]) -> Chains:
+    """Return the chains of several batches of one width, with nothing known of their tokens."""
+    columns = [part.tensors() for part in parts]
+    every: dict[str, Any] = {name: torch.cat([one[name] for one in columns]) for name in columns[0]}
+    return Chains(**every)
 
 
 def distribution(
@@ -85,16 +116,19 @@ def fresh_state(
     return Chains.at(tokens, torch.full_like(zero, length), free, chain=zero, source=zero)
 
 
-@dataclass(frozen=True)
-class ForcedRng(Rng):
-    """Rng that make a step propose chosen tokens and accept or reject at a chosen number.
+class Outcomes(Rng):
+    """Gives every row its own outcomes: those it was told, then the first that is possible.
 
-    `token_draw[i, t]` is the number used for the token of chain `i` at position `t`; chains are
-    told apart by their index.
+    Rows are told apart by their chain, `together` of which share their outcomes. Whatever is drawn
+    with `uniform` is the same for all, as it must not depend on the tokens.
     """
 
-    token_draw: Float[Tensor, "n length"]
-    accept_draw: Float[Tensor, " n"]
+    def __init__(self, told: Int[Tensor, "rows choices"], seed: int, together: int = 1) -> None:
+        self._told, self._together = told, together
+        self.asked = torch.zeros(len(told), dtype=torch.long)
+        # Rows at the first choice that they were not told, and its probabilities.
+        self.open: list[tuple[Tensor, Tensor]] = []
+        self._numbers = CounterRng(seed)
 
     def uniform(
         self,
@@ -103,125 +137,197 @@ class ForcedRng(Rng):
         purpose: Purpose,
         index: Int[Tensor, " n"] | None = None,
     ) -> Float[Tensor, " n"]:
-        """Return the forced numbers."""
-        if purpose == Purpose.TOKEN and index is not None:
-            return self.token_draw[chain, index]
-        if purpose == Purpose.ACCEPT:
-            return self.accept_draw[chain]
-        raise InputError(f"nothing is forced for {purpose.name}.")
+        """Return numbers that are the same for all rows."""
+        if purpose in (Purpose.ACCEPT, Purpose.SWAP):
+            raise AssertionError("decide with `rng.accept`, not with a custom number.")
+        return self._numbers.uniform(torch.zeros_like(chain), step, purpose, index)
+
+    def categorical(
+        self,
+        probabilities: Float[Tensor, "n outcomes"],
+        chain: Int[Tensor, " n"],
+        step: Int[Tensor, " n"],
+        purpose: Purpose,
+        index: Int[Tensor, " n"] | None = None,
+    ) -> Int[Tensor, " n"]:
+        """Return the outcomes that the rows were told."""
+        chances, row = probabilities.double(), chain // self._together
+        # A row may ask several times at once, in the order of its entries.
+        order = row.argsort(stable=True)
+        turn = torch.arange(len(row)) - torch.searchsorted(row[order], row[order])
+        number = self.asked[row].index_add(0, order, turn)
+        self.asked.index_add_(0, row, torch.ones_like(row))
+        most = self._told.shape[1]
+        new = (number == most).nonzero().flatten()
+        self.open.append((row[new], chances[new]))
+        chosen = (chances > 0).int().argmax(1)
+        known = (number < most).nonzero().flatten()
+        return chosen.index_copy(0, known, self._told[row[known], number[known]])
+
+    def accept(
+        self,
+        log_ratio: Float[Tensor, " n"],
+        chain: Int[Tensor, " n"],
+        step: Int[Tensor, " n"],
+        stage: int | Int[Tensor, " n"] = 0,
+        purpose: Purpose = Purpose.ACCEPT,
+    ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"]]:
+        """Return the decisions that the rows were told."""
+        accepted = log_ratio.double().clamp(max=0.0).exp().nan_to_num(0.0)
+        chances = torch.stack([1 - accepted, accepted], dim=1)
+        decided = self.categorical(chances, chain, step, purpose)
+        return decided.bool(), torch.full_like(accepted, torch.nan)
 
 
-def every_move(
+def every_outcome(
+    count: int, run: Callable[[Tensor, Outcomes], _Result], seed: int = 0, together: int = 1
+) -> Iterator[tuple[Tensor, Tensor, Tensor, _Result]]:
+    """Run code from each of `count` sources with every outcome of its random choices.
+
+    `run` starts a row at each of some sources, and takes its numbers from an Rng that knows the
+    rows by their numbers. Yields what it returned, with the rows that had made all their choices:
+    their sources, their probabilities and their numbers.
+    """
+    source, told = torch.arange(count), torch.zeros((count, 0), dtype=torch.long)
+    chance = torch.ones(count, dtype=torch.float64)
+    while len(source):
+        rng = Outcomes(told, seed, together)
+        result = run(source, rng)
+        done = (rng.asked <= told.shape[1]).nonzero().flatten()
+        if len(done):
+            yield source[done], chance[done], done, result
+        rows, outcomes, shares = [done[:0]], [done[:0]], [chance[:0]]
+        for row, chances in rng.open:
+            at, outcome = (chances > 0).nonzero(as_tuple=True)
+            rows.append(row[at])
+            outcomes.append(outcome)
+            shares.append(chances[at, outcome])
+        row = torch.cat(rows)
+        source, chance = source[row], chance[row] * torch.cat(shares)
+        told = torch.cat([told[row], torch.cat(outcomes)[:, None]], dim=1)
+
+
+def step_matrix(
     kernel: Kernel,
     scorer: Scorer,
-    states: Int[Tensor, "states length"],
-    masked: Bool[Tensor, " length"],
-    accept_draw: float = 0.0,
-) -> tuple[Int[Tensor, " moves"], Chains, StepInfo]:
-    """Run one step from every state with every proposal that is possible.
+    states: Int[Tensor, "states length"] | Chains,
+    number: int = 0,
+    seed: int = 0,
+    epoch: int = 0,
+    windows: bool = False,
+) -> Float[Tensor, "states states"]:
+    """Return P(x → x') of step `number` of an epoch, by enumerating every random choice.
 
-    Returns which state each move starts from, the state it ends in and what happened.
+    `states` are tokens, all free and of one length, or chains as they are; those whose epoch has
+    fewer steps stay. `seed` is that of what is drawn without looking at the tokens. With `windows`
+    the step is that of asynchronous windows (`maskov.execution.async_spans`).
     """
-    model = scorer.model
-    allowed = (~model.forbidden).nonzero().flatten()
-    place = masked.nonzero().flatten()
-    choice = torch.cartesian_prod(*[allowed] * len(place)).reshape(-1, len(place))
-    lengths = torch.full((len(states),), states.shape[1])
-    source = torch.zeros_like(lengths)
-    hidden_with = _hidden_with(kernel, masked, place)
-    queries = Queries(states, lengths, hidden_with.expand(len(states), -1), source)
-    log_q = kernel.conditional.log_probabilities(
-        model.logits(scorer.hidden(queries)), model.forbidden
-    ).reshape(len(states), int(hidden_with.sum()), -1)[:, masked[hidden_with]]
-    probability = log_q.exp()
-    # The middle of a token's stretch of the unit interval makes the real code draw that token.
-    middle = probability.cumsum(2) - probability / 2
-    slot = torch.arange(len(place)).expand(choice.shape)
-    possible = (probability[:, slot, choice] > 0).all(2)
-    source, wanted = possible.nonzero(as_tuple=True)
-    draw = torch.zeros((len(source), states.shape[1]), dtype=torch.float64)
-    draw[:, place] = middle[source[:, None], slot[wanted], choice[wanted]]
+    start = states if isinstance(states, Chains) else fresh_state(states)
+    kernel = kernel.at(epoch, None, None)
 
-    start = replace(fresh_state(states[source]), chain=torch.arange(len(source)))
-    # The positions that come first are those to be masked, whatever the order and the block.
-    rank = torch.where(masked, 0, 2**30).expand(len(source), -1)
-    start = replace(_ordered(kernel).init(start, scorer), rank=rank)
-    rng = ForcedRng(draw, torch.full((len(source),), accept_draw, dtype=torch.float64))
-    rows = torch.arange(len(source))
-    after, info = _ordered(kernel).step(start, rows, scorer, rng)
-    intended = states[source].clone()
-    intended[:, place] = choice[wanted]
-    if not torch.equal(info.proposal.tokens, intended):
-        raise AssertionError("a forced draw proposed another token than intended")
-    return source, after, info
+    def run(source: Tensor, rng: Rng) -> Chains:
+        chains = replace(start.rows(source), chain=torch.arange(len(source)))
+        chains = replace(chains, step=epoch * kernel.steps(chains))
+        chains = kernel.begin(kernel.init(chains, scorer), rng)
+        rows = (kernel.steps(chains) > number).nonzero().flatten()
+        chains = replace(chains, step=chains.step + number, number=chains.number + number)
+        if windows:
+            return _window_step(kernel, chains, rows, scorer, rng)
+        after, info = kernel.step(chains, rows, scorer, rng)
+        _check_step(chains, rows, after, info)
+        return after
+
+    matrix = torch.zeros((len(start.chain),) * 2, dtype=torch.float64)
+    for source, chance, rows, after in every_outcome(len(start.chain), run, seed):
+        target = places(start, after.rows(rows))
+        if bool((target < 0).any()):
+            raise AssertionError(f"'{kernel}' moved to a sequence that is not allowed.")
+        matrix.index_put_((source, target), chance, accumulate=True)
+    return matrix
 
 
-def _hidden_with(
-    kernel: Kernel, masked: Bool[Tensor, " length"], place: Int[Tensor, " places"]
-) -> Bool[Tensor, " length"]:
-    """Return what the proposal does not see: single sites are drawn from the cached pass."""
-    groups = None if kernel.energy is None else kernel.energy.groups
-    if len(place) > 1 or groups is None:
-        return masked
-    return masked_with(place, torch.ones_like(masked)[None], groups)[0]
+def _check_step(chains: Chains, rows: Tensor, after: Chains, info: StepInfo) -> None:
+    """Refuse a step that did not count itself, or counted other chains."""
+    reported = len(info.proposal.rows) == len(info.accepted) == len(rows)
+    if not (reported and bool((info.proposal.rows == rows).all())):
+        raise AssertionError("a step reports other chains than it moved.")
+    one = torch.zeros_like(chains.chain).index_fill(0, rows, 1)
+    right = ((after.number == chains.number + one) & (after.step == chains.step + one)).all()
+    if not bool(right):
+        raise AssertionError("a step must count itself: see `maskov.kernels.base`.")
 
 
-def _ordered(kernel: Kernel) -> Kernel:
-    """Return a kernel of the site move that takes its positions from the chains' ranks."""
-    move = getattr(kernel, "move", None)
-    if isinstance(move, Site) and isinstance(move.positions, Sweep):
-        move = replace(move, positions=replace(move.positions, order="left-to-right"))
-        return replace(kernel, move=move)  # type: ignore[type-var]
-    return kernel
+def places(states: Chains, chains: Chains) -> Int[Tensor, " n"]:
+    """Return which of some states each chain stands at, −1 for none."""
+    count = len(states.chain)
+    tokens = [one.tokens.masked_fill(~one.inside, -1) for one in (states, chains)]
+    keys = torch.cat([torch.cat(tokens), torch.cat([states.free, chains.free])], dim=1)
+    number = torch.unique(keys, dim=0, return_inverse=True)[1]
+    place = torch.full((len(keys),), -1).index_copy(0, number[:count], torch.arange(count))
+    return place[number[count:]]
 
 
-def every_asynchronous_move(
-    kernel: Metropolis,
-    scorer: Scorer,
-    states: Int[Tensor, "states length"],
-    place: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Run one asynchronous step from every state with every proposal that is possible at one place.
+def _window_step(kernel: Kernel, chains: Chains, rows: Tensor, scorer: Scorer, rng: Rng) -> Chains:
+    """Let some chains make a step of asynchronous windows."""
+    assert isinstance(kernel, Metropolis)
+    own = kernel.init(chains.rows(rows), scorer)
+    buffers = SpanBuffers.of(replace(own, number=0 * rows), 0, torch.ones_like(rows), ring=1)
+    heat = torch.tensor([kernel.target_temperature], dtype=torch.float64)
+    _run_epoch(SpanSampler(kernel, kernel.plan, scorer, rng, buffers, heat))
+    return replace(chains, tokens=chains.tokens.index_copy(0, rows, buffers.tokens))
 
-    Returns which state each move starts from, the proposed sequences, log q of proposing them and
-    the log of the probability of acceptance, all tests together.
-    """
-    plain = replace(kernel, delayed=DelayedAcceptance(0))
-    masked = torch.arange(states.shape[1]) == place
-    source, _, step = every_move(plain, scorer, states, masked)
-    starts = fresh_state(states[source], masked.expand(len(source), -1))
-    starts = plain.init(replace(starts, chain=torch.arange(len(source))), scorer)
-    plan = TestPlan(kernel.energy, kernel.delayed)
-    buffers = Buffers.of(starts, plan, 0, 1, ring=1)
-    # The real numbers of a step, with zero in every test so that each of them is taken and passed.
-    drawn = _middles(plain, scorer, starts, step.proposal.tokens, place)
-    rng = ForcedRng(drawn, torch.zeros(len(source), dtype=torch.float64))
-    acceptance = torch.zeros(len(source), dtype=torch.float64)
 
-    def note(record: StepRecord) -> None:
-        acceptance[record.chain] = record.log_acceptance
-
-    swept = _ordered(kernel)
-    assert isinstance(swept, Metropolis)
-    temperature = torch.tensor([kernel.target_temperature], dtype=torch.float64)
-    sampler = AsyncSampler(swept, plan, scorer, rng, buffers, temperature, observer=note)
+def _run_epoch(sampler: AsyncChains) -> None:
+    """Run one epoch of asynchronous chains."""
     sampler.limit.fill_(1)
     while sampler.slowest() < 1:
         sampler.advance()
-    return source, step.proposal.tokens, step.proposal.log_q_forward, acceptance
 
 
-def _middles(
-    kernel: Kernel, scorer: Scorer, chains: Chains, wanted: Tensor, place: int
-) -> Float[Tensor, "n length"]:
-    """Return the uniform numbers that make the code draw the wanted tokens at one place."""
-    assert chains.sites is not None
-    logits = scorer.model.logits(chains.sites.hidden[:, place])
-    probability = kernel.conditional.log_probabilities(logits, scorer.model.forbidden).exp()
-    middle = probability.cumsum(1) - probability / 2
-    draw = torch.zeros(chains.tokens.shape, dtype=torch.float64)
-    draw[:, place] = middle.gather(1, wanted[:, place, None]).squeeze(1)
-    return draw
+class _Forced(Rng):
+    """Draws the tokens by given numbers, one for each chain, and passes every test."""
+
+    def __init__(self, token: Float[Tensor, " n"]) -> None:
+        self._token = token
+
+    def uniform(
+        self,
+        chain: Int[Tensor, " n"],
+        step: Int[Tensor, " n"],
+        purpose: Purpose,
+        index: Int[Tensor, " n"] | None = None,
+    ) -> Float[Tensor, " n"]:
+        """Return the number of each chain for its tokens, and 0 for everything else."""
+        found = self._token[chain]
+        return found if purpose == Purpose.TOKEN else torch.zeros_like(found)
+
+
+def asynchronous_matrix(
+    kernel: Metropolis, scorer: Scorer, start: Chains, masked: Bool[Tensor, "states length"]
+) -> Float[Tensor, "states states"]:
+    """Return P of a step of asynchronous chains, each of which masks one position or none."""
+    known = kernel.init(start, scorer)
+    assert known.sites is not None
+    every, place = torch.arange(len(start.chain)), masked.int().argmax(1)
+    logits = scorer.model.logits(known.sites.hidden[every, place])
+    chances = kernel.conditional.log_probabilities(logits, scorer.model.forbidden).exp()
+    source, token = ((chances > 0) & masked.any(1, keepdim=True)).nonzero(as_tuple=True)
+    chance = chances[source, token]
+    starts = replace(start.rows(source), chain=torch.arange(len(source)), free=masked[source])
+    starts, plan = kernel.init(starts, scorer), kernel.plan
+    buffers = Buffers.of(starts, plan, 0, 1, ring=1)
+    # The middle of a token's stretch of the unit interval makes the real code draw that token.
+    rng = _Forced((chances.cumsum(1) - chances / 2)[source, token])
+    heat = torch.tensor([kernel.target_temperature], dtype=torch.float64)
+    _run_epoch(AsyncSampler(kernel, plan, scorer, rng, buffers, heat))
+    tokens = starts.tokens.index_put((starts.chain, place[source]), token)
+    target = places(start, replace(starts, tokens=tokens, free=start.free[source]))
+    # All tests were passed; each chain has one slot, and the last one is spare.
+    moved = chance * buffers.slot_acceptance[:-1].exp()
+    # What is proposed and not accepted stays, as do chains that mask nothing.
+    matrix = torch.diag((~masked.any(1)).double())
+    matrix.index_put_((source, target), moved, accumulate=True)
+    return matrix.index_put_((source, source), chance - moved, accumulate=True)
 
 
 def transition_matrix(
@@ -235,39 +341,25 @@ def transition_matrix(
 
     The step is the kernel's own or that of asynchronous chains.
     """
-    if asynchronous:
-        assert isinstance(kernel, Metropolis)
-        place = int(masked.nonzero().item())
-        source, proposed, log_q, acceptance = every_asynchronous_move(kernel, scorer, states, place)
-    else:
-        source, _, info = every_move(kernel, scorer, states, masked)
-        proposed, log_q = info.proposal.tokens, info.proposal.log_q_forward
-        acceptance = info.log_acceptance
-    index = {tuple(state): i for i, state in enumerate(states.tolist())}
-    target = torch.tensor([index[tuple(tokens)] for tokens in proposed.tolist()])
-    chance = log_q.exp()
-    moved = chance * acceptance.exp()
-    matrix = torch.zeros((len(states), len(states)), dtype=torch.float64)
-    matrix.index_put_((source, target), moved, accumulate=True)
-    # What is proposed and not accepted stays.
-    matrix.index_put_((source, source), chance - moved, accumulate=True)
-    return matrix
+    assert isinstance(kernel, Metropolis | Gibbs)
+    assert isinstance(kernel.move, Site)
+    start = fresh_state(states, masked.expand(states.shape))
+    if asynchronous and isinstance(kernel, Metropolis):
+        return asynchronous_matrix(kernel, scorer, start, start.free)
+    whole = Sweep("left-to-right", int(masked.sum()))
+    kernel = replace(kernel, move=replace(kernel.move, positions=whole))
+    return step_matrix(kernel, scorer, start)
 
 
 def sweep_matrix(
-    kernel: Metropolis | Gibbs, scorer: Scorer, states: Int[Tensor, "states length"], seed: int = 0
+    kernel: Kernel, scorer: Scorer, states: Int[Tensor, "states length"], seed: int = 0
 ) -> Float[Tensor, "states states"]:
-    """Return P of a whole epoch of the site move, in the order that it has for `seed`."""
-    assert isinstance(kernel.move, Site)
-    positions, rng = kernel.move.positions, CounterRng(seed)
-    one = positions.begin(fresh_state(states[:1]), rng)
-    row = torch.zeros(1, dtype=torch.long)
-    matrix = torch.eye(len(states), dtype=torch.float64)
-    for _ in range(int(positions.steps(one)[0])):
-        masked = positions.masked(one, row, rng)[0]
-        matrix = matrix @ transition_matrix(kernel, scorer, states, masked)
-        one = counted(one, row)
-    return matrix
+    """Return P of a whole epoch, in the order that it has for `seed`."""
+    start = fresh_state(states)
+    steps = range(int(kernel.steps(start)[0]))
+    return reduce(
+        torch.matmul, (step_matrix(kernel, scorer, start, number, seed) for number in steps)
+    )
 
 
 def stationary(matrix: Float[Tensor, "states states"]) -> Float[Tensor, " states"]:

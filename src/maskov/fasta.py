@@ -17,12 +17,11 @@ from typing import Protocol, runtime_checkable
 
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
+from maskov.models.forbidden_tokens import MARKS
 
 SUFFIXES = (".fa", ".fasta", ".faa")
 # The letter of a blank in a template.
 BLANK = "_"
-# What some vocabularies put before a token at the beginning of a word.
-_MARKS = "▁Ġ"
 _LINE = 80
 
 
@@ -80,6 +79,12 @@ def read_fasta(path: str | Path) -> list[Record]:
     return parse(text.split("\n"), str(path))
 
 
+def numbered(name: str, *numbers: int) -> str:
+    """Return the name of a sample: its numbers follow the first word, which programs read."""
+    first, space, rest = name.partition(" ")
+    return "|".join([first, *map(str, numbers)]) + space + rest
+
+
 def to_fasta(records: Iterable[Record]) -> str:
     """Return records as FASTA, in lines of 80 letters."""
     lines = list[str]()
@@ -96,6 +101,11 @@ def spelled(model: MaskedModel, record: Record, blanks: bool = False) -> str:
     With `blanks`, `_` is a position to fill. Letters that the model lacks are refused.
     """
     letters = letters_of(model)
+    if not blanks and BLANK in record.sequence:
+        raise InputError(
+            f"'{record.name}' has a blank '{BLANK}' at position "
+            f"{record.sequence.index(BLANK) + 1}; fill it in, or use `maskov infill`."
+        )
     for place, letter in enumerate(record.sequence, 1):
         if letter not in letters and not (blanks and letter == BLANK):
             raise InputError(
@@ -110,6 +120,21 @@ def spelled(model: MaskedModel, record: Record, blanks: bool = False) -> str:
     raise InputError(
         f"the tokenizer of '{model.name}' does not split '{record.name}' into letters."
     )
+
+
+def with_blanks(model: MaskedModel, template: str, name: str) -> str:
+    """Return a template with [MASK] for each `_`, if the model's tokens are letters."""
+    if BLANK not in template:
+        return template
+    others = "[MASK" in template or "<mask" in template
+    if not has_letters(model):
+        if others:
+            return template
+        raise InputError(f"{name} has no blank: '{BLANK}' is one in proteins; write [MASK].")
+    if others:
+        space = " " if " " in template else ""
+        return template.replace(BLANK, f"{space}[MASK]{space}")
+    return spelled(model, Record(name, "".join(template.split())), blanks=True)
 
 
 @runtime_checkable
@@ -151,7 +176,7 @@ def _causal_spelling(model: CausalModel, record: Record, letters: set[str]) -> s
 
 def letters_of(model: MaskedModel) -> dict[str, int]:
     """Return the token of each letter, or refuse a model whose tokens are longer."""
-    ids = (~model.forbidden).nonzero().flatten().tolist()
+    ids = sorted({*(~model.forbidden).nonzero().flatten().tolist(), *model.only_given})
     names = [letter(name) for name in model.token_strings(ids)]
     if not all(len(name) == 1 for name in names):
         raise InputError(
@@ -171,7 +196,7 @@ def has_letters(model: MaskedModel) -> bool:
 
 def letter(token: str) -> str:
     """Return the letter of a token, as a vocabulary spells it."""
-    return token.lstrip(_MARKS) or token
+    return token.lstrip(MARKS) or token
 
 
 def mutations(parent: Sequence[str], tokens: Sequence[str]) -> list[str]:

@@ -31,15 +31,21 @@ _FREE = "."
 def frozen_positions(
     model: MaskedModel,
     texts: Sequence[str],
-    frozen: str | Sequence[Mask],
+    frozen: str | Sequence[Mask] | None,
     letters: bool = False,
-) -> tuple[tuple[int, ...], ...]:
-    """Return the positions of each text, counted from 0, that must stay.
+) -> tuple[tuple[int, ...], ...] | None:
+    """Return the positions of each text, counted from 0, that must stay, if any must.
 
+    Tokens that the model never proposes stay, too: a chain that left one could not come back.
     `letters` says that each token is a letter; spaces between them are the tokenizer's own.
     """
-    sizes = [len(read_text(model, text, f"text {line}")) for line, text in enumerate(texts, 1)]
-    if not isinstance(frozen, str):
+    if frozen is None and not model.only_given:
+        return None
+    ids = [read_text(model, text, f"text {line}") for line, text in enumerate(texts, 1)]
+    sizes = list(map(len, ids))
+    if frozen is None:
+        found = [set[int]() for _ in texts]
+    elif not isinstance(frozen, str):
         found = _by_masks(frozen, sizes)
     elif all(_RANGE.fullmatch(part) for part in frozen.split(",")):
         found = [_by_ranges(frozen, size, line) for line, size in enumerate(sizes, 1)]
@@ -50,6 +56,10 @@ def frozen_positions(
             raise InputError(f"'{pattern}' finds nothing to freeze in any text.")
     else:
         found = _by_words(model, texts, frozen, letters)
+    for places, tokens in zip(found, ids, strict=True):
+        places |= {place for place, one in enumerate(tokens) if one in model.only_given}
+    if frozen is None and not any(found):
+        return None
     for line, (places, size) in enumerate(zip(found, sizes, strict=True), 1):
         if len(places) == size:
             raise InputError(f"every token of text {line} is frozen: leave one free.")

@@ -4,7 +4,7 @@
 
 Lines are rewritten in batches; a batch is a run of its own. With a folder, the lines of a finished
 batch are written to it at once, and rewriting the same lines again goes on after them. Records of
-FASTA are rewritten as lines are, and keep their names.
+FASTA are rewritten as lines are, and keep their names. Empty lines stay empty.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ from maskov.sampling import resume_chains, run_chains
 from maskov.schedules import LinearSchedule, Schedule
 from maskov.shipped import default_judge
 from maskov.starts import read_text
+from maskov.types import Chains, Traces
 from maskov.workers import Workers
 
 # What an expert of one's own may be: numbers for texts.
@@ -57,6 +58,7 @@ _DONE, _SETTINGS, _RUNS = "rewritten.jsonl", "settings.json", "runs"
 class Rewriting:
     """A line and what became of it, with every energy by name.
 
+    An empty line has no energies. A line that did not change is as it was, in its own case.
     `changes` are the words that were inserted, deleted or replaced, of a record of FASTA the
     letters. A record has a `name`, its texts are letters without spaces, and `mutations`, where
     lengths are fixed, are the differences to it, such as S31R.
@@ -86,12 +88,13 @@ class Rewriter:
     """How lines are rewritten.
 
     The energy is `fluency` + `strength` · `toward` + `keep` · edit distance in tokens, at a
-    `temperature`. Chains may begin `hot`, at a higher one, which falls to it within the first half
-    of the epochs. Of the `chains` of a line the text of `lowest` energy in any epoch is picked, the
-    `last` of the first chain (a plain sample), or the one most like all others' last (`mbr`).
+    `temperature`. Without `toward`, the constraints of the `moves` say what texts become. Chains
+    may begin `hot`, at a higher temperature, which falls within the first half of the epochs. Of
+    the `chains` of a line the text of `lowest` energy in any epoch is picked, the `last` of the
+    first chain (a plain sample), or the one most like all others' last (`mbr`).
     """
 
-    toward: Energy | str | TextFunction
+    toward: Energy | str | TextFunction | None
     strength: float = 20.0
     keep: float = 8.0
     fluency: Energy | str | TextFunction = "0.3*norm"
@@ -116,7 +119,9 @@ class Rewriter:
     @property
     def energy(self) -> Energy:
         """The whole energy."""
-        total = as_energy(self.fluency) + self.strength * as_energy(self.toward)
+        total = as_energy(self.fluency)
+        if self.toward is not None:
+            total = total + self.strength * as_energy(self.toward)
         return total + self.keep * Edit() if self.keep else total
 
     @property
@@ -161,16 +166,15 @@ class Rewriter:
             raise InputError(f"a batch has at least 1 line, not {batch}.")
         # Refused before anything is sampled.
         spelled, names = named_texts(model, texts)
+        full = [line for line, text in enumerate(spelled) if text.strip()]
         if names is None:
-            for line, text in enumerate(spelled, 1):
-                read_text(model, text, f"line {line}")
+            for line in full:
+                read_text(model, spelled[line], f"line {line + 1}")
         else:
             _check_experts(self.energy, model, max(spelled, key=len))
-        held = None
-        if freeze is not None:
-            held = frozen_positions(model, spelled, freeze, letters=names is not None)
+        held = _frozen(model, spelled, full, freeze, letters=names is not None)
         kernel = self.kernel
-        size = batch or (_BATCH if model.device.type == "cpu" else max(len(texts), 1))
+        size = _batch_size(model, len(texts), batch)
         each = self.chains if every_chain else 1
         folder = None if out is None else _Folder.open(Path(out), self._settings(
             model, kernel, texts, held, seed, size, every_chain))  # fmt: skip
@@ -178,26 +182,53 @@ class Rewriter:
         _check_done(done, texts, size, each, out)
         finished = list(done)
         yield from done
+        asked = [part for _, part in self.energy.parts if isinstance(part, Contains)]
+        lacking = _lacking(done, asked)
+        told = None if listener is None else _Batches(listener)
         for first in range(0, len(texts), size):
-            lines = texts[first : first + size]
-            expected = len(lines) * each
+            every = range(first, min(first + size, len(texts)))
+            chosen = [line for line in every if spelled[line].strip()]
+            lines = [texts[line] for line in chosen]
+            expected = len(every) * each
             if len(done) >= expected:
                 done = done[expected:]
                 continue
-            run = self.run(
-                model, kernel, lines, _seed_of(seed, first),
-                None if folder is None else folder.run(first // size),
-                listener=listener, stop=stop, source=source, workers=workers,
-                token_budget=token_budget, resident=resident,
-                freeze=None if held is None else _masks(
-                    model, spelled[first : first + size], held[first : first + size]
-                ),
-            )  # fmt: skip
-            found = list(self.picked(model, run, lines, first, every_chain))
+            if told is not None:
+                told.next_batch(first // size * self.epochs)
+            found = [
+                Rewriting(line, str(texts[line]), str(texts[line]), 0, chain, 0, {})
+                for line in every
+                for chain in range(each)
+                if line not in chosen
+            ]
+            if lines:
+                run = self.run(
+                    model, kernel, lines, _seed_of(seed, first),
+                    None if folder is None else folder.run(first // size),
+                    listener=told, stop=stop, source=source, workers=workers,
+                    token_budget=token_budget, resident=resident,
+                    freeze=None if held is None else _masks(
+                        model, [spelled[line] for line in chosen], [held[line] for line in chosen]
+                    ),
+                )  # fmt: skip
+                picked = self.picked(model, run, lines, 0, every_chain)
+                found += [replace(one, line=chosen[one.line]) for one in picked]
+                found.sort(key=lambda one: one.line)
             if folder is not None:
                 finished += found
                 folder.write(finished)
             yield from found
+            lacking |= _lacking(found, asked)
+        if lacking and listener is not None:
+            words = ", ".join(w for part in asked for w in part.words)
+            listener.noted(
+                f"{len(lacking)} of {len(full)} lines still lack a word: a masked LM seldom "
+                f"proposes a given one, so put it in with --contains {words!r}"
+            )
+
+    def all_epochs(self, model: MaskedModel, count: int, batch: int | None = None) -> int:
+        """Return the epochs that a listener hears of when so many texts are rewritten."""
+        return self.epochs * max(1, -(-count // max(1, _batch_size(model, count, batch))))
 
     def run(
         self,
@@ -256,7 +287,8 @@ class Rewriter:
             values = {name: value for name, value in values.items() if not math.isnan(value)}
             number, given = chain - line * self.chains, lines[line]
             if not isinstance(given, Record):
-                text = model.decode(ids)
+                # As it was given: a tokenizer may have changed case or spaces.
+                text = given if ids == model.encode(given) else model.decode(ids)
                 changes = words_changed(given, text)
                 return Rewriting(first + line, given, text, changes, number, epoch, values)
             parent, text = given.sequence, "".join(map(letter, model.token_strings(ids)))
@@ -318,8 +350,45 @@ def _seed_of(seed: int, first: int) -> int:
     return int.from_bytes(digest[:8], "little")
 
 
+def _batch_size(model: MaskedModel, count: int, batch: int | None) -> int:
+    return batch or (_BATCH if model.device.type == "cpu" else max(count, 1))
+
+
+class _Batches:
+    """Tells a listener of one batch after the other as of one run."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._begun = False
+        self._epochs = self._passes = self._latest = 0
+
+    def next_batch(self, epochs: int) -> None:
+        """Count from so many epochs, and from the passes so far."""
+        self._epochs, self._passes = epochs, self._latest
+
+    def begun(self, model: MaskedModel) -> None:
+        """Tell it once."""
+        if not self._begun:
+            self._begun = True
+            self._listener.begun(model)
+
+    def noted(self, text: str) -> None:
+        """Tell it as it is."""
+        self._listener.noted(text)
+
+    def moved(self, chains: Chains, epoch: int, passes: int) -> None:
+        """Count the batches before it."""
+        self._latest = self._passes + passes
+        self._listener.moved(chains, self._epochs + epoch, self._latest)
+
+    def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
+        """Count the batches before it."""
+        self._latest = self._passes + passes
+        self._listener.epoch_ended(self._epochs + epoch, values, self._latest)
+
+
 def _content(texts: Sequence[str | Record]) -> str:
-    """Return all texts as one; FASTA ends in an empty line, which no line may be."""
+    """Return all texts as one."""
     records = [text for text in texts if isinstance(text, Record)]
     return to_fasta(records) if records else "\n".join(map(str, texts))
 
@@ -347,6 +416,29 @@ def _check_experts(energy: Energy, model: MaskedModel, sequence: str) -> None:
                     f"'{part}' finds no '{word}', since '{model.name}' writes spaces between "
                     f"letters: write '{letters}'."
                 )
+
+
+def _lacking(found: Sequence[Rewriting], asked: Sequence[Contains]) -> set[int]:
+    """Return the lines that lack a word that an expert asks for."""
+    names = list(map(str, asked))
+    return {one.line for one in found if any(one.energies.get(name, 0) > 0 for name in names)}
+
+
+def _frozen(
+    model: MaskedModel,
+    texts: Sequence[str],
+    full: Sequence[int],
+    rule: str | Sequence[Mask] | None,
+    letters: bool,
+) -> list[tuple[int, ...]] | None:
+    """Return the positions of each text that stay, if any must; empty ones have none."""
+    if rule is not None and not isinstance(rule, str) and len(rule) == len(texts):
+        rule = [rule[line] for line in full]
+    held = frozen_positions(model, [texts[line] for line in full], rule, letters)
+    if held is None:
+        return None
+    own = dict(zip(full, held, strict=True))
+    return [own.get(line, ()) for line in range(len(texts))]
 
 
 def _masks(

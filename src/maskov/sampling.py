@@ -130,7 +130,10 @@ def run_chains(
             fingerprint=model.fingerprint(),
             source=source
             or ModelSource(
-                model.name, prefix=model.prefix, remove_smoothing=model.remove_smoothing
+                model.name,
+                prefix=model.prefix,
+                remove_smoothing=model.remove_smoothing,
+                extra_letters=model.extra_letters,
             ),
             precision=model.precision,  # type: ignore[arg-type]
             device=str(model.device),
@@ -140,7 +143,7 @@ def run_chains(
         inputs=inputs,
         execution=Execution(
             token_budget=scorer.batcher.budget,
-            resident=resident or group_size(scorer, kernel, schedule, layout),
+            resident=resident or group_size(scorer, running, schedule, layout),
             trace=trace,  # type: ignore[arg-type]
             threads=workers.threads or 1,
         ),

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 import torch
 
-from maskov.energies import Autoregressive, Energy, Raw
+from maskov.energies import Autoregressive, Energy, Norm, Raw
 from maskov.energies.base import distinct_names, evaluated
 from maskov.errors import InputError
 from maskov.fasta import Record, causal_spellings, spelled
@@ -30,7 +30,8 @@ class Score:
     Parts of the energy that have no terms, such as a classifier, are in `experts` by name, with
     their weights; they are added to the terms. `name` is that of a record of FASTA. Other texts
     have `words`, separated by spaces, whose `word_terms` are the sums of their tokens' terms.
-    `unknown` counts the tokens that the model does not know.
+    `unknown` counts the tokens that the model does not know. `energies` are by name: `raw` and
+    `norm`, which the same masked passes give, and the energy that was asked for if it is another.
     """
 
     text: str
@@ -42,6 +43,7 @@ class Score:
     words: list[str] = field(default_factory=list)
     word_terms: list[float] = field(default_factory=list)
     unknown: int = 0
+    energies: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the score as one line of JSON."""
@@ -81,19 +83,28 @@ def score_texts(
         given = Sequences(tokens, lengths, source=source)
         sites = None
         if energy.needs_sites:
-            sites = engine.sites(given, energy.needs_normaliser, groups=energy.groups)
+            both = energy.groups is None
+            sites = engine.sites(given, energy.needs_normaliser or both, groups=energy.groups)
         engine.check()
-        terms, experts = _parts(energy, model, replace(given, sites=sites))
+        given = replace(given, sites=sites)
+        terms, experts = _parts(energy, model, given)
+        named = _named(model, given)
         for row, (text, ids) in enumerate(zip(texts[begin : begin + _GROUP], group, strict=True)):
             kept = terms[row, : len(ids)]
             whole = {name: float(values[row]) for name, values in experts.items()}
             total = float(kept.sum()) + sum(whole.values())
             strings = model.token_strings(ids)
             words = _by_word(str(text), strings, kept.tolist())
-            unknown = sum(bool(model.forbidden[token]) for token in ids)
+            unknown = sum(not model.may_stand(token) for token in ids)
+            energies = {name: values[row] for name, values in named.items()}
+            if str(energy) not in energies:
+                energies = {str(energy): total, **energies}
             scores.append(
-                Score(str(text), strings, total, kept.tolist(), _name(text), whole, *words, unknown)
-            )
+                Score(
+                    str(text), strings, total, kept.tolist(), _name(text), whole, *words, unknown,
+                    energies,
+                )
+            )  # fmt: skip
     return scores
 
 
@@ -122,6 +133,13 @@ def _parts(
             experts.append(part)
             values.append(weight * evaluated(part, model, given).cpu())
     return terms, dict(zip(distinct_names(experts), values, strict=True))
+
+
+def _named(model: MaskedModel, given: Sequences) -> dict[str, list[float]]:
+    """Return E_raw and E_norm of each sequence, if each position was masked alone."""
+    if given.sites is None or given.sites.groups is not None:
+        return {}
+    return {str(one): one(model, given).tolist() for one in (Raw(), Norm())}
 
 
 def _read(model: MaskedModel, text: str | Record, number: int) -> list[int]:
@@ -168,4 +186,8 @@ def score_autoregressive(energy: Autoregressive, texts: Sequence[str | Record]) 
 
 def _causal_score(text: str | Record, tokens: list[str], terms: Tensor) -> Score:
     words = _by_word(str(text), tokens, terms.tolist())
-    return Score(str(text), tokens, float(terms.sum()), terms.tolist(), _name(text), {}, *words)
+    total = float(terms.sum())
+    energies = {"autoregressive": total}
+    return Score(
+        str(text), tokens, total, terms.tolist(), _name(text), {}, *words, energies=energies
+    )

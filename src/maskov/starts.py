@@ -6,6 +6,7 @@ Filling accepts every draw, so it is initialisation: it samples from no target.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,9 +15,11 @@ from typing import Any
 
 import torch
 
-from maskov.constraints import Constraint, PartlyFilled, check_constraints
+from maskov.constraints import Constraint, ContainsWords, PartlyFilled, check_constraints
+from maskov.constraints.words import continues, spellings
 from maskov.errors import InputError
 from maskov.execution.loop import whole_epoch
+from maskov.fasta import BLANK, has_letters
 from maskov.kernels import Gibbs, mask_predict
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
@@ -101,6 +104,7 @@ class Layout:
             list[list[int]](),
             list[list[tuple[int, int]]](),
         )
+        templates = [_spelled(model, template) for template in templates]
         for number in range(len(templates) * chains):
             line = number // chains
             blanks = find_blanks(templates[line])
@@ -114,7 +118,7 @@ class Layout:
                     f"template {line + 1} has no blank; write [MASK] where one may stand."
                 )
             tokens.append(ids)
-            regions.append(_regions(ids, model.mask_id, blanks, sizes))
+            regions.append(_regions(ids, model.mask_id, blanks, sizes, line))
             bounds.append([blank for blank in blanks if blank != ONE])
         layout = cls(
             tokens,
@@ -188,10 +192,11 @@ class Layout:
             regions.append([number for run in each for number in run])
         return replace(self, region=regions, bounds=[list(own) for own in bounds])
 
-    def blanked(self, model: MaskedModel, rows: Sequence[int]) -> Layout:
+    def blanked(self, model: MaskedModel, rows: Sequence[int], sizes: int | None = None) -> Layout:
         """Return some chains with the mask wherever they are free to change.
 
-        Where lengths may change they are spread evenly over the bounds.
+        Where lengths may change they are spread evenly over the bounds, or with `sizes` 0 or 1 all
+        the smallest or the largest.
         """
         tokens, frees, regions = list[list[int]](), list[list[bool]](), list[list[int]]()
         for number, row in enumerate(rows):
@@ -199,8 +204,9 @@ class Layout:
             held = [token for token, one in zip(self.tokens[row], free, strict=True) if not one]
             if self.resizable:
                 share = (number + 0.5) / len(rows)
-                sizes = [a + int(share * (b - a + 1)) for a, b in self.bounds[row]]
-                free, region = self.at_sizes(row, sizes)
+                spread = [a + int(share * (b - a + 1)) for a, b in self.bounds[row]]
+                ends = None if sizes is None else [bound[sizes] for bound in self.bounds[row]]
+                free, region = self.at_sizes(row, ends or spread)
             rest = iter(held)
             tokens.append([model.mask_id if one else next(rest) for one in free])
             frees.append(free)
@@ -247,39 +253,137 @@ class Layout:
         check_constraints(constraints, model, sequences, self.resizable, name)
 
     def fitted(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
-        """Return a layout in which blanks of unknown length have room for what must stand there."""
-        if not constraints or not self.resizable or self.reference:
-            return self
-        grown: dict[tuple[int, tuple[int, ...]], Layout] = {}
-        for row, tokens in enumerate(self.tokens):
-            key = (self.template[row], tuple(tokens))
-            if key not in grown:
-                grown[key] = self.chosen([row])._grown(model, constraints)
+        """Return a layout that has what must stand there, as far as it has room for it.
+
+        Blanks of unknown length get room for it, and texts get the words that they lack.
+        """
+        layout = self._holding(model, constraints) if constraints and self.reference else self
+        blank = any(model.mask_id in tokens for tokens in layout.tokens)
+        if not constraints or not layout.resizable or not blank:
+            return layout
+        fitting: dict[tuple[int, tuple[int, ...]], Layout] = {}
+        for row, tokens in enumerate(layout.tokens):
+            key = (layout.template[row], tuple(tokens))
+            if key not in fitting:
+                fitting[key] = layout.chosen([row])._fitting(model, constraints)
         every = [
-            grown[line, tuple(tokens)]
-            for line, tokens in zip(self.template, self.tokens, strict=True)
+            fitting[line, tuple(tokens)]
+            for line, tokens in zip(layout.template, layout.tokens, strict=True)
         ]
         return replace(
-            self,
+            layout,
             tokens=[one.tokens[0] for one in every],
             free=[one.free[0] for one in every],
             region=[one.region[0] for one in every],
         )
 
-    def _grown(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
-        """Return a layout of one chain with its smallest blanks enlarged as far as is needed."""
-        layout = self
+    def _fitting(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
+        """Return a layout of one chain with its smallest blanks enlarged as far as is needed.
+
+        Where that does not help, its largest blanks are shortened.
+        """
+        grown, fits = self._changed(model, constraints, 1)
+        if fits:
+            return grown
+        shortened, fits = self._changed(model, constraints, -1)
+        return shortened if fits else grown
+
+    def _changed(
+        self, model: MaskedModel, constraints: Sequence[Constraint], step: int
+    ) -> tuple[Layout, bool]:
+        """Change the blanks of one chain by one position at a time; return whether it fits now."""
+        layout, bounds = self, self.bounds[0]
         while True:
             sequences = layout._partly(model, constraints)
-            sizes = [layout.region[0].count(number) for number in range(len(self.bounds[0]))]
-            room = [n for n, (_, most) in enumerate(self.bounds[0]) if sizes[n] < most]
-            if all(bool(one.possible(sequences, model)) for one in constraints) or not room:
-                return layout
-            number = min(room, key=lambda n: sizes[n])
+            if all(bool(one.possible(sequences, model)) for one in constraints):
+                return layout, True
+            sizes = [layout.region[0].count(number) for number in range(len(bounds))]
+            room = [n for n, (a, b) in enumerate(bounds) if a <= sizes[n] + step <= b]
+            if not room:
+                return layout, False
+            number = min(room, key=lambda n: step * sizes[n])
             at = layout.region[0].index(number)
             parts = (layout.tokens[0], layout.free[0], layout.region[0])
-            tokens, free, region = ([*one[:at], one[at], *one[at:]] for one in parts)
+            # One more of what stands there, or one fewer.
+            tokens, free, region = (
+                [*p[:at], *p[at : at + 1] * (1 + step), *p[at + 1 :]] for p in parts
+            )
             layout = replace(layout, tokens=[tokens], free=[free], region=[region])
+
+    def _holding(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
+        """Return a layout of texts into which the words are put that they must hold and lack.
+
+        A word is inserted where lengths may change, and takes the place of others where they may
+        not; the chains of a text have it at different places. Where none will do, the text stays.
+        """
+        words = tuple(w for one in constraints if isinstance(one, ContainsWords) for w in one.words)
+        if not words:
+            return self
+        others = [one for one in constraints if not isinstance(one, ContainsWords)]
+        chains, first = Counter(self.template), dict[int, int]()
+        found: dict[tuple[int, tuple[int, ...], int], list[Layout]] = {}
+        rows = list[Layout]()
+        for row, line in enumerate(self.template):
+            own = self.chosen([row])
+            share = (row - first.setdefault(line, row) + 0.5) / chains[line]
+            # Blanks that have not been filled yet may hold any word.
+            for size in () if model.mask_id in own.tokens[0] else range(1, len(words) + 1):
+                key = (line, tuple(own.tokens[0]), size)
+                if key not in found:
+                    checks = [*others, ContainsWords(words[:size])]
+                    found[key] = own._with_word(model, words[size - 1], checks)
+                if found[key]:
+                    own = found[key][int(share * len(found[key]))]
+            rows.append(own)
+        return replace(
+            self,
+            tokens=[one.tokens[0] for one in rows],
+            free=[one.free[0] for one in rows],
+            region=[one.region[0] for one in rows] if self.region else [],
+        )
+
+    def _with_word(
+        self, model: MaskedModel, word: str, constraints: Sequence[Constraint]
+    ) -> list[Layout]:
+        """Return a layout of one chain as it is, if it meets all constraints, or all with a word.
+
+        They are those that meet the constraints then.
+        """
+        (tokens,), (free,), inner = self.tokens, self.free, continues(model)
+        region = self.region[0] if self.resizable else []
+        begins = [*(not bool(inner[token]) for token in tokens), True]
+        tried = [self]
+        for at in range(len(tokens) + 1):
+            for ids in spellings(model, word):
+                end = at if self.resizable else at + len(ids)
+                if end > len(tokens) or not (begins[at] and begins[end]):
+                    continue
+                number = -1
+                if self.resizable:  # of the stretch before or behind it
+                    number = max(region[max(at - 1, 0) : at + 1])
+                    size = region.count(number) + len(ids)
+                    if number < 0 or size > self.bounds[0][number][1]:
+                        continue
+                elif not all(free[at:end]):
+                    continue
+                changed = replace(
+                    self,
+                    tokens=[[*tokens[:at], *ids, *tokens[end:]]],
+                    free=[[*free[:at], *[True] * len(ids), *free[end:]]],
+                )
+                if self.resizable:
+                    held = [*region[:at], *[number] * len(ids), *region[end:]]
+                    changed = replace(changed, region=[held])
+                tried.append(changed)
+        every = Layout(
+            [one.tokens[0] for one in tried], [one.free[0] for one in tried],
+            self.template * len(tried), reference=self.reference * len(tried),
+        )  # fmt: skip
+        sequences = every._partly(model, constraints)
+        fits = torch.stack([one.possible(sequences, model) for one in constraints]).all(0).tolist()
+        if fits[0]:
+            return [self]
+        return [one for one, fine in zip(tried, fits, strict=True) if fine]
 
     def _partly(self, model: MaskedModel, constraints: Sequence[Constraint]) -> PartlyFilled:
         """Return these sequences as constraints are asked about them."""
@@ -365,6 +469,13 @@ def find_blanks(template: str) -> list[tuple[int, int]]:
     return found
 
 
+def _spelled(model: MaskedModel, template: str) -> str:
+    """Return a template with [MASK] wherever it has the model's own spelling of the mask."""
+    (mask,) = model.token_strings([model.mask_id])
+    either = f"{_BLANK.pattern}|{re.escape(mask)}"
+    return re.sub(either, lambda match: match[0] if match[1] else "[MASK]", template)
+
+
 def _check_blanks(model: MaskedModel, template: str, line: int) -> None:
     """Refuse <mask> where the model's tokenizer reads it as a word; [MASK] is a blank anywhere."""
     if "<mask" in template and model.encode("<mask>") != [model.mask_id]:
@@ -390,7 +501,11 @@ def _drawn_sizes(blanks: Sequence[tuple[int, int]], chain: int, seed: int) -> li
 
 
 def _regions(
-    ids: Sequence[int], mask_id: int, blanks: Sequence[tuple[int, int]], sizes: Sequence[int]
+    ids: Sequence[int],
+    mask_id: int,
+    blanks: Sequence[tuple[int, int]],
+    sizes: Sequence[int],
+    line: int,
 ) -> list[int]:
     """Return the region of each position: blanks of unknown length are counted from 0."""
     numbers, region = list[int](), 0
@@ -398,6 +513,11 @@ def _regions(
         numbers += [-1 if blank == ONE else region] * size
         region += blank != ONE
     if ids.count(mask_id) != len(numbers):  # some other spelling of the mask
+        if region:
+            raise InputError(
+                f"template {line + 1} spells its blanks in several ways: write [MASK] for each "
+                "token, and [MASK{2,5}] for a blank of unknown length."
+            )
         numbers = [-1] * ids.count(mask_id)
     rest = iter(numbers)
     return [next(rest) if token == mask_id else -1 for token in ids]
@@ -409,6 +529,8 @@ def read_text(
     """Tokenise a line and refuse what no chain may hold; `what` names it in the complaint."""
     if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
         raise InputError(f"{what} is not UTF-8 text.")
+    if BLANK in text and not blanks and has_letters(model):
+        raise InputError(f"{what} has a blank '{BLANK}'; fill it in, or use `maskov infill`.")
     ids = model.encode(text)
     if not ids:
         raise InputError(f"{what} is empty; give at least one word.")
@@ -421,7 +543,7 @@ def read_text(
         raise InputError(f"{what} holds a mask; fill it in, or use `maskov infill`.")
     control = model.control_ids() - {model.mask_id}
     for token in ids:
-        bad = token in control if unknown else token != model.mask_id and model.forbidden[token]
+        bad = token in control if unknown else token != model.mask_id and not model.may_stand(token)
         if bad:
             word = model.token_strings([token])[0]
             raise InputError(

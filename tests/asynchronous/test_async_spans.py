@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pytest
 import torch
 
 from engines import sample
 from maskov import (
     DelayedAcceptance,
-    LinearSchedule,
-    MaskedConditional,
     Metropolis,
     Norm,
     Raw,
@@ -24,21 +21,17 @@ from maskov.execution.async_spans import SpanSampler
 from maskov.execution.buffers import Buffers
 from maskov.execution.recorded_spans import RecordedSpanSampler
 from maskov.execution.span_buffers import SpanBuffers
-from maskov.kernels.base import counted
 from maskov.models.scorer import Scorer
 from maskov.moves import Span
 from maskov.random import CounterRng
 from maskov.runs.async_group import AHEAD
 from maskov.runs.checkpoint import GroupShape, load, save
 from maskov.runs.group import GroupState
-from maskov.testing import check_kernel, step_matrix
 from maskov.types import Sequences
-from small import random_state, random_table, tiny_bert
+from small import random_state, tiny_bert
 
 MODEL = tiny_bert("red green blue white black")
 COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes", "irreversible")
-SIZES = {"2, 3": (2, 3), "1 to 4": (1, 2, 3, 4), "all": (20,)}
-WAYS = {"one group": {}, "in groups": {"resident": 5}, "small batches": {"token_budget": 64}}
 
 
 def _everywhere(monkeypatch, kind):
@@ -50,71 +43,6 @@ def _everywhere(monkeypatch, kind):
         )
     monkeypatch.setattr("maskov.execution.cuda_graphs._SMALLEST", 64)
     monkeypatch.setattr("maskov.execution.recorded_spans._SIZES", (2, 4, 64))
-
-
-@pytest.fixture(params=[SpanSampler, RecordedSpanSampler], ids=["plain", "fixed shapes"])
-def asynchronous(request, monkeypatch):
-    _everywhere(monkeypatch, request.param)
-    return request.param
-
-
-def _both(kernel, **settings):
-    plain = sample(MODEL, kernel, lock_step=True, **settings)
-    return plain, sample(MODEL, kernel, **settings)
-
-
-@pytest.mark.parametrize(
-    ("way", "energy", "nearest"),
-    [
-        ("one group", Raw(), 2),
-        ("one group", Norm(), (1, 3)),
-        ("in groups", Raw() + 0.5 * Norm(), 2),
-        ("in groups", Raw(), 0),
-        ("small batches", Norm(), 0),
-    ],
-    ids=str,
-)
-def test_the_same_chains_as_in_lock_step(asynchronous, way, energy, nearest):
-    kernel = Metropolis(
-        energy, Span(MaskedConditional(temperature=1.3)), delayed=DelayedAcceptance(nearest)
-    )
-    schedule = Schedule(epochs=4, target_temperature=LinearSchedule(1.5, rate=0.2, floor=0.8))
-    plain, flown = _both(
-        kernel, schedule=schedule, chains=11, length=(2, 9), seed=2, thin=1, **WAYS[way]
-    )
-    assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
-    assert 0 < plain.traces["novel"].sum() < plain.traces["proposed_novel"].sum()
-    for name in (*COUNTS, "tokens", "rejected"):
-        assert (plain.traces[name] == flown.traces[name]).all(), name
-    for name in ("energy_raw", "energy_norm", "energy_target"):
-        assert np.abs(plain.traces[name] - flown.traces[name]).max() < 1e-10
-
-
-@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
-def test_windows_of_any_size(asynchronous, sizes):
-    kernel = Metropolis(Norm(), Span(sizes=sizes), delayed=DelayedAcceptance(2))
-    plain, flown = _both(kernel, schedule=Schedule(epochs=5), chains=9, length=(1, 8), seed=4)
-    for name in (*COUNTS, "tokens", "rejected"):
-        assert (plain.traces[name] == flown.traces[name]).all(), name
-
-
-def test_templates_change_only_their_blanks(asynchronous):
-    kernel = Metropolis(Norm(), Span(sizes=(1, 2, 3)), delayed=DelayedAcceptance(1))
-    templates = ["red [MASK] blue [MASK] [MASK] red", "[MASK] green", "red blue [MASK] white"]
-    plain, flown = _both(kernel, schedule=Schedule(epochs=6), chains=4, seed=1, templates=templates)
-    assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
-    assert (plain.traces["tokens"] == flown.traces["tokens"]).all()
-    assert all(one.tokens[0] == "red" and one.tokens[2] == "blue" for one in flown.samples[:4])
-
-
-def test_a_way_back_that_is_impossible_costs_no_test(asynchronous):
-    kernel = Metropolis(Raw(), Span(MaskedConditional(top_k=2)), delayed=DelayedAcceptance(0))
-    texts = ["red green blue white black", "black black white green red", "blue red blue red"]
-    plain, flown = _both(kernel, schedule=Schedule(epochs=6), chains=4, texts=texts, seed=5)
-    for name in (*COUNTS, "tokens", "rejected"):
-        assert name == "passes" or (plain.traces[name] == flown.traces[name]).all(), name
-    assert flown.traces["irreversible"].sum() > 0
-    assert flown.traces["passes"].sum() < plain.traces["passes"].sum()
 
 
 @pytest.mark.parametrize("kind", [SpanSampler, RecordedSpanSampler], ids=str)
@@ -174,65 +102,6 @@ def test_a_run_goes_on_where_windows_are_not_recorded(tmp_path, monkeypatch, fir
     assert [one.ids for one in run.samples] == [one.ids for one in whole.samples]
     for name in (*COUNTS, "tokens", "rejected"):
         assert (run.traces[name] == whole.traces[name]).all(), name
-
-
-@dataclass(frozen=True)
-class Rounds(Metropolis):
-    """Metropolis-Hastings whose steps are those of asynchronous windows."""
-
-    fills_windows = True
-
-    def step(self, chains, rows, scorer, rng):
-        assert len(rows) == len(chains.chain)
-        buffers = SpanBuffers.of(chains, 0, torch.ones_like(rows), ring=1)
-        heat = torch.tensor([self.target_temperature], dtype=torch.float64)
-        sampler = SpanSampler(self, self.plan, scorer, rng, buffers, heat)
-        sampler.limit.fill_(1)
-        while sampler.slowest() < 1:
-            sampler.advance()
-        info = _Done(_Rows(rows), rows)
-        return counted(replace(chains, tokens=buffers.tokens), rows), info
-
-
-@dataclass(frozen=True)
-class _Rows:
-    rows: torch.Tensor
-
-
-@dataclass(frozen=True)
-class _Done:
-    """All that a check asks of what happened."""
-
-    proposal: _Rows
-    accepted: torch.Tensor
-
-
-@pytest.mark.parametrize("energy", [Raw(), Norm()], ids=str)
-@pytest.mark.parametrize("nearest", [0, 1])
-@pytest.mark.parametrize(
-    "move",
-    [
-        Span(sizes=(2,)),
-        Span(sizes=(1, 2, 3)),
-        Span(MaskedConditional(0.8, top_k=2, epsilon=0.1), (2, 3)),
-        Span(MaskedConditional(top_p=0.8), (3,)),
-    ],
-    ids=str,
-)
-def test_every_step_is_in_detailed_balance(energy, nearest, move):
-    kernel = Rounds(energy, move, 0.7, DelayedAcceptance(nearest))
-    check_kernel(kernel, random_table(3), seeds=3)
-
-
-def test_the_transition_matrix_is_that_of_lock_step():
-    scorer = Scorer(random_table(3))
-    for seed in range(4):
-        arguments = (Norm(), Span(sizes=(1, 2, 3)), 1.3, DelayedAcceptance(1))
-        matrices = [
-            step_matrix(kind(*arguments), scorer, scorer.model.states(), 0, seed)
-            for kind in (Metropolis, Rounds)
-        ]
-        assert (matrices[0] - matrices[1]).abs().max() < 1e-12
 
 
 @pytest.mark.parametrize("kind", [SpanSampler, RecordedSpanSampler])

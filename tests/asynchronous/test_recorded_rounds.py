@@ -10,7 +10,6 @@ from maskov import (
     DelayedAcceptance,
     MaskedConditional,
     Metropolis,
-    Norm,
     Raw,
     Schedule,
     resume,
@@ -20,7 +19,6 @@ from maskov.execution.buffers import Buffers
 from maskov.execution.cuda_graphs import RecordedSampler
 from maskov.execution.selection import choose_first
 from maskov.models.scorer import Scorer
-from maskov.moves import Site
 from maskov.random import CounterRng
 from maskov.runs import async_group as flight
 from maskov.starts import Layout, fill
@@ -33,46 +31,6 @@ MODEL = tiny_bert("red green blue white black")
 def fixed_shapes(monkeypatch):
     monkeypatch.setattr(flight, "sampler_for", lambda *_: RecordedSampler)
     monkeypatch.setattr("maskov.execution.cuda_graphs._SMALLEST", 64)
-
-
-@pytest.mark.parametrize("energy", [Raw(), Norm()], ids=str)
-@pytest.mark.parametrize("way", [{}, {"slots": 3}, {"resident": 5}, {"token_budget": 128}], ids=str)
-def test_the_same_chains_as_in_lock_step(energy, way, fixed_shapes):
-    kernel = Metropolis(
-        energy, Site(MaskedConditional(temperature=1.4)), delayed=DelayedAcceptance(0)
-    )
-    settings = {
-        "schedule": Schedule(epochs=4),
-        "chains": 9,
-        "length": (2, 8),
-        "seed": 2,
-        "thin": 1,
-    }
-    plain = sample(MODEL, kernel, lock_step=True, **settings)
-    flown = sample(MODEL, kernel, **settings, **way)
-    assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
-    assert plain.traces["novel"].sum() > 0
-    for name in (
-        "accepted",
-        "novel",
-        "proposed_novel",
-        "steps",
-        "irreversible",
-        "tokens",
-        "rejected",
-    ):
-        assert (plain.traces[name] == flown.traces[name]).all()
-    if "slots" not in way:
-        assert (plain.traces["passes"] == flown.traces["passes"]).all()
-
-
-def test_steps_without_a_way_back_are_counted_as_elsewhere(fixed_shapes):
-    kernel = Metropolis(Norm(), Site(MaskedConditional(top_p=0.7)), delayed=DelayedAcceptance(0))
-    settings = {"schedule": Schedule(epochs=3), "chains": 9, "length": (3, 7), "seed": 6}
-    plain = sample(MODEL, kernel, lock_step=True, **settings)
-    flown = sample(MODEL, kernel, **settings)
-    assert plain.traces["irreversible"].sum() > 0
-    assert (plain.traces["irreversible"] == flown.traces["irreversible"]).all()
 
 
 def test_delayed_acceptance_decides_as_it_does_elsewhere(monkeypatch):

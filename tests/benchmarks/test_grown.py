@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from benchmarks.models import load_model
 
-from maskov.benchmarks.models import load_model
 from maskov.models import load
 
 

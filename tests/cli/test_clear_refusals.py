@@ -7,9 +7,6 @@ import json
 import pytest
 
 from maskov import Run, Schedule, sample
-from maskov.benchmarks.options import Options
-from maskov.benchmarks.sampling import measure_sampling
-from maskov.benchmarks.variants import VARIANTS
 from maskov.cli import main
 from maskov.models import untrained
 from maskov.shipped import did_you_mean
@@ -107,15 +104,3 @@ def test_every_starting_text_has_its_chains_and_the_run_says_so(call, tmp_path):
     signature = Run.open(tmp_path / "run").signature
     assert "|start:texts|texts:#" in signature
     assert "start:masked" not in signature
-
-
-def test_a_limited_benchmark_has_as_many_chains_as_there_is_time_for():
-    options = Options(
-        model="untrained", device="cpu", chains=64, length=(4, 4), epochs=3, burn_in=1,
-        seconds=1e-4, limited=True,
-    )  # fmt: skip
-    found = measure_sampling(untrained(), options, VARIANTS[0])
-    assert len(found["ids"]) == 1
-    assert "1 of 64 chains, to take about 0.0001 s" in found["notes"]
-    free = Options(**options.to_dict() | {"limited": False, "chains": 5})
-    assert len(measure_sampling(untrained(), free, VARIANTS[0])["ids"]) == 5

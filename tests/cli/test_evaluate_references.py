@@ -217,7 +217,7 @@ def test_what_cannot_be_read_is_named(refused, tmp_path):
 def test_without_sacrebleu_the_extra_is_named(refused, monkeypatch):
     for name in ("sacrebleu", "sacrebleu.metrics.bleu"):
         monkeypatch.setitem(sys.modules, name, None)
-    assert "pip install 'maskov[evaluate]'" in refused("t.txt", "--references", "r.txt")
+    assert "pip install '.[evaluate]'" in refused("t.txt", "--references", "r.txt")
 
 
 @pytest.mark.usefixtures("_no_judge")

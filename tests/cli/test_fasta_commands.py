@@ -70,7 +70,7 @@ def test_samples_carry_names_and_mutations(call, model, parents, tmp_path):
     assert [len(row["ids"]) for row in found] == [10, 10, 6, 6]
     sequences = {record.name: record.sequence for record in maskov.read_fasta(parents)}
     library = maskov.read_fasta(folder / "samples.fa")
-    names = ["one heavy|0", "one heavy|1", "two|2", "two|3"]
+    names = ["one|0 heavy", "one|1 heavy", "two|2", "two|3"]
     assert [record.name for record in library] == names
     for row, record in zip(found, library, strict=True):
         assert record.sequence == row["text"].replace(" ", "").upper()
@@ -91,7 +91,9 @@ def test_thinned_samples_are_named_by_their_epoch_and_come_back(call, model, par
     )
     assert code == 0, err
     names = [record.name for record in maskov.read_fasta(folder / "samples.fa")]
-    assert names == [f"{row['name']}|{row['chain']}|{row['epoch']}" for row in lines_of(out)]
+    for name, row in zip(names, lines_of(out), strict=True):
+        first, *rest = row["name"].split()
+        assert name == " ".join([f"{first}|{row['chain']}|{row['epoch']}", *rest])
     assert len(set(names)) == 8
     before = (folder / "samples.fa").read_bytes()
     (folder / "samples.fa").unlink()
@@ -151,6 +153,106 @@ def test_motifs_can_be_frozen(call, model, tmp_path):
         assert {row["text"].replace(" ", "")[2:5] for row in lines_of(out)} == {"QLV"}
 
 
+STRANGE = set("XBUZO.-")
+
+
+def joined(row: dict) -> str:
+    return row["text"].replace(" ", "")
+
+
+def test_only_amino_acids_are_proposed_unless_others_are_named(call, folders, tmp_path):
+    model = ["--model", folders / "esm", "--device", "cpu", "--energy", "norm", "-q", "--json"]
+    words = ["--length", 12, "--chains", 8, "--epochs", 6, "--temperature", 3]
+    code, out, err = call("sample", *model, *words)
+    assert code == 0, err
+    assert not {letter for row in lines_of(out) for letter in row["text"]} & STRANGE
+    folder = tmp_path / "run"
+    code, out, err = call("sample", *model, *words, "--extra-letters", "U-", "--out", folder)
+    assert code == 0, err
+    assert {letter for row in lines_of(out) for letter in row["text"]} & STRANGE == set("U-")
+    assert "extra-letters:U-" in Run.open(folder).signature
+    assert len(maskov.resume(folder)) == 8
+    for letters, reason in (("J", "'J' is not an extra letter"), ("XX1", "'1' is not an extra")):
+        code, _, err = call("sample", *model, *words, "--extra-letters", letters)
+        assert (code, reason in err) == (2, True)
+    code, _, err = call("sample", "-m", "untrained", "--extra-letters", "X")
+    assert (code, "drop --extra-letters" in err) == (2, True)
+    for words in (["--contains", "AX"], ["--allow", "1:AX"]):
+        code, _, err = call("sample", *model, *words)
+        assert (code, "add --extra-letters X" in err) == (2, True)
+
+
+def test_other_letters_of_given_sequences_stay_and_are_scored(call, folders, tmp_path):
+    model = ["--model", folders / "esm", "--device", "cpu"]
+    file = tmp_path / "p.fa"
+    file.write_text(">a\nEVXLVU.SG\n>b\nEVQL\n")
+    code, out, err = call("sample", *model, "--start-text", file, *FAST[:-1], "--json")
+    assert code == 0, err
+    assert "never proposed stay as they are: '.', 'U', 'X'" in err
+    for row in lines_of(out):
+        held = {place: sign for place, sign in enumerate(joined(row)) if sign in STRANGE}
+        assert held == ({2: "X", 5: "U", 6: "."} if row["name"] == "a" else {})
+    assert any(row["mutations"] for row in lines_of(out))
+    words = ["--start-text", file, "--freeze", "1-2", "--moves", "site,insert-delete"]
+    code, out, err = call("sample", *model, *words, "--length-prior", "none", *FAST, "--json")
+    assert code == 0, err
+    for row in lines_of(out):
+        kept = "".join(sign for sign in joined(row) if sign in STRANGE)
+        assert (joined(row)[:2], kept) == ("EV", "XU." if row["name"] == "a" else "")
+    code, out, err = call("rewrite", *model, file, "--toward", "length(9)", *FAST[4:6], "-q")
+    assert code == 0, err
+    assert [sign for sign in out if sign in STRANGE] == ["X", "U", "."]
+    code, out, err = call("score", *model, file, "--json")
+    assert (code, err) == (0, "")
+    for row in lines_of(call("infill", *model, "EX__U", *FAST, "--json")[1]):
+        assert (joined(row)[:2], joined(row)[4:]) == ("EX", "U")
+    assert maskov.score(maskov.load(folders / "esm", "cpu"), ["EVX"])[0].unknown == 0
+
+
+def test_models_of_letters_that_are_not_proteins_keep_their_letters(tmp_path):
+    from maskov.models.forbidden_tokens import other_letters
+
+    none = maskov.load("untrained").forbidden[:0]
+    for letters in ("ACGTN-", "ACDEFGHIKLMNPQRSTVWYabc", "ACDEFGHIKLMNPQRSTVWY"):
+        assert not other_letters(letters, none.new_zeros(len(letters)))
+    letters = "ACDEFGHIKLMNPQRSTVWYX-"
+    assert other_letters(letters, none.new_zeros(len(letters))) == {20, 21}
+
+
+def test_workers_are_sent_the_letters(folders):
+    from maskov.models.serialization import PackedModel
+
+    model = maskov.load(folders / "esm", "cpu", extra_letters="XU")
+    sent = PackedModel.of(model).unpack(model.device)
+    assert sent.extra_letters == "UX"
+    assert sent.fingerprint() == model.fingerprint()
+    assert sent.fingerprint() != maskov.load(folders / "esm", "cpu").fingerprint()
+
+
+def test_an_underscore_is_a_blank_wherever_templates_are_read(call, model, folders):
+    code, out, err = call("infill", *model, "EV__VE", *FAST, "--json")
+    assert code == 0, err
+    texts = [joined(row) for row in lines_of(out)]
+    assert {(text[:2], text[4:], len(text)) for text in texts} == {("EV", "VE", 6)}
+    code, out, err = call("infill", *model, "-", *FAST, "--json", stdin=b"EV__VE\n")
+    assert [joined(row) for row in lines_of(out)] == texts
+    code, out, err = call("infill", *model, "E V _ [MASK{1,2}] V E", *FAST, "--json")
+    assert code == 0, err
+    assert {len(row["ids"]) for row in lines_of(out)} <= {6, 7}
+    esm = maskov.load(folders / "esm", "cpu")
+    run = maskov.infill(esm, "EV__VE", texts=["EVQLVE"], chains=2, epochs=2, progress=False)
+    assert {(one.text[:3], one.text[-3:]) for one in run} == {("E V", "V E")}
+    for words in (["score", "EV__VE"], ["sample", "--start-text", "-"], ["rewrite", "-"]):
+        more = ["--toward", "length(6)"] if words[0] == "rewrite" else []
+        for stdin in (b"EV__VE\n", b">a\nEV__VE\n"):
+            code, _, err = call(*words, *model, *more, stdin=stdin)
+            assert (code, "has a blank '_'" in err) == (2, True), err
+    code, _, err = call("infill", "the _ man .", "-m", "wiki-small")
+    assert (code, "no blank" in err) == (2, True)
+    code, _, err = call("infill", "no_such.txt", "-m", "untrained")
+    assert (code, "cannot read 'no_such.txt'" in err or "neither" in err) == (2, True)
+
+
 def test_strange_letters_can_be_avoided_and_changes_can_cost(call, folders, parents):
     model = ["--model", folders / "esm", "--device", "cpu"]
     words = ["--avoid", "X, B, Z, U, O, -, .", "--energy", "norm + 2*hamming", "--json"]
@@ -167,7 +269,7 @@ def test_score_reads_a_library(call, model, parents):
     assert [row["text"] for row in found] == ["EVQLVESGGG", "DIQMTQ"]
     assert all(len(row["terms"]) == len(row["text"]) for row in found)
     code, out, _ = call("score", parents, *model, "--energy", "norm")
-    assert out.split("\n")[0].split() == ["energy", "name"]
+    assert out.split("\n")[0].split() == ["E_raw", "E_norm", "name"]
     assert "one heavy" in out
 
 

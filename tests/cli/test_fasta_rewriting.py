@@ -17,7 +17,7 @@ from maskov import InputError, Record, Run, rewriting
 from maskov.cli import main
 from maskov.energies.distances import words_changed
 from maskov.errors import Interrupted
-from maskov.fasta import mutations
+from maskov.fasta import mutations, numbered
 from maskov.rewriting import Rewriter
 from tiny_proteins import save_bert, save_esm
 
@@ -85,8 +85,9 @@ def test_rewritings_have_names_and_mutations(call):
 def test_chains_are_parts_of_names(call):
     rows = rows_of(call("--json", "--every-chain")[1])
     printed = records_of(call("--every-chain")[1])
-    assert [name for name, _ in printed] == [f"{p}|{c}" for p in PARENTS for c in range(2)]
-    assert printed == [(f"{row['name']}|{row['chain']}", row["text"]) for row in rows]
+    assert [name for name, _ in printed] == [numbered(p, c) for p in PARENTS for c in range(2)]
+    assert printed[1][0] == "one|1 heavy"
+    assert printed == [(numbered(row["name"], row["chain"]), row["text"]) for row in rows]
 
 
 def test_standard_input_is_known_by_its_first_line(call):

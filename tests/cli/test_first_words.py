@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import resource
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import pytest
 
 HEAVY = {"torch", "transformers", "numpy", "scipy"}
 COMMANDS = "sample infill rewrite translate score evaluate resume diagnose report serve verify "
-COMMANDS += "models bench"
+COMMANDS += "models"
 
 
 def _answered(words: list[str]) -> tuple[str, set[str], float]:
@@ -58,8 +57,6 @@ def test_importing_the_package_imports_nothing_heavy():
 def test_defaults_in_help_are_those_of_the_package():
     """The options name them again, since the classes that hold them import torch."""
     from maskov import Rewriter, Site, Span
-    from maskov.benchmarks.options import ROWS
-    from maskov.cli.benchmarking import bench
     from maskov.options.rewriting import RewritingOptions
     from maskov.options.translating import _METHODS
     from maskov.translation.methods import METHODS
@@ -71,5 +68,4 @@ def test_defaults_in_help_are_those_of_the_package():
     assert str(shown.fluency) == str(rewriter.fluency)
     for name in ("strength", "keep", "temperature", "hot", "chains", "epochs", "pick", "weights"):
         assert getattr(shown, name) == getattr(rewriter, name), name
-    assert inspect.signature(bench).parameters["rows"].default == ",".join(ROWS)
     assert _METHODS.replace(" or ", ", ").split(", ") == list(METHODS)

@@ -11,7 +11,7 @@ from maskov.cli import app
 
 COMMANDS = [
     "", "sample", "infill", "rewrite", "translate", "score", "evaluate", "resume", "diagnose",
-    "report", "serve", "verify", "models", "bench", "rate", "rate new", "rate serve", "rate report",
+    "report", "serve", "verify", "models", "rate", "rate export", "rate import",
 ]  # fmt: skip
 
 

@@ -18,8 +18,8 @@ MOVES = ["--moves", "site,span,insert-delete", "--length", "4:8"]
 def call(capfd, monkeypatch):
     """Run the command in this process; return its exit code, output and errors."""
     monkeypatch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 2)
-    monkeypatch.setattr("maskov.tuning.tune._LENGTH_EPOCHS", 1)
-    monkeypatch.setattr("maskov.tuning.lengths._MEASURED", 1)
+    monkeypatch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
+    monkeypatch.setattr("maskov.tuning.lengths._MEASURED", 4)
 
     def run(*words: object):
         capfd.readouterr()

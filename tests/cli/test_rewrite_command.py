@@ -113,8 +113,7 @@ def test_standard_input(call):
     [
         (b"", "is empty; give one text per line"),
         (b"the food\n\xff\n", "is not UTF-8 text (line 2)"),
-        (b"the food\n\nthe room\n", "line 2 is empty"),
-        (b"the food\nthe moon\n", "line 2 holds '[UNK]'"),
+        (b"the food\n\nthe moon\n", "line 3 holds '[UNK]'"),
         (b"the [MASK]\n", "line 1 holds a mask"),
         (b"the food\n" + b"very " * 40 + b"\n", "line 2 has 40 tokens"),
     ],
@@ -128,6 +127,87 @@ def test_lines_that_cannot_be_read_are_refused_before_any_is_sampled(
     assert reason in err
     assert len(err.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("every", [(), ("--every-chain",)])
+def test_empty_lines_stay_empty(every, call, tmp_path):
+    lines = ["the food is bad", "", "very slow", "  ", "", ""]
+    given = {"source": "-", "stdin": "\n".join([*lines, ""]).encode()}
+    words = ("--json", "--out", tmp_path / "out", *every)
+    code, out, err = call(*words, **given)
+    assert (code, err) == (0, "")
+    rows = [json.loads(line) for line in out.splitlines()]
+    each = 3 if every else 1
+    assert [row["line"] for row in rows] == [line for line in range(6) for _ in range(each)]
+    assert [row["source"] for row in rows[::each]] == lines
+    assert [bool(row["text"].strip()) for row in rows[::each]] == [bool(t.strip()) for t in lines]
+    assert call(*words, **given)[1] == out  # all of it was kept
+    assert call(*every, source="-", stdin=b"\n")[:2] == (0, "\n" * each)
+    masks = tmp_path / "masks"
+    masks.write_text("#...\n\n.#\n\n\n\n")
+    code, out, err = call("--freeze", masks, **given)
+    assert code == 0, err
+    assert out.startswith("the ")
+
+
+def test_a_line_that_does_not_change_is_as_it_was(call):
+    words = ["--toward", "length(4)", "--keep", 1000, "--json"]
+    code, out, err = call(*words, source="The  Food is BAD")
+    assert code == 0, err
+    row = json.loads(out)
+    assert (row["text"], row["changes"]) == ("The  Food is BAD", 0)
+
+
+def test_texts_on_the_command_line_are_rewritten_as_those_of_a_file(call, folders):
+    (folders / "one.txt").write_text("the food is bad\n")
+    assert call("--json", source="the food is bad") == call("--json", source=folders / "one.txt")
+    code, out, _ = call("very slow", source="not good")
+    assert (code, len(out.splitlines())) == (0, 2)
+    code, _, err = call(source="nowhere.txt")
+    assert (code, "cannot read 'nowhere.txt'" in err) == (2, True)
+
+
+def test_words_that_lines_must_hold_are_put_in(call, folders, tmp_path):
+    plain = ["rewrite", folders / "lines.txt", "--model", folders / "masked", "--device", "cpu"]
+    plain += ["--chains", 4, "--epochs", 3, "-q", "--json", "--every-chain"]
+    for more in ([], ["--moves", "site,span"], ["--max-changes", 2]):
+        words = ["--contains", "slow", *more]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys.modules[__name__], "command", lambda *_: plain)
+            code, out, err = call(*words)
+        assert code == 0, err
+        rows = [json.loads(line) for line in out.splitlines()]
+        assert all("slow" in row["text"].split() for row in rows)
+        if not more:  # a line that held it may stay, others have one change at least
+            assert all(row["energies"]["edit"] >= (row["line"] != 2) for row in rows)
+            places = {row["text"].split().index("slow") for row in rows if row["line"] == 1}
+            assert len(places) > 1
+        if more[:1] == ["--max-changes"]:
+            assert max(row["energies"]["edit"] for row in rows) <= 2
+    code, _, err = call("--contains", "slow", "--max-changes", 0)
+    assert (code, "neither holds 'slow'" in err) == (2, True)
+
+
+def test_something_must_be_asked_for(call, folders):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules[__name__], "command", lambda *_: ["rewrite", "the food"])
+        code, _, err = call("--model", folders / "masked")
+    assert (code, "--toward" in err, "--contains" in err) == (2, True, True)
+    with pytest.raises(InputError, match="or `contains`, a word"):
+        maskov.rewrite("untrained", ["the man"])
+    with pytest.raises(InputError, match="or `contains`, a word"):
+        maskov.rewrite("untrained", ["the man"], keep=2.0)
+
+
+def test_a_word_that_no_chain_proposed_is_told(call, folders, capfd):
+    words = [*map(str, command(folders, "the food is bad")[:-1])]  # not quiet
+    words[words.index("--toward") + 1] = "contains('slow')"
+    with pytest.raises(SystemExit):
+        main([*words, "--keep", "1000"])
+    out, err = capfd.readouterr()
+    assert out == "the food is bad\n"
+    assert "1 of 1 lines still lack a word" in err
+    assert "--contains 'slow'" in err
 
 
 @pytest.mark.parametrize(

@@ -58,9 +58,32 @@ def test_words_have_the_sum_of_their_tokens(call):
     assert found["word_terms"][-1] == pytest.approx(sum(found["terms"][-2:]))
     assert sum(found["word_terms"]) == pytest.approx(found["energy"])
     shown = call("score", "The cat sat on the mat.", "-m", "wiki-small", "--words")[1].split()
-    assert shown[:3] == ["energy", "text", "words"]
+    assert shown[:5] == ["E_raw", "E_norm", "text", "words,", "E_raw"]
     assert shown[-2:] == ["mat.", f"{found['word_terms'][-1]:.2f}"]
     assert "words" not in call("score", "The cat", "-m", "wiki-small")[1]
+
+
+@pytest.mark.parametrize(
+    ("energy", "head"),
+    [
+        ("raw", ["E_raw", "E_norm"]),
+        ("norm", ["E_raw", "E_norm"]),
+        ("raw+0.5*norm", ["raw+0.5*norm", "E_raw", "E_norm"]),
+        ("norm(groups=2)", ["norm(groups=2)"]),
+        ("autoregressive", ["autoregressive"]),
+    ],
+)
+def test_the_table_says_which_energies_it_has(energy, head, call):
+    words = ["score", "the cat sat", "the dog", "--model", "untrained", "--energy", energy]
+    words += ["--causal-model", "wiki-judge"] if energy == "autoregressive" else []
+    code, out, err = call(*words)
+    assert code == 0, err
+    first, *rows = out.splitlines()
+    assert first.split() == [*head, "text"]
+    found = [json.loads(line) for line in call(*words, "--json")[1].splitlines()]
+    for row, one in zip(rows, found, strict=True):
+        assert [f"{value:.4f}" for value in one["energies"].values()] == row.split()[: len(head)]
+        assert one["energies"].get(energy) == pytest.approx(one["energy"])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import sys
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 import torch
 from rich.console import Console
 
+import maskov
 from maskov import sample
 from maskov.cli import main
 from maskov.runs.eta import Pace, in_words
@@ -76,6 +78,67 @@ def test_plain_lines_say_the_time_left_until_there_is_none(capfd):
     assert [line.split("  ")[0] for line in lines] == ["epoch 1/3", "epoch 2/3", "epoch 3/3"]
     assert all(re.search(r"accepted 1\.00  novel 1\.00  [\d,]+ passes/s", line) for line in lines)
     assert [bool(re.search(r"about \d+ s left$", line)) for line in lines] == [True, True, False]
+
+
+@pytest.mark.parametrize("kind", ["plain", "live"])
+def test_progress_never_runs_backwards(kind, monkeypatch, capfd):
+    """Chains that are told of may be behind others, and a second run may follow the first."""
+    monkeypatch.setattr(terminal, "_SILENCE", 0.0)
+    monkeypatch.setattr(terminal, "_SILENT_SHARE", 0.0)
+    monkeypatch.setattr(terminal, "_FRAMES_PER_SECOND", math.inf)
+    model, out = tiny_bert(), io.StringIO()
+    console = Console(file=out, force_terminal=True, width=120)
+    views = {
+        "plain": lambda: PlainProgress(10),
+        "live": lambda: LiveView(model, 10, console),
+    }
+    state = random_state(model, 3, 6)
+    with views[kind]() as view:
+        for epochs in ([0, 1, 2, 3], [0, 1], [2, 5]):
+            view.begun(model)
+            for number, epoch in enumerate(epochs):
+                view.moved(state, epoch, passes=10 * number)
+                if kind == "plain":
+                    view.worked()
+                view.epoch_ended(min(epoch, 2), rates(3), passes=10 * number)
+    shown = re.findall(r"epoch (\d+)/10", out.getvalue() + capfd.readouterr().err)
+    numbers = list(map(int, shown))
+    assert len(numbers) > 6
+    assert numbers == sorted(numbers)
+    assert 4 < numbers[-1] <= 6
+
+
+class Heard:
+    """A listener that keeps how far it was told the run is."""
+
+    def __init__(self):
+        self.begun_times, self.epochs = 0, []
+
+    def begun(self, model):
+        self.begun_times += 1
+
+    def noted(self, text):
+        pass
+
+    def moved(self, chains, epoch, passes):
+        self.epochs.append((epoch, passes))
+
+    def epoch_ended(self, epoch, values, passes):
+        pass
+
+
+def test_groups_and_batches_are_counted_as_one_run():
+    model, heard = tiny_bert("red green blue"), Heard()
+    maskov.sample(model, listener=heard, chains=6, resident=2, epochs=12, length=3, workers=1)
+    assert heard.epochs == sorted(heard.epochs)
+    assert heard.begun_times == 1
+    heard = Heard()
+    texts = ["red green", "blue red", "green"]
+    options = {"chains": 2, "epochs": 3, "batch": 1, "workers": 1}
+    maskov.rewrite(model, texts, "length(3)", listener=heard, **options)
+    assert heard.epochs == sorted(heard.epochs)
+    assert heard.begun_times == 1
+    assert {min(epoch, 8) // 3 for epoch, _ in heard.epochs} == {0, 1, 2}
 
 
 def test_plain_output_says_how_far_the_first_epoch_is(monkeypatch, capfd):

@@ -115,7 +115,7 @@ def test_marks_need_a_block_and_a_reason(tmp_path):
 
 def test_commands_with_unknown_options_do_not_parse():
     parse(["sample", "--chains", "4"])
-    parse(["rate", "report", "study"])
+    parse(["rate", "import", "answers.json", "--key", "key.json"])
     parse(["models", "--json"])
     with pytest.raises(Exception, match="No such option"):
         parse(["sample", "--chainz", "4"])

@@ -145,5 +145,5 @@ def test_references_without_a_word_are_refused(references):
 def test_without_sacrebleu_the_extra_is_named(monkeypatch):
     for name in ("sacrebleu", "sacrebleu.metrics.bleu"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InputError, match=r"pip install 'maskov\[evaluate\]'"):
+    with pytest.raises(InputError, match=r"pip install '\.\[evaluate\]'"):
         compare(TRANSLATIONS, REFERENCES)

@@ -40,10 +40,9 @@ from maskov.moves import Resize
 from maskov.testing import check_energy, check_kernel, random_table
 from maskov.types import Sequences
 from small import tiny_bert
-from variable_table import VariableTable
 
 TABLE = random_table()
-LENGTHS = VariableTable(1, 3)
+LENGTHS = random_table((1, 3), size=2)
 # Words of several tokens: "red" may be followed by "##s".
 PIECES = tiny_bert("red ##s blue")
 RED, S, BLUE = PIECES.encode("reds blue")

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 import torch
 
-from maskov import DelayedAcceptance, Metropolis, Mixture, Norm, Raw
-from maskov.exact import all_sequences
+from maskov import DelayedAcceptance, Exchange, Metropolis, Mixture, Norm, Raw, Schedule, sample
+from maskov.energies.lengths import LengthPrior
+from maskov.exact import all_sequences, distribution, invariance_error, step_matrix
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Resize, Site, Span
 from maskov.moves import resize as resize_module
 from maskov.random import Rng
-from maskov.testing import check_kernel, step_matrix
+from maskov.schedules import LinearSchedule
+from maskov.testing import check_kernel, check_move, random_table
+from maskov.tuning.lengths import weighed
 from small import tiny_bert
-from variable_table import VariableTable
 
-TABLE = VariableTable(1, 3)
+TABLE = random_table((1, 3), size=2)
 BERT = tiny_bert("red green")
 
 
@@ -64,6 +68,66 @@ def test_a_mixture_with_sites_and_spans():
     parts = (Site(), Span(sizes=(2,)), Resize())
     kernels = tuple(Metropolis(Norm(), move, delayed=DelayedAcceptance(1)) for move in parts)
     check_kernel(Mixture(kernels, (1.0, 2.0, 1.0)), TABLE, lengths=(1, 3), seeds=2)
+
+
+PRIOR = LengthPrior(1, (0.0, 1.5, -2.0))
+PARTS = (Site(), Resize(pairs=((0, 1),)))
+WEIGHED = {
+    "the kernel's T": (0.5, None),
+    "the schedule's T": (1.0, 0.5),
+    "annealed from another T": (2.0, 0.5),
+}
+
+
+def log_law(start, temperature):
+    """Return log w(n) − E/T of all sequences, up to a constant."""
+    weights = torch.tensor(PRIOR.log_weights, dtype=torch.float64)
+    return (
+        distribution(TABLE, Norm(), start.tokens, temperature, start.lengths).log()
+        + (weights[start.lengths - PRIOR.first])
+    )
+
+
+@pytest.mark.parametrize("name", WEIGHED)
+@pytest.mark.parametrize("beta", [1.0, 0.4])
+def test_weights_of_lengths_are_not_divided_by_the_temperature(name, beta):
+    """The law is w(n) exp(−E/T), and its power β for a replica."""
+    own, scheduled = WEIGHED[name]
+    early = DelayedAcceptance(1)
+    kernels = tuple(Metropolis(Norm(), move, own, early) for move in PARTS)
+    kernel = weighed(Mixture(kernels), PRIOR).at(3, scheduled, None)
+    start = all_sequences(TABLE, 1, 3)
+    law = (beta * log_law(start, 0.5)).softmax(0)
+    start = replace(start, beta=torch.full_like(start.beta, beta))
+    matrix = step_matrix(kernel, Scorer(TABLE), start)
+    assert invariance_error(matrix, law) < 1e-10
+
+
+def test_replicas_swap_by_the_weights_of_lengths():
+    kernel = weighed(Exchange(Metropolis(Norm(), PARTS[1]), (1.0, 0.4)), PRIOR).at(0, 0.5, None)
+    start = all_sequences(TABLE, 1, 3)
+    count, law = len(start.chain) // 2, log_law(start, 0.5)
+    beta = torch.ones_like(start.beta).index_fill(0, torch.arange(count, 2 * count), 0.4)
+    chains = kernel.init(replace(start, beta=beta), Scorer(TABLE))
+    colder = torch.arange(count)
+    hotter = colder + count
+    assert (start.lengths[colder] != start.lengths[hotter]).any()
+    ratio = kernel.log_ratio(chains, colder, hotter)
+    assert torch.allclose(ratio, (1.0 - 0.4) * (law[hotter] - law[colder]))
+
+
+def test_the_energies_of_an_annealed_run_have_the_weights_of_their_epoch():
+    """T is 2, 1.5, 1, 0.5; log w(3) is 2."""
+    schedule = Schedule(epochs=4, target_temperature=LinearSchedule(2.0, 0.5, 0.5))
+    kernel = Mixture(tuple(Metropolis(Norm(), move) for move in PARTS))
+    run = sample(
+        TABLE, kernel, schedule, chains=4, length=(1, 3),
+        length_prior={1: 1, 2: math.e, 3: math.exp(2)}, progress=False,
+    )  # fmt: skip
+    weights = run.traces["lengths"] - 1.0
+    heat = np.array([2.0, 1.5, 1.0, 0.5])[:, None]
+    expected = run.traces["energy_norm"] - heat * weights
+    assert np.allclose(run.traces["energy_target"], expected)
 
 
 def test_every_length_is_reached():
@@ -113,6 +177,21 @@ class _NoLengthFactor(Resize):
         sizes = (chains.region[rows] >= 0).sum(1).double()
         wrong = torch.where(proposal.resized.size > 0, sizes.log() - (sizes + 1).log(), 0.0)
         return replace(proposal, log_q_forward=proposal.log_q_forward - wrong)
+
+
+@dataclass(frozen=True)
+class _TakesFrozen(Resize):
+    """Counts every token to the region whose length may change."""
+
+    def propose(self, chains, rows, scorer, rng):
+        grown = replace(chains, region=torch.where(chains.inside, 0, -1))
+        return super().propose(grown, rows, scorer, rng)
+
+
+def test_any_target():
+    check_move(Resize(), lengths=(2, 4))
+    with pytest.raises(AssertionError, match="not allowed"):
+        check_move(_TakesFrozen(), lengths=(2, 4))
 
 
 @pytest.mark.parametrize("wrong", [_Uneven, _NoLengthFactor])

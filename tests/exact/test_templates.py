@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
-from maskov import Metropolis, Norm, Raw, sample
+from maskov import InputError, Metropolis, Norm, Raw, sample
 from maskov.exact import all_states, balance_error, distribution, transition_matrix
 from maskov.models.scorer import Scorer
 from maskov.schedules import Schedule
+from maskov.starts import Layout
 from small import random_table, tiny_bert
 
 
@@ -36,3 +38,34 @@ def test_samples_keep_what_was_given_and_fill_what_was_blank():
         for word, token in zip(given, one.tokens, strict=True):
             assert token == word if word != "[MASK]" else token in ["red", "green", "blue", "white"]
     assert [one.template for one in run.samples] == [0] * 4 + [1] * 4
+
+
+@pytest.mark.parametrize(
+    ("mask", "template"),
+    [
+        ("<msk>", "red <msk> blue [MASK{1,3}] red"),
+        ("<msk>", "red [MASK*] blue <msk> red"),
+        ("*", "red * blue [MASK*]"),
+    ],
+)
+def test_the_mask_may_be_spelled_in_two_ways(mask, template):
+    """The words stay, and a blank of unknown length keeps its bounds."""
+    model = tiny_bert("red green blue white", mask=mask)
+    other = Layout.of_templates(model, [template.replace(f"{mask} ", "[MASK] ")], 8, seed=1)
+    layout = Layout.of_templates(model, [template], 8, seed=1)
+    assert layout == other
+    for ids, region in zip(layout.tokens, layout.region, strict=True):
+        inside = [token for token, number in zip(ids, region, strict=True) if number == 0]
+        assert set(inside) == {model.mask_id}
+        assert ids.count(model.mask_id) == len(inside) + 1
+
+
+def test_a_mask_of_an_unknown_spelling_beside_a_blank_of_unknown_length_is_refused(monkeypatch):
+    model = tiny_bert("red green blue white")
+    right = model.encode
+    monkeypatch.setattr(model, "encode", lambda text: right(text.replace("(?)", "[MASK]")))
+    assert Layout.of_templates(model, ["red (?) blue [MASK]"], 1).free == [
+        [False, True, False, True]
+    ]
+    with pytest.raises(InputError, match=r"template 1 .* write \[MASK\]"):
+        Layout.of_templates(model, ["red (?) blue [MASK*]"], 1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 import torch
 
@@ -12,10 +10,12 @@ from maskov.exact import (
     all_states,
     balance_error,
     distribution,
+    fresh_state,
     invariance_error,
+    joined,
     stationary,
+    step_matrix,
     sweep_matrix,
-    transition_matrix,
 )
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
@@ -47,11 +47,6 @@ def _length(model) -> int:
     return min(3, model.max_length)
 
 
-def _masks(length: int, block: int) -> list[torch.Tensor]:
-    chosen = itertools.combinations(range(length), block)
-    return [torch.tensor([place in some for place in range(length)]) for some in chosen]
-
-
 @pytest.mark.parametrize("proposal", PROPOSALS)
 @pytest.mark.parametrize("energy", ENERGIES)
 @pytest.mark.parametrize("name", MODELS)
@@ -70,19 +65,19 @@ def test_metropolis_is_in_detailed_balance_at_every_temperature(name, energy, pr
 
 
 def _check_balance(name, energy, proposal, temperatures):
-    model, engine = MODELS[name], Scorer(MODELS[name])
+    model = MODELS[name]
     states = all_states(model, _length(model))
+    move = Site(PROPOSALS[proposal], Sweep("left-to-right", states.shape[1]))
+    # Every set of places that a step may mask, side by side.
+    masks = torch.cartesian_prod(*[torch.tensor([False, True])] * states.shape[1])[1:]
+    start = joined([fresh_state(states, masked.expand(states.shape)) for masked in masks])
     for temperature in temperatures:
-        target = distribution(model, ENERGIES[energy], states, temperature)
-        for block in range(1, states.shape[1] + 1):
-            kernel = Metropolis(
-                ENERGIES[energy], Site(PROPOSALS[proposal]), target_temperature=temperature
-            )
-            for masked in _masks(states.shape[1], block):
-                matrix = transition_matrix(kernel, engine, states, masked)
-                assert (matrix.sum(1) - 1).abs().max() < TOLERANCE
-                assert matrix.min() > -TOLERANCE
-                assert balance_error(matrix, target) < TOLERANCE
+        target = distribution(model, ENERGIES[energy], states, temperature).repeat(len(masks))
+        kernel = Metropolis(ENERGIES[energy], move, target_temperature=temperature)
+        matrix = step_matrix(kernel, Scorer(model), start)
+        assert (matrix.sum(1) - 1).abs().max() < TOLERANCE
+        assert matrix.min() > -TOLERANCE
+        assert balance_error(matrix, target) < TOLERANCE
 
 
 @pytest.mark.parametrize("order", ["random", "left-to-right"])

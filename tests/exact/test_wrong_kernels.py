@@ -7,18 +7,17 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from maskov import MaskedConditional, Metropolis, Raw, mask_predict
+from maskov import MaskedConditional, Metropolis, Raw, Sweep, mask_predict
 from maskov.exact import (
     all_states,
     balance_error,
     distribution,
-    every_move,
     fresh_state,
     transition_matrix,
 )
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
-from maskov.random import CounterRng
+from maskov.random import CounterRng, Purpose
 from maskov.types import Sequences
 from small import random_table
 
@@ -78,42 +77,50 @@ def test_correcting_a_truncated_proposal_by_full_probabilities_breaks_balance():
 
 
 @pytest.mark.parametrize("masked", MASKS)
-def test_a_rejected_proposal_is_not_kept(masked):
-    """At a draw of almost 1 only certain moves are accepted; all others must stay put."""
+def test_keeping_a_rejected_proposal_breaks_balance(masked):
     model = random_table()
-    engine, states = Scorer(model), all_states(model, 3)
+    states = all_states(model, 3)
+    matrix = transition_matrix(KeepsRejected(Raw()), Scorer(model), states, masked)
+    assert balance_error(matrix, distribution(model, Raw(), states)) > 1e-3
 
-    def wrongly_moved(kernel) -> int:
-        source, after, info = every_move(kernel, engine, states, masked, accept_draw=1 - 2**-53)
-        assert not info.accepted.all()
-        stayed = states[source][~info.accepted]
-        return int((after.tokens[~info.accepted] != stayed).any(1).sum())
 
-    assert wrongly_moved(Metropolis(Raw())) == 0
-    assert wrongly_moved(KeepsRejected(Raw())) > 0
+@dataclass(frozen=True)
+class DecidesAt(CounterRng):
+    """Decides every test at one number."""
+
+    number: float = 0.0
+
+    def uniform(self, chain, step, purpose, index=None):
+        found = super().uniform(chain, step, purpose, index)
+        return torch.full_like(found, self.number) if purpose == Purpose.ACCEPT else found
+
+
+def _step(kernel, masked, number):
+    """Return many chains, and a step of them that masks these positions."""
+    model = random_table()
+    states = all_states(model, 3).repeat(9, 1)
+    start = fresh_state(states, masked.expand(states.shape))
+    start = replace(start, chain=torch.arange(len(states)))
+    positions = Sweep("left-to-right", int(masked.sum()))
+    kernel, rng = replace(kernel, move=replace(kernel.move, positions=positions)), DecidesAt(0)
+    start = kernel.begin(kernel.init(start, Scorer(model)), rng)
+    rng = replace(rng, number=number)
+    return states, *kernel.step(start, torch.arange(len(states)), Scorer(model), rng)
 
 
 @pytest.mark.parametrize("masked", MASKS)
 def test_acceptance_turns_exactly_at_its_probability(masked):
     """The reported probability is where the decision of the real code changes."""
-    model = random_table()
-    engine, states = Scorer(model), all_states(model, 3)
-    kernel = Metropolis(Raw())
-    for draw in (0.0, 0.05, 0.3, 0.7, 0.95):
-        source, after, info = every_move(kernel, engine, states, masked, accept_draw=draw)
-        expected = info.log_acceptance.exp() > draw
+    for number in (0.0, 0.05, 0.3, 0.7, 0.95, 1 - 2**-53):
+        states, after, info = _step(Metropolis(Raw()), masked, number)
+        expected = info.log_acceptance.exp() > number
         assert torch.equal(info.accepted, expected)
-        wanted = torch.where(expected[:, None], info.proposal.tokens, states[source])
+        wanted = torch.where(expected[:, None], info.proposal.tokens, states)
         assert torch.equal(after.tokens, wanted)
-        assert torch.equal(info.novel, expected & (info.proposal.tokens != states[source]).any(1))
-
-
-def test_info_holds_the_proposal_also_when_it_was_rejected():
-    model = random_table()
-    engine, states = Scorer(model), all_states(model, 3)
-    source, _, info = every_move(Metropolis(Raw()), engine, states, MASKS[0], 1 - 2**-53)
-    rejected = ~info.accepted
-    assert (info.proposal.tokens[rejected] != states[source][rejected]).any(1).all()
+        assert torch.equal(info.novel, expected & (info.proposal.tokens != states).any(1))
+    # What was rejected is reported, too.
+    assert not expected.all()
+    assert (info.proposal.tokens[~expected] != states[~expected]).any(1).all()
 
 
 def test_mask_predict_leaves_no_target_invariant_and_says_so():
@@ -137,17 +144,10 @@ def test_mask_predict_leaves_no_target_invariant_and_says_so():
 
 def test_a_current_token_outside_the_kept_set_makes_the_reverse_impossible():
     """The move back has probability zero, so the move is rejected whatever the energies say."""
-    model = random_table()
-    engine, states = Scorer(model), all_states(model, 3)
-    source, after, info = every_move(
-        Metropolis(Raw(), Site(MaskedConditional(top_k=1))),
-        engine,
-        states,
-        MASKS[0],
-        accept_draw=0.0,
-    )
+    kernel = Metropolis(Raw(), Site(MaskedConditional(top_k=1)))
+    states, after, info = _step(kernel, MASKS[0], 0.0)
     outside = info.proposal.log_q_reverse == -torch.inf
     assert outside.any()
     assert (info.log_acceptance[outside] == -torch.inf).all()
     assert not info.accepted[outside].any()
-    assert torch.equal(after.tokens[outside], states[source][outside])
+    assert torch.equal(after.tokens[outside], states[outside])

@@ -9,31 +9,26 @@ import gzip
 import hashlib
 import json
 import lzma
-import sqlite3
 from pathlib import Path
 
 import pytest
 import torch
 from experiments.__main__ import main as reproduce
-from experiments.cell import load_cell
-from experiments.context import Context
-from experiments.settings import SETTINGS
+from experiments.lib.cell import load_cell
+from experiments.lib.context import Context
+from experiments.lib.settings import SETTINGS
+from experiments.paper import driver
 from hypothesis import given
 from hypothesis import strategies as st
 
 import maskov
-from experiments import driver
-from maskov import InputError, MaskovError, ModelError, shipped
+from maskov import InputError, MaskovError, ModelError, ratings, shipped
 from maskov.cli import main
-from maskov.cli.evaluating import _read_texts
+from maskov.cli.evaluating import read_sentences
 from maskov.cli.output import read_lines
 from maskov.evaluation.copies import copied
 from maskov.fasta import Record
 from maskov.models import registry
-from maskov.ui.ratings.report import load as load_ratings
-from maskov.ui.ratings.store import Answer, RatingStore
-from maskov.ui.ratings.study import Study, make
-from maskov.ui.ratings.texts import read_source
 from mutations import changed, damaged, examples, or_refused
 from small import tiny_bert
 
@@ -147,14 +142,13 @@ def test_any_texts_are_read_or_refused(data, name, tmp_path):
         lines = read_lines(str(file))
         whole = content.decode("utf-8-sig").replace("\r\n", "\n")
         assert "\n".join(lines) == whole.removesuffix("\n")
-    for read in (lambda: read_source(file).texts, lambda: _read_texts(str(file))):
-        with or_refused(InputError, naming=[file]):
-            texts = read()
-            is_json = name.endswith(".jsonl")
-            if texts and isinstance(texts[0], Record):  # a first line that begins with >
-                assert not is_json
-                assert all(record.sequence for record in texts)
-                continue
+    with or_refused(InputError, naming=[file]):
+        texts = read_sentences(str(file))
+        is_json = name.endswith(".jsonl")
+        if isinstance(texts[0], Record):  # a first line that begins with >
+            assert not is_json
+            assert all(record.sequence for record in texts)
+        else:
             assert texts == [json.loads(line)["text"] if is_json else line for line in lines]
 
 
@@ -192,83 +186,49 @@ def test_a_path_that_no_file_has_is_one_sentence():
         maskov.sample(tiny_bert("red", torch.float32), out="\0", chains=1, length=2)
 
 
-# Studies.
+# Ratings.
 
 
-@pytest.fixture
-def study(tmp_path) -> Path:
-    (tmp_path / "a.txt").write_text("one\ntwo\n")
-    (tmp_path / "b.txt").write_text("three\nfour\n")
-    folder = tmp_path / "study"
-    make(folder, [tmp_path / "a.txt", tmp_path / "b.txt"], per_run=2, seed=0)
-    with RatingStore.open(folder) as store:
-        for rater in ("Ann", "Bob"):
-            store.add_rater(rater)
-            for item in range(1, 5):
-                store.save(Answer(rater, item, 1 + item % 4, 2, "so so"))
-    return folder
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory) -> dict[str, Path]:
+    """The key of a study, and its answers in both formats."""
+    folder = tmp_path_factory.mktemp("ratings")
+    texts = {"a": ["one", "two"], "b": ["three", "four"]}
+    key, _, sheet = ratings.export(folder / "study", texts, "csv", per_run=2)
+    sheet.write_text(sheet.read_text().replace(',"","","",', ',"4","2","so so",'))
+    done = folder / "done.json"
+    points = [
+        {"from_name": scale, "value": {"choices": ["3"]}} for scale in ("coherence", "fluency")
+    ]
+    study = json.loads(key.read_text())["study"]
+    done.write_text(json.dumps([
+        {"data": {"item": item, "study": study}, "annotations": [
+            {"completed_by": 1, "updated_at": "2026", "result": points}]}
+        for item in range(1, 5)
+    ]))  # fmt: skip
+    return {"key": key, "sheet": sheet, "done": done}
 
 
-@examples(60)
-@given(data=st.data(), name=st.sampled_from(["items.json", "key.json"]))
-def test_any_study_is_reported_or_refused(data, name, study):
-    whole = (study / name).read_bytes()
-    content = data.draw(st.just(whole) | anything(whole) | wrong(json.loads(whole)))
-    (study / name).write_bytes(content)
-    with or_refused(InputError, naming=() if content == whole else [study]):
-        ratings = load_ratings(study, resamples=10)
-        items, key = (
-            json.loads((study / file).read_bytes()) for file in ("items.json", "key.json")
-        )
-        assert [part.name for part in ratings.conditions] == [
-            str(condition["name"]) for condition in key["conditions"]
-        ]
-        texts = {int(item["id"]): str(item["text"]) for item in items["items"]}
-        assert {row["item"]: row["text"] for row in ratings.rows} == texts
-        assert {item.id: item.text for item in Study.open(study).order("Ann")} == texts
-    (study / name).write_bytes(whole)
-
-
-@examples(60)
-@given(data=st.data())
-def test_any_answers_are_reported_or_refused(data, study):
-    file = study / "ratings.sqlite"
+@examples(90)
+@given(data=st.data(), name=st.sampled_from(["key", "sheet", "done"]))
+def test_any_ratings_are_reported_or_refused(data, name, answers):
+    file = answers[name]
     whole = file.read_bytes()
-    content = data.draw(st.just(whole) | anything(whole))
+    plain = {} if name == "sheet" else {"": json.loads(whole)}  # the root may be a list
+    other = (
+        changed(plain).map(lambda one: json.dumps(one.get("")).encode())
+        if plain
+        else st.just(whole)
+    )
+    content = data.draw(anything(whole) | other)
     file.write_bytes(content)
-    with or_refused(InputError, naming=() if content == whole else [study]):
-        ratings = load_ratings(study, resamples=10)
-        assert len(ratings.rows) == sum(ratings.raters.values()) <= 2 * 4
-        assert all(row["coherence"] in range(1, 5) for row in ratings.rows)
-        assert all(row["fluency"] in range(1, 5) for row in ratings.rows)
-    for beside in study.glob("ratings.sqlite-*"):
-        beside.unlink()
+    for read in ("sheet", "done"):
+        naming = () if content == whole else [answers["key"], answers[read]]
+        with or_refused(InputError, naming=naming):
+            found = ratings.load([answers[read]], answers["key"], resamples=10)
+            assert len(found.rows) == sum(found.raters.values()) <= 4
+            assert all(row["coherence"] in range(1, 5) for row in found.rows)
     file.write_bytes(whole)
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        "CREATE VIEW answers AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) "
-        "SELECT x AS id, 'Ann' AS rater, x AS item, 1 AS coherence, 1 AS fluency, '' AS comment, "
-        "'' AS time FROM n",
-        "CREATE TABLE answers (id, rater, item, coherence, fluency, comment, time);"
-        "INSERT INTO answers VALUES (1, 'Ann', 1, 'many', 1e300, x'ff', NULL)",
-        "CREATE TABLE answers (id, rater, item, coherence, fluency, comment, time);"
-        "INSERT INTO answers VALUES (1, 'Ann', 1, 99999999, 1, '', '')",
-        "CREATE TABLE answers (id INTEGER PRIMARY KEY, x);"
-        "CREATE TRIGGER spread AFTER INSERT ON answers BEGIN DELETE FROM raters; END",
-        "CREATE TABLE answers (x)",
-    ],
-    ids=["a view without an end", "answers of other kinds", "99999999 points", "a trigger",
-         "other columns"],
-)  # fmt: skip
-def test_answers_that_somebody_else_laid_out_are_refused(script, study):
-    connection = sqlite3.connect(study / "ratings.sqlite")
-    connection.executescript(f"DROP TABLE answers; {script}")
-    connection.close()
-    with pytest.raises(InputError, match=r"cannot read the ratings\.sqlite"):
-        load_ratings(study, resamples=10)
 
 
 # Results of `python -m experiments`.

@@ -22,7 +22,6 @@ from maskov.config import ModelSource
 from maskov.errors import Interrupted, ModelError
 from maskov.runs.rebuild import load_model
 from maskov.ui.escaping import json_printable, printable
-from maskov.ui.ratings.texts import read_source
 from small import tiny_bert
 
 MODEL = tiny_bert("red green blue white", torch.float32)
@@ -174,16 +173,8 @@ def test_a_huge_file_that_can_be_done_without_is_passed_over(name, copy):
 
 
 @pytest.mark.usefixtures("_little_memory")
-@pytest.mark.parametrize("name", ["samples.jsonl", "manifest.json"])
-def test_a_study_reads_no_huge_file_of_a_run(name, copy):
-    os.truncate(copy / name, HUGE)
-    with pytest.raises(RunError, match="more than 256 MiB"):
-        read_source(copy)
-
-
-@pytest.mark.usefixtures("_little_memory")
 @pytest.mark.parametrize("name", ["settings.json", "rewritten.jsonl"])
-def test_nor_does_a_folder_of_rewritings(name, tmp_path):
+def test_a_folder_of_rewritings_reads_no_huge_file(name, tmp_path):
     again = partial(
         maskov.rewrite, MODEL, ["red green"], "edit", chains=1, epochs=1, out=tmp_path / "out"
     )

@@ -76,7 +76,7 @@ def test_the_source_archive_holds_what_it_should(built):
         ".gitignore", "CHANGELOG.md", "CITATION.cff", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md",
         "LICENSE", "LICENSE-WEIGHTS", "Makefile", "PKG-INFO", "README.md", "SECURITY.md",
         "constraints.txt", "docs", "examples", "experiments", "mkdocs.yml", "pyproject.toml",
-        "recipes", "src", "tests",
+        "benchmarks", "recipes", "src", "tests",
     }  # fmt: skip
 
 

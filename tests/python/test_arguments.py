@@ -15,6 +15,7 @@ from maskov import InputError, Metropolis, Norm, Raw, Schedule, Workers
 from maskov.api import sampling
 from maskov.api.arguments import kind_of, read_options
 from maskov.defaults import default_kernel, default_schedule
+from maskov.moves import Resize
 from maskov.options.running import plan_run, start_of
 from maskov.options.sampling import SamplingOptions
 from small import random_table, tiny_bert
@@ -133,6 +134,68 @@ def test_energies_by_name_object_and_function():
     # A part that nobody can build again by name has no burn-in of its own.
     mixed = Raw() + maskov.energies.as_energy(by_length)
     assert maskov.sample(MODEL, energy=mixed, **SMALL).manifest.schedule.burn_in_energy is None
+
+
+class Long:
+    """Nothing of maskov's: it takes texts and returns numbers."""
+
+    def __call__(self, texts):
+        return [float(len(text)) for text in texts]
+
+
+def test_functions_are_added_to_energies_as_on_the_command_line():
+    own = maskov.energies.as_energy(Long())
+    texts = ["red green", "blue"]
+    found = {
+        "after": Raw() + Long(),
+        "before": Long() + Raw(),
+        "of three": Long() + Raw() + 2 * Norm(),
+        "sum": sum([Raw(), Long(), Norm()]),
+    }
+    parts = {
+        "after": Raw() + own,
+        "before": own + Raw(),
+        "of three": own + Raw() + 2 * Norm(),
+        "sum": Raw() + own + Norm(),
+    }
+    for name, energy in found.items():
+        values = [
+            [one.energy for one in maskov.score(MODEL, texts, e)] for e in (energy, parts[name])
+        ]
+        assert values[0] == pytest.approx(values[1]), name
+    assert maskov.sample(MODEL, energy=Raw() + Long(), **SMALL).manifest.energy.startswith("raw+")
+    for wrong in (3, "norm", None):
+        with pytest.raises(TypeError):
+            Raw() + wrong
+        with pytest.raises(TypeError):
+            wrong + Raw()
+
+
+def test_moves_are_objects_as_well():
+    named = maskov.sample(MODEL, moves="site:1,span:2", span="2:3", **SMALL)
+    listed = [maskov.Site(), (maskov.Span(), 2.0)]
+    given = maskov.sample(MODEL, moves=listed, **SMALL)
+    assert given.samples == named.samples
+    assert (
+        maskov.sample(MODEL, moves=["site", (maskov.Span(), 2)], **SMALL).samples == named.samples
+    )
+    alone = maskov.sample(MODEL, moves=maskov.Span(), **SMALL)
+    assert alone.samples == maskov.sample(MODEL, moves="span", span="2:3", **SMALL).samples
+    words = maskov.MaskedConditional(constraints=(maskov.ContainsWords(("red",)),))
+    kept = maskov.sample(MODEL, moves=[maskov.Span(words)], **SMALL)
+    assert all("red" in one.tokens for one in kept)
+    sized = maskov.sample(MODEL, moves=[maskov.Site(), Resize()], **SMALL | {"length": (3, 5)})
+    assert sized.manifest.inputs.sampled
+    texts, options = ["red green blue"], {"chains": 2, "epochs": 2}
+    assert maskov.rewrite(MODEL, texts, "length(3)", moves=listed, **options)
+    for wrong, sentence in (
+        ({"moves": [maskov.Site(), 3]}, "or a list of Moves"),
+        ({"moves": [(maskov.Site(), 0.0)]}, "must be above 0"),
+        ({"moves": listed, "temperature": 2.0}, "'temperature' and moves that are objects"),
+        ({"moves": listed, "contains": "red"}, "'contains' and moves that are objects"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            maskov.sample(MODEL, **SMALL, **wrong)
 
 
 def test_an_energy_and_the_kernel_that_has_it_are_one_run():

@@ -119,7 +119,7 @@ def test_what_is_not_installed_is_named(run, call, module, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(InputError) as refused:
         getattr(run, call)()
-    assert str(refused.value) == f"{call}() needs {module}: pip install 'maskov[notebook]'."
+    assert str(refused.value) == f"{call}() needs {module}: pip install '.[notebook]'."
 
 
 @pytest.mark.parametrize("suffix", ["html", "md", "json"])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from benchmarks.algorithm1 import energy, step
 
-from maskov import Metropolis, Norm, Raw, Sweep
-from maskov.benchmarks.algorithm1 import energy, step
+from maskov import DelayedAcceptance, Metropolis, Norm, Raw, Sweep
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
 from maskov.random import CounterRng, Purpose
@@ -18,9 +18,11 @@ from small import epoch, random_state, tiny_bert
 def test_same_decisions_step_by_step_under_the_same_numbers(kind, temperature):
     model = tiny_bert("red green blue white black")
     engine, draws = Scorer(model), CounterRng(11)
+    # Early tests draw a number each; the algorithm has one test.
     kernel = Metropolis(
-        Raw() if kind == "raw" else Norm(), Site(positions=Sweep()), target_temperature=temperature
-    )
+        Raw() if kind == "raw" else Norm(), Site(positions=Sweep()), temperature,
+        DelayedAcceptance(0),
+    )  # fmt: skip
     state = kernel.init(random_state(model, count=3, length=6), engine)
     before, after = model.tokenizer.cls_token_id, model.tokenizer.sep_token_id
     plain = [[before, *tokens, after] for tokens in state.tokens.tolist()]

@@ -1,6 +1,6 @@
 """Antibody models by name against the answers of their own packages, where these are installed.
 
-Run with the unpacked packages on PYTHONPATH, or with `maskov[antibody]`.
+Run with the unpacked packages on PYTHONPATH, or with `.[antibody]`.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ RUNS = {
 @pytest.fixture(autouse=True)
 def _few_discarded_chains(monkeypatch):
     monkeypatch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 3)
-    monkeypatch.setattr("maskov.tuning.tune._LENGTH_EPOCHS", 1)
+    monkeypatch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
 
 
 def _sample(name: str, folder: Path, **settings) -> maskov.Run:
@@ -204,7 +204,7 @@ RED = (ContainsWords(("red",)),)
         ((ContainsWords(("blues",)), AvoidWords(("blue",))), {}, "contains 'blues' and avoids"),
         ((ContainsWords(("red", "blues")),), {"length": 2}, "take 3 tokens, more than"),
         ((ContainsWords(("blues",)),), {"templates": ["[MASK] red [MASK]"]}, "template 1 neither"),
-        (RED, {"texts": ["red blue", "green blue"]}, "text 2 neither holds 'red'"),
+        ((*RED, MaxChanges(0)), {"texts": ["red blue", "green"]}, "text 2 neither holds 'red'"),
         ((AvoidWords(("red",)),), {"texts": ["red blue"]}, "text 1 holds what is to be avoided"),
         ((AllowedTokens(((1, 1, "red"),)),), {"texts": ["blue"]}, "text 1 holds a token that is"),
         ((AllowedTokens(((1, 1, "red"), (1, 2, "blue"))),), {}, "no token is allowed at"),

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import maskov
+from engines import sample as sample_by
 from maskov import (
     Gibbs,
     InputError,
@@ -52,6 +53,28 @@ RUNS = {
     "burn-in without groups": (Metropolis(Raw(groups=2)), Schedule(6, 4, burn_in_energy="norm")),
 }
 SLOW = ("groups", "burn-in without groups")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "lock_step", "resident"),
+    [
+        (Schedule(2, 1, burn_in_energy=GROUPED), False, 3),
+        (Schedule(2), False, 5),
+        (Schedule(2), True, 3),
+    ],
+    ids=str,
+)
+def test_groups_have_the_size_of_chains_in_lock_step_where_burn_in_has_it(
+    schedule, lock_step, resident, monkeypatch
+):
+    sizes = {True: 3, False: 5}
+    monkeypatch.setattr(
+        "maskov.models.scorer.Scorer.resident",
+        lambda self, length, mean, lock_step: sizes[lock_step],
+    )
+    kernel = Metropolis(Raw())
+    run = sample_by(MODEL, kernel, schedule, chains=2, length=3, lock_step=lock_step)
+    assert run.manifest.config.execution.resident == resident
 
 
 class Breaker:

@@ -66,8 +66,8 @@ def _few_discarded_chains():
     """Weights of lengths need not be good here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 3)
-        patch.setattr("maskov.tuning.tune._LENGTH_EPOCHS", 1)
-        patch.setattr("maskov.tuning.lengths._MEASURED", 1)
+        patch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
+        patch.setattr("maskov.tuning.lengths._MEASURED", 4)
         yield
 
 

@@ -7,41 +7,71 @@ possible choice leaves the target invariant. Each of the three is tested here.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+import pytest
 import torch
 
-from maskov import DelayedAcceptance, Gibbs, Metropolis, Mixture, Norm, Raw, Schedule, sample
+from maskov import DelayedAcceptance, Metropolis, Mixture, Norm, Raw, Schedule, sample
+from maskov.constraints import ContainsWords, MaxEdits
 from maskov.exact import all_states, distribution, invariance_error
 from maskov.models.scorer import Scorer
-from maskov.moves import Resize, Span
+from maskov.moves import MaskedConditional, Resize, Site, Span
 from maskov.random import CounterRng
 from maskov.starts import Layout
 from maskov.testing import step_matrix
-from maskov.tuning.pilot import FIRST_CHAIN
+from maskov.tuning.pilot import FIRST_CHAIN, pilot_chains
 from maskov.tuning.tune import tune
-from small import random_table
-from variable_table import VariableTable
+from small import random_table, tiny_bert
 
 MODEL = random_table(4, 3, scale=2.5)
-LENGTHS = VariableTable(2, 4, size=3)
+OFF = DelayedAcceptance(0)
+LENGTHS = random_table((2, 4), size=3)
 KERNEL = Mixture((Metropolis(Norm(), Span()), Metropolis(Norm(), Resize())))
-# A run that has discarded chains find the weights of its lengths.
-CONFIG = replace(
-    sample(MODEL, Gibbs(), Schedule(epochs=1), chains=1, length=4).manifest.config,
-    length_prior="flat",
-)
 
 
 def _tuned(text: str, seed: int):
     layout = Layout.of_texts(LENGTHS, [text], 1).resized([[(2, 4)]])
-    return tune(KERNEL, CONFIG, layout, Scorer(LENGTHS), CounterRng(seed))
+    return tune(KERNEL, Schedule(epochs=1), "flat", layout, Scorer(LENGTHS), CounterRng(seed))
 
 
 def test_the_choice_does_not_depend_on_where_chains_start():
-    chosen = {_tuned(text, 3) for text in ("a a a", "b b b", "a b c", "c a b")}
+    chosen = {_tuned(text, 3) for text in ("a a a", "c a b")}
     assert len(chosen) == 1
     assert next(iter(chosen)).passes > 0  # it did measure
+
+
+WORDS = tiny_bert("red green blue")
+CONSTRAINTS = {"contains": ContainsWords(("red",)), "edits": MaxEdits(2)}
+
+
+def constrained(constraint):
+    """Return moves that change the length and keep a constraint."""
+    conditional = MaskedConditional(constraints=(constraint,))
+    moves = (Site(conditional), Resize(conditional, ((0, 1),)))
+    return Mixture(tuple(Metropolis(Norm(), move, delayed=OFF) for move in moves))
+
+
+def test_weights_of_lengths_under_constraints_do_not_depend_on_where_chains_start(monkeypatch):
+    """All of these texts meet the constraint, and have the same bounds."""
+    monkeypatch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 3)
+    monkeypatch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
+    monkeypatch.setattr("maskov.tuning.lengths._MEASURED", 4)
+    kernel, chosen = constrained(CONSTRAINTS["contains"]), set()
+    for text in ("red red red", "red blue green", "green green red"):
+        layout = Layout.of_texts(WORDS, [text], 1).resized([[(2, 4)]])
+        chosen.add(tune(kernel, Schedule(epochs=2), "flat", layout, Scorer(WORDS), CounterRng(3)))
+    assert len(chosen) == 1
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_pilots_meet_constraints_at_lengths_that_allow_it(name):
+    """Two edits of a text of six allow four to eight tokens, and the bounds three to twelve."""
+    text, kernel = "red green blue red red green", constrained(CONSTRAINTS[name])
+    layout = Layout.of_texts(WORDS, [text], 1).resized([[(3, 12)]])
+    pilots = pilot_chains(layout, 10, kernel, Scorer(WORDS), CounterRng(0), repeat=True)
+    assert kernel.conditional.possible(pilots.sequences, WORDS).all()
+    expected = {"contains": range(3, 13), "edits": range(4, 9)}[name]
+    assert set(pilots.lengths.tolist()) == set(expected)
+    assert any(tokens != WORDS.encode(text) for tokens in pilots.tokens.tolist())
 
 
 def test_the_choice_depends_on_the_seed():

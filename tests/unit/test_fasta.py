@@ -85,7 +85,7 @@ def test_blanks_of_templates_are_masks(request, kind):
     ids = model.encode(spelled(model, Record("a", "E_QL"), blanks=True))
     assert [place for place, token in enumerate(ids) if token == model.mask_id] == [1]
     assert len(ids) == 4
-    with pytest.raises(InputError, match="'a' has '_' at position 2"):
+    with pytest.raises(InputError, match="'a' has a blank '_' at position 2"):
         spelled(model, Record("a", "E_QL"))
 
 

@@ -109,4 +109,4 @@ def test_without_the_extra_one_is_told_what_to_install(refused, monkeypatch):
     for name in [name for name in sys.modules if re.match(r"maskov\.ui\.(viewer|web)\.", name)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "fastapi", None)
-    assert "pip install 'maskov[serve]'" in refused()
+    assert "pip install '.[serve]'" in refused()

@@ -95,7 +95,7 @@ def test_without_ray_it_says_what_to_install(monkeypatch):
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", absent)
-    with pytest.raises(InputError, match=r"maskov\[ray\]"):
+    with pytest.raises(InputError, match=r"'\.\[ray\]'"):
         sample(
             tiny_bert(), Metropolis(Raw()), Schedule(epochs=1), chains=2, length=3,
             workers=Workers(engine="ray"),

@@ -14,6 +14,14 @@ from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_origin, get
 from maskov.api.kinds import TextFunction, as_plain, check_kind
 from maskov.energies import Energy, as_energy
 from maskov.errors import InputError
+from maskov.kernels.registry import listed_moves
+from maskov.moves import Move
+
+# Options that a move has when it is given as an object.
+OF_MOVES = (
+    "span", "order", "block", "temperature", "top_p", "top_k", "epsilon", "contains", "avoid",
+    "allow", "max_changes",
+)  # fmt: skip
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,7 +35,7 @@ _WIDER: dict[str, Any] = {
     "toward": _ENERGY,
     "fluency": _ENERGY,
     "span": str | int | tuple[int, int] | None,
-    "moves": str | Sequence[str] | None,
+    "moves": str | Move | Sequence[str | Move | tuple[str | Move, float]] | None,
     "ladder": str | Sequence[float] | None,
     "delayed": str | int | Sequence[int] | None,
     "contains": str | Sequence[str] | None,
@@ -40,7 +48,6 @@ _WIDER: dict[str, Any] = {
 _LISTED: dict[str, Callable[[Any], Any]] = {
     "ladder": float,
     "delayed": int,
-    "moves": str,
     "contains": str,
     "avoid": str,
 }
@@ -133,6 +140,8 @@ def as_option(options: type[Any], name: str, value: Any) -> Any:
         return value if isinstance(value, str) else as_energy(value)
     if name == "span":
         return as_range(value)
+    if name == "moves" and not isinstance(value, str):
+        return (value,) if isinstance(value, Move) else tuple(value)
     if name in _LISTED and not isinstance(value, str):
         return tuple(map(_LISTED[name], (value,) if isinstance(value, Integral) else value))
     if name in ("burn_in_energy", "tokenizer"):
@@ -140,6 +149,16 @@ def as_option(options: type[Any], name: str, value: Any) -> Any:
     if name == "out":
         return Path(value)
     return as_plain(value, kind_of(options, name))
+
+
+def refuse_unused(given: Mapping[str, Any]) -> None:
+    """Refuse options of proposals beside moves that all are objects, which have their own."""
+    moves = given.get("moves")
+    if moves is None or isinstance(moves, str):
+        return
+    listed = listed_moves((moves,) if isinstance(moves, Move) else moves)
+    if not any(isinstance(move, str) for move, _ in listed):
+        refuse_both(given, OF_MOVES, "moves that are objects")
 
 
 def as_range(value: str | int | tuple[int, int]) -> str | tuple[int, int]:

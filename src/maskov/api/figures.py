@@ -22,7 +22,7 @@ def run_figure(run: Run) -> Any:
     try:
         from matplotlib import pyplot
     except ImportError:
-        raise InputError("plot() needs matplotlib: pip install 'maskov[notebook]'.") from None
+        raise InputError("plot() needs matplotlib: pip install '.[notebook]'.") from None
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
     # Whoever is given the figure shows it; pyplot would show it again.
     pyplot.close(figure)

@@ -16,6 +16,7 @@ from maskov.fasta import Record
 from maskov.kernels import Kernel
 from maskov.models import MaskedModel
 from maskov.models.conditional.model import ConditionalModel
+from maskov.moves import Move
 from maskov.schedules import Schedule
 from maskov.workers import Workers
 
@@ -29,6 +30,7 @@ _WORDS: dict[Any, str] = {
     Record: "a record of FASTA",
     Energy: "an Energy",
     Kernel: "a Kernel",
+    Move: "a Move",
     MaskedModel: "a MaskedModel",
     ConditionalModel: "a ConditionalModel",
     Schedule: "a Schedule",
@@ -47,7 +49,8 @@ _EXPECTED = {
     "length": "a number of tokens such as 12, or a range such as (8, 24) or '8:24'",
     "freeze": "a rule such as '1-25,40' or 'river, bridge', or a mask for each text",
     "span": "a size such as 2, or a range such as (1, 3) or '1:3'",
-    "moves": "names of moves with their weights, such as 'site:1,span:2'",
+    "moves": "names of moves with their weights, such as 'site:1,span:2', or a list of "
+    "Moves, alone or in pairs with their weights",
     "length_prior": "'none', 'flat', or weights such as '8:1,12:4' or {8: 1, 12: 4}",
     "kernel": "a Kernel, or a name: mh, gibbs, mask-predict or module:Class",
     "workers": "a number of processes, or Workers",

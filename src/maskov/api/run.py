@@ -88,7 +88,7 @@ class Run(result.Run):
         try:
             import pandas
         except ImportError:
-            raise InputError("to_pandas() needs pandas: pip install 'maskov[notebook]'.") from None
+            raise InputError("to_pandas() needs pandas: pip install '.[notebook]'.") from None
         rows = []
         for one in self.samples:
             row = asdict(one)
@@ -114,7 +114,7 @@ class Run(result.Run):
 
         It is HTML unless the name ends in .md or .json.
         """
-        from maskov.ui.report.writing import write_report
+        from maskov.ui.report.formats import write_report
 
         return write_report([self], Path(path), title=title)
 

@@ -7,7 +7,13 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from maskov.api.arguments import as_range, read_options, refuse_both, takes_options
+from maskov.api.arguments import (
+    as_range,
+    read_options,
+    refuse_both,
+    refuse_unused,
+    takes_options,
+)
 from maskov.api.kinds import TextFunction
 from maskov.api.run import Run
 from maskov.config import ModelSource
@@ -78,7 +84,8 @@ def sample(
     the same name with the same default; docs/how-to/python.md lists them. Instead of options,
     `kernel` and `schedule` may be objects: options that such an object has itself are then refused,
     and with a kernel there is no burn-in unless it is asked for. An `energy` may be an object, too,
-    or a function that takes a list of texts and returns a number for each.
+    or a function that takes a list of texts and returns a number for each; `moves` may be objects,
+    alone or in pairs with their weights: moves=[maskov.Site(), (maskov.Span(), 2.0)].
 
     Chains have `length` tokens (12), or a length drawn from a range ((8, 24) or "8:24"); or start
     at given `texts`; or fill the blanks of `templates`; `chains` to each. Texts and templates may
@@ -248,6 +255,7 @@ def _chosen(
         refuse_both(given, OF_SCHEDULES, "a schedule")
     if isinstance(workers, Workers):
         refuse_both(given, OF_WORKERS, "Workers")
+    refuse_unused(given)
     chosen = read_options(SamplingOptions, _with_workers(workers, given))
     if isinstance(model, str | Path):
         name = str(model.resolve()) if isinstance(model, Path) else model

@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from maskov.cli.benchmarking import bench
 from maskov.cli.evaluating import evaluate
 from maskov.cli.help import Command, CommandGroup
 from maskov.cli.inspecting import diagnose, score, verify
@@ -42,7 +41,6 @@ for command in (
     sample, infill, rewrite, translate, score, evaluate, resume, diagnose, report, serve, verify,
 ):  # fmt: skip
     app.command(cls=Command)(interruptible(one_thread(command)))
-app.command(cls=Command)(interruptible(bench))  # which measures whatever the machine has
 app.command(cls=Command)(interruptible(models))
 app.add_typer(rate, name="rate")
 

@@ -84,7 +84,7 @@ def _evaluate(
     from maskov.runs import Run
 
     run = Run.open(source) if Path(source).is_dir() else None
-    texts = _read_texts(source) if run is None else []
+    texts = read_sentences(source) if run is None else []
     if run is None:
         sequences = isinstance(texts[0], Record)
     else:
@@ -140,7 +140,7 @@ def _read_translations(source: str, empty: bool = False) -> list[dict[str, Any]]
     return [{"text": line} for line in lines]
 
 
-def _read_texts(source: str) -> list[str] | list[Record]:
+def read_sentences(source: str) -> list[str] | list[Record]:
     """Read plain lines, JSON lines with a `text`, or the records of FASTA."""
     from maskov.fasta import is_fasta, parse
 

@@ -62,18 +62,18 @@ def score(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
 ) -> None:
-    """Score texts: the energy of each text and the term of each token."""
+    """Score texts: E_raw and E_norm of each text, or another energy, and the term of each token."""
     lines = texts_or_files(source)
     options = ScoringOptions(
         model, energy, causal_model, tokenizer, device, trust_remote_code, prefix,
         remove_smoothing, token_budget,
     )  # fmt: skip
     if energy == "autoregressive":  # no masked model scores
-        _print_scores(options.scores(lines), json, words)
+        _print_scores(options.scores(lines), energy, json, words)
         return
     masked = options.load_model()
     scores = options.scores(lines, masked)
-    _print_scores(scores, json, words)
+    _print_scores(scores, energy, json, words)
     _point_out_unknown(masked, scores)
 
 
@@ -83,7 +83,7 @@ def diagnose(
 ) -> None:
     """Check the convergence of a run: R-hat, effective sample sizes, rates, costs."""
     from maskov.runs import Run
-    from maskov.ui.report.json_data import json_safe
+    from maskov.ui.report.formats import json_safe
 
     opened = Run.open(run)
     summary, diagnosis = opened.summary().to_dict(), opened.diagnose()
@@ -139,18 +139,26 @@ def _point_out_unknown(model: MaskedModel, scores: list[Score]) -> None:
         say(f"note: {len(unknown) - _POINTED_OUT:,} more lines have unknown tokens")
 
 
-def _print_scores(scores: list[Score], json: bool, words: bool) -> None:
+def _print_scores(scores: list[Score], energy: str, json: bool, words: bool) -> None:
     if json:
         print_json(score.to_json() for score in scores)
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("energy", justify="right", style="cyan")
+    energies = list(scores[0].energies)
+    for name in energies:
+        table.add_column(_shown(name), justify="right", style="cyan")
     named = any(score.name is not None for score in scores)
     table.add_column("name" if named else "text", overflow="fold")
     if words:
-        table.add_column("words", overflow="fold")
+        table.add_column(f"words, {_shown(energy)}", overflow="fold")
     for score in scores:
         by_word = zip(score.words, score.word_terms, strict=True)
         shown = ["  ".join(f"{word} {term:.2f}" for word, term in by_word)] if words else []
-        table.add_row(f"{score.energy:.4f}", score.name if named else score.text, *shown)
+        values = [f"{score.energies[name]:.4f}" for name in energies]
+        table.add_row(*values, score.name if named else score.text, *shown)
     print_table(table)
+
+
+def _shown(energy: str) -> str:
+    """Return the name of an energy as tables of samples have it."""
+    return f"E_{energy}" if energy in ("raw", "norm") else energy

@@ -53,11 +53,11 @@ def read_lines(source: str, empty: bool = False) -> list[str]:
     return lines
 
 
-def read_texts(source: str) -> list[str] | list[Record]:
+def read_texts(source: str, empty: bool = False) -> list[str] | list[Record]:
     """Read texts, one per line, or the records of a FASTA file."""
     from maskov.fasta import is_fasta, parse
 
-    lines = read_lines(source)
+    lines = read_lines(source, empty)
     return parse(lines, source) if is_fasta(source, lines) else lines
 
 
@@ -72,17 +72,17 @@ def read_frozen(rule: str | None) -> str | list[str] | None:
     return read_lines(rule) if named else rule
 
 
-def texts_or_files(sources: Sequence[str]) -> list[str] | list[Record]:
+def texts_or_files(sources: Sequence[str], empty: bool = False) -> list[str] | list[Record]:
     """Return texts given on the command line, and those of the files that are named there."""
     found: list[Any] = []
     for source in sources:
-        found += read_texts(source) if _names_a_file(source) else [source]
+        found += read_texts(source, empty) if names_a_file(source) else [source]
     if len({isinstance(one, str) for one in found}) > 1:
         raise InputError("give texts or FASTA, not both.")
     return found
 
 
-def _names_a_file(source: str) -> bool:
+def names_a_file(source: str) -> bool:
     """Whether a word is a file, or looks like one that is not there."""
     with suppress(OSError, ValueError):  # too long for a name, or a null character
         if source == "-" or Path(source).exists():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maskov.cli.dataclass_options import takes_options
-from maskov.cli.output import OutputOptions, read_frozen, read_texts, say
+from maskov.cli.output import OutputOptions, read_frozen, say, texts_or_files
 from maskov.cli.signals import stop_on_signals
 from maskov.errors import Interrupted
 from maskov.options.rewriting import RewritingOptions
@@ -24,9 +24,10 @@ def rewrite(
     options: RewritingOptions,
     output: OutputOptions,
     source: Annotated[
-        str,
+        list[str],
         typer.Argument(
-            metavar="FILE|-", help="texts: FASTA, or one per line (- for standard input)"
+            metavar="TEXT|FILE|-...",
+            help="texts, or files of texts: one per line, or FASTA (- for standard input)",
         ),
     ],
 ) -> None:
@@ -34,18 +35,22 @@ def rewrite(
     from maskov.fasta import Record
     from maskov.ui.terminal import progress_for, watched_stop
 
-    if not options.toward:
-        raise typer.BadParameter("give what texts should become.", param_hint="--toward")
+    if not options.aims:
+        raise typer.BadParameter(
+            "give what texts should become, or a word that they should hold: --contains.",
+            param_hint="--toward",
+        )
     options.build("cpu")  # refused before a model is loaded
     workers = options.build_workers(options.threads)
-    texts = read_texts(source)
+    texts = texts_or_files(source, empty=True)
     frozen = read_frozen(options.freeze)
     model = options.load_model()
     rewriter = options.build(model.device, records=isinstance(texts[0], Record))
     with stop_on_signals() as stop:
         try:
             with ExitStack() as stack:
-                view = progress_for(model, options.epochs, output.quiet)
+                epochs = rewriter.all_epochs(model, len(texts), options.batch)
+                view = progress_for(model, epochs, output.quiet)
                 if view is not None:
                     stack.enter_context(view)
                 for one in rewriter.rewrite(
@@ -67,11 +72,11 @@ def rewrite(
 
 def _shown(one: Rewriting, json: bool, every_chain: bool) -> str:
     """Return what is printed: JSON, a line, or a record of FASTA."""
-    from maskov.fasta import Record, to_fasta
+    from maskov.fasta import Record, numbered, to_fasta
 
     if json:
         return json_printable(one.to_json()) + "\n"
     if one.name is None:
         return printable(one.text) + "\n"
-    name = f"{one.name}|{one.chain}" if every_chain else one.name
+    name = numbered(one.name, one.chain) if every_chain else one.name
     return printable(to_fasta([Record(name, one.text)]))

@@ -13,6 +13,7 @@ from maskov.cli.dataclass_options import takes_options
 from maskov.cli.fills import print_fills
 from maskov.cli.output import (
     OutputOptions,
+    names_a_file,
     print_json,
     print_samples,
     read_frozen,
@@ -74,16 +75,19 @@ def infill(
     template: Annotated[
         str,
         typer.Argument(
-            help="a text with \\[MASK] (or \\[MASK*], \\[MASK{2,5}]) for blanks, a file, or -"
+            help="a text with \\[MASK] (or \\[MASK*], \\[MASK{2,5}]; in proteins _) for blanks, a "
+            "file, or -"
         ),
     ],
 ) -> None:
     """Fill blanks: sample them given the rest, from the same energy."""
+    from maskov.fasta import BLANK
     from maskov.options.running import check_start, for_templates
     from maskov.starts import find_blanks
 
     check_start(options, templates=template)
-    literal = bool(find_blanks(template))
+    # Models of letters have another blank, which may also stand in the name of a file.
+    literal = bool(find_blanks(template)) or (BLANK in template and not names_a_file(template))
     if not literal and template != "-" and not Path(template).is_file():
         raise InputError(
             f"'{template}' is neither a template nor a file: write [MASK] for each blank."

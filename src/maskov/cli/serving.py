@@ -62,7 +62,7 @@ def serve(
         from maskov.ui.web.serving import listen
         from maskov.ui.web.serving import serve as serve_app
     except ImportError as error:
-        raise InputError("the pages need FastAPI: pip install 'maskov[serve]'.") from error
+        raise InputError("the pages need FastAPI: pip install '.[serve]'.") from error
     if not is_loopback(host):
         raise InputError(
             f"'{host}' can be reached from other machines: drop --host, and use the pages from "

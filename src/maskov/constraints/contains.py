@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from maskov.constraints.base import OUTSIDE, UNFILLED, Constraint, PartlyFilled, quoted, remembered
-from maskov.constraints.words import check_words, continues, spellings
+from maskov.constraints.words import check_proposed, check_words, continues, spellings
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
 from maskov.types import Bool, Int, Tensor
@@ -64,6 +64,8 @@ class ContainsWords(Constraint):
 
     def check(self, model: MaskedModel, sequences: PartlyFilled, resizable: bool) -> None:
         """Refuse words that the model does not know, or that are more than the sequences hold."""
+        for word in self.words:
+            check_proposed(model, word)
         needed = sum(min(map(len, spellings(model, word))) for word in self.words)
         shortest = int(sequences.lengths.min())
         if needed > shortest:

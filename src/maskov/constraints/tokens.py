@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from maskov.constraints.base import Constraint, PartlyFilled, remembered
-from maskov.constraints.words import has_letters_only, spellings
+from maskov.constraints.words import check_proposed, has_letters_only, spellings
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
 from maskov.types import Bool, Tensor
@@ -119,6 +119,7 @@ def _tokens(model: MaskedModel, text: str) -> list[int]:
         words = [letter for word in words for letter in word]
     found = list[int]()
     for word in words:
+        check_proposed(model, word)
         single = [ids[0] for ids in spellings(model, word) if len(ids) == 1]
         if not single:
             raise InputError(f"'{word}' is no single token of '{model.name}': allow others.")

@@ -96,7 +96,7 @@ def _spellings(model: MaskedModel, word: str) -> tuple[Spelling, ...]:
     written = dict.fromkeys(tuple(model.encode(text)) for text in texts)
     found, unknown = list[Spelling](), None
     for ids in written:
-        bad = [i for i in ids if i == model.mask_id or bool(model.forbidden[i])]
+        bad = [i for i in ids if i == model.mask_id or not model.may_stand(i)]
         unknown = bad[0] if bad else unknown
         if ids and not bad:
             found.append(ids)
@@ -107,6 +107,17 @@ def _spellings(model: MaskedModel, word: str) -> tuple[Spelling, ...]:
             "of the model's vocabulary."
         )
     return tuple(found)
+
+
+def check_proposed(model: MaskedModel, word: str) -> None:
+    """Refuse a word with a letter that is never proposed, where samples should hold it."""
+    for token in (token for ids in spellings(model, word) for token in ids):
+        if token in model.only_given:
+            letter = model.token_strings([token])[0]
+            raise InputError(
+                f"'{model.name}' proposes the 20 amino acids only, not '{letter}': add "
+                f"--extra-letters {letter}."
+            )
 
 
 def has_letters_only(model: MaskedModel) -> bool:

@@ -14,17 +14,19 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, is_dataclass
 
 import torch
 
-from maskov.errors import InputError, MaskovError
+from maskov.errors import InputError, MaskovError, TooLongError
 from maskov.models.base import MaskedModel
 from maskov.models.batches import is_out_of_memory
 from maskov.parts import part_text
 from maskov.types import Float, Sequences, Tensor
 
+# What may stand for an energy: numbers for texts.
+TextFunction = Callable[[list[str]], Sequence[float]]
 # The energies that every run keeps by name.
 _RESERVED = ("raw", "norm", "target")
 
@@ -129,13 +131,26 @@ class Energy(ABC):
         # The text of a built-in energy has all its arguments.
         return self == other if is_dataclass(self) else str(self) == str(other)
 
-    def __add__(self, other: Energy) -> Energy:
-        return Sum((*self.parts, *other.parts))
+    def __add__(self, other: Energy | TextFunction) -> Energy:
+        """Add an energy, or a function of texts, as on the command line."""
+        return Sum((*self.parts, *_energy(other).parts)) if callable(other) else NotImplemented
+
+    def __radd__(self, other: TextFunction | int) -> Energy:
+        """Add this energy to a function of texts; `sum` begins with 0."""
+        if other == 0:
+            return self
+        return _energy(other) + self if callable(other) else NotImplemented
 
     def __mul__(self, factor: float) -> Energy:
         return Sum(tuple((factor * weight, part) for weight, part in self.parts))
 
     __rmul__ = __mul__
+
+
+def _energy(part: Energy | TextFunction) -> Energy:
+    from maskov.energies.text import TextEnergy  # which needs what is defined here
+
+    return part if isinstance(part, Energy) else TextEnergy(part)
 
 
 class MaskedEnergy(Energy):
@@ -205,10 +220,24 @@ class Sum(Energy):
         return "+".join(weighted(weight, str(part)) for weight, part in self.parts)
 
 
-def evaluated(energy: Energy, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
-    """Return an energy's values; one that fails, or gives no number, is refused in a sentence."""
+def evaluated(
+    energy: Energy, model: MaskedModel, sequences: Sequences, too_long: float | None = None
+) -> Float[Tensor, " n"]:
+    """Return an energy's values; one that fails, or gives no number, is refused in a sentence.
+
+    So is a text longer than its model reads, unless such a text has the value `too_long`.
+    """
     try:
         values = energy(model, sequences)
+    except TooLongError as error:
+        if too_long is None or len(error.fits) != len(sequences.lengths):
+            raise
+        fits = torch.tensor(error.fits, device=sequences.lengths.device)
+        found = torch.where(fits, 0.0, too_long).double()
+        rows = fits.nonzero().flatten()
+        if rows.numel():
+            found[rows] = evaluated(energy, model, sequences.rows(rows)).to(found.device)
+        return found
     except Exception as error:
         raise failure(energy, error) from error
     count = len(sequences.lengths)

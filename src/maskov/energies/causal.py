@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from maskov.energies.base import Energy
-from maskov.energies.loading import Loading, SideNetwork, contents
+from maskov.energies.loading import Loading, SideNetwork, check_lengths, contents
 from maskov.errors import InputError, ModelError
 from maskov.models.base import MaskedModel
 from maskov.models.batches import Batcher, token_budget
@@ -72,11 +72,9 @@ class Autoregressive(Energy):
     def token_terms(self, ids: Sequence[Sequence[int]]) -> list[Float[Tensor, " length"]]:
         """Return −log p of each token of sequences in this model's own vocabulary."""
         network, _, start = self._loaded
-        limit = self.max_length
-        longest = max(map(len, ids), default=0)
-        if longest > limit:
-            raise InputError(f"a text has {longest} tokens; '{self.name}' takes at most {limit}.")
-        lengths = torch.tensor([len(sequence) for sequence in ids])
+        sizes = [len(sequence) for sequence in ids]
+        check_lengths(sizes, self.max_length, self.name)
+        lengths = torch.tensor(sizes)
         terms = [torch.zeros(0, dtype=torch.float64)] * len(ids)
 
         def work(rows: Tensor, width: int) -> None:

@@ -3,6 +3,9 @@
 Energies of sequences of different lengths are not on one scale: a token more adds its term to E.
 With a weight w(n) for each length n the target is p(x) ∝ w(|x|) exp(−E(x)/T). Models that translate
 predict lengths themselves.
+
+A kernel divides its whole energy by T. So that w(n) is not, a length prior has the weight T in the
+sum, and `at_temperature` changes that weight whenever T changes.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
-from maskov.energies.base import Energy
+from maskov.energies.base import Energy, Sum
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
 from maskov.models.conditional.model import ConditionalModel
@@ -89,6 +92,14 @@ class PredictedLength(Energy):
 
     def __str__(self) -> str:
         return "predicted_length"
+
+
+def at_temperature(energy: Energy, change: float) -> Energy:
+    """Return the energy of a target whose T is `change` times as high: w(n) stays as it is."""
+    if change == 1 or not any(isinstance(part, LengthPrior) for _, part in energy.parts):
+        return energy
+    parts = ((w * change if isinstance(p, LengthPrior) else w, p) for w, p in energy.parts)
+    return Sum(tuple(parts))
 
 
 def no_length_predictor(model: MaskedModel) -> InputError:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from maskov.errors import InputError, ModelError
+from maskov.errors import InputError, ModelError, TooLongError
 from maskov.models.base import MaskedModel
 from maskov.models.batches import Batcher, token_budget
 from maskov.models.checkpoint import load_checkpoint
@@ -140,10 +140,9 @@ class SideNetwork:
 
         `read` takes the network's answer and which positions are no padding.
         """
-        limit = capacity(self.network.config, self.loaded[1])
-        longest = int(encoded.lengths.max()) if len(encoded.lengths) else 0
-        if longest > limit:
-            raise InputError(f"a text has {longest} tokens; '{self.name}' takes at most {limit}.")
+        check_lengths(
+            encoded.lengths.tolist(), capacity(self.network.config, self.loaded[1]), self.name
+        )
         # The padding of equal sequences is equal, too.
         keys = torch.cat([encoded.lengths[:, None], encoded.tokens], dim=1)
         distinct, which = torch.unique(keys, dim=0, return_inverse=True)
@@ -182,6 +181,16 @@ class SideNetwork:
             )
             self._shared = (model, same)
         return self._shared[1]
+
+
+def check_lengths(lengths: Sequence[int], limit: int, name: str) -> None:
+    """Refuse texts of more tokens than a model takes."""
+    longest = max(lengths, default=0)
+    if longest > limit:
+        raise TooLongError(
+            f"a text has {longest} tokens; '{name}' takes at most {limit}.",
+            [length <= limit for length in lengths],
+        )
 
 
 def contents(sequences: Sequences) -> list[list[int]]:

@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 
 from maskov.energies.base import Energy
-from maskov.energies.loading import Loading
+from maskov.energies.loading import Loading, check_lengths
 from maskov.energies.masked import Norm, Raw
 from maskov.errors import InputError
 from maskov.models import load
@@ -45,6 +45,7 @@ class OtherModel(Energy):
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Run the other model's masked passes."""
+        check_lengths(sequences.lengths.tolist(), self._scorer.model.max_length, self.name)
         tokens = self._translated(model, sequences)
         plain = replace(sequences, tokens=tokens, sites=None, reference=None)
         sites = self._scorer.sites(plain, self.energy.normalised, groups=self.energy.groups)
@@ -69,7 +70,7 @@ class OtherModel(Energy):
         known = {
             token: number
             for number, token in enumerate(mine.token_strings(range(mine.vocabulary_size)))
-            if not mine.forbidden[number]
+            if mine.may_stand(number)
         }
         spelled = model.token_strings(range(model.vocabulary_size))
         numbers = torch.tensor([known.get(token, -1) for token in spelled], device=model.device)

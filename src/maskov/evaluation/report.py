@@ -22,7 +22,7 @@ from maskov.runs.library import record_of
 from maskov.version import __version__
 
 _SHORT = 12
-_NO_SACREBLEU = "self-BLEU needs sacreBLEU: pip install 'maskov[evaluate]'"
+_NO_SACREBLEU = "self-BLEU needs sacreBLEU: pip install '.[evaluate]'"
 _ALONE = "self-BLEU needs at least two sentences"
 _CORRELATED = (
     "samples of the same chain are correlated: the standard errors assume independence and are "

@@ -14,7 +14,7 @@ def most_alike(texts: Sequence[str]) -> int:
     try:
         from sacrebleu.metrics.chrf import CHRF
     except ImportError as error:
-        raise InputError("--pick mbr needs sacreBLEU: pip install 'maskov[evaluate]'.") from error
+        raise InputError("--pick mbr needs sacreBLEU: pip install '.[evaluate]'.") from error
     metric = CHRF()
     # Each distinct text is compared once.
     distinct = list(dict.fromkeys(texts))

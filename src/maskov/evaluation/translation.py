@@ -89,7 +89,7 @@ def _metrics() -> tuple[Metric, Metric]:
         from sacrebleu.metrics.chrf import CHRF
     except ImportError as error:
         raise InputError(
-            "scores against references need sacreBLEU: pip install 'maskov[evaluate]'."
+            "scores against references need sacreBLEU: pip install '.[evaluate]'."
         ) from error
 
     class Chrf(CHRF):

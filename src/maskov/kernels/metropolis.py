@@ -17,12 +17,14 @@ chain.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 
 from maskov.energies.base import Energy, MaskedEnergy, evaluated
+from maskov.energies.lengths import at_temperature
 from maskov.energies.stages import DelayedAcceptance, Stage, TestPlan, near_all, near_window
 from maskov.errors import InputError
 from maskov.grouping import groups_with, positions_of, unseen
@@ -131,7 +133,10 @@ class Metropolis(Kernel):
     def at(self, epoch: int, temperature: float | None, block: int | None) -> Metropolis:
         """Follow the schedule's temperature and block size."""
         target = self.target_temperature if temperature is None else temperature
-        return replace(self, move=self.move.at(epoch, block), target_temperature=target)
+        energy = at_temperature(self.energy, target / self.target_temperature)
+        return replace(
+            self, energy=energy, move=self.move.at(epoch, block), target_temperature=target
+        )
 
     def with_energy(self, energy: Energy) -> Metropolis:
         """Return this kernel for another target; early tests that it cannot have are left out."""
@@ -329,7 +334,11 @@ class Comparison:
         """Return by how much the energy falls, as far as stage `number` knows."""
         stage = self._plan.stages[number]
         for part, column, energy in self._plan.new_evaluations(number):
-            found = evaluated(energy, self._scorer.model, self._sequences(index))
+            # What an expert cannot read is impossible, whatever the sign of its weight.
+            weight = self._plan.others[part].weight
+            too_long = math.copysign(math.inf, weight) if weight else 0.0
+            sequences = self._sequences(index)
+            found = evaluated(energy, self._scorer.model, sequences, too_long)
             self.values[index, column] = found
             self.calls[index, part] += 1
         if self._energy.needs_sites and stage.nearest != 0:

@@ -6,7 +6,7 @@ and the arguments it was made with (`maskov.parts`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from types import MappingProxyType
 from typing import Any
@@ -242,16 +242,38 @@ def parse_sizes(text: str | tuple[int, int]) -> tuple[int, ...]:
         raise InputError(f"--span '{text}' is no range; write 2 or 2:3.") from None
 
 
-def parse_moves(
-    given: str | tuple[str, ...], known: dict[str, Move]
-) -> tuple[tuple[Move, ...], tuple[float, ...]]:
-    """Read moves with weights, such as `site:1,span:2` or `my_module:MyMove(3)`, or one by one.
+# Moves as text such as `site:1,span:2`, or a list of names and objects, alone or with a weight.
+Moves = str | Sequence[str | Move | tuple[str | Move, float]]
 
-    `known` are the moves that have a name.
+
+def listed_moves(given: Moves) -> list[tuple[str | Move, float]]:
+    """Return each move, as text or an object, and the weight that stands beside it."""
+    entries = split_outside(given, ",") if isinstance(given, str) else given
+    pairs = ((one, 1.0) if isinstance(one, str | Move) else one for one in entries)
+    return [(move, float(weight)) for move, weight in pairs]
+
+
+def move_names(given: Moves) -> set[str]:
+    """Return the names of the moves that have one; any that changes the length is a `resize`."""
+    entries = [move for move, _ in listed_moves(given)]
+    names = {one.partition(":")[0].strip() for one in entries if isinstance(one, str)}
+    return names | {"resize" for one in entries if isinstance(one, Resize)}
+
+
+def parse_moves(given: Moves, known: dict[str, Move]) -> tuple[tuple[Move, ...], tuple[float, ...]]:
+    """Read moves with weights, such as `site:1,span:2` or `my_module:MyMove(3)`.
+
+    `known` are the moves that have a name. Moves that are objects are taken as they are.
     """
     moves, weights = list[Move](), list[float]()
-    for entry in split_outside(given, ",") if isinstance(given, str) else given:
-        call, weight = entry.strip(), 1.0
+    for entry, weight in listed_moves(given):
+        if isinstance(entry, Move):
+            if not weight > 0:
+                raise InputError(f"the weight of the move '{entry}' must be above 0.")
+            moves.append(entry)
+            weights.append(weight)
+            continue
+        call = entry.strip()
         head, colon, last = call.rpartition(":")
         if colon and last.replace(".", "", 1).isdecimal():
             call, weight = head, float(last)

@@ -77,6 +77,7 @@ def load(
     allow_download: bool = True,
     prefix: str = "",
     remove_smoothing: float = 0.0,
+    extra_letters: str = "",
 ) -> MaskedModel:
     """Load a masked model by its maskov name, folder or hub name; a Path is always a folder.
 
@@ -84,11 +85,16 @@ def load(
     `allow_download` the hub is not asked: a hub name must be in its cache already. Threads that
     load at the same time do so one after the other. `prefix` is a text that the model reads before
     every sequence, such as a label that it was trained with. `remove_smoothing` is the label
-    smoothing of its training, such as 0.1, which is then removed from its conditionals.
+    smoothing of its training, such as 0.1, which is then removed from its conditionals. A model of
+    proteins proposes the 20 amino acids, and of its other letters the `extra_letters`.
     """
     check_smoothing(remove_smoothing)
     with LOADING:
         model = _load(name, device, precision, tokenizer, trust_remote_code, allow_download, prefix)
+    if extra_letters:
+        if not isinstance(model, HuggingFaceModel):
+            raise InputError(f"'{model.name}' is not a model of proteins: drop --extra-letters.")
+        model = model.with_letters(extra_letters)
     if not remove_smoothing:
         return model
     if not isinstance(model, PackedModel):

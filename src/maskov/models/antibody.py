@@ -45,7 +45,7 @@ _SAPIENS = "pip install --no-deps sapiens==1.0.3"
 _PACKAGES = {
     "antiberty": _Package(
         "antiberty",
-        "pip install 'maskov[antibody]'",
+        "pip install '.[antibody]'",
         "trained_models/AntiBERTy_md_smooth/pytorch_model.bin",
         "trained_models/vocab.txt",
     ),

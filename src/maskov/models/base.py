@@ -47,13 +47,15 @@ class Queries:
 class MaskedModel(ABC):
     """A model that scores masked positions over a finite vocabulary.
 
-    `forbidden` marks tokens that must never be proposed or sampled. `min_length` and `max_length`
-    count content tokens, without the special tokens that the model adds around them.
+    `forbidden` marks tokens that must never be proposed or sampled; those of them that are
+    `only_given` may stand in given texts, where they stay. `min_length` and `max_length` count
+    content tokens, without the special tokens that the model adds around them.
     """
 
     name: str
     mask_id: int
     forbidden: Bool[Tensor, " vocabulary"]
+    only_given: frozenset[int] = frozenset()
     min_length: int
     max_length: int
     device: torch.device
@@ -69,6 +71,8 @@ class MaskedModel(ABC):
     prefix: str = ""
     # The label smoothing of its training that is removed from its conditionals.
     remove_smoothing: float = 0.0
+    # Letters that it proposes besides the 20 amino acids, if it is a model of proteins.
+    extra_letters: str = ""
 
     @abstractmethod
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
@@ -144,6 +148,10 @@ class MaskedModel(ABC):
     def control_ids(self) -> frozenset[int]:
         """Return the control tokens, which never occur in a text."""
         return frozenset()
+
+    def may_stand(self, token: int) -> bool:
+        """Whether a token may stand in a text, proposed or given."""
+        return token in self.only_given or not bool(self.forbidden[token])
 
     @property
     def vocabulary_size(self) -> int:

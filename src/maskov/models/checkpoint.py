@@ -149,6 +149,11 @@ def _why(name: str, what: str, error: Exception) -> str:
     if is_out_of_memory(error):
         return f"not enough memory to load the model '{name}'; use a smaller one."
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if "trust_remote_code" in str(error):
+        return (
+            f"the model '{name}' has code of its own, which was not run; if you trust it, say so "
+            "with --trust-remote-code."
+        )
     if "Weights only load failed" in first:
         return (
             f"the weights of '{name}' are a pickle with more than tensors, which may be code: "

@@ -1,8 +1,9 @@
-"""Which tokens must never be proposed: special tokens and unused placeholders."""
+"""Which tokens must never be proposed: special and unused ones, and letters nobody can order."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,6 +21,11 @@ _PLACEHOLDER = re.compile(
     r"|<(?:s|/s|pad|unk|mask|cls|sep|eos|bos)>",
     re.IGNORECASE,
 )
+# What some vocabularies put before a token at the beginning of a word.
+MARKS = "▁Ġ"
+AMINO_ACIDS = frozenset("ACDEFGHIKLMNPQRSTVWY")
+# What vocabularies of proteins have besides: rare, ambiguous and unknown residues, gaps and stops.
+_OTHER_LETTERS = frozenset("BJOUXZ.-*|")
 
 
 def forbidden_tokens(tokenizer: Any, size: int) -> Bool[Tensor, " vocabulary"]:
@@ -35,3 +41,16 @@ def forbidden_tokens(tokenizer: Any, size: int) -> Bool[Tensor, " vocabulary"]:
         if index < size and added.special:
             forbidden[index] = True
     return forbidden
+
+
+def other_letters(names: Sequence[str], forbidden: Bool[Tensor, " vocabulary"]) -> frozenset[int]:
+    """Return the tokens of a protein model that are not amino acids; of any other model, none."""
+    letters = {
+        number: name.lstrip(MARKS)
+        for number, name in enumerate(names)
+        if not bool(forbidden[number])
+    }
+    found = set(letters.values())
+    if not AMINO_ACIDS <= found <= AMINO_ACIDS | _OTHER_LETTERS:
+        return frozenset()
+    return frozenset(number for number, name in letters.items() if name not in AMINO_ACIDS)

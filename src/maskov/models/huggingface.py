@@ -12,7 +12,7 @@ from maskov.errors import InputError, ModelError
 from maskov.models.base import Queries
 from maskov.models.checkpoint import load_checkpoint
 from maskov.models.fingerprints import fingerprint, forbidden_ids
-from maskov.models.forbidden_tokens import forbidden_tokens
+from maskov.models.forbidden_tokens import MARKS, forbidden_tokens, other_letters
 from maskov.models.heads import split_head
 from maskov.models.hf_logging import silence_transformers
 from maskov.models.packed import PackedModel
@@ -65,6 +65,8 @@ class HuggingFaceModel(PackedModel):
                 f"every token of '{name}' is special, as if it had no tokenizer of its own: give "
                 "--tokenizer (a folder, a hub name or a vocab.txt)."
             )
+        self.only_given = other_letters(self.token_strings(range(size)), self.forbidden)
+        self.forbidden[list(self.only_given)] = True
         self.min_length = 1
         self.max_length = capacity(network.config, tokenizer) - probe.shape[1] + 2
 
@@ -116,6 +118,31 @@ class HuggingFaceModel(PackedModel):
         changed.max_length = self.max_length - len(ids)
         if changed.max_length < changed.min_length:
             raise InputError(f"the prefix '{text}' leaves no room for a sequence.")
+        return changed
+
+    def with_letters(self, letters: str) -> HuggingFaceModel:
+        """Return this model of proteins proposing more letters than the 20 amino acids: "XU"."""
+        ids = sorted(self.only_given)
+        names = [name.lstrip(MARKS) for name in self.token_strings(ids)]
+        if not names:
+            raise InputError(
+                f"'{self.name}' has no letters besides the 20 amino acids, or is not a model of "
+                "proteins: drop --extra-letters."
+            )
+        wanted = sorted(set(letters))
+        for one in wanted:
+            if one not in names:
+                raise InputError(
+                    f"'{one}' is not an extra letter of '{self.name}'; those are {''.join(names)}."
+                )
+        chosen = [number for number, name in zip(ids, names, strict=True) if name in wanted]
+        changed = copy.copy(self)
+        changed.extra_letters = self.extra_letters + "".join(wanted)
+        changed.only_given = self.only_given - set(chosen)
+        changed.forbidden = self.forbidden.clone()
+        changed.forbidden[chosen] = False
+        if isinstance(self.exact, HuggingFaceModel):
+            changed.exact = self.exact.with_letters(letters)
         return changed
 
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:

@@ -59,6 +59,7 @@ def _parts(model: MaskedModel) -> dict[str, Any]:
             "kind": "masked",
             "caution": exact.caution,
             "prefix": exact.prefix,
+            "extra_letters": exact.extra_letters,
         }
     elif type(exact) is ConditionalModel:
         texts = None if exact.sources is None else exact.sources.texts
@@ -84,6 +85,8 @@ def _assemble(parts: dict[str, Any], device: torch.device) -> MaskedModel:
     if parts["kind"] == "masked":
         exact = HuggingFaceModel(network, tokenizer, name, parts["caution"])
         exact = exact.with_prefix(parts["prefix"]) if parts["prefix"] else exact
+        extra = parts["extra_letters"]
+        exact = exact.with_letters(extra) if extra else exact
         return in_precision(exact.without_smoothing(parts["remove_smoothing"]), parts["precision"])
     whole = ConditionalModel(network, tokenizer, name)
     model = in_precision(whole.without_smoothing(parts["remove_smoothing"]), parts["precision"])

@@ -42,6 +42,14 @@ class ModelOptions:
         float,
         option("--remove-smoothing", SMOOTHING, _MODEL),
     ] = 0.0
+    extra_letters: Annotated[
+        str,
+        option(
+            "--extra-letters",
+            "letters that a protein model may propose besides the 20 amino acids: XU",
+            _MODEL,
+        ),
+    ] = ""
 
     def source(self) -> ModelSource:
         """Return how to load the model again."""
@@ -51,6 +59,7 @@ class ModelOptions:
             self.trust_remote_code,
             self.prefix,
             self.remove_smoothing,
+            self.extra_letters,
         )
 
     def load_model(self) -> MaskedModel:
@@ -65,6 +74,7 @@ class ModelOptions:
             trust_remote_code=self.trust_remote_code,
             prefix=self.prefix,
             remove_smoothing=self.remove_smoothing,
+            extra_letters=self.extra_letters,
         )
 
 

@@ -67,7 +67,7 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         ),
     ] = "lowest"
     moves: Annotated[
-        str | tuple[str, ...] | None,
+        Any,
         option(
             "--moves",
             "moves by weight: site, span, insert-delete, resize "
@@ -105,18 +105,24 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         option("--threads", "threads of each process on a CPU (default: 1)", _RUN),
     ] = None
 
+    @property
+    def aims(self) -> bool:
+        """Whether they say what texts should become."""
+        wanted = (self.toward, self.contains, self.avoid, self.allow)
+        return any(one not in (None, "") for one in wanted)
+
     def build(self, device: object, records: bool = False) -> Rewriter:
         """Return how lines are rewritten, or records of FASTA."""
         from maskov.energies import Energy, parse_energy
         from maskov.energies.loading import Loading
-        from maskov.kernels.registry import named_moves, parse_moves, parse_sizes
+        from maskov.kernels.registry import move_names, named_moves, parse_moves, parse_sizes
         from maskov.moves import MaskedConditional
         from maskov.rewriting import Rewriter
 
         loading = Loading(str(device), self.trust_remote_code, find=findable)
         usual = _MOVES_OF_RECORDS if records else _MOVES
         named = usual if self.moves is None else self.moves
-        resizes = "insert-delete" in str(named) or "resize" in str(named)
+        resizes = bool(move_names(named) & {"insert-delete", "resize"})
         proposal = MaskedConditional(self.temperature, constraints=self.build_constraints(resizes))
         moves, weights = parse_moves(named, named_moves(proposal, parse_sizes(self.span)))
 
@@ -126,7 +132,7 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
             return parse_energy(given, default_judge(), loading)
 
         return Rewriter(
-            energy(self.toward),
+            energy(self.toward) if self.toward else None,
             self.strength,
             self.keep,
             energy(self.fluency),

@@ -14,6 +14,7 @@ from maskov.kernels import Kernel
 from maskov.models import MaskedModel
 from maskov.options.sampling import SamplingOptions
 from maskov.runs.folder import RunFolder
+from maskov.runs.inputs import named_texts
 from maskov.runs.preparation import schedule_for_passes
 from maskov.runs.rebuild import with_burn_in
 from maskov.runs.result import Run
@@ -98,7 +99,8 @@ def start_of(
     if texts is not None and templates is not None:
         if freeze is not None:
             raise InputError("templates say what is frozen in texts: drop --freeze.")
-        freeze = template_masks(model, [*map(str, texts)], [*map(str, templates)])
+        lines, _ = named_texts(model, texts)
+        freeze = template_masks(model, lines, named_texts(model, templates, blanks=True)[0])
         templates = None
     usual = DEFAULT_LENGTH
     if texts is None and templates is None:
@@ -137,7 +139,8 @@ def plan_run(
     running = with_burn_in(kernel, schedule, model, trust, trust_parts=True)
     paid = schedule_for_passes(
         model, running, schedule, options.passes, chains=options.chains, seed=options.seed,
-        token_budget=options.token_budget, automatic_burn_in=automatic_burn_in, **start,
+        token_budget=options.token_budget, automatic_burn_in=automatic_burn_in,
+        length_prior=options.length_prior, **start,
     )  # fmt: skip
     if options.burn_in_energy not in (None, "same") and paid.burn_in_energy is None:
         raise InputError(

@@ -13,7 +13,7 @@ from maskov.options.constraints import ConstraintOptions, words_of
 from maskov.options.model import ModelOptions, findable
 from maskov.options.option import FIRST, option
 from maskov.options.workers import WorkerOptions
-from maskov.parts import is_import_path, load_part, parse_call, split_outside
+from maskov.parts import is_import_path, load_part, parse_call
 from maskov.schedules import LinearSchedule, Schedule
 from maskov.shipped import default_judge
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from maskov.energies import Energy
     from maskov.energies.loading import Loading
     from maskov.kernels import DelayedAcceptance, Kernel
+    from maskov.kernels.registry import Moves
     from maskov.models import MaskedModel
 
 _MODEL = "Advanced: model"
@@ -55,7 +56,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         str, option("--kernel", "mh, gibbs, mask-predict, or module:Class", _KERNEL, "-k")
     ] = "mh"
     moves: Annotated[
-        str | tuple[str, ...] | None,
+        Any,
         option(
             "--moves",
             "site, span, insert-delete, resize or module:Class; several with weights: "
@@ -308,7 +309,8 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
 
         kernel = self._chain_kernel(device)
         check_order(kernel)
-        if kernel.conditional.constraints != self.build_constraints(self.resizes):
+        asked = self.build_constraints(self.resizes)
+        if asked and kernel.conditional.constraints != asked:
             raise InputError(
                 f"'{self.kernel}' with these moves does not keep constraints: use mh with site, "
                 "span, insert-delete or resize, or drop --contains, --avoid, --allow and "
@@ -336,7 +338,12 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     def _chain_kernel(self, device: Any) -> Kernel:
         """Return the kernel that moves each chain."""
         from maskov.energies.loading import Loading
-        from maskov.kernels.registry import KERNELS, named_kernel, named_moves, parse_moves
+        from maskov.kernels.registry import (
+            KERNELS,
+            named_kernel,
+            named_moves,
+            parse_moves,
+        )
         from maskov.moves import MaskedConditional, Site, Sweep
 
         own = is_import_path(self.kernel)
@@ -410,15 +417,18 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         return self.block != 1 or self.block_anneal != 0 or self.order != "random"
 
     @property
-    def chosen_moves(self) -> tuple[str, ...]:
+    def chosen_moves(self) -> Moves:
         """The moves that were asked for: single sites where another option is only for them."""
         if self.moves is None:
             return ("site",) if self._for_sites else ("span",)
-        return tuple(split_outside(self.moves, ",")) if isinstance(self.moves, str) else self.moves
+        chosen: Moves = self.moves
+        return chosen
 
     @property
     def _move_names(self) -> set[str]:
-        return {entry.partition(":")[0].strip() for entry in self.chosen_moves}
+        from maskov.kernels.registry import move_names
+
+        return move_names(self.chosen_moves)
 
     @property
     def resizes(self) -> bool:

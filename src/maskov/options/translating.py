@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from maskov.config import ModelSource
 from maskov.errors import InputError, ModelError
@@ -70,7 +70,7 @@ class TranslatingOptions(WorkerOptions):
         int | None, option("--epochs", "sweeps over the target (default: 33)", METHOD, "-n")
     ] = None
     moves: Annotated[
-        str | tuple[str, ...] | None,
+        Any,
         option(
             "--moves",
             "site, span, insert-delete or resize; several with weights: span:2,resize:1 "

@@ -32,7 +32,7 @@ from maskov.runs.store import Store
 from maskov.runs.task import Task, TaskResult, WorkerPool
 from maskov.runs.task_runner import Listener
 from maskov.starts import Layout
-from maskov.types import Tensor, Traces
+from maskov.types import Chains, Tensor, Traces
 
 # Epochs that one group may be ahead of the slowest when its task begins.
 _WINDOW = 8
@@ -237,7 +237,7 @@ class Coordinator:
             if self.listener is not None:
                 self.listener.noted(str(result.check))
         if result.shown is not None and self.listener is not None and state.begun:
-            self.listener.moved(result.shown, state.epoch, self.passes)
+            self.show(result.shown, state.epoch, self.passes)
         self._close()
         if state.epoch >= self.manifest.epochs:
             # Nobody will ask for its passes again.
@@ -262,6 +262,13 @@ class Coordinator:
         standing.epoch = max(standing.epoch, epoch + 1)
         if len(self.groups) == 1:
             self._close()
+
+    def show(self, chains: Chains, epoch: int, passes: int) -> None:
+        """Show some chains, and how far all groups are on average: theirs may be ahead."""
+        if self.listener is not None:
+            done = zip(self._standing, self.groups, strict=True)
+            total = sum(one.epoch * len(group) for one, group in done)
+            self.listener.moved(chains, total // self.manifest.chains, passes)
 
     def _close(self) -> None:
         """Write the samples of epochs that every group has completed."""

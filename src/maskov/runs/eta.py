@@ -15,10 +15,16 @@ class Pace:
         self._clock = clock
         self._begun = clock()
         self._first: int | None = None
+        self._reached = 0.0
 
     def begin(self) -> None:
         """Start counting now."""
         self._begun = self._clock()
+
+    def reached(self, done: float) -> float:
+        """Return the most epochs that were ever done: some chains may be behind others."""
+        self._reached = min(max(self._reached, done), self._epochs)
+        return self._reached
 
     def passes_per_second(self, passes: int) -> float:
         """Return the passes of each second so far."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from maskov.config import Inputs
 from maskov.constraints import Constraint
 from maskov.errors import InputError
-from maskov.fasta import Record, spelled
+from maskov.fasta import Record, spelled, with_blanks
 from maskov.frozen import Mask, frozen_positions
 from maskov.models import MaskedModel
 from maskov.models.conditional.lengths import DRAFTED, bounds_of, choose_lengths
@@ -65,7 +65,7 @@ def inputs_of(
         if not texts:
             raise InputError("there is no text to start from.")
         lines, names = named_texts(model, texts)
-        held = None if frozen is None else frozen_positions(model, lines, frozen, names is not None)
+        held = frozen_positions(model, lines, frozen, names is not None)
         if not sampled:
             return Inputs(texts=lines, names=names, frozen=held)
         bounds = None if isinstance(length, int) else length
@@ -107,7 +107,10 @@ def named_texts(
 ) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
     """Return texts as the model reads them, and their names if they are records of FASTA."""
     if not any(isinstance(line, Record) for line in lines):
-        return tuple(map(str, lines)), None
+        if not blanks:
+            return tuple(map(str, lines)), None
+        named = enumerate(map(str, lines), 1)
+        return tuple(with_blanks(model, line, f"template {n}") for n, line in named), None
     texts, names = list[str](), list[str]()
     for line in lines:
         if not isinstance(line, Record):

@@ -1,6 +1,7 @@
 """What a run that started from FASTA leaves beside its samples: a library to order or to screen.
 
-    samples.fa       every sample, called PARENT|CHAIN, or PARENT|CHAIN|EPOCH if several are kept
+    samples.fa       every sample, called PARENT|CHAIN, or PARENT|CHAIN|EPOCH if several are kept;
+                     what follows the first word of a parent's name follows that
     mutations.csv    one line a sample: energies, and the mutations of its parent (fixed lengths)
 
 Both are made from `samples.jsonl` when the run ends, and are made again by `resume` if they are
@@ -12,7 +13,7 @@ from __future__ import annotations
 import csv
 import io
 
-from maskov.fasta import Record, letter, to_fasta
+from maskov.fasta import Record, letter, numbered, to_fasta
 from maskov.runs.files import explained, write_atomically
 from maskov.runs.folder import RunFolder
 from maskov.runs.sample import Sample
@@ -39,7 +40,8 @@ def write_library(folder: RunFolder, anew: bool = True) -> None:
 
 def record_of(sample: Sample, several: bool) -> Record:
     """Return a sample as a record; `several` says that chains have more than one."""
-    name = f"{sample.name}|{sample.chain}" + (f"|{sample.epoch}" if several else "")
+    numbers = (sample.chain, sample.epoch) if several else (sample.chain,)
+    name = numbered(str(sample.name), *numbers)
     return Record(name, "".join(map(letter, sample.tokens)))
 
 

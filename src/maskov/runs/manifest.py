@@ -39,6 +39,13 @@ def manifest_of(
     invariant, notes = leaves_invariant(kernel, config.schedule)
     if model.caution:
         notes.append(model.caution)
+    stay = {token for tokens in layout.reference for token in tokens} & model.only_given
+    if stay:
+        names = ", ".join(f"'{name}'" for name in sorted(model.token_strings(sorted(stay))))
+        notes.append(
+            f"letters of the given sequences that are never proposed stay as they are: {names} "
+            "(--extra-letters lets them be proposed)"
+        )
     if config.until is not None:
         notes.append(
             "when the run ends is decided by its own diagnostics: every step leaves the target "

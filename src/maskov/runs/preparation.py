@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -13,9 +13,11 @@ from maskov.execution.loop import kernel_at
 from maskov.fasta import Record
 from maskov.frozen import Mask
 from maskov.kernels import Exchange, Kernel
+from maskov.kernels.burn_in import BurnIn
 from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
+from maskov.runs.checks import with_prior
 from maskov.runs.inputs import inputs_of, layout_of
 from maskov.runs.signature import resizes
 from maskov.runs.store import Store
@@ -24,7 +26,10 @@ from maskov.schedules import Schedule
 from maskov.starts import Layout
 from maskov.tuning.budget import epochs_for
 from maskov.tuning.ladder import find_ladder
-from maskov.tuning.tune import tune, tuned
+from maskov.tuning.tune import cautions, tune, tuned
+
+# Passes of a step, roughly.
+_PASSES = 3
 
 
 def schedule_for_passes(
@@ -39,6 +44,7 @@ def schedule_for_passes(
     templates: Sequence[str | Record] | None = None,
     freeze: str | Sequence[Mask] | None = None,
     lengths: str = "best",
+    length_prior: str | Mapping[int, float] | None = None,
     seed: int = 0,
     token_budget: int | None = None,
     automatic_burn_in: bool = False,
@@ -50,27 +56,37 @@ def schedule_for_passes(
     """
     if passes < 1:
         raise InputError(f"--passes counts masked passes of a chain: 1 or more, not {passes}.")
+    kernel, prior = with_prior(kernel, length_prior, model)
     inputs = inputs_of(
         model, length, texts, templates, lengths, chains, seed, resizes(kernel), freeze
     )
     constraints = kernel.conditional.constraints
     layout = layout_of(model, inputs, chains, seed, constraints)
     layout.check(model, constraints)
-    scorer = Scorer(model, token_budget)
+    scorer, rng = Scorer(model, token_budget), CounterRng(seed)
+
+    def epochs() -> int:
+        return epochs_for(passes, kernel, schedule, layout, scorer, rng)
+
     with threads(1, model):
-        paid, gained = epochs_for(passes, kernel, schedule, layout, scorer, CounterRng(seed))
+        # What the run will choose; an epoch costs about so many passes.
+        about = max(passes // (_PASSES * layout.mean), schedule.burn_in + 1, schedule.force_accept)
+        found = tune(kernel, replace(schedule, epochs=about), prior, layout, scorer, rng)
+        kernel = tuned(kernel, found)
+        paid = epochs()
+        while automatic_burn_in and schedule.burn_in > paid // 2:
+            first = schedule.burn_in_energy if paid > 1 else None
+            schedule = replace(schedule, burn_in=paid // 2, burn_in_energy=first)
+            if isinstance(kernel, BurnIn):
+                kernel = replace(kernel, epochs=schedule.burn_in)
+            paid = epochs()
     scorer.check()
-    if automatic_burn_in:
-        burn_in = min(schedule.burn_in, int(paid) // 2)
-        first = schedule.burn_in_energy if burn_in else None
-        schedule = replace(schedule, burn_in=burn_in, burn_in_energy=first)
-    found = max(1, int(paid + schedule.burn_in * gained))
-    if found <= schedule.burn_in:
+    if paid <= schedule.burn_in:
         raise InputError(
-            f"{passes} passes of a chain are about {found} epochs, all of them burn-in: ask for "
+            f"{passes} passes of a chain are about {paid} epochs, all of them burn-in: ask for "
             "more --passes or less --burn-in."
         )
-    return replace(schedule, epochs=found, force_accept=min(schedule.force_accept, found))
+    return replace(schedule, epochs=paid, force_accept=min(schedule.force_accept, paid))
 
 
 def tuned_kernel(
@@ -81,7 +97,13 @@ def tuned_kernel(
     if manifest.tuning is None:
         rng = CounterRng(manifest.config.seed)
         with threads(manifest.config.execution.threads, scorer.model):
-            store.note(tuning=tune(kernel, manifest.config, layout, scorer, rng))
+            config = manifest.config
+            found = tune(kernel, config.schedule, config.length_prior, layout, scorer, rng)
+        notes = cautions(found)
+        store.note(tuning=found, notes=(*manifest.notes, *notes))
+        if listener is not None:
+            for note in notes:
+                listener.noted(note)
     kernel = tuned(kernel, store.manifest.tuning)
     return _with_ladder(kernel, store, layout, scorer, listener)
 

@@ -100,6 +100,7 @@ def load_model(
         allow_download,
         config.source.prefix,
         config.source.remove_smoothing,
+        config.source.extra_letters,
     )
     if isinstance(model, ConditionalModel):
         return model.given(list(manifest.inputs.sources or ()))

@@ -39,6 +39,8 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
     ]
     if model.source.remove_smoothing:
         parts.insert(1, f"remove-smoothing:{model.source.remove_smoothing}")
+    if model.source.extra_letters:
+        parts.insert(1, f"extra-letters:{model.source.extra_letters}")
     if kernel.energy is not None:
         parts.append(f"energy:{kernel.energy}")
     parts += [f"model:#{hash_[:_SHORT]}" for hash_ in energy_models.values()]

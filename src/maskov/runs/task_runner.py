@@ -37,7 +37,7 @@ from maskov.runs.group import (
 from maskov.runs.task import Task, TaskOver, TaskResult
 from maskov.schedules import Schedule
 from maskov.starts import fill
-from maskov.types import Chains, Float, Sequences, StepInfo, Tensor, Traces
+from maskov.types import Chains, Float, PartValues, Sequences, StepInfo, Tensor, Traces
 
 # Chains that are shown to an observer in another process.
 _SHOWN = 8
@@ -323,9 +323,12 @@ def _with_target(group: GroupState, kernel: Kernel) -> GroupState:
     energies, known = energies_of(kernel), group.chains.part_values
     if known is None or known.of is not None:
         return group
-    energy = energies[group.target] if 0 <= group.target < len(energies) else None
-    fits = energy is not None and known.values.shape[1] == TestPlan(energy).columns
-    bound = replace(known, of=energy) if fits else None
+    bound = None
+    if 0 <= group.target < len(energies):
+        energy, values = energies[group.target], known.values
+        if values.shape[1] == TestPlan(energy).columns:
+            # Its weights may be those of another epoch: what is known are the parts.
+            bound = PartValues(energy, values, energy.total(values))
     return group.with_chains(replace(group.chains, part_values=bound))
 
 
@@ -334,8 +337,8 @@ def _target_of(group: GroupState, kernel: Kernel) -> int:
     known = group.chains.part_values
     if known is None or known.of is None:
         return -1
-    found = (n for n, energy in enumerate(energies_of(kernel)) if energy is known.of)
-    return next(found, -1)
+    known_parts = (n for n, one in enumerate(energies_of(kernel)) if one.has_parts_of(known.of))
+    return next(known_parts, -1)
 
 
 def _happened(info: StepInfo, width: int) -> Tensor:

@@ -12,7 +12,14 @@ from maskov.energies.stages import parse_delayed
 from maskov.energies.translation import AutoregressiveTranslation
 from maskov.errors import InputError
 from maskov.kernels import Kernel
-from maskov.kernels.registry import named_kernel, named_moves, parse_moves, parse_sizes
+from maskov.kernels.registry import (
+    Moves,
+    move_names,
+    named_kernel,
+    named_moves,
+    parse_moves,
+    parse_sizes,
+)
 from maskov.models.conditional.lengths import RULES
 from maskov.moves import MaskedConditional, Move, Resize, Sweep
 from maskov.schedules import LinearSchedule, Schedule
@@ -113,7 +120,7 @@ class TranslationMethod:
     pick: str | None = None
     beam: int | None = None
     length_power: float | None = None
-    moves: str | tuple[str, ...] | None = None
+    moves: Moves | None = None
     span: str | tuple[int, int] | None = None
     delayed: str | tuple[int, ...] | None = None
     start: str | None = None
@@ -141,7 +148,7 @@ class TranslationMethod:
                 f"chains that start from a translation have its length: drop --lengths "
                 f"{self.lengths}, or use --lengths sampled."
             )
-        if self.span is not None and "span" not in str(self.chosen_moves):
+        if self.span is not None and "span" not in move_names(self.chosen_moves):
             raise InputError("--span is the size of the move 'span': add --moves span.")
         if self.pick is not None and self.pick not in PICKS:
             raise InputError(f"unknown --pick '{self.pick}'; use one of {', '.join(PICKS)}.")
@@ -195,7 +202,7 @@ class TranslationMethod:
         return SEARCHED if self.lengths == "searched" or self.from_drafts else _PAPER
 
     @property
-    def chosen_moves(self) -> str | tuple[str, ...]:
+    def chosen_moves(self) -> Moves:
         """The moves of `mh`; other methods have single sites or blocks."""
         return self._usual.moves if self.moves is None else self.moves
 

@@ -6,55 +6,55 @@ cost more. So the epochs are chosen beforehand, by what epochs of discarded chai
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from maskov.execution.loop import ended, epoch, kernel_at
 from maskov.kernels import Kernel
-from maskov.kernels.burn_in import BurnIn
 from maskov.models.scorer import Scorer
 from maskov.random import Rng
 from maskov.schedules import Schedule
 from maskov.starts import Layout
-from maskov.tuning.pilot import alone, pilot_chains
+from maskov.tuning.pilot import alone, from_random_starts, pilot_chains
 
 # Discarded chains, the share of the passes that each of them runs, and the most epochs of that.
-_CHAINS, _SHARE, _MOST = 4, 4, 400
+_CHAINS, _SHARE, _MOST = 8, 2, 400
 
 
+@from_random_starts("the epochs of --passes", "Give --epochs.")
 def epochs_for(
     passes: int, kernel: Kernel, schedule: Schedule, layout: Layout, scorer: Scorer, rng: Rng
-) -> tuple[float, float]:
-    """Return the epochs after which a chain has run about so many masked passes.
+) -> int:
+    """Return the epochs after which the steps of a chain have run about so many masked passes.
 
-    The first epochs cost more than later ones, as more proposals pass their tests. So a few chains
-    run a quarter of the passes; the rest is taken to cost what the last half of that did. Together
-    they cost as much as one chain of the run. The second number is how many more epochs each epoch
-    of burn-in leaves over, if it has an energy of its own.
+    Discarded chains go through the epochs of the schedule until half of the passes are spent, and
+    the kernel no longer changes; the rest is taken to cost what the later half of the epochs since
+    then did. The first epochs cost more than later ones, as more proposals pass their tests.
     """
-    settled = replace(schedule, force_accept=0)
-    last = alone(kernel_at(kernel, settled, schedule.epochs - 1))
-    passes = passes // kernel.replicas
-    spent = _spent(last, layout, scorer, rng, passes / _SHARE)
-    later = spent[1 + len(spent) // 2 :]
-    # Epochs that cost nothing would be worth endless ones.
-    each = max(sum(later) / len(later), 1.0)
-    epochs = max(1.0, len(spent) - 1 + (passes - sum(spent)) / each)
-    if not isinstance(kernel, BurnIn):
-        return epochs, 0.0
-    first = _spent(kernel_at(kernel, settled, 0), layout, scorer, rng, 0)[1:]
-    return epochs, 1 - sum(first) / len(first) / each
-
-
-def _spent(kernel: Kernel, layout: Layout, scorer: Scorer, rng: Rng, passes: float) -> list[float]:
-    """Return the passes of a chain for its first energy and for each epoch, of two or more."""
+    paid = passes / kernel.replicas
     chains = pilot_chains(layout, _CHAINS, kernel, scorer, rng, repeat=True)
-    before = scorer.passes
-    chains = kernel.init(chains, scorer)
-    spent = [(scorer.passes - before) / _CHAINS]
-    while len(spent) < 3 or (sum(spent) < passes and len(spent) < _MOST):
-        spent.append(0.0)
-        for after, info in epoch(kernel, chains, scorer, rng):
+    settled, spent = _settled(schedule), list[float]()
+    while sum(spent) < paid and len(spent) < settled + _MOST:
+        begun = sum(spent[:settled])
+        if len(spent) > settled + 1 and sum(spent) - begun >= (paid - begun) / _SHARE:
+            break
+        least = max(len(spent), schedule.burn_in, schedule.force_accept) + 1
+        now = alone(kernel_at(kernel, replace(schedule, epochs=least), len(spent)))
+        cost = 0.0
+        for after, info in epoch(now, chains, scorer, rng):
             chains = after
-            spent[-1] += float(info.passes.sum()) / _CHAINS
+            cost += float(info.passes.sum()) / _CHAINS
         chains = ended(chains)
-    return spent
+        spent.append(cost)
+    over = sum(spent) - paid
+    if over >= 0:  # without the last epoch, if that is nearer
+        return max(1, len(spent) - (over > spent[-1] / 2))
+    later = spent[settled + (len(spent) - settled) // 2 :]
+    # Epochs that cost nothing would be worth endless ones.
+    return len(spent) + round(-over / max(sum(later) / len(later), 1.0))
+
+
+def _settled(schedule: Schedule) -> int:
+    """Return the epoch from which on the kernel no longer changes."""
+    moving = [one.settled_at() for one in (schedule.target_temperature, schedule.block) if one]
+    return math.ceil(max(schedule.burn_in, schedule.force_accept, *moving, 0))

@@ -15,13 +15,12 @@ from dataclasses import replace
 
 import torch
 
-from maskov.errors import InputError
 from maskov.execution.loop import whole_epoch
 from maskov.kernels.exchange import Exchange
 from maskov.models.scorer import Scorer
 from maskov.random import Rng
 from maskov.starts import Layout
-from maskov.tuning.pilot import pilot_chains
+from maskov.tuning.pilot import from_random_starts, pilot_chains
 from maskov.types import Chains
 
 # The swap rate to aim at; replicas travel well at 0.2 to 0.5.
@@ -37,6 +36,7 @@ _FACTOR, _BELIEVED = 2.5, (0.01, 0.98)
 _DIGITS = 4
 
 
+@from_random_starts("the ladder of temperatures", "Give one with --ladder.")
 def find_ladder(kernel: Exchange, layout: Layout, scorer: Scorer, rng: Rng) -> tuple[float, ...]:
     """Return inverse temperatures, from 1 downwards, at which neighbours swap at a good rate."""
     pilots = pilot_chains(layout, _PILOTS, kernel, scorer, rng, repeat=True)
@@ -45,7 +45,7 @@ def find_ladder(kernel: Exchange, layout: Layout, scorer: Scorer, rng: Rng) -> t
     rates: list[float] = []
     for epoch in range(_WARM_UP + _ROUNDS * _EPOCHS):
         now = replace(kernel, ladder=_ladder(step, kernel.replicas), epoch=epoch)
-        rows = _begun(now, replace(rows, beta=now.replicated(pilots).beta), scorer)
+        rows = now.init(replace(rows, beta=now.replicated(pilots).beta), scorer)
         rows = whole_epoch(now, rows, scorer, rng)
         rates.append(_swap_rate(now, rows))
         scorer.check()
@@ -56,17 +56,6 @@ def find_ladder(kernel: Exchange, layout: Layout, scorer: Scorer, rng: Rng) -> t
             # Smaller changes towards the end, so that the noise of one round does not decide.
             step = min(max(step * change ** min(1.0, 2 * _EPOCHS / measured), _LEAST), _MOST)
     return _ladder(step, kernel.replicas)
-
-
-def _begun(kernel: Exchange, rows: Chains, scorer: Scorer) -> Chains:
-    """Let the kernel score the rows, or say what to do where it cannot."""
-    try:
-        return kernel.init(rows, scorer)
-    except InputError as error:
-        raise InputError(
-            f"the ladder of temperatures cannot be found from random starts: {error} Give one "
-            "with --ladder."
-        ) from error
 
 
 def _swap_rate(kernel: Exchange, rows: Chains) -> float:

@@ -7,8 +7,16 @@ ratio without weights, forward from n and back from n', the C that solves
     Σ_forward σ(log R − C) = Σ_back σ(log R + C)
 
 estimates F(n) − F(n') (Bennett 1976). Discarded chains, spread over all lengths, measure such
-ratios; the slopes begin the weights. Then the same chains run with these weights, which fall where
-chains have been and rise where they have not, by less and less (Liang, Liu & Carroll 2007).
+ratios; the slopes begin the weights.
+
+Then the same chains run in rounds, each with fixed weights and twice as long as the one before.
+Whatever the shares π(n) of the lengths are, chains go from n to n' as often as back, so that
+
+    π(n') / π(n) = P(n → n') / P(n' → n),
+
+and the rates P of a round tell how to change the weights, even before all lengths are visited
+evenly (Fitzgerald, Picard & Silver 1999). The rounds end when the visits of one are even, or when
+the chains have made as many steps as they may.
 """
 
 from __future__ import annotations
@@ -26,12 +34,14 @@ from maskov.models.scorer import Scorer
 from maskov.moves import Resize
 from maskov.random import Rng
 from maskov.tuning.pilot import with_parts
-from maskov.types import Chains, Float, Proposal, StepInfo, Tensor
+from maskov.types import Chains, Float, Int, Proposal, StepInfo, Tensor
 
-# Epochs in which ratios are measured at fixed lengths.
-_MEASURED = 2
-# How far the weights of a length move at first, in an epoch of as many visits as there are lengths.
-_GAIN = 2.0
+# Steps in which ratios are measured at fixed lengths, and those of the first round.
+_MEASURED, _ROUND = 32, 128
+# Each length is to be visited at least this share of an even one, and at most one over it.
+EVEN = 0.5
+# How far the weights of lengths with no move between them follow each other.
+_BOUND = 1e-6
 
 
 @dataclass(frozen=True)
@@ -63,32 +73,84 @@ class _Watched(Metropolis):
 
 
 def flat_weights(
-    kernel: Kernel, chains: Chains, epochs: int, scorer: Scorer, rng: Rng
-) -> LengthPrior:
-    """Return weights of all lengths between the chains' bounds, by chains that are discarded."""
-    fixed = (chains.inside & (chains.region < 0)).sum(1)
-    first = int((fixed + chains.bounds[..., 0].sum(1)).min())
-    last = int((fixed + chains.bounds[..., 1].sum(1)).max())
+    kernel: Kernel,
+    chains: Chains,
+    spans: Int[Tensor, "chains 2"],
+    most: int,
+    scorer: Scorer,
+    rng: Rng,
+) -> tuple[LengthPrior, float]:
+    """Return weights of all lengths, by chains that are discarded, and how even the visits were.
+
+    `spans` are the fewest and the most positions that each chain may have, `most` the steps that it
+    makes at most. Visits are 1 if they are even; a length that was visited x or 1/x times as often
+    as that makes them x.
+    """
+    first, last = int(spans[:, 0].min()), int(spans[:, 1].max())
+    length = torch.arange(first, last + 1)
+    inside = ((length >= spans[:, :1]) & (length <= spans[:, 1:])).double()
+    expected = (inside / inside.sum(1, keepdim=True)).sum(0)
     ratios: list[tuple[int, int, float]] = []
     watched = with_parts(kernel, lambda part: _watched(part, ratios))
-    for _ in range(_MEASURED):
-        chains = _epoch(watched, chains, scorer, rng)[0]
+    chains, _ = _transitions(watched, chains, _MEASURED, first, len(length), scorer, rng)
     weights = _begin(ratios, first, last)
-    for number in range(epochs):
-        prior = LengthPrior(first, tuple(weights.tolist()))
-        chains, visits = _epoch(weighed(kernel, prior), chains.forget(), scorer, rng)
-        seen = torch.bincount(visits - first, minlength=len(weights)).double()
-        # Each visit counts; on average nothing moves.
-        gain = _GAIN * min(1.0, 4 / (number + 1))
-        weights -= gain * (seen / seen.sum() * len(weights) - 1).clamp(max=4)
+    steps = done = min(_ROUND, most)
+    while True:
+        now = weighed(kernel, LengthPrior(first, tuple(weights.tolist())))
+        chains, moves = _transitions(now, chains.forget(), steps, first, len(length), scorer, rng)
+        even = _evenness(moves.sum(0), expected)
+        ends = even >= EVEN or done + 2 * steps > most
+        weights += correction(moves, explores=not ends)
         weights -= weights[0].clone()
-    return LengthPrior(first, tuple(round(weight, 6) for weight in weights.tolist()))
+        if ends:
+            return LengthPrior(first, tuple(round(weight, 6) for weight in weights.tolist())), even
+        steps *= 2
+        done += steps
+
+
+def _evenness(visits: Float[Tensor, " lengths"], expected: Float[Tensor, " lengths"]) -> float:
+    """Return how even visits are, from 0 (some length has none) to 1."""
+    possible = expected > 0
+    share = (visits / visits.sum())[possible] / (expected / expected.sum())[possible]
+    return float(torch.minimum(share, 1 / share).min())
+
+
+def correction(
+    moves: Float[Tensor, "lengths lengths"], explores: bool = False
+) -> Float[Tensor, " lengths"]:
+    """Return how to change log-weights so that lengths are visited evenly.
+
+    `moves` counts the steps from each length to each other. All pairs of lengths between which
+    chains went are fitted together, by how much is known of each. Where it `explores`, lengths that
+    were not visited next to some that were gain by as much as that says.
+    """
+    visits, counts = moves.sum(1), moves + 0.5
+    rate = counts.log() - (visits + 0.5).log()[:, None]
+    rise = rate - rate.T  # from the row's length to the column's
+    known = moves + moves.T > 0
+    beside = torch.ones(len(moves) - 1, dtype=torch.bool)
+    beside = torch.diag(beside, 1) | torch.diag(beside, -1)
+    if explores:
+        known |= beside & ((visits > 0)[:, None] != (visits > 0))
+    trust = torch.where(known, 1 / (1 / counts + 1 / counts.T), 0.0)
+    rise = torch.where(known, rise, 0.0)
+    trust = (trust + _BOUND * beside).fill_diagonal_(0.0)
+    system = torch.diag(trust.sum(1)) - trust
+    inverse: Tensor = torch.linalg.pinv(system, hermitian=True)
+    return -(inverse @ (trust * rise).sum(0))
 
 
 def weighed(kernel: Kernel, prior: LengthPrior) -> Kernel:
     """Return a kernel whose target weighs lengths by a prior."""
-    kernel = with_parts(kernel, lambda part: replace(part, energy=part.energy + prior))
-    return replace(kernel, first=kernel.first + prior) if isinstance(kernel, BurnIn) else kernel
+    # Times T, by which the kernel divides.
+    kernel = with_parts(
+        kernel, lambda part: replace(part, energy=part.energy + part.target_temperature * prior)
+    )
+    if not isinstance(kernel, BurnIn):
+        return kernel
+    assert kernel.target is not None
+    heat = kernel.target.temperature
+    return replace(kernel, first=kernel.first + heat * prior)
 
 
 def _watched(part: Metropolis, ratios: list[tuple[int, int, float]]) -> Metropolis:
@@ -97,13 +159,21 @@ def _watched(part: Metropolis, ratios: list[tuple[int, int, float]]) -> Metropol
     return _Watched(part.energy, part.move, part.target_temperature, part.delayed, ratios=ratios)
 
 
-def _epoch(kernel: Kernel, chains: Chains, scorer: Scorer, rng: Rng) -> tuple[Chains, Tensor]:
-    """Run an epoch; return the chains and the lengths that they had after each step."""
-    visits = []
-    for after, _ in epoch(kernel, chains, scorer, rng):
-        chains = after
-        visits.append(chains.lengths)
-    return ended(chains), torch.cat(visits).cpu()
+def _transitions(
+    kernel: Kernel, chains: Chains, steps: int, first: int, size: int, scorer: Scorer, rng: Rng
+) -> tuple[Chains, Float[Tensor, "lengths lengths"]]:
+    """Run whole epochs of so many steps or more; count the steps from each length to each other."""
+    moves = torch.zeros((size, size), dtype=torch.float64)
+    done = 0
+    while done < steps:
+        for after, info in epoch(kernel, chains, scorer, rng):
+            rows = info.proposal.rows
+            places = tuple((one.lengths[rows] - first).cpu() for one in (chains, after))
+            moves.index_put_(places, torch.ones(len(rows), dtype=torch.float64), accumulate=True)
+            chains = after
+            done += 1
+        chains = ended(chains)
+    return chains, moves
 
 
 def _begin(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
+import torch
+
+from maskov.errors import InputError
 from maskov.kernels import Exchange, Kernel, Metropolis
 from maskov.kernels.base import with_leaves
+from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.random import Rng
 from maskov.starts import Layout, fill
-from maskov.types import Chains
+from maskov.types import Chains, Int, Tensor
 
 # Their random numbers are those of chains from here on, which no run has.
 FIRST_CHAIN = 2**31
@@ -22,20 +27,37 @@ def pilot_chains(
     """Return chains laid out as some of a run's, whatever is free filled at random.
 
     There are never more than the run has, unless they `repeat`. Where lengths may change they are
-    spread over the bounds: that of a text is a part of its state.
+    spread over the bounds: that of a text is a part of its state. Constraints are met by the way
+    blanks are filled.
     """
-    model, every = scorer.model, len(layout.tokens)
-    count = count if repeat else min(count, every)
-    rows = [place * every // count for place in range(count)]
-    # Texts meet the constraints; other sequences near them might be hard to find.
-    at_texts = layout.reference and kernel.conditional.constraints
-    blank = layout.chosen(rows) if at_texts else layout.blanked(model, rows)
-    blank = blank.fitted(model, kernel.conditional.constraints)
+    model = scorer.model
+    count = count if repeat else min(count, len(layout.tokens))
+    blank = _blanks(layout, count, kernel, model)
     chains = blank.chains(model, range(count), layout.width)
     chains = replace(chains, chain=chains.chain + FIRST_CHAIN).to(model.device)
-    if not at_texts:
-        chains = fill(chains, "masked", kernel.conditional, scorer, rng)
-    return chains.forget()
+    return fill(chains, "masked", kernel.conditional, scorer, rng).forget()
+
+
+def _blanks(
+    layout: Layout, count: int, kernel: Kernel, model: MaskedModel, sizes: int | None = None
+) -> Layout:
+    rows = [place * len(layout.tokens) // count for place in range(count)]
+    return layout.blanked(model, rows, sizes).fitted(model, kernel.conditional.constraints)
+
+
+def spans(layout: Layout, count: int, kernel: Kernel, model: MaskedModel) -> Int[Tensor, "n 2"]:
+    """Return the fewest and the most positions with which such chains can meet constraints."""
+    ends = (_blanks(layout, count, kernel, model, sizes) for sizes in (0, 1))
+    return torch.tensor([[len(ids) for ids in end.tokens] for end in ends]).T
+
+
+@contextmanager
+def from_random_starts(what: str, instead: str) -> Iterator[None]:
+    """Say what to do where discarded chains cannot begin."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{what} cannot be found from random starts: {error} {instead}") from error
 
 
 def alone(kernel: Kernel) -> Kernel:

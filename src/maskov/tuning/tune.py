@@ -4,34 +4,61 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from maskov.config import RunConfig, Tuning
+from maskov.config import Tuning
 from maskov.energies.lengths import LengthPrior
 from maskov.execution.loop import kernel_at
 from maskov.kernels import Kernel
 from maskov.models.scorer import Scorer
 from maskov.random import Rng
+from maskov.schedules import Schedule
 from maskov.starts import Layout
-from maskov.tuning.lengths import flat_weights, weighed
-from maskov.tuning.pilot import alone, pilot_chains
+from maskov.tuning.lengths import EVEN, flat_weights, weighed
+from maskov.tuning.pilot import alone, from_random_starts, pilot_chains, spans
 
-# Chains that find weights of lengths, and the fewest epochs in which they do.
-_LENGTH_CHAINS, _LENGTH_EPOCHS = 8, 10
+# Chains that find weights of lengths, and the steps that each may make however short the run is.
+_LENGTH_CHAINS, _LENGTH_STEPS = 8, 900
 
 
-def tune(kernel: Kernel, config: RunConfig, layout: Layout, scorer: Scorer, rng: Rng) -> Tuning:
-    """Return the weights of lengths that discarded chains find, by as many epochs as burn-in has.
+def tune(
+    kernel: Kernel, schedule: Schedule, prior: str, layout: Layout, scorer: Scorer, rng: Rng
+) -> Tuning:
+    """Return the weights of lengths that discarded chains find for a `flat` prior of lengths.
 
-    A run whose length prior is not `flat` leaves nothing open.
+    Another prior leaves nothing open.
     """
-    if config.length_prior != "flat":
+    if prior != "flat":
         return Tuning()
-    before, schedule = scorer.passes, config.schedule
+    before = scorer.passes
     # The kernel of the epochs that are kept.
     last = alone(kernel_at(kernel, replace(schedule, force_accept=0), schedule.epochs - 1))
-    chains = pilot_chains(layout, _LENGTH_CHAINS, last, scorer, rng, repeat=True)
-    prior = flat_weights(last, chains, max(_LENGTH_EPOCHS, schedule.burn_in), scorer, rng)
+    found = _lengths(last, schedule, layout, scorer, rng)
     scorer.check()
-    return Tuning(prior.first, prior.log_weights, scorer.passes - before)
+    return replace(found, passes=scorer.passes - before)
+
+
+@from_random_starts("weights of lengths", "Give weights with --length-prior, or none.")
+def _lengths(
+    kernel: Kernel, schedule: Schedule, layout: Layout, scorer: Scorer, rng: Rng
+) -> Tuning:
+    """Find weights of lengths; all chains together make at most as many steps as the run."""
+    chains = pilot_chains(layout, _LENGTH_CHAINS, kernel, scorer, rng, repeat=True)
+    own = spans(layout, _LENGTH_CHAINS, kernel, scorer.model)
+    steps = int(kernel.steps(chains).max()) * schedule.epochs * len(layout.tokens)
+    most = max(_LENGTH_STEPS, steps // _LENGTH_CHAINS)
+    prior, even = flat_weights(kernel, chains, own, most, scorer, rng)
+    return Tuning(prior.first, prior.log_weights, round(even, 3))
+
+
+def cautions(tuning: Tuning) -> tuple[str, ...]:
+    """Return what a user should know of what was chosen."""
+    if not tuning.lengths or tuning.evenness >= EVEN:
+        return ()
+    worst = f"{1 / tuning.evenness:.1f} times" if tuning.evenness else "infinitely"
+    return (
+        f"the weights of lengths are not even: some length was visited {worst} more or less often "
+        "than it should be by the discarded chains that found them; samples are exact for these "
+        "weights (a longer run has longer discarded chains; --length-prior takes weights)",
+    )
 
 
 def tuned(kernel: Kernel, tuning: Tuning | None) -> Kernel:

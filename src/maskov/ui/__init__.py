@@ -1,1 +1,1 @@
-"""User interfaces: reports, the run viewer, rating pages, and the web server below them."""
+"""User interfaces: reports, the run viewer, and the web server below them."""

@@ -61,16 +61,18 @@ class PlainProgress:
     def moved(self, state: Chains, epoch: int, passes: int) -> None:
         """Keep the steps of the epoch for `worked`."""
         step = int(state.number.max()) if len(state.chain) else 0
-        speed = paced(self._pace, epoch + 0.5, self._epochs, passes, self._most)
-        self._status = f"epoch {epoch + 1}/{self._epochs}  step {step:,}  {speed}"
+        done = self._pace.reached(epoch + 0.5)
+        speed = paced(self._pace, done, self._epochs, passes, self._most)
+        self._status = f"epoch {math.ceil(done)}/{self._epochs}  step {step:,}  {speed}"
 
     def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
         """Print the rates of the epoch."""
-        speed = paced(self._pace, epoch + 1, self._epochs, passes, self._most)
+        done = self._pace.reached(epoch + 1)
+        speed = paced(self._pace, done, self._epochs, passes, self._most)
         if (epoch + 1) % self._every and epoch + 1 < self._epochs:
             return
         self._said = time.monotonic()
-        line = f"epoch {epoch + 1}/{self._epochs}  {rates(values)}  {speed}"
+        line = f"epoch {math.ceil(done)}/{self._epochs}  {rates(values)}  {speed}"
         print(line, file=sys.stderr, flush=True)
 
     def __enter__(self) -> PlainProgress:
@@ -121,8 +123,9 @@ class LiveView:
         if now - self._drawn < 1 / _FRAMES_PER_SECOND:
             return
         self._drawn, self._shown = now, True
-        speed = paced(self._pace, epoch + 0.5, self._epochs, passes, self._most)
-        status = f"epoch {epoch + 1}/{self._epochs}  {speed}"
+        done = self._pace.reached(epoch + 0.5)
+        speed = paced(self._pace, done, self._epochs, passes, self._most)
+        status = f"epoch {math.ceil(done)}/{self._epochs}  {speed}"
         self._live.update(
             Group(self._table(state), Text(f"{status}  {self._footer}", style="dim")), refresh=True
         )

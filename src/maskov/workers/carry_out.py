@@ -59,7 +59,7 @@ def carry_out(coordinator: Coordinator, workers: Workers, stop: Callable[[], boo
     runner = TaskRunner.of(manifest, coordinator.kernel, model, stop)
     runner.deliver = coordinator.deliver
     if listener is not None:
-        runner.watch = listener.moved
+        runner.watch = coordinator.show
     with threads(execution.threads, model):
         coordinator.run(Local(runner))
 
@@ -67,7 +67,7 @@ def carry_out(coordinator: Coordinator, workers: Workers, stop: Callable[[], boo
 def group_size(scorer: Scorer, kernel: Kernel, schedule: Schedule, layout: Layout) -> int:
     """Return how many chains make a group; on a GPU two groups in lock-step take turns."""
     chains = len(layout.tokens)
-    # Epochs that accept everything come first.
+    # Epochs that accept everything come first, and those of a burn-in with another energy.
     first, moving = (kernel_at(kernel, schedule, e) for e in (0, schedule.epochs - 1))
     in_rounds = (sampler_for(scorer.model, one) is not None for one in (first, moving))
     most = scorer.resident(layout.width, layout.mean, lock_step=not all(in_rounds))

@@ -14,6 +14,7 @@ def metadata(manifest: Manifest) -> dict[str, str]:
         "model": f"{model.name} #{model.fingerprint[:12]}",
         "prefix": model.source.prefix,
         "label smoothing removed": _number(model.source.remove_smoothing),
+        "letters besides the amino acids": model.source.extra_letters,
         "precision": f"{model.precision} on {model.device}",
         "kernel": manifest.kernel,
         "energy": manifest.energy or "",

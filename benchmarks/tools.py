@@ -1,0 +1,135 @@
+"""What benchmarks share: options, a timer of runs, memory, the machine, processes, results."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import re
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskov.runs.signature import versions
+
+MODEL = {"model": "wiki-small", "device": "auto", "precision": "float32"}
+_HELP = {
+    "model": "name, folder, bert-base-shaped, bert-LxW-shaped, or wiki-small-grown",
+    "device": "auto, cpu, cuda, cuda:1 ...",
+    "precision": "float32, tf32 or bfloat16",
+    "energy": "raw or norm",
+    "length": "tokens of a chain: 20, or a range 15:45",
+    "burn_in": "epochs of burn-in",
+    "seconds": "seconds of a measurement that has no end of its own",
+}
+
+
+def parser(description: str, **defaults: Any) -> argparse.ArgumentParser:
+    """Return a parser of options with these defaults, and of --out."""
+    made = argparse.ArgumentParser(description=description.splitlines()[0])
+    for name, default in defaults.items():
+        made.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=type(default),
+            default=default,
+            help=f"{_HELP.get(name, 'number')} (default: {default})",
+        )
+    made.add_argument("--out", type=Path, help="JSON file to write")
+    return made
+
+
+def length_of(text: str) -> tuple[int, int]:
+    """Read `20` or `15:45`."""
+    low, _, high = text.partition(":")
+    return int(low), int(high or low)
+
+
+class RunTimer:
+    """Listens to a run: its start, first move and end, its passes, and each epoch.
+
+    An epoch is the seconds since the start, the mean energy of the target, the mean passes of a
+    chain, and the memory in use in MiB.
+    """
+
+    def __init__(self) -> None:
+        self.start = self.first_move = self.end = 0.0
+        self.passes = 0
+        self.epochs: list[tuple[float, float, float, float]] = []
+
+    def begun(self, *_: Any, **__: Any) -> None:
+        """Record the start."""
+        self.start = time.perf_counter()
+
+    def noted(self, *_: Any, **__: Any) -> None:
+        """Ignore notes."""
+
+    def moved(self, *_: Any, **__: Any) -> None:
+        """Record the first move."""
+        self.first_move = self.first_move or time.perf_counter()
+
+    def epoch_ended(self, epoch: int, values: Any, passes: int) -> None:
+        """Record the time; the values are on the host, so the device is idle."""
+        self.end, self.passes = time.perf_counter(), passes
+        energy, each = (float(values[name].mean()) for name in ("energy_target", "passes"))
+        self.epochs.append((self.end - self.start, energy, each, memory("VmRSS")))
+
+
+def memory(field: str) -> float:
+    """Return VmRSS (current) or VmHWM (peak) of this process in MiB; Linux only."""
+    return int(re.findall(rf"{field}:\s*(\d+)", Path("/proc/self/status").read_text())[0]) / 1024
+
+
+def in_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a fresh process, so that its memory is its own."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def now(device: torch.device) -> float:
+    """Return the time when the device has done its work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def about(device: torch.device) -> dict[str, Any]:
+    """Return the date, the machine without its name or address, and versions."""
+    names = re.findall(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+    machine: dict[str, Any] = {
+        "device": str(device), "processor": names[0] if names else platform.machine(),
+        "cores": len(os.sched_getaffinity(0)), "threads": torch.get_num_threads(),
+        "system": platform.system(),
+    }  # fmt: skip
+    if device.type == "cuda":
+        machine["gpu"] = torch.cuda.get_device_name(device)
+    installed = versions()
+    with suppress(PackageNotFoundError):
+        installed["minicons"] = version("minicons")
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine,
+        "versions": installed,
+    }
+
+
+def write(path: Path | None, results: dict[str, Any]) -> None:
+    """Write one indented JSON object, if there is a file for it."""
+    if path is not None:
+        path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def show(rows: list[dict[str, Any]], *keys: str) -> None:
+    """Print a table with a column for each row."""
+    for key in keys:
+        cells = (row.get(key) for row in rows)
+        shown = (f"{cell:,.4g}" if isinstance(cell, float) else str(cell) for cell in cells)
+        print(f"{key:24s}", *(f"{cell:>16s}" for cell in shown), flush=True)

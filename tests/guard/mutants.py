@@ -1,0 +1,126 @@
+"""Make 30 mistakes in the source, one at a time: for each of them a test must fail.
+
+    python tests/guard/mutants.py [NUMBER ...]
+
+Each mistake is made in a temporary copy of `src`, in which the text to be replaced must stand just
+once. A mistake that no test notices needs a better test.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PARTS = "exact/test_parts.py"
+RESIZING = "exact/test_resizing.py"
+ENGINES = "guard/test_engines.py"
+
+# File, right text, wrong text, tests that must fail.
+MUTANTS = [
+    # moves
+    ("moves/site.py", "add(0, row, drawn.log_reverse)", "add(0, row, drawn.log_forward)", PARTS),
+    ("moves/positions.py", "return rank.masked_fill(~free, _NEVER)\n\n\n",
+     "return rank\n\n\n", PARTS),
+    ("moves/conditional.py", "logits.double().masked_fill(forbidden, -torch.inf)",
+     "logits.double()", PARTS),
+    ("moves/span.py", "reverse = reverse.index_copy(0, apart, only)", "reverse = reverse", PARTS),
+    ("moves/span.py", "cached=same & last, last=last", "cached=last, last=last", PARTS),
+    ("moves/span.py", "inside = free & (among >= first", "inside = (among >= first", PARTS),
+    ("moves/resize.py", "log_q.index_add(0, row, drawn.log_reverse)",
+     "log_q.index_add(0, row, drawn.log_forward)", RESIZING),
+    ("moves/resize.py", "mine = region == chosen[:, None]", "mine = chains.inside[rows]", RESIZING),
+    ("moves/resize.py", "return ~possible & (plan.resized.size == 0)",
+     "return ~possible & (plan.resized.size == 9)", "exact/test_constraints.py"),
+    # energies
+    ("energies/masked.py", "return log_normaliser - logit", "return 1.01 * log_normaliser - logit",
+     "exact/test_grouped.py"),
+    ("energies/base.py", "[weight * values[str(part)]", "[values[str(part)]", PARTS),
+    ("energies/distances.py", "differs = (one.tokens[:, :width] != other.tokens[:, :width]) & both",
+     "differs = one.tokens[:, :width] != other.tokens[:, :width]", "exact/test_experts.py"),
+    ("energies/stages.py", "masked_fill((offset == 0) | (offset > right), width)",
+     "masked_fill(offset == 0, width)", "asynchronous/test_asynchronous.py"),
+    # kernels
+    ("kernels/ratio.py", "(log_q_reverse - log_q_forward)",
+     "(log_q_forward - log_q_reverse)", PARTS),
+    ("kernels/metropolis.py", "chains.beta[proposal.rows] / self.target_temperature",
+     "chains.beta[proposal.rows]", PARTS),
+    ("kernels/metropolis.py", "before = torch.where(testing, ratio, before)", "pass", PARTS),
+    ("kernels/metropolis.py", "still = unseen(proposal.changed, groups) & alike[:, None]",
+     "still = unseen(proposal.changed, groups)", RESIZING),
+    ("kernels/exchange.py", "beta[colder] - beta[hotter]", "beta[colder]",
+     "exact/test_exchange.py"),
+    # engines
+    ("execution/asynchronous.py", "gained = ratio - b.slot_ratio[:-1]", "gained = ratio", ENGINES),
+    ("execution/asynchronous.py", "freed = (moves[:, None] | own).flatten()",
+     "freed = own.flatten()", ENGINES),
+    ("execution/asynchronous.py", "(b.fresh, ~self._inside[rows]),\n        )",
+     "(b.fresh, b.fresh[rows]),\n        )", ENGINES),
+    ("execution/async_spans.py", "torch.where(last[:, None], own, b.new_hidden[:-1, -1])",
+     "b.new_hidden[:-1, -1]", ENGINES),
+    ("execution/async_spans.py", "~(changed & single[:, None]) & ~passed",
+     "~(changed & single[:, None])", ENGINES),
+    ("execution/selection.py", "(spent <= budget)", "(spent < budget)",
+     "asynchronous/test_recorded_rounds.py"),
+    # storage
+    ("runs/store.py", "trace[epoch, first : first + len(values[name])]",
+     "trace[epoch, : len(values[name])]", ENGINES),
+    ("runs/checkpoint.py", "for file in reversed(_files(folder, group)):\n        saved",
+     "for file in _files(folder, group):\n        saved", "resume/test_resume.py"),
+    ("runs/checkpoint.py", "else chains.sites.groups or 0", "else 0",
+     "resume/test_grouped_runs.py"),
+    # configuration
+    ("schedules.py", "max(self.floor, self.start - self.rate * epoch)",
+     "self.start - self.rate * epoch", "unit/test_schedules.py"),
+    ("energies/base.py", 'repr(float(weight)).removesuffix(".0")', 'f"{weight:g}"',
+     "models/test_energy_names.py"),
+    ("random.py", "_on_cpu(chain, step, where, self.seed, int(purpose))",
+     "_on_cpu(chain, step, where, self.seed, 1)", "unit/test_random.py"),
+]  # fmt: skip
+
+
+def main() -> None:
+    """Try the chosen mistakes, or all; fail if one of them is not noticed."""
+    chosen = [MUTANTS[int(word)] for word in sys.argv[1:]] or MUTANTS
+    if failed(ROOT / "src", *sorted({tests for *_, tests in chosen})):
+        sys.exit("the tests fail without any mistake.")
+    missed = sum(not noticed(*mutant) for mutant in chosen)
+    print(f"{len(chosen) - missed} of {len(chosen)} mistakes are noticed.")
+    sys.exit(bool(missed))
+
+
+def noticed(file: str, right: str, wrong: str, tests: str) -> bool:
+    """Make one mistake and run its tests."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(ROOT / "src", folder, dirs_exist_ok=True)
+        path = Path(folder, "maskov", file)
+        source = path.read_text()
+        if source.count(right) != 1:
+            sys.exit(
+                f"{file} does not hold this text once, but {source.count(right)} times: {right}"
+            )
+        path.write_text(source.replace(right, wrong))
+        found = failed(Path(folder), tests)
+    name = wrong.strip().splitlines()[0]
+    print(f"{file}: {name} ({tests}): {'noticed' if found else 'NOT NOTICED'}", flush=True)
+    return found
+
+
+def failed(source: Path, *tests: str) -> bool:
+    """Return whether one of some tests fails; pytest itself must not."""
+    command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider"]
+    code = subprocess.run(
+        [*command, *(f"tests/{name}" for name in tests)],
+        cwd=ROOT, env=os.environ | {"PYTHONPATH": str(source)}, stdout=subprocess.DEVNULL,
+    ).returncode  # fmt: skip
+    if code not in (0, 1):
+        sys.exit(f"pytest ended with {code}: {' '.join(tests)}")
+    return code == 1
+
+
+if __name__ == "__main__":
+    main()
