@@ -70,7 +70,7 @@ def test_groups_have_the_size_of_chains_in_lock_step_where_burn_in_has_it(
     sizes = {True: 3, False: 5}
     monkeypatch.setattr(
         "maskov.models.scorer.Scorer.resident",
-        lambda self, length, slots, mean, lock_step: sizes[lock_step],
+        lambda self, length, mean, lock_step: sizes[lock_step],
     )
     kernel = Metropolis(Raw())
     run = sample(MODEL, kernel, schedule, chains=2, length=3, lock_step=lock_step)
