@@ -3,10 +3,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
+SEED ?= $(shell date +%s)
+# Slow tests that every change runs: real processes, signals, lost power, larger exact targets.
+SLOW_PART := tests/cli/test_early_ends.py \
+  tests/exact/test_sampled_translations.py \
+  tests/models/test_model_options.py \
+  tests/resume/test_frozen_runs.py \
+  tests/resume/test_power_loss.py \
+  tests/workers/test_processes.py::test_a_killed_worker_is_replaced_and_its_turn_taken_again \
+  tests/workers/test_processes.py::test_one_process_and_four_give_the_same_bytes
 AXE := 4.10.3
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test test-slow test-slow-part test-mutants test-browser reproduce-quick docs docs-serve lint types format check clean
+.PHONY: run test test-slow test-slow-part test-fuzz test-mutants test-browser reproduce-quick docs docs-serve lint types format check clean
 
 run: $(VENV)/.core  ## draw sentences from the default model, changing as you watch
 	$(BIN)/maskov sample --chains 6 --epochs 8
@@ -19,8 +28,11 @@ test: $(VENV)/.dev  ## the tests, without the slow ones
 test-slow: $(VENV)/.dev  ## the slow tests
 	$(BIN)/pytest -m slow
 
-test-slow-part: $(VENV)/.dev  ## the slow tests of the day, about three minutes of them
-	$(BIN)/python tests/slow_part.py
+test-slow-part: $(VENV)/.dev  ## the slow tests that every change runs, about two minutes
+	$(BIN)/pytest -m slow $(SLOW_PART)
+
+test-fuzz: $(VENV)/.dev  ## tests of random input, with a new seed each time (SEED=1 for that one)
+	FUZZ=10 $(BIN)/pytest -m hypothesis --hypothesis-seed=$(SEED)
 
 test-mutants: $(VENV)/.dev  ## make mistakes in the source, each of which a test must notice
 	$(BIN)/python tests/guard/mutants.py

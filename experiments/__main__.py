@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from experiments.cell import Cell
-from experiments.chains import Translations
-from experiments.context import Context
-from experiments.deterministic import DeterministicTranslations
-from experiments.settings import setting_of, with_sentences, with_texts
+from experiments.lib.cell import Cell
+from experiments.lib.chains import Translations
+from experiments.lib.context import Context
+from experiments.lib.deterministic import DeterministicTranslations
+from experiments.lib.settings import setting_of, with_sentences, with_texts
 from maskov.cli import run_app
 from maskov.cli.output import say
 from maskov.cli.signals import stop_on_signals
@@ -103,7 +103,7 @@ def reproduce(
         ),
     ] = None,
     title: Annotated[
-        str | None, typer.Option(help="name of the --translation model on the page of claims")
+        str | None, typer.Option(help="name of the --translation model, kept in OUT/training.json")
     ] = None,
     training: Annotated[
         Path | None, typer.Option(help="with --title: log.json of the model's training")
@@ -111,13 +111,6 @@ def reproduce(
     jobs: Annotated[
         int, typer.Option("--jobs", "-j", min=1, max=64, help="processes that run cells")
     ] = 1,
-    page: Annotated[
-        Path | None, typer.Option(help="file for the page of claims (default: OUT/README.md)")
-    ] = None,
-    beside: Annotated[
-        list[Path] | None,
-        typer.Option(help="with report: results of another model to compare (repeatable)"),
-    ] = None,
     keep_runs: Annotated[
         bool, typer.Option("--keep-runs", help="keep the run folders of finished cells")
     ] = False,
@@ -125,7 +118,7 @@ def reproduce(
 ) -> None:
     """Reproduce the paper's tables and figures and compare them with the paper's numbers."""
     # Imported here so that a missing matplotlib is reported like any other input error.
-    from experiments import driver, registry
+    from experiments.paper import driver, registry
 
     sizes = {"quick": quick, "full": full, "large": large, "paper": paper}
     given = [size for size, chosen in sizes.items() if chosen] or ["small"]
@@ -152,17 +145,13 @@ def reproduce(
         setting = with_sentences(setting, _count(sentences))
     if texts is not None:
         setting = with_texts(setting, texts)
-    if beside and name != "report":
-        raise InputError("--beside is an option of `report` only.")
     if name == "list":
         driver.list_results(setting, print)
         return
     if out is None:
         raise InputError("no folder for the results: give --out DIR.")
     if name == "report":
-        # Results with a training record are of another model, and of some claims only.
-        other_model = (out / "training.json").is_file()
-        driver.report(out, page, say, beside or (), only_tested=other_model)
+        driver.report(out, say)
         return
     results = registry.results_of(names)
     every = (cell for result in results for cell in result.cells(setting).values())
@@ -203,7 +192,7 @@ def reproduce(
             say("stopped; run the same command to continue")
             raise typer.Exit(stop.exit_code) from None
         finally:
-            driver.write_page(out, page, only_tested=title is not None)
+            driver.write_page(out)
 
 
 def _count(text: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Every test runs with tensor shapes and types checked at each call of the package."""
+"""What all tests share; with `CHECK_TYPES=1`, shapes and types are checked at each call."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import functools
 import gc
+import io
 import sys
 from contextlib import nullcontext
 from itertools import pairwise
@@ -33,13 +34,12 @@ def _hands_out() -> bool:
     )
 
 
-def _import_with_checks() -> None:
-    try:
-        from typecheck import CheckedImports
+def _imports() -> None:
+    checked = nullcontext()
+    if os.environ.get("CHECK_TYPES"):  # a night's job: checks take as long again as the tests
+        from jaxtyping import install_import_hook
 
-        checked = CheckedImports("maskov")
-    except ImportError:  # a machine with the plain install, such as a borrowed GPU, has no checks
-        checked = nullcontext()
+        checked = install_import_hook("maskov", "typecheck.checked")
     with checked:
         import maskov.cli
         import maskov.evaluation
@@ -57,12 +57,12 @@ def _import_with_checks() -> None:
 
 
 if not _hands_out():  # seconds, in which no test could run
-    _import_with_checks()
+    _imports()
 
 
 def pytest_configure(config):
     if _hands_out() and config.getoption("dist", "no") == "no":  # after all it runs tests itself
-        _import_with_checks()
+        _imports()
 
 
 @pytest.fixture(autouse=True)
@@ -75,39 +75,20 @@ def _no_global_random_state():
     assert torch.equal(before, torch.get_rng_state()), "the global random state was used"
 
 
-# Large grids of cases: every fourth case of each test runs always, the others with the slow tests.
-GRIDS = frozenset(
-    {
-        "test_async_resume.py",
-        "test_async_spans.py",
-        "test_async_translation.py",
-        "test_asynchronous.py",
-        "test_constrained_runs.py",
-        "test_constraints.py",
-        "test_delayed_acceptance.py",
-        "test_early_ends.py",
-        "test_expert_runs.py",
-        "test_experts.py",
-        "test_fasta_rewriting.py",
-        "test_forged_checkpoints.py",
-        "test_frozen_runs.py",
-        "test_frozen_texts.py",
-        "test_grouped_runs.py",
-        "test_last_words.py",
-        "test_odd_folders.py",
-        "test_own_parts.py",
-        "test_recorded_gibbs.py",
-        "test_recorded_rounds.py",
-        "test_replays.py",
-        "test_resized_runs.py",
-        "test_shipped_translation.py",
-        "test_special_tokens.py",
-        "test_tasks.py",
-        "test_translation_resume.py",
-        "test_translation_search.py",
-        "test_whole_folders.py",
-    }
-)
+@pytest.fixture
+def call(capfd, monkeypatch):
+    """Run the command in this process; return its exit code, output and errors."""
+    from maskov.cli import main
+
+    def run(*words: object, stdin: bytes = b""):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        out, err = capfd.readouterr()
+        return ended.value.code or 0, out, err
+
+    return run
 
 
 def pytest_collection_finish():
@@ -115,14 +96,3 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    seen: dict[str, int] = {}
-    for item in items:
-        if item.path.name in GRIDS:
-            test = item.nodeid.partition("[")[0]
-            seen[test] = seen.get(test, -1) + 1
-            if seen[test] % 4:
-                item.add_marker(pytest.mark.slow)

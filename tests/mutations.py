@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-# Files and models are made once for all examples; the same examples every time. An example that
-# fails is told as it is: with runs in it, to look for a smaller one takes many minutes.
+# `make test-fuzz` runs so many times the examples, with other ones each time.
+FUZZ = int(os.environ.get("FUZZ", "0"))
+# Files and models are made once for all examples. An example that fails is told as it is: with
+# runs in it, to look for a smaller one takes many minutes.
 SETTINGS = {
     "phases": (Phase.explicit, Phase.generate),
     "deadline": None,
-    "derandomize": True,
+    "derandomize": not FUZZ,
+    "print_blob": True,
     "database": None,
     "suppress_health_check": list(HealthCheck),
 }
 
 
 def examples(count: int):
-    """Return the settings of a test of so many examples."""
-    return settings(max_examples=count, **SETTINGS)
+    """Return the settings of a test of so many examples; a quarter in the fast suite."""
+    return settings(max_examples=count * FUZZ or -(-count // 4), **SETTINGS)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.settings import Setting, TextSize, TranslationSize
+from experiments.lib.settings import Setting, TextSize, TranslationSize
 
 TINY = Setting(
     "tiny",

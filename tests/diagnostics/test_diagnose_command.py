@@ -10,8 +10,7 @@ import pytest
 
 import maskov
 from maskov import Schedule
-from maskov.cli import main
-from small import on_untrained, tiny_bert
+from small import tiny_bert
 
 MODEL = tiny_bert()
 
@@ -24,13 +23,10 @@ BEFORE = {
 
 
 @pytest.fixture
-def call(capfd):
+def call(call):
     def run(*words):
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(on_untrained([str(word) for word in words]))
-        assert not ended.value.code
-        out, err = capfd.readouterr()
+        code, out, err = call(*words)
+        assert code == 0
         return out, err
 
     return run
@@ -44,7 +40,19 @@ def strict(text: str):
 
 
 def sampled(call, folder, *words):
-    call("sample", "--chains", 3, "--length", 3, "-q", "--out", folder, *words)
+    call(
+        "sample",
+        "--model",
+        "untrained",
+        "--chains",
+        3,
+        "--length",
+        3,
+        "-q",
+        "--out",
+        folder,
+        *words,
+    )
     return folder
 
 

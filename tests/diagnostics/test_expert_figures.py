@@ -10,12 +10,10 @@ import pytest
 
 import maskov
 from maskov import DelayedAcceptance, Metropolis, Raw, Schedule, Site, parse_energy
-from maskov.cli import main
 from maskov.diagnostics import diagnose, to_arviz
 from maskov.energies.registry import weighted_terms
 from maskov.ui.report import build
-from maskov.ui.report.html import to_html
-from maskov.ui.report.markdown import to_markdown
+from maskov.ui.report.formats import to_html, to_markdown
 from small import tiny_bert
 
 MODEL = tiny_bert("red green blue black")
@@ -82,19 +80,16 @@ def test_weights_are_read_without_building_anything():
     ]
 
 
-def test_the_command(run, capfd):
-    with pytest.raises(SystemExit) as ended:
-        main(["diagnose", str(run.store.path)])
-    assert not ended.value.code
-    rows = [line.split() for line in capfd.readouterr().out.splitlines()]
+def test_the_command(run, call):
+    code, out, _ = call("diagnose", run.store.path)
+    assert code == 0
+    rows = [line.split() for line in out.splitlines()]
     figures = run.diagnose().experts[0]
     expected = ["edit", "2.5", f"{figures.energy.mean:.2f}", f"{figures.calls_per_step:.2f}"]
     assert ["expert", "weight", "mean", "energy", "calls", "per", "step"] in rows
     assert expected in rows
     assert ["edit", f"{figures.energy.r_hat:.3f}"] in [row[:2] for row in rows]
-    with pytest.raises(SystemExit):
-        main(["diagnose", str(run.store.path), "--json"])
-    told = json.loads(capfd.readouterr().out)["diagnosis"]["experts"]
+    told = json.loads(call("diagnose", run.store.path, "--json")[1])["diagnosis"]["experts"]
     assert [(one["name"], one["weight"]) for one in told] == [(NAMES[0], 2.5), (NAMES[1], 1.0)]
 
 
@@ -110,7 +105,7 @@ def test_reports(run):
     for text in (to_html(report), to_markdown(report)):
         assert "calls per step" in text
         assert "2.5" in text
-    assert "contains(&#x27;red&#x27;, &#x27;black&#x27;)" in to_html(report)
+    assert "contains(&#39;red&#39;, &#39;black&#39;)" in to_html(report)
     assert "| edit | 2.5 |" in to_markdown(report)
 
 

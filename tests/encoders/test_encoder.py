@@ -110,28 +110,27 @@ def test_weights_are_shared_with_the_network(pair):
     assert ours in {parameter.data_ptr() for parameter in network.parameters()}
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu_new", "silu", "gelu_python"])
-@pytest.mark.parametrize(
-    ("family", "name"),
-    [("bert", "hidden_act"), ("modernbert", "hidden_activation"), ("distilbert", "activation")],
-)
-def test_other_activations_are_the_family_s_own(family, name, activation):
-    network = build(family, **{name: activation})
+ACTIVATION = {
+    "bert": "hidden_act", "modernbert": "hidden_activation", "distilbert": "activation"
+}  # fmt: skip
+VARIANTS = [
+    (family, {name: activation})
+    for family, name in ACTIVATION.items()
+    for activation in ("relu", "gelu_new", "silu", "gelu_python")
+] + [
+    ("modernbert", {"local_attention": 128}),  # wider than the sequence
+    ("modernbert", {"global_attn_every_n_layers": 2}),  # an older name of a setting
+]
+
+
+@pytest.mark.parametrize(("family", "changes"), VARIANTS, ids=str)
+def test_other_settings_are_the_family_s_own(family, changes):
+    network = build(family, **changes)
     encoder = Encoder.of(network)
     assert encoder is not None
-    ids = tokens(6)
-    ours = encoder(ids, torch.arange(6), Uniform(1, 6), torch.tensor([4]))
-    assert torch.allclose(ours[0], _own(network, ids)[4], rtol=0, atol=1e-9)
-
-
-def test_windows_wider_than_a_sequence_and_older_names_of_settings():
-    for changes in ({"local_attention": 128}, {"global_attn_every_n_layers": 2}):
-        network = build("modernbert", **changes)
-        encoder = Encoder.of(network)
-        assert encoder is not None
-        ids = tokens(20)
-        ours = encoder(ids, torch.arange(20), Uniform(1, 20), torch.tensor([11]))
-        assert torch.allclose(ours[0], _own(network, ids)[11], rtol=0, atol=1e-9)
+    ids = tokens(20)
+    ours = encoder(ids, torch.arange(20), Uniform(1, 20), torch.tensor([11]))
+    assert torch.allclose(ours[0], _own(network, ids)[11], rtol=0, atol=1e-9)
 
 
 def test_shipped_model():

@@ -1,16 +1,12 @@
-"""A tiny judge, and the command called in this process."""
+"""A tiny judge."""
 
 from __future__ import annotations
-
-import io
-import sys
 
 import pytest
 
 import maskov
 import tiny_models
 import tiny_tokenizers
-from maskov.cli import main
 
 
 @pytest.fixture(scope="session")
@@ -24,15 +20,13 @@ def judge(judge_folder):
 
 
 @pytest.fixture
-def call(capfd, monkeypatch):
-    """Run the command; return its exit code, output and errors."""
+def refused(call):
+    """Run `maskov evaluate` where it must be refused; return the sentence."""
 
-    def run(*words, stdin: bytes = b""):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main([str(word) for word in words])
-        out, err = capfd.readouterr()
-        return ended.value.code or 0, out, err
+    def run(*words, stdin=b""):
+        code, out, err = call("evaluate", *words, stdin=stdin)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert err.startswith("maskov: ")
+        return err
 
     return run

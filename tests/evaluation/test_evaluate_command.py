@@ -134,22 +134,6 @@ def test_without_sacrebleu_the_rest_is_there(judge, monkeypatch):
     assert found.distinct_1 is not None
 
 
-@pytest.fixture
-def refused(call, monkeypatch, tmp_path):
-    """Run `maskov evaluate` where it must be refused; return the sentence."""
-
-    def run(*words, stdin=b""):
-        monkeypatch.chdir(tmp_path)
-        code, out, err = call("evaluate", *words, stdin=stdin)
-        assert (code, out) == (2, "")
-        assert err.startswith("maskov: ")
-        assert err.count("\n") == 1
-        assert err.rstrip().endswith((".", ")"))
-        return err
-
-    return run
-
-
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -167,14 +151,13 @@ def test_texts_that_cannot_be_judged_are_refused(refused, judge_folder, content,
 @pytest.mark.parametrize("line", ["the cat", "[1]", '{"words": "a"}', '{"text": 3}', ""])
 def test_json_lines_without_a_text_are_refused(refused, tmp_path, judge_folder, line):
     (tmp_path / "t.jsonl").write_text(f'{{"text": "a cat"}}\n{line}\n')
-    assert "line 2 of 't.jsonl'" in refused("t.jsonl", "--judge", judge_folder)
+    assert "line 2 of '" in refused(tmp_path / "t.jsonl", "--judge", judge_folder)
 
 
 def test_what_is_not_there_is_named(refused, file, tmp_path, judge_folder):
     judged = ["--judge", judge_folder]
     assert "cannot read 'nowhere'" in refused("nowhere", *judged)
-    (tmp_path / "folder").mkdir()
-    assert "no run folder" in refused("folder", *judged)
+    assert "no run folder" in refused(tmp_path, *judged)
     assert "cannot read 'nowhere'" in refused(file, *judged, "--training", "nowhere")
     assert "no causal language model" in refused(file, "--judge", "./nowhere")
     assert "not available" in refused(file, *judged, "--device", "abacus")
@@ -184,12 +167,12 @@ def test_what_is_not_there_is_named(refused, file, tmp_path, judge_folder):
 def test_a_run_without_samples_or_with_half_of_one_is_refused(
     refused, masked, tmp_path, judge_folder
 ):
-    maskov.sample(masked, chains=2, length=3, out=tmp_path / "run")
+    maskov.sample(masked, maskov.Gibbs(), chains=2, length=3, out=tmp_path / "run")
     samples = tmp_path / "run" / "samples.jsonl"
     samples.write_text(samples.read_text()[:-20])
-    assert "are damaged" in refused("run", "--judge", judge_folder)
+    assert "are damaged" in refused(tmp_path / "run", "--judge", judge_folder)
     samples.write_text("")
-    assert "no samples yet" in refused("run", "--judge", judge_folder)
+    assert "no samples yet" in refused(tmp_path / "run", "--judge", judge_folder)
 
 
 def test_without_a_judge_one_is_asked_for(refused, file, tmp_path, monkeypatch):

@@ -118,21 +118,6 @@ def test_a_run_from_fasta_is_one_of_sequences(call, tmp_path, judges):
     assert "the default judge reads English: give --judge" in err
 
 
-@pytest.fixture
-def refused(call):
-    """Run `maskov evaluate` where it must be refused; return the sentence."""
-
-    def run(*words, stdin=b""):
-        code, out, err = call("evaluate", *words, stdin=stdin)
-        assert (code, out) == (2, "")
-        assert err.startswith("maskov: ")
-        assert err.count("\n") == 1
-        assert err.rstrip().endswith(".")
-        return err
-
-    return run
-
-
 def test_the_default_judge_is_refused(refused, file):
     assert "the default judge reads English: give --judge" in refused(file)
     assert "the default judge reads English" in refused("-", stdin=FASTA.encode())

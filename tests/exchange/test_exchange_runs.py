@@ -31,8 +31,7 @@ from maskov.runs import Run
 from maskov.runs.group import GroupState
 from maskov.runs.validation import GroupShape
 from maskov.ui.report.data import build
-from maskov.ui.report.html import to_html
-from maskov.ui.report.markdown import to_markdown
+from maskov.ui.report.formats import to_html, to_markdown
 from odd_workers import files, oddly
 from small import random_state, tiny_bert
 

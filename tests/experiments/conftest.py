@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from experiments.context import Context
+from experiments.lib.context import Context
 
 from maskov.models import untrained
 from tiny_experiments import TINY

@@ -7,13 +7,13 @@ import math
 
 import numpy as np
 import pytest
-from experiments.antibody.__main__ import main
-from experiments.antibody.answers import Answers
-from experiments.antibody.lattice import Lattice
-from experiments.antibody.law import enumerate_law
-from experiments.antibody.panel import Curve, Panel
-from experiments.antibody.plan import transitions
-from experiments.antibody.rankings import LETTERS
+from experiments.studies.antibody.__main__ import main
+from experiments.studies.antibody.answers import Answers
+from experiments.studies.antibody.lattice import Lattice
+from experiments.studies.antibody.law import enumerate_law
+from experiments.studies.antibody.panel import Curve, Panel
+from experiments.studies.antibody.plan import transitions
+from experiments.studies.antibody.rankings import LETTERS
 
 import maskov
 from maskov import Record

@@ -6,9 +6,9 @@ import json
 
 import pytest
 import torch
-from experiments.settings import SETTINGS
+from experiments.lib.settings import SETTINGS
+from experiments.studies import bert_base
 
-from experiments import bert_base
 from tiny_experiments import TINY
 
 WORDS = "the cat sat on a mat and the dog ran to an old house by the sea".split()  # noqa: SIM905

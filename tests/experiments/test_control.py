@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from experiments.control import data, packing, train
-from experiments.control.bag import Bag, train_bag
+from experiments.studies.control import data, packing, train
+from experiments.studies.control.bag import Bag, train_bag
 
 import maskov
 from recipes import networks, vocabulary

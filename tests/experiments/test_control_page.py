@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from experiments.control import judge, page, scoring, systems
-from experiments.control.__main__ import main
-from experiments.control.bag import BUCKETS, Bag, features
+from experiments.studies.control import judge, page, scoring, systems
+from experiments.studies.control.__main__ import main
+from experiments.studies.control.bag import BUCKETS, Bag, features
 
 from recipes import vocabulary
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from experiments.cell import load_cell, run_cell
-from experiments.chains import TextChains, Translations
-from experiments.deterministic import (
+from experiments.lib.cell import load_cell, run_cell
+from experiments.lib.chains import TextChains, Translations
+from experiments.lib.deterministic import (
     DeterministicTranslations,
     MaskPredictIsBlockGibbs,
     plain_mask_predict,
 )
-from experiments.registry import RESULTS
-from experiments.settings import SETTINGS
+from experiments.lib.settings import SETTINGS
+from experiments.paper.registry import RESULTS
 
 from maskov.errors import InputError, Interrupted
 
@@ -96,7 +96,7 @@ def test_averages_are_those_of_the_run(context, again):
 
 
 def test_replicates_of_translations_are_corpora(context, again):
-    from experiments.bleu import corpus_bleu
+    from experiments.lib.bleu import corpus_bleu
 
     import maskov
 
@@ -133,7 +133,7 @@ def test_mask_predict_is_block_gibbs_at_temperature_zero(context, monkeypatch):
     def hasty(model, source, length, iterations):
         return plain_mask_predict(model, source, length, 1)
 
-    monkeypatch.setattr("experiments.deterministic.plain_mask_predict", hasty)
+    monkeypatch.setattr("experiments.lib.deterministic.plain_mask_predict", hasty)
     other = replace(cell, iterations=5)
     assert run_cell(other, context)["values"]["equal"]["value"] < 1
 
@@ -184,7 +184,7 @@ def test_without_a_limit_sources_that_are_too_long_count_as_empty(cell, context)
 
 
 def test_the_translation_of_least_risk_is_one_of_the_chains(context, again):
-    from experiments.bleu import corpus_bleu
+    from experiments.lib.bleu import corpus_bleu
 
     import maskov
     from maskov.evaluation.risk import most_alike
@@ -221,7 +221,9 @@ def test_removed_smoothing_is_in_the_key_of_translations_only_if_it_is_removed(c
 
 def test_stored_cells_keep_their_keys(context, monkeypatch):
     """A cell with the default is found under the key that it was stored with."""
-    stored = json.loads((ROOT / "results/smoothed-twin/figure1.json").read_text(encoding="utf-8"))
+    stored = json.loads(
+        (ROOT / "results/variants/smoothed-twin/figure1.json").read_text(encoding="utf-8")
+    )
     declared = RESULTS["figure1"].cells(SETTINGS[stored["setting"]])
     for label, cell in stored["cells"].items():
         prints = {role: model["fingerprint"] for role, model in cell["models"].items()}
@@ -247,7 +249,7 @@ def _configuration(cell, context):
     import hashlib
     from unittest import mock
 
-    with mock.patch("experiments.cell.hashlib.sha256", wraps=hashlib.sha256) as hashed:
+    with mock.patch("experiments.lib.cell.hashlib.sha256", wraps=hashlib.sha256) as hashed:
         cell.key(context)
     return json.loads(hashed.call_args.args[0])
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from experiments.claim_tests import between, less
-from experiments.claims import CLAIMS
-from experiments.claims_page import OtherModel, render_page, with_text_of
-from experiments.markdown import markdown, number
-from experiments.quantities import QUANTITIES
-from experiments.registry import RESULTS
-from experiments.result import Entry, Result, build_document
-from experiments.settings import SETTINGS
-from experiments.verdicts import FAILED, HELD, NOT_RUN, PART, UNSETTLED, Claim
+from experiments.findings import WHY, Results, front_page, variants_page, with_text_of
+from experiments.lib.markdown import markdown, number
+from experiments.lib.quantities import QUANTITIES
+from experiments.lib.result import Entry, Result, build_document
+from experiments.lib.settings import SETTINGS
+from experiments.paper.claim_tests import between, less
+from experiments.paper.claims import CLAIMS
+from experiments.paper.claims_page import render_page
+from experiments.paper.registry import RESULTS
+from experiments.paper.verdicts import FAILED, HELD, NOT_RUN, PART, UNSETTLED, Claim
 
 FULL = SETTINGS["full"]
 
@@ -55,12 +58,15 @@ def test_the_papers_own_numbers_uphold_the_claims_they_were_made_of(everything):
     assert [text for text, verdict in fared.items() if verdict not in (HELD, PART)] == []
 
 
-def test_without_results_every_claim_says_not_run():
+def test_without_results_no_claim_is_tested():
     assert {claim.verdict({})[0] for claim in CLAIMS} == {NOT_RUN}
-    text = render_page({})
-    # Once in the table, once with its claim.
-    assert text.count(f"**{NOT_RUN}**") == 2 * len(CLAIMS)
-    assert "held" not in text.split("\n")[2]
+    assert "## " not in render_page({})
+
+
+def test_a_page_has_the_claims_of_its_own_results(everything):
+    text = render_page({"table6": everything["table6"]})
+    assert text.count("\n## ") == sum(claim.result == "table6" for claim in CLAIMS)
+    assert "**held** · [table6](table6.md), setting `full`" in text
 
 
 def _two(low: float, high: float, error: float):
@@ -69,11 +75,11 @@ def _two(low: float, high: float, error: float):
         for name, value in (("a", low), ("b", high))
     }
     entries = [Entry("bleu", name, 1.0, name, 20.0) for name in cells]
-    result = Result("table1", "t", lambda s: {}, lambda s: entries, lambda d: None)
+    result = Result("table1", "t", "", lambda s: {}, lambda s: entries, lambda d: None)
     return {"table1": build_document(result, FULL, cells, ["c"])}
 
 
-CLAIM = Claim("t", "table1", less("table1", (("bleu", "a", 1.0), ("bleu", "b", 1.0))), "", {})
+CLAIM = Claim("t", "table1", less("table1", (("bleu", "a", 1.0), ("bleu", "b", 1.0))), "")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +98,7 @@ def test_two_standard_errors_settle_a_comparison(low, high, error, verdict):
 
 def test_several_comparisons_hold_in_part():
     a, b = ("bleu", "a", 1.0), ("bleu", "b", 1.0)
-    both = Claim("t", "table1", less("table1", (a, b), (b, a)), "", {})
+    both = Claim("t", "table1", less("table1", (a, b), (b, a)), "")
     assert both.verdict(_two(1.0, 2.0, 0.1))[0] == PART
 
 
@@ -100,7 +106,7 @@ def test_several_comparisons_hold_in_part():
     ("value", "verdict"), [(0.5, HELD), (1.1, UNSETTLED), (1.3, FAILED), (-0.3, FAILED)]
 )
 def test_bounds_leave_two_errors_unsettled(value, verdict):
-    claim = Claim("t", "table1", between("table1", (("bleu", "a", 1.0), 0.0, 1.0)), "", {})
+    claim = Claim("t", "table1", between("table1", (("bleu", "a", 1.0), 0.0, 1.0)), "")
     assert claim.verdict(_two(value, 0.0, 0.1))[0] == verdict
 
 
@@ -133,40 +139,10 @@ def test_last_texts_are_compared_sentence_by_sentence(more, verdict):
         for name, extra in (("a", 0), ("b", more))
     }
     entries = [Entry("bleu_last", name, "set", name) for name in cells]
-    result = Result("table5", "t", lambda s: {}, lambda s: entries, lambda d: None)
+    result = Result("table5", "t", "", lambda s: {}, lambda s: entries, lambda d: None)
     test = less("table5", (("bleu_last", "a", "set"), ("bleu_last", "b", "set")))
-    claim = Claim("t", "table5", test, "", {})
+    claim = Claim("t", "table5", test, "")
     assert claim.verdict({"table5": build_document(result, FULL, cells, [])})[0] == verdict
-
-
-def test_another_models_results_stand_beside_the_first(everything):
-    other = OtherModel("with another model", {"table6": everything["table6"]}, "other/")
-    text = render_page(everything, "first/", [other])
-    (claim,) = [one for one in CLAIMS if one.text.startswith("For unconditional text E_raw")]
-    section = text.split(f". {claim.text}\n")[1].split("\n## ")[0]
-    assert section.index("(first/table6.md)") < section.index("With another model: **held**")
-    assert "(other/table6.md)" in section
-    # Where the other has nothing, nothing is said of it.
-    assert text.count("With another model") == sum(
-        one.result == "table6" and one.verdict(other.documents)[0] != NOT_RUN for one in CLAIMS
-    )
-    assert "With another model" not in render_page(everything, "first/")
-
-
-def test_a_claim_tested_in_part_does_not_hold_with_any_model(everything):
-    whole = _made("table6")
-    for row in everything["table6"]["comparison"]:
-        row["ours"] = {"raw": 3.0, "norm": 2.0, "deg": 1.0}[row["series"]]
-    rows = [row for row in whole["comparison"] if row["series"] != "deg"]
-    pages = [
-        render_page(everything, "", [OtherModel("other", {"table6": document}, "other/")])
-        for document in (whole, whole | {"comparison": rows})
-    ]
-    assert ["held (1 of 2 comparisons) |" in page for page in pages] == [False, True]
-    counts = [int(page.split(" hold with")[0].split()[-1]) for page in pages]
-    (claim,) = [one for one in CLAIMS if one.text.startswith("Unconditional quality")]
-    assert claim.verdict({"table6": whole})[0] == HELD
-    assert counts[0] > counts[1]
 
 
 def test_text_beside_another_translation_model_is_ours(everything):
@@ -180,24 +156,43 @@ def test_text_beside_another_translation_model_is_ours(everything):
     missing = [label for label in full["cells"] if label not in translated]
     other = {"table4": build_document(RESULTS["table4"], FULL, translated, missing)}
     assert len(claim.verdict(other)[1]) == 2
-    model = OtherModel("other", other, "other/", everything)
-    assert model.verdict(claim) == claim.verdict(everything)
-    # Claims on text alone are not tested by it.
-    alone = next(one for one in CLAIMS if one.text.startswith("In unconditional generation"))
-    assert alone.verdict(everything)[0] != NOT_RUN
-    assert model.verdict(alone)[0] == NOT_RUN
+    assert claim.verdict(with_text_of(everything, other)) == claim.verdict(everything)
     # A model of text has text of its own, and lacks what it lacks.
     text = {label: cell for label, cell in full["cells"].items() if label == "text, raw"}
     own = {"table4": build_document(RESULTS["table4"], FULL, text, [])}
     assert with_text_of(everything, own) == own
 
 
-def test_a_page_in_part_is_of_its_own_results(everything):
-    own = {"table6": everything["table6"]}
-    text = render_page(own, only_tested=True)
-    assert text.count("\n## ") == sum(claim.result == "table6" for claim in CLAIMS)
-    # Reasons are about the shipped models.
-    reasons = {claim.explanations.get(claim.verdict(everything)[0]) for claim in CLAIMS} - {None}
-    assert reasons
-    assert all(reason in render_page(everything) for reason in reasons)
-    assert not any(reason in render_page(everything, only_tested=True) for reason in reasons)
+@pytest.fixture(scope="module")
+def stored():
+    return Results(Path(__file__).parents[2] / "results")
+
+
+@pytest.mark.parametrize(
+    ("file", "page", "most"),
+    [("README.md", front_page, 120), ("variants/README.md", variants_page, 60)],
+    ids=["findings", "variants"],
+)
+def test_pages_of_results_are_written_from_the_documents(file, page, most, stored):
+    text = (stored.root / file).read_text(encoding="utf-8")
+    assert text == page(stored)
+    assert len(text.splitlines()) <= most
+
+
+def test_every_reason_belongs_to_a_verdict_of_the_page(stored):
+    documents = stored.documents("paper")
+    found = {(claim.text, claim.verdict(documents)[0]) for claim in CLAIMS}
+    for start, verdict in WHY:
+        assert any(text.startswith(start) and verdict == one for text, one in found), start
+
+
+def test_a_variant_has_its_own_verdicts(stored):
+    (claim,) = [one for one in CLAIMS if one.text.startswith("In translation, MH samples")]
+    assert stored.variant_verdict("variants/smoothed-twin", claim)[0] == HELD
+    assert stored.variant_verdict("variants/base", claim) == (NOT_RUN, [])
+
+
+def test_pages_of_claims_are_written_from_the_documents(stored):
+    for folder in [stored.root / "paper", *(stored.root / "variants").glob("*/")]:
+        text = (folder / "README.md").read_text(encoding="utf-8")
+        assert text == render_page(stored.documents(str(folder.relative_to(stored.root))))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from experiments.bleu import corpus_bleu, paired_difference, sentence_counts, signature
-from experiments.cell import run_cell
-from experiments.chains import spacing
-from experiments.estimates import averages, by_replicate, correlation, curves, estimate
-from experiments.exact_laws import ExactLaws
-from experiments.low_energy_search import LowEnergySearch
+from experiments.lib.bleu import corpus_bleu, paired_difference, sentence_counts, signature
+from experiments.lib.cell import run_cell
+from experiments.lib.chains import spacing
+from experiments.lib.estimates import averages, by_replicate, correlation, curves, estimate
+from experiments.paper import low_energy_search, printed
+from experiments.paper.exact_laws import ExactLaws
+from experiments.paper.low_energy_search import LowEnergySearch
 from sacrebleu.metrics.bleu import BLEU
-
-from experiments import low_energy_search, paper
 
 HYPOTHESES = ["the cat sat on the mat .", "a dog", "", "he went to the old house by the sea ."]
 REFERENCES = ["the cat sat on a mat .", "a dog ran away", "no", "she went to an old house there ."]
@@ -87,8 +86,8 @@ def test_scored_epochs_end_with_the_last(kept, points, step):
 def test_the_counter_example_is_the_papers(context):
     cell = run_cell(ExactLaws(), context)
     values = {name: one["value"] for name, one in cell["values"].items()}
-    assert values["ratio_first"] == pytest.approx(paper.COUNTEREXAMPLE["first over second"])
-    assert values["ratio_second"] == pytest.approx(paper.COUNTEREXAMPLE["second over first"])
+    assert values["ratio_first"] == pytest.approx(printed.COUNTEREXAMPLE["first over second"])
+    assert values["ratio_second"] == pytest.approx(printed.COUNTEREXAMPLE["second over first"])
     assert values["odds_first"] == pytest.approx(9801)
     assert values["odds_second"] == pytest.approx(1)
     assert values["mh_invariance_error"] < 1e-12
@@ -127,13 +126,13 @@ def test_the_search_finds_the_lowest_repetitions(context, tmp_path, monkeypatch)
 
 
 def test_numbers_that_the_paper_prints_twice_agree():
-    assert paper.TABLE1["norm"]["bleu"][1.0] == paper.TABLE3["norm"]["bleu"][1.0] == 24.74
-    assert paper.TABLE1["deg"]["novel"][1.0] == paper.ACCEPTANCE["translation"]["deg"]["novel"]
-    assert paper.TABLE4["translation"]["deg"]["bleu"] == paper.TABLE1["deg"]["bleu"][1.0]
+    assert printed.TABLE1["norm"]["bleu"][1.0] == printed.TABLE3["norm"]["bleu"][1.0] == 24.74
+    assert printed.TABLE1["deg"]["novel"][1.0] == printed.ACCEPTANCE["translation"]["deg"]["novel"]
+    assert printed.TABLE4["translation"]["deg"]["bleu"] == printed.TABLE1["deg"]["bleu"][1.0]
 
 
 def test_bleu_of_summed_counts_is_that_of_sacrebleu():
-    from experiments.bleu import _bleu
+    from experiments.lib.bleu import _bleu
 
     corpora = [
         ["the cat sat on the mat today", "a dog", "no word in common here"],

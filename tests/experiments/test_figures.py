@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from experiments.result import Entry, Result, build_document
-from experiments.settings import SETTINGS
-
-from experiments import figures, style
+from experiments.lib import figures, style
+from experiments.lib.result import Entry, Result, build_document
+from experiments.lib.settings import SETTINGS
 
 
 def _drawn(quantity: str, values: dict[str, float]):
@@ -17,7 +16,7 @@ def _drawn(quantity: str, values: dict[str, float]):
         for name, value in values.items()
     }  # fmt: skip
     entries = [Entry(quantity, name, "text", name) for name in cells]
-    result = Result("table4", "t", lambda s: {}, lambda s: entries, lambda d: None)
+    result = Result("table4", "t", "", lambda s: {}, lambda s: entries, lambda d: None)
     figure = figures.plot_bars(build_document(result, SETTINGS["full"], cells, []), [quantity])
     figure.canvas.draw()
     (axes,) = figure.axes
@@ -28,7 +27,7 @@ def test_groups_without_numbers_of_ours_can_be_left_out():
     values = {"novel": {"value": 0.1, "standard_error": 0.0, "n": 5}}
     cells = {"a": {"seconds": 1.0, "device": "cpu", "values": values}}
     entries = [Entry("novel", "raw", "here", "a", 0.2), Entry("novel", "raw", "not run", "b", 0.3)]
-    result = Result("acceptance", "t", lambda s: {}, lambda s: entries, lambda d: None)
+    result = Result("acceptance", "t", "", lambda s: {}, lambda s: entries, lambda d: None)
     document = build_document(result, SETTINGS["full"], cells, ["b"])
     for only_measured, groups in ((True, ["here"]), (False, ["here", "not run"])):
         figure = figures.plot_bars(document, ["novel"], only_measured=only_measured)

@@ -7,10 +7,9 @@ import signal
 from dataclasses import replace
 
 import pytest
-from experiments.cell import load_cell, run_cell
-from experiments.chains import TextChains
-
-from experiments import jobs
+from experiments.lib import jobs
+from experiments.lib.cell import load_cell, run_cell
+from experiments.lib.chains import TextChains
 
 CELLS = [
     TextChains("raw", chains=5, epochs=3, burn_in=1, length=(4, 6), seed=seed) for seed in range(3)
@@ -68,8 +67,8 @@ def test_a_signal_ends_a_process_between_batches(context, monkeypatch):
 
 @pytest.mark.parametrize("stop", [True, False], ids=["stopped", "left alone"])
 def test_results_are_put_together_from_what_there_is(context, again, monkeypatch, stop):
-    from experiments.driver import reproduce
-    from experiments.registry import RESULTS
+    from experiments.paper.driver import reproduce
+    from experiments.paper.registry import RESULTS
 
     from maskov.errors import Interrupted
 
@@ -80,7 +79,7 @@ def test_results_are_put_together_from_what_there_is(context, again, monkeypatch
         assert count == 3
         run_cell(first, again())
 
-    monkeypatch.setattr("experiments.driver.run_in_processes", only_first)
+    monkeypatch.setattr("experiments.paper.driver.run_in_processes", only_first)
     asked = again(stop=lambda: stop)
     if stop:
         with pytest.raises(Interrupted):

@@ -6,8 +6,7 @@ import json
 
 import numpy as np
 import pytest
-
-from experiments import effective, mixing
+from experiments.studies import effective, mixing
 
 FIRST, SPANS = mixing.FIRST_DEFAULT, "spans of 1 to 3"
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 from experiments.__main__ import main
-from experiments.context import CHECKPOINTS
-from experiments.registry import RESULTS
-from experiments.settings import SETTINGS
+from experiments.lib.context import CHECKPOINTS
+from experiments.lib.settings import SETTINGS
+from experiments.paper.registry import RESULTS
 
 from maskov.models import load
 from tiny_experiments import TINY

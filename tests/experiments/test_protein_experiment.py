@@ -6,8 +6,7 @@ import json
 
 import pytest
 import torch
-
-from experiments import proteins
+from experiments.studies import proteins
 
 SITES, DEFAULT = "single sites", "spans, burn-in with 4 groups (the default)"
 

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 import torch
 from experiments.__main__ import main as reproduce
-from experiments.cell import load_cell
-from experiments.context import Context
-from experiments.settings import SETTINGS
+from experiments.lib.cell import load_cell
+from experiments.lib.context import Context
+from experiments.lib.settings import SETTINGS
+from experiments.paper import driver
 from hypothesis import given
 from hypothesis import strategies as st
 
 import maskov
-from experiments import driver
 from maskov import InputError, MaskovError, ModelError, ratings, shipped
 from maskov.cli import main
 from maskov.cli.evaluating import read_sentences

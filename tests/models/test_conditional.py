@@ -87,19 +87,6 @@ def test_sources_too_large_to_keep_are_read_all_the_same(kind, monkeypatch):
     assert (found - kept.hidden_at(tokens, lengths, place, source)).abs().max() < CLOSE
 
 
-def test_keys_and_values_are_computed_once(monkeypatch):
-    model, seen = conditional(), []
-    plain = type(model.encoder).memory
-
-    def memory(encoder, states, starts, sizes):
-        seen.append(len(states))
-        return plain(encoder, states, starts, sizes)
-
-    monkeypatch.setattr(type(model.encoder), "memory", memory)
-    translate(model, SOURCES, TranslationMethod("mh", epochs=4, chains=3, lengths="drawn"))
-    assert seen == [sum(len(text.split()) + 1 for text in SOURCES)]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_place_alone_is_the_same_as_a_mask_of_one(kind):
     model = KINDS[kind].given(SOURCES)
@@ -148,18 +135,24 @@ def test_the_end_stands_right_after_the_target(monkeypatch):
 
 
 def test_the_encoder_runs_once_a_sentence_and_never_again(monkeypatch):
-    model, seen = conditional(), []
-    plain = model.network.encode
+    """And so does what the decoder reads of it: keys and values."""
+    model, seen, kept = conditional(), [], []
+    encode, memory = model.network.encode, type(model.encoder).memory
 
-    def encode(source, inside):
+    def watched_encode(source, inside):
         seen.append(inside.sum(1).tolist())
-        return plain(source, inside)
+        return encode(source, inside)
 
-    monkeypatch.setattr(model.network, "encode", encode)
+    def watched_memory(encoder, states, starts, sizes):
+        kept.append(len(states))
+        return memory(encoder, states, starts, sizes)
+
+    monkeypatch.setattr(model.network, "encode", watched_encode)
+    monkeypatch.setattr(type(model.encoder), "memory", watched_memory)
     translate(model, SOURCES, TranslationMethod("mh", epochs=4, chains=3, lengths="drawn"))
-    assert sorted(size for batch in seen for size in batch) == sorted(
-        len(text.split()) + 1 for text in SOURCES
-    )
+    sizes = sorted(len(text.split()) + 1 for text in SOURCES)
+    assert sorted(size for batch in seen for size in batch) == sizes
+    assert kept == [sum(sizes)]
     # Similar lengths run together: three texts of one length are one call.
     seen.clear()
     model.given(["red", "green", "blue"])
@@ -341,16 +334,10 @@ def test_a_source_that_is_too_long_is_named_by_its_line(kind):
         translate(model, ["red", "", " \t", f"{longest} red"])
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [("red \ud800 blue", "line 3 is not UTF-8"), ("\udcff", "line 3 is not UTF-8")],
-)
-def test_broken_text_is_named_by_its_line(text, reason):
-    with pytest.raises(InputError, match=reason):
-        translate(MODEL, ["red", "", text])
-
-
-def test_a_source_without_any_token_is_empty():
+def test_broken_and_empty_texts_are_named_by_their_line():
+    for text in ("red \ud800 blue", "\udcff"):
+        with pytest.raises(InputError, match="line 3 is not UTF-8"):
+            translate(MODEL, ["red", "", text])
     with pytest.raises(InputError, match="line 2 is empty"):
         MODEL.given(["red", "  "])
 

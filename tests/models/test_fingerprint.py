@@ -1,64 +1,154 @@
 """A fingerprint tells two models apart if and only if their answers can differ."""
 
+from __future__ import annotations
+
+import json
 import shutil
+from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file, save_file
 
 import maskov
 import tiny_models
+import tiny_translation
+from maskov import Metropolis, RunError, Schedule
+from maskov.config import ModelSource
+from maskov.errors import Interrupted
+from small import random_table, tiny_bert
+
+TEXT = " the cat sat"
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory):
-    return tiny_models.build("bert", tmp_path_factory.mktemp("bert"))
+def original(tmp_path_factory) -> Path:
+    return tiny_models.build("modernbert", tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def before(original):
+    """The fingerprint and the energy of the model that is changed."""
+    return _load(original).fingerprint(), _energy(original)
 
 
 @pytest.fixture
-def copy(original, tmp_path):
-    """A copy that a test may change."""
-    return shutil.copytree(original, tmp_path / "bert")
+def copy(original, tmp_path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "model"))
 
 
-def load(folder):
+def _load(folder: Path):
     return maskov.load(str(folder), "cpu")
 
 
-def test_same_files_have_the_same_fingerprint_wherever_they_lie(original, copy):
-    assert load(original).fingerprint() == load(original).fingerprint()
-    assert load(copy).fingerprint() == load(original).fingerprint()
+def _energy(folder: Path) -> float:
+    return maskov.score(_load(folder), [TEXT])[0].energy
 
 
-def test_scoring_leaves_the_fingerprint_alone(original):
-    model = load(original)
+def _edit(folder: Path, change) -> None:
+    """Change the tokenizer of a folder as data."""
+    file = folder / "tokenizer.json"
+    data = json.loads(file.read_text())
+    change(data)
+    file.write_text(json.dumps(data))
+
+
+def _edit_settings(folder: Path, **changes) -> None:
+    file = folder / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def _one_weight(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights["decoder.bias"][3] += 1e-6
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def _swapped_words(data) -> None:
+    words = data["model"]["vocab"]
+    words["Ġcat"], words["Ġdog"] = words["Ġdog"], words["Ġcat"]
+
+
+def _without_frame(data) -> None:
+    data["post_processor"]["single"] = [{"Sequence": {"id": "A", "type_id": 0}}]
+
+
+def _special_word(data) -> None:
+    """A word that is now forbidden."""
+    index = data["model"]["vocab"]["Ġcat"]
+    token = dict(data["added_tokens"][0], id=index, content="Ġcat", special=True)
+    data["added_tokens"].append(token)
+
+
+CHANGES = {
+    "weight": _one_weight,
+    "activation": lambda folder: tiny_models.edit_config(folder, hidden_activation="relu"),
+    "heads": lambda folder: tiny_models.edit_config(folder, num_attention_heads=4),
+    "words": lambda folder: _edit(folder, _swapped_words),
+    "frame": lambda folder: _edit(folder, _without_frame),
+    "end": lambda folder: _edit(folder, lambda data: data["post_processor"]["single"].pop()),
+    "mask": lambda folder: _edit_settings(folder, mask_token="[unused0]"),
+    "padding": lambda folder: _edit_settings(folder, pad_token="[unused1]"),
+    "forbidden": lambda folder: _edit(folder, _special_word),
+    "normaliser": lambda folder: _edit(folder, lambda x: x.update(normalizer={"type": "NFC"})),
+    "merges": lambda folder: _edit(folder, lambda data: data["model"]["merges"].pop()),
+}
+# Of these the energy of a text shows that it is another model.
+SEEN = ("activation", "heads", "words", "frame", "end", "mask")
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_each_part_matters(name, before, copy):
+    CHANGES[name](copy)
+    assert _load(copy).fingerprint() != before[0]
+    if name in SEEN:
+        assert abs(_energy(copy) - before[1]) > 1e-3
+
+
+@pytest.mark.parametrize("name", ["frame", "forbidden", "mask"])
+def test_a_run_is_not_continued_with_another_target(name, copy, tmp_path):
+    left = iter(range(10**9))
+    with pytest.raises(Interrupted):
+        maskov.sample(
+            _load(copy), Metropolis(maskov.Raw()), Schedule(epochs=5), chains=2, length=4,
+            out=tmp_path / "run", source=ModelSource(str(copy)), stop=lambda: next(left) > 20,
+        )  # fmt: skip
+    CHANGES[name](copy)
+    with pytest.raises(RunError, match="not the one this run began with"):
+        maskov.resume(tmp_path / "run")
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta", "esm"])
+def test_neither_use_nor_the_place_of_a_folder_changes_it(family, tmp_path):
+    folder = tiny_models.build(family, tmp_path / "one")
+    model = _load(folder)
     before = model.fingerprint()
-    maskov.score(model, ["the cat sat"])
-    assert model.fingerprint() == before
+    model.tokenizer(["a cat", "the"], padding=True, truncation=True, max_length=4)
+    maskov.score(model, tiny_models.texts_for(family)[:1])
+    other = shutil.copytree(folder, tmp_path / "other")
+    assert model.fingerprint() == before == _load(other).fingerprint()
 
 
-def test_one_weight_changes_it(original, copy):
-    weights = copy / "model.safetensors"
-    state = load_file(weights)
-    state["cls.predictions.bias"][3] += 1e-6
-    save_file(state, weights, metadata={"format": "pt"})
-    assert load(copy).fingerprint() != load(original).fingerprint()
+def test_a_tokenizer_in_python_is_hashed_by_its_files_and_special_tokens(tmp_path):
+    first, second = (tiny_models.build("esm", tmp_path / name) for name in "ab")
+    assert _load(first).fingerprint() == _load(second).fingerprint()
+    vocabulary = (second / "vocab.txt").read_text()
+    (second / "vocab.txt").write_text(vocabulary.replace("<null_1>", "J"))
+    assert _load(first).fingerprint() != _load(second).fingerprint()
 
 
-def test_two_words_that_change_places_change_it(original, copy):
-    tokenizer = copy / "tokenizer.json"
-    text = tokenizer.read_text(encoding="utf-8")
-    swapped = text.replace('"cat"', '"?"').replace('"dog"', '"cat"').replace('"?"', '"dog"')
-    assert swapped != text
-    tokenizer.write_text(swapped, encoding="utf-8")
-    assert load(copy).encode("cat") == load(original).encode("dog")
-    assert load(copy).fingerprint() != load(original).fingerprint()
+def test_tokens_forbidden_by_hand_matter():
+    assert random_table().fingerprint() == random_table().fingerprint()
+    assert random_table().fingerprint() != random_table(forbidden="a").fingerprint()
+    model, other = tiny_bert(), tiny_bert()
+    assert model.fingerprint() == other.fingerprint()
+    other.forbidden[-1] = True
+    assert model.fingerprint() != other.fingerprint()
 
 
-@pytest.mark.parametrize("change", [{"hidden_act": "relu"}, {"num_attention_heads": 4}], ids=str)
-def test_same_weights_used_otherwise_change_it(original, copy, change):
-    tiny_models.edit_config(copy, **change)
-    energies = [
-        maskov.score(load(folder), ["the cat sat"])[0].energy for folder in (original, copy)
-    ]
-    assert abs(energies[0] - energies[1]) > 1e-3
-    assert load(copy).fingerprint() != load(original).fingerprint()
+def test_merges_of_a_translation_model_matter(tmp_path):
+    prints = set()
+    for name in ("one", "two"):
+        folder = tiny_translation.save(tmp_path / name)
+        (folder / "bpe_merges.txt").write_text(f"#version: 0.2\nr e\n{name[0]} {name[1]}\n")
+        prints |= {_load(folder).fingerprint(), _load(folder).fingerprint()}
+    assert len(prints) == 2

@@ -13,7 +13,6 @@ import maskov
 import tiny_models
 import tiny_tokenizers
 from maskov import ModelError
-from maskov.cli import main
 
 
 @pytest.fixture(scope="module")
@@ -44,15 +43,12 @@ def _larger(data) -> None:
     [["score", "TEXTS"], ["infill", "the [MASK] sat"], ["sample", "--length", "3", "--quiet"]],
     ids=lambda words: words[0],
 )
-def test_a_tokenizer_larger_than_the_model_is_refused(words, copy, tmp_path, capfd):
+def test_a_tokenizer_larger_than_the_model_is_refused(words, copy, tmp_path, call):
     _edit(copy, _larger)
     (tmp_path / "texts").write_text("the cat\n")
     words = [str(tmp_path / "texts") if word == "TEXTS" else word for word in words]
-    with pytest.raises(SystemExit) as ended:
-        main([*words, "--model", str(copy)])
-    out, err = capfd.readouterr()
-    assert (ended.value.code, out) == (2, "")
-    assert err.count("\n") == 1
+    code, out, err = call(*words, "--model", copy)
+    assert (code, out, err.count("\n")) == (2, "", 1)
     assert "has tokens up to" in err
     assert "--tokenizer" in err
 

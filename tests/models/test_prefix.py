@@ -1,26 +1,20 @@
-"""Texts that a model reads before every sequence: its conditionals, and how runs remember them."""
+"""Texts that a model reads before every sequence: its conditionals, and what is refused."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 import torch
 
 import maskov
-from maskov import Metropolis, Norm, Raw, RunError, Schedule, Site, Span, Workers
-from maskov.cli import main
-from maskov.config import ModelSource
-from maskov.errors import InputError, Interrupted
+from maskov import Norm
+from maskov.errors import InputError
 from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
 from maskov.models.serialization import PackedModel
 from maskov.scoring import score_texts
 from maskov.types import Sequences
-from maskov.ui.report import build as build_report
-from maskov.ui.report import to_markdown
-from odd_workers import files
 from small import tiny_bert
 from tiny_models import FAMILIES, build, texts_for
 from tiny_translation import conditional
@@ -98,49 +92,6 @@ def test_a_model_that_is_sent_elsewhere_keeps_its_prefix(coarse):
     assert found == wanted
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    return build("bert", tmp_path_factory.mktemp("model"))
-
-
-def _run(folder: Path, out: Path, prefix: str, move=None, **settings) -> maskov.Run:
-    model = maskov.load(folder, "cpu", prefix=prefix)
-    return maskov.sample(
-        model, Metropolis(Raw(), move or Site()), Schedule(4), chains=4, length=4, resident=2,
-        thin=1, out=out, **settings,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("move", [Site(), Span()], ids=["site", "span"])
-@pytest.mark.slow
-def test_resumed_and_shared_runs_load_it_again(move, folder, tmp_path):
-    prefix = texts_for("bert")[2]
-    whole = _run(folder, tmp_path / "whole", prefix, move)
-    assert whole.manifest.config.model.source.prefix == prefix
-    looks = iter(range(10**6))
-    with pytest.raises(Interrupted):
-        _run(
-            folder, tmp_path / "run", prefix, move,
-            stop=lambda: next(looks) > 5, checkpoint_every=0,
-        )  # fmt: skip
-    maskov.resume(tmp_path / "run", device="cpu")
-    assert files(tmp_path / "run") == files(tmp_path / "whole")
-    bare = _run(folder, tmp_path / "bare", "", move)
-    assert [one.energy_raw for one in bare.samples] != [one.energy_raw for one in whole.samples]
-    assert prefix in to_markdown(build_report([whole]))
-    if isinstance(move, Site):
-        _run(folder, tmp_path / "there", prefix, move, workers=Workers(2))
-        assert files(tmp_path / "there") == files(tmp_path / "whole")
-
-
-def test_a_run_is_not_gone_on_with_under_another_prefix(folder, tmp_path):
-    prefix, looks = texts_for("bert")[2], iter(range(10**6))
-    with pytest.raises(Interrupted):
-        _run(folder, tmp_path / "run", prefix, stop=lambda: next(looks) > 5, checkpoint_every=0)
-    with pytest.raises(RunError, match="is not the one this run began with"):
-        maskov.resume(tmp_path / "run", maskov.load(folder, "cpu"))
-
-
 def test_refusals(tmp_path):
     for name in ("untrained", "counterexample", "deroen-small"):
         if name == "deroen-small" and not Path("models/deroen-small").is_dir():
@@ -156,43 +107,3 @@ def test_refusals(tmp_path):
     with pytest.raises(InputError, match="already"):
         PREFIXED.with_prefix("green")
     assert not hasattr(conditional(), "with_prefix")
-
-
-@pytest.fixture
-def call(capfd):
-    """Run the command in this process; return its exit code, output and errors."""
-
-    def run(*words: object):
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main([str(word) for word in words])
-        out, err = capfd.readouterr()
-        return ended.value.code or 0, out, err
-
-    return run
-
-
-def test_commands(call, folder, tmp_path):
-    first, second, *_ = texts_for("bert")
-    file = tmp_path / "texts.txt"
-    file.write_text(second + "\n")
-    model = ["--model", folder, "--device", "cpu"]
-    code, out, err = call("score", file, *model, "-e", "norm", "--prefix", first, "--json")
-    assert (code, err) == (0, "")
-    masked = maskov.load(folder, "cpu")
-    (whole,) = score_texts(masked, [f"{first} {second}"], Norm())
-    terms = json.loads(out)["terms"]
-    assert terms == pytest.approx(whole.terms[-len(terms) :], abs=1e-4)
-    fast = ["--epochs", "2", "--chains", "2", "--length", "4", "-q", "--prefix", first]
-    code, _, err = call("sample", *model, *fast, "--out", tmp_path / "run")
-    assert (code, err) == (0, "")
-    source = maskov.Run.open(tmp_path / "run").manifest.config.model.source
-    assert source == ModelSource(str(folder), prefix=first)
-    code, _, err = call("report", tmp_path / "run", "--terms", "--format", "md")
-    assert code == 0
-    code, _, err = call("sample", "--model", "untrained", *fast)
-    assert code != 0
-    assert "drop --prefix" in err
-    code, _, err = call("score", file, "-e", "autoregressive", "--prefix", first)
-    assert code != 0
-    assert "drop --prefix" in err

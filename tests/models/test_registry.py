@@ -10,7 +10,6 @@ import maskov
 import tiny_models
 import tiny_tokenizers
 from maskov import shipped
-from maskov.cli import main
 from maskov.models import registry
 
 ABOUT = {
@@ -162,16 +161,8 @@ def test_what_this_package_ships_is_whole(monkeypatch):
         assert sum(model.default for model in models if model.kind == kind) <= 1
 
 
-def call(capfd, *words):
-    capfd.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main(list(words))
-    out, err = capfd.readouterr()
-    return ended.value.code or 0, out, err
-
-
-def test_the_command_lists_them(root, capfd):
-    code, out, err = call(capfd, "models", "--json")
+def test_the_command_lists_them(root, call):
+    code, out, err = call("models", "--json")
     assert (code, err) == (0, "")
     lines = [json.loads(line) for line in out.splitlines()]
     found = {line["name"]: line for line in lines}
@@ -179,13 +170,13 @@ def test_the_command_lists_them(root, capfd):
     assert [line["default"] for line in lines] == [True, True, False, False]
     more = {"name": "wiki-small", "kind": "masked", "default": True, "pairs": []}
     assert found["wiki-small"] == ABOUT | more
-    out = call(capfd, "models")[1]
+    out = call("models")[1]
     assert "wiki-small (default)" in out
     assert "22.9 MiB" in out
 
 
-def test_the_command_lists_the_built_in_ones_alone(nothing, capfd):
-    out = call(capfd, "models", "--json")[1]
+def test_the_command_lists_the_built_in_ones_alone(nothing, call):
+    out = call("models", "--json")[1]
     lines = [json.loads(line) for line in out.splitlines()]
     assert [(line["name"], line["default"]) for line in lines] == [
         ("untrained", True),
@@ -193,8 +184,8 @@ def test_the_command_lists_the_built_in_ones_alone(nothing, capfd):
     ]
 
 
-def test_the_judge_that_comes_with_the_package_is_the_default(root, capfd, monkeypatch, tmp_path):
+def test_the_judge_that_comes_with_the_package_is_the_default(root, call, tmp_path):
     (tmp_path / "texts.txt").write_text("the cat sat\na dog ran\n")
-    code, out, _ = call(capfd, "evaluate", str(tmp_path / "texts.txt"), "--json")
+    code, out, _ = call("evaluate", str(tmp_path / "texts.txt"), "--json")
     assert code == 0
     assert json.loads(out)["signature"].startswith("judge:wiki-judge#")

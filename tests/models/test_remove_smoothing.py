@@ -1,32 +1,24 @@
-"""Label smoothing that is removed from a model: its scores, and how runs remember it."""
+"""Label smoothing that is removed from a model: its scores, and what is refused."""
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 
 import pytest
 import torch
 
 import maskov
-from maskov import Metropolis, Norm, Raw, RunError, Schedule, Site, Span, TranslationMethod, Workers
-from maskov.cli import main
 from maskov.config import ModelSource, from_json, to_json
-from maskov.errors import InputError, Interrupted
+from maskov.errors import InputError
 from maskov.models.base import Queries
 from maskov.models.fingerprints import fingerprint, forbidden_ids
 from maskov.models.scorer import Scorer
 from maskov.models.serialization import PackedModel
 from maskov.models.smoothing import FLOOR, without_smoothing
-from maskov.scoring import score_texts
 from maskov.types import Sequences
-from maskov.ui.report import build as build_report
-from maskov.ui.report import to_markdown
-from odd_workers import files
 from small import tiny_bert
 from tiny_models import FAMILIES, build, texts_for
-from tiny_translation import SOURCES, conditional, save
+from tiny_translation import SOURCES, conditional
 
 SHARE = 0.1
 WORDS = "red green blue white"
@@ -196,130 +188,3 @@ def test_refusals():
     for wrong in (2.0, "0.1", None):
         with pytest.raises(InputError):
             from_json(ModelSource, data | {"remove_smoothing": wrong})
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    return build("bert", tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory) -> Path:
-    return save(tmp_path_factory.mktemp("translator") / "tiny")
-
-
-def _run(folder: Path, out: Path, share: float, move=None, **settings) -> maskov.Run:
-    model = maskov.load(folder, "cpu", remove_smoothing=share)
-    return maskov.sample(
-        model, Metropolis(Raw(), move or Site()), Schedule(4), chains=4, length=4, resident=2,
-        thin=1, out=out, **settings,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("move", [Site(), Span()], ids=["site", "span"])
-@pytest.mark.slow
-def test_resumed_and_shared_runs_remove_it_again(move, folder, tmp_path):
-    whole = _run(folder, tmp_path / "whole", SHARE, move)
-    assert whole.manifest.config.model.source.remove_smoothing == SHARE
-    assert "|remove-smoothing:0.1|" in whole.signature
-    looks = iter(range(10**6))
-    with pytest.raises(Interrupted):
-        _run(
-            folder, tmp_path / "run", SHARE, move,
-            stop=lambda: next(looks) > 5, checkpoint_every=0,
-        )  # fmt: skip
-    maskov.resume(tmp_path / "run", device="cpu")
-    assert files(tmp_path / "run") == files(tmp_path / "whole")
-    bare = _run(folder, tmp_path / "bare", 0.0, move)
-    assert "smoothing" not in bare.signature
-    assert [one.energy_raw for one in bare.samples] != [one.energy_raw for one in whole.samples]
-    assert "label smoothing removed" in to_markdown(build_report([whole]))
-    assert "label smoothing" not in to_markdown(build_report([bare]))
-    if isinstance(move, Site):
-        _run(folder, tmp_path / "there", SHARE, move, workers=Workers(2))
-        assert files(tmp_path / "there") == files(tmp_path / "whole")
-
-
-def test_a_run_is_not_gone_on_with_under_another_value(folder, tmp_path):
-    looks = iter(range(10**6))
-    with pytest.raises(Interrupted):
-        _run(folder, tmp_path / "run", SHARE, stop=lambda: next(looks) > 5, checkpoint_every=0)
-    for share in (0.0, 0.2):
-        with pytest.raises(RunError, match="is not the one this run began with"):
-            maskov.resume(tmp_path / "run", maskov.load(folder, "cpu", remove_smoothing=share))
-    # Nor after its manifest was changed.
-    file = tmp_path / "run" / "manifest.json"
-    manifest = json.loads(file.read_text())
-    manifest["config"]["model"]["source"]["remove_smoothing"] = 0.2
-    file.write_text(json.dumps(manifest))
-    with pytest.raises(RunError):
-        maskov.resume(tmp_path / "run", device="cpu")
-
-
-def test_translations_stopped_and_resumed_are_the_same_to_the_byte(translator, tmp_path):
-    method = TranslationMethod("mh", energy="norm", epochs=4, pick="lowest")
-    named = {"remove_smoothing": SHARE, "device": "cpu", "seed": 4}
-    whole = maskov.translate(translator, SOURCES, method, out=tmp_path / "whole", **named)
-    looks = iter(range(10**6))
-    with pytest.raises(Interrupted):
-        maskov.translate(
-            translator, SOURCES, method, out=tmp_path / "run",
-            stop=lambda: next(looks) > 4, **named,
-        )  # fmt: skip
-    source = maskov.Run.open(tmp_path / "run").manifest.config.model.source
-    assert source == ModelSource(str(translator), remove_smoothing=SHARE)
-    maskov.resume(tmp_path / "run", device="cpu")
-    assert files(tmp_path / "run") == files(tmp_path / "whole")
-    plain = maskov.translate(translator, SOURCES, method, device="cpu", seed=4)
-    assert [one.energy_norm for one in plain] != [one.energy_norm for one in whole]
-
-
-@pytest.fixture
-def call(capfd):
-    """Run the command in this process; return its exit code, output and errors."""
-
-    def run(*words: object):
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main([str(word) for word in words])
-        out, err = capfd.readouterr()
-        return ended.value.code or 0, out, err
-
-    return run
-
-
-def test_commands(call, folder, translator, tmp_path):
-    text, *_ = texts_for("bert")
-    removed = ["--remove-smoothing", "0.1"]
-    model = ["--model", folder, "--device", "cpu"]
-    code, out, err = call("score", text, *model, "-e", "norm", *removed, "--json")
-    assert (code, err) == (0, "")
-    masked = maskov.load(folder, "cpu", remove_smoothing=SHARE)
-    (own,) = score_texts(masked, [text], Norm())
-    assert json.loads(out)["terms"] == pytest.approx(own.terms, abs=1e-6)
-    assert own.terms == maskov.score(folder, [text], "norm", remove_smoothing=0.1)[0].terms
-    (before,) = score_texts(maskov.load(folder, "cpu"), [text], Norm())
-    assert own.terms != pytest.approx(before.terms, abs=1e-3)
-    fast = ["--epochs", "2", "--chains", "2", "-q", *removed]
-    code, _, err = call("sample", *model, *fast, "--length", "4", "--out", tmp_path / "run")
-    assert (code, err) == (0, "")
-    run = maskov.Run.open(tmp_path / "run")
-    assert run.manifest.config.model.source == ModelSource(str(folder), remove_smoothing=SHARE)
-    assert run.manifest.config.model.fingerprint == masked.fingerprint()
-    code, _, err = call("report", tmp_path / "run", "--terms", "--format", "md")
-    assert code == 0
-    lines = tmp_path / "lines.txt"
-    lines.write_text("".join(line + "\n" for line in SOURCES))
-    words = ["translate", lines, "--model", translator, "--device", "cpu", "--method", "mh"]
-    code, out, err = call(*words, *fast, "--out", tmp_path / "translated", "--json")
-    assert (code, err) == (0, "")
-    source = maskov.Run.open(tmp_path / "translated").manifest.config.model.source
-    assert source == ModelSource(str(translator), remove_smoothing=SHARE)
-    for line in ("sample", "--length", "4", *model), ("score", text, *model), words:
-        code, out, err = call(*line, "--remove-smoothing", "1.5")
-        assert (code, out) == (2, "")
-        assert "--remove-smoothing must be at least 0 and below 1, not 1.5." in err
-        assert err.count("\n") == 1
-    code, _, err = call("score", text, "-e", "autoregressive", *removed)
-    assert code == 2
-    assert "drop --remove-smoothing" in err

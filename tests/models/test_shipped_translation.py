@@ -8,7 +8,6 @@ import pytest
 
 import maskov
 from maskov import shipped
-from maskov.cli import main
 
 MOST = 48 * 2**20  # bytes of weights
 
@@ -52,12 +51,11 @@ def test_an_unknown_pair_is_refused_with_those_there_are():
     ],
 )
 @pytest.mark.parametrize("method", ["mask-predict --length-beam 5", "ar"])
-def test_they_translate(tmp_path, capsys, pair, source, text, method):
+def test_they_translate(tmp_path, call, pair, source, text, method):
     file = tmp_path / "lines"
     file.write_text(f"{source}\n\n", encoding="utf-8")
-    with pytest.raises(SystemExit) as end:
-        main(["translate", str(file), "--pair", pair, "--quiet", "--method", *method.split()])
-    assert (end.value.code, capsys.readouterr().out) == (0, f"{text}\n\n")
+    words = ["--pair", pair, "--quiet", "--method", *method.split()]
+    assert call("translate", file, *words)[:2] == (0, f"{text}\n\n")
 
 
 def test_the_sampler_agrees_that_a_right_translation_is_likelier():

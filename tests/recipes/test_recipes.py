@@ -90,17 +90,17 @@ def _train(kind: str, sentences, out, steps: int, *more: str) -> None:
 @pytest.fixture(scope="module")
 def masked(sentences, tmp_path_factory):
     out = tmp_path_factory.mktemp("masked")
-    _train("masked", sentences, out, 250)
+    _train("masked", sentences, out, 150)
     return out
 
 
 def test_training_learns_goes_on_and_exports_a_model_that_samples(masked, sentences, tmp_path):
     first = json.loads((masked / "log.json").read_text())["log"]
     assert first[-1]["loss"] < 0.7 * first[0]["loss"]
-    _train("masked", sentences, masked, 400)
+    _train("masked", sentences, masked, 250)
     log = json.loads((masked / "log.json").read_text())["log"]
     assert log[: len(first)] == first
-    assert [first[-1]["step"], log[-1]["step"]] == [250, 400]
+    assert [first[-1]["step"], log[-1]["step"]] == [150, 250]
     assert (masked / "ship" / "README.md").read_text().startswith("# ship\nA masked LM of ")
 
     size = export.export(masked / "model", tmp_path / "toy")
@@ -122,7 +122,7 @@ def test_training_learns_goes_on_and_exports_a_model_that_samples(masked, senten
 
 def test_the_causal_model_learns_with_the_same_vocabulary(masked, sentences, tmp_path):
     words = ["--tokenizer", str(masked / "tokenizer")]
-    _train("causal", sentences, tmp_path / "judge", 250, *words)
+    _train("causal", sentences, tmp_path / "judge", 150, *words)
     export.export(tmp_path / "judge" / "model", tmp_path / "toy")
     judge = maskov.Autoregressive(str(tmp_path / "toy"))
     found = measure.causal_quality(judge, sentences.read_text().splitlines()[:20])

@@ -18,6 +18,7 @@ from small import epoch, random_state, tiny_bert
 def test_same_decisions_step_by_step_under_the_same_numbers(kind, temperature):
     model = tiny_bert("red green blue white black")
     engine, draws = Scorer(model), CounterRng(11)
+    # Early tests draw a number each; the algorithm has one test.
     kernel = Metropolis(
         Raw() if kind == "raw" else Norm(), Site(positions=Sweep()), temperature,
         DelayedAcceptance(0),

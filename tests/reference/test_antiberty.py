@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(SPEC is None, reason="the package antiberty is n
 
 AMINO_ACIDS = set("ACDEFGHIKLMNPQRSTVWY")
 # The start of a human heavy chain, close to its germline gene (IGHV3-23).
-HEAVY = " ".join("EVQLVESGGGLVQPGGSLRLSCAASGFTFSSYAMSWVRQAPGKGLEWVS")
+HEAVY = " ".join("EVQLVESGGGLVQPGGSLRLSCAASGFTFSSYAMSW")
 
 
 @pytest.fixture(scope="module")
@@ -52,14 +52,14 @@ def test_each_residue_is_one_token(model):
     assert model.decode(model.encode(HEAVY)) == HEAVY
 
 
-@pytest.mark.parametrize(("energy", "which"), [(maskov.Raw(), 0), (maskov.Norm(), 1)], ids=str)
-def test_energies_are_those_of_masking_one_residue_at_a_time(model, folder, energy, which):
-    # Half the chain keeps the plain loop short; the other text makes the batch a mixed one.
+def test_energies_are_those_of_masking_one_residue_at_a_time(model, folder):
+    # A short text keeps the plain loop short; the other one makes the batch a mixed one.
     network = BertForMaskedLM.from_pretrained(folder / "AntiBERTy_md_smooth").eval()
-    texts = [" ".join(HEAVY.split()[:25]), "Q V Q L Q E S G"]
-    for score in maskov.score(model, texts, energy):
-        expected = site_terms(network, model.tokenizer, score.text)[which]
-        assert score.terms == pytest.approx(expected.tolist(), abs=2e-4)
+    texts = [" ".join(HEAVY.split()[:14]), "Q V Q L Q"]
+    expected = [site_terms(network, model.tokenizer, text) for text in texts]
+    for which, energy in enumerate((maskov.Raw(), maskov.Norm())):
+        for score, terms in zip(maskov.score(model, texts, energy), expected, strict=True):
+            assert score.terms == pytest.approx(terms[which].tolist(), abs=2e-4)
 
 
 def test_real_antibody_is_more_probable_than_the_same_residues_shuffled(model):
@@ -70,8 +70,8 @@ def test_real_antibody_is_more_probable_than_the_same_residues_shuffled(model):
 
 
 def test_infilled_template_keeps_its_residues_and_gains_amino_acids(model):
-    blanks = {3, 7, 8, 20}
-    residues = HEAVY.split()[:24]
+    blanks = {3, 7, 8}
+    residues = HEAVY.split()[:12]
     template = " ".join("[MASK]" if i in blanks else r for i, r in enumerate(residues))
     kernel = maskov.Metropolis(maskov.Norm())
     run = maskov.sample(model, kernel, maskov.Schedule(epochs=2), chains=2, templates=[template])

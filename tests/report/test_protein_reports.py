@@ -13,7 +13,6 @@ from maskov.fasta import mutations
 from maskov.runs.store import MemoryStore
 from maskov.schedules import Schedule
 from maskov.ui.report import build, to_html, to_json, to_markdown
-from maskov.ui.report.logo import logo
 from maskov.ui.report.proteins import MOST_PARENTS
 from report_runs import EVIL, small_run
 from tiny_proteins import spaced_model
@@ -84,12 +83,15 @@ def test_every_format_shows_parents_and_mutations(run):
 
 
 def test_the_logo_has_every_position_and_marks_those_that_change(run):
-    heavy = build([run]).runs[0].families[0]
-    drawn = logo(heavy)
-    assert drawn.count("<g>") == 10
-    assert drawn.count('class="changed"') == sum(share > 0 for share in heavy.changed)
-    still = replace(heavy, changed=[0.0] * 10)
-    assert "changed" not in logo(still).replace("% changed", "")
+    report = build([run])
+    families = report.runs[0].families
+    page = to_html(report)
+    assert page.count("<g>") == 16
+    changed = sum(share > 0 for family in families for share in family.changed)
+    assert page.count('class="changed"') == changed > 0
+    still = [replace(one, changed=[0.0] * len(one.parent)) for one in families]
+    page = to_html(replace(report, runs=[replace(report.runs[0], families=still)]))
+    assert 'class="changed"' not in page
 
 
 def test_runs_of_words_have_no_families():

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maskov.ui.report import build, to_html, to_json, to_markdown
-from maskov.ui.report.json_data import json_safe
-from maskov.ui.report.numbers import with_error
+from maskov.ui.report.data import Number
+from maskov.ui.report.formats import json_safe, with_error
 from report_runs import EVIL, evil_run, small_run
 
 
@@ -163,4 +163,4 @@ def test_infinities_and_rounding_in_plain_data():
     ],
 )
 def test_a_number_has_the_digits_its_error_allows(value, error, expected):
-    assert with_error(value, error) == expected
+    assert with_error(Number("E", value, error)) == expected

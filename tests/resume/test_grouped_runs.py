@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import maskov
-from engines import sample
+from engines import sample as sample_by
 from maskov import (
     Gibbs,
     InputError,
@@ -73,7 +73,7 @@ def test_groups_have_the_size_of_chains_in_lock_step_where_burn_in_has_it(
         lambda self, length, mean, lock_step: sizes[lock_step],
     )
     kernel = Metropolis(Raw())
-    run = sample(MODEL, kernel, schedule, chains=2, length=3, lock_step=lock_step)
+    run = sample_by(MODEL, kernel, schedule, chains=2, length=3, lock_step=lock_step)
     assert run.manifest.config.execution.resident == resident
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from typer.testing import CliRunner
+import torch
 
 import maskov
 import tiny_models
 from maskov import AllowedTokens, AvoidWords, ContainsWords, MaskedConditional, default_kernel
-from maskov.cli import app
 from maskov.constraints.words import continues, spellings
 from maskov.exact import fresh_state
 
@@ -51,8 +50,6 @@ TEXTS = {
 @pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
 @pytest.mark.parametrize("text", TEXTS)
 def test_whole_words_are_found_in_texts(models, family, text):
-    import torch
-
     model = models[family]
     chains = fresh_state(torch.tensor([model.encode(text)]))
     for word, stands in TEXTS[text].items():
@@ -95,33 +92,25 @@ def test_residues(models):
         assert set(letters[3:6]) <= set("STV")
 
 
-def _run(*words: str):
-    return CliRunner().invoke(
-        app, [*words, "--model", "untrained", "--epochs", "2", "--chains", "3", "--quiet"]
-    )
+FEW = ["--model", "untrained", "--epochs", 2, "--chains", 3, "--quiet"]
 
 
-def test_the_command_line():
-    done = _run(
-        "sample", "--contains", "river, girl", "--avoid", "the", "--length", "4:6", "--json"
-    )
-    assert done.exit_code == 0, done.output
-    lines = [json.loads(line) for line in done.output.splitlines() if line.startswith("{")]
-    texts = [line["text"].split() for line in lines if "text" in line]
+def _texts(call, *words: object) -> list[list[str]]:
+    code, out, err = call("sample", *words, *FEW, "--json")
+    assert code == 0, err
+    return [json.loads(line)["text"].split() for line in out.splitlines()]
+
+
+def test_the_command_line(call, tmp_path):
+    texts = _texts(call, "--contains", "river, girl", "--avoid", "the", "--length", "4:6")
     assert len(texts) == 3
     assert all({"river", "girl"} <= set(words) and "the" not in words for words in texts)
-
-
-def test_changes_on_the_command_line(tmp_path):
-    text = ["war", "rain", "girl", "river"]
-    (tmp_path / "texts").write_text(" ".join(text))
-    words = ("sample", "--start-text", str(tmp_path / "texts"), "--max-changes", "1", "--json")
+    start = ["war", "rain", "girl", "river"]
+    (tmp_path / "texts").write_text(" ".join(start))
     for moves in ((), ("--moves", "span,insert-delete", "--length-prior", "none")):
-        done = _run(*words, *moves)
-        assert done.exit_code == 0, done.output
-        lines = [json.loads(line) for line in done.output.splitlines() if line.startswith("{")]
-        for line in lines:
-            assert len(set(text) - set(line["text"].split())) <= 1
+        texts = _texts(call, "--start-text", tmp_path / "texts", "--max-changes", 1, *moves)
+        assert len(texts) == 3
+        assert all(len(set(start) - set(words)) <= 1 for words in texts)
 
 
 @pytest.mark.parametrize(
@@ -139,8 +128,8 @@ def test_changes_on_the_command_line(tmp_path):
         (["sample", "--contains", "river", "--avoid", "river"], "contains 'river' and avoids"),
     ],
 )
-def test_refusals_on_the_command_line(words, reason, monkeypatch):
+def test_refusals_on_the_command_line(words, reason, monkeypatch, call):
     monkeypatch.syspath_prepend("tests/exact")
-    done = _run(*words)
-    assert done.exit_code != 0
-    assert reason in " ".join((done.output + str(done.exception)).split())
+    code, _, err = call(*words, *FEW)
+    assert code == 2
+    assert reason in err

@@ -75,11 +75,6 @@ def test_traces_say_what_happened_at_each_position(lock_step, tmp_path):
     assert not (moved & traces["rejected"][1:]).any()
 
 
-def test_lengths_are_for_models_that_predict_them():
-    with pytest.raises(InputError, match="predicts no lengths"):
-        maskov.sample(MODEL, chains=1, length=3, lengths="top")
-
-
 def test_positions_of_large_runs_are_not_traced(monkeypatch, tmp_path):
     monkeypatch.setattr("maskov.runs.store._MOST_PLACES", 4 * 5 * 8 - 1)
     for out in (None, tmp_path / "run"):
@@ -109,11 +104,6 @@ def test_one_chain_has_no_standard_error():
     assert summary.energy_raw_standard_error is None
     assert summary.leaves_invariant is False
     assert summary.passes_per_step == 1
-
-
-def test_lengths_are_drawn_from_the_whole_range():
-    run = maskov.sample(MODEL, Gibbs(), Schedule(epochs=1), chains=60, length=(4, 6))
-    assert {len(one.ids) for one in run.samples} == {4, 5, 6}
 
 
 def test_a_greedy_start_is_one_pass_of_most_probable_tokens():
@@ -180,12 +170,13 @@ def test_a_start_of_probability_zero_is_refused():
         maskov.sample(zero, Metropolis(Raw()), texts=["b a"], chains=1)
 
 
-def test_the_signature_tells_runs_of_different_lengths_apart():
-    runs = [
-        maskov.sample(MODEL, Gibbs(), Schedule(epochs=1), chains=1, length=length)
-        for length in (4, 5, (4, 5))
-    ]
-    assert len({run.signature for run in runs}) == 3
+def test_lengths_are_drawn_from_the_whole_range_and_in_the_signature():
+    one, other, mixed = (
+        maskov.sample(MODEL, Gibbs(), Schedule(epochs=1), chains=60, length=length)
+        for length in (4, 5, (4, 6))
+    )
+    assert {len(sample.ids) for sample in mixed.samples} == {4, 5, 6}
+    assert len({run.signature for run in (one, other, mixed)}) == 3
 
 
 @pytest.mark.parametrize(
@@ -200,6 +191,8 @@ def test_the_signature_of_a_model_in_a_folder_says_nothing_of_the_machine(name, 
     assert signature(config, Gibbs(), {}).startswith(f"model:{told}#")
 
 
-def test_a_table_of_one_length_refuses_others():
+def test_lengths_that_a_model_does_not_have_are_refused():
     with pytest.raises(InputError, match="exactly 3 tokens"):
         maskov.sample(random_table(), length=4)
+    with pytest.raises(InputError, match="predicts no lengths"):
+        maskov.sample(MODEL, chains=1, length=3, lengths="top")

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import replace
 
 import pytest
-import torch
 from starlette.testclient import TestClient
 
 from maskov import Run
 from maskov.diagnostics import headline
-from maskov.types import Chains
-from maskov.ui.viewer.live import LiveRun, LiveRuns
+from maskov.ui.viewer.live import LONGEST_TEXT, LiveRuns
 from maskov.ui.viewer.player import Player
 from maskov.ui.viewer.run_list import RunList, id_of
-from maskov.ui.viewer.run_request import LONGEST_TEXT, RunRequest
 from maskov.ui.viewer.server import create_app
-from small import random_table
 from view_runs import make_run
 
 BASE = "http://127.0.0.1:8764"
@@ -91,6 +86,9 @@ def test_a_run_starts_from_a_text_with_frozen_words_and_a_name(client, tmp_path)
         ({"freeze": "1-2"}, "give one to start from"),
         ({"text": "a river", "method": "mask-predict"}, "leave the text empty"),
         ({"name": "two\nlines"}, "one line"),
+        ({"text": "two\nlines"}, "one line"),
+        ({"text": "a river", "prefix": "\0"}, "one line"),
+        ({"text": "a river", "freeze": __file__}, "not a file"),
         ({"text": "x" * (LONGEST_TEXT + 1)}, "text"),
     ],
 )
@@ -99,22 +97,6 @@ def test_what_cannot_be_is_refused_at_once(client, changes, reason):
     assert answer.status_code == 422
     assert reason in str(answer.json()["detail"])
     assert client.get("/api/live").json()["status"] == "none"
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"text": "the river " * 40}, "64 is the maximum"),
-        ({"text": "a river", "freeze": "re:(?=a)"}, "no lookaround"),
-        ({"prefix": "once upon a time"}, "reads no prefix"),
-    ],
-)
-def test_what_only_the_model_can_tell_ends_the_run_with_a_reason(client, changes, reason):
-    assert client.post("/api/live", json=SMALL | changes).status_code == 200
-    while (seen := client.get("/api/live").json())["running"]:
-        time.sleep(0.05)
-    assert seen["status"] == "failed"
-    assert reason in seen["message"]
 
 
 @pytest.mark.slow
@@ -126,24 +108,3 @@ def test_the_prefix_of_the_form_is_read_and_recorded(client, tmp_path):
     assert seen["status"] == "finished", seen["message"]
     run = Run.open(tmp_path / "made" / seen["name"])
     assert run.manifest.config.model.source.prefix == "the river"
-
-
-def chains_at(tokens, first):
-    number = torch.arange(first, first + len(tokens))
-    free = torch.ones_like(tokens, dtype=torch.bool)
-    return Chains.at(tokens, torch.full_like(number, 2), free, number, torch.zeros_like(number))
-
-
-def test_chains_of_other_groups_stay_in_sight(monkeypatch, tmp_path):
-    monkeypatch.setattr("maskov.ui.viewer.live._FRAME_SECONDS", 0)
-    live = LiveRun(RunRequest(model="untrained", chains=3), tmp_path / "run", "cpu")
-    live.begun(random_table())
-    tokens = torch.tensor([[0, 1], [1, 0], [1, 1]])
-    group = chains_at(tokens[:2], first=0)
-    live.moved(group, 0, passes=1)
-    live.moved(chains_at(tokens[2:], first=2), 0, passes=2)
-    live.moved(replace(group, tokens=tokens[1:]), 1, passes=3)
-    shown = live.progress()["chains"]
-    assert [one["chain"] for one in shown] == [0, 1, 2]
-    expected = [random_table().token_strings(row.tolist()) for row in tokens[[1, 2, 2]]]
-    assert [one["words"] for one in shown] == expected

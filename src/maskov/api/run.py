@@ -114,7 +114,7 @@ class Run(result.Run):
 
         It is HTML unless the name ends in .md or .json.
         """
-        from maskov.ui.report.writing import write_report
+        from maskov.ui.report.formats import write_report
 
         return write_report([self], Path(path), title=title)
 

@@ -83,7 +83,7 @@ def diagnose(
 ) -> None:
     """Check the convergence of a run: R-hat, effective sample sizes, rates, costs."""
     from maskov.runs import Run
-    from maskov.ui.report.json_data import json_safe
+    from maskov.ui.report.formats import json_safe
 
     opened = Run.open(run)
     summary, diagnosis = opened.summary().to_dict(), opened.diagnose()

@@ -42,13 +42,11 @@ def report(
     """Write a self-contained page about runs: verdicts, charts, samples, comparison."""
     from maskov.runs import Run
     from maskov.ui.report import build
-    from maskov.ui.report.writing import check_file, content_of, format_of, write_file
+    from maskov.ui.report.formats import content_of, format_of, write_file
 
     kind = format_of(format_, out)
     if kind == "html" and out is None:
         raise InputError("HTML needs a file: give --out report.html, or --format md or json.")
-    if out is not None:
-        check_file(out)
     data = build(
         [Run.open(path) for path in runs],
         title=title,

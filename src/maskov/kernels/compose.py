@@ -5,7 +5,6 @@ It leaves a target invariant if every part does and all parts have the same targ
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -21,10 +20,15 @@ from maskov.types import Chains, Float, Int, Proposal, Resized, StepInfo, Tensor
 
 
 @dataclass(frozen=True)
-class Composed(Kernel):
-    """A kernel that is made of several."""
+class Mixture(Kernel):
+    """At each step one of the kernels, drawn by its weight, whatever the tokens are.
+
+    An epoch has as many steps as one of the first kernel. The parts share the epoch's order of
+    positions, which the last of them sets.
+    """
 
     kernels: tuple[Kernel, ...]
+    weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.kernels:
@@ -32,9 +36,13 @@ class Composed(Kernel):
         kept = [kernel.conditional.constraints for kernel in self.kernels]
         if any(one != kept[0] for one in kept):
             raise InputError(
-                "all moves must keep the same constraints; moves of your own keep none, unless "
-                "their `conditional` has them."
+                "all moves must keep the same constraints; custom moves keep none, unless their "
+                "`conditional` has them."
             )
+        if self.weights and len(self.weights) != len(self.kernels):
+            raise InputError("a mixture has one weight for each kernel.")
+        if not all(weight > 0 for weight in self.weights):
+            raise InputError("the weights of a mixture must be above 0.")
 
     def with_kernels(self, kernels: tuple[Kernel, ...]) -> Kernel:
         """Return the composition of other parts."""
@@ -83,51 +91,6 @@ class Composed(Kernel):
         """Accept everything, as the first part would."""
         return self.kernels[0].forced()
 
-    @abstractmethod
-    def turn(
-        self, chains: Chains, rows: Int[Tensor, " n"], rng: Rng
-    ) -> tuple[Int[Tensor, " n"], Int[Tensor, "kernels chains"]]:
-        """Return which part steps each of some chains, and how many steps of each part are done."""
-
-    def _each(
-        self,
-        chains: Chains,
-        rows: Int[Tensor, " n"],
-        which: Int[Tensor, " n"],
-        numbers: Int[Tensor, "kernels chains"],
-        scorer: Scorer,
-        rng: Rng,
-    ) -> tuple[Chains, StepInfo]:
-        """Let each part step the chains that are its own, by its own count of steps."""
-        infos, number = [], chains.number
-        for part, kernel in enumerate(self.kernels):
-            own = rows[which == part]
-            if own.numel():
-                # What another part cached may be of no use to this one.
-                chains = kernel.init(replace(chains, number=numbers[part]), scorer)
-                chains, info = kernel.step(chains, own, scorer, NestedRng(rng))
-                infos.append(info)
-        number = number.index_add(0, rows, torch.ones_like(rows))
-        return replace(chains, number=number), _joined(infos, rows)
-
-
-@dataclass(frozen=True)
-class Mixture(Composed):
-    """At each step one of the kernels, drawn by its weight, whatever the tokens are.
-
-    An epoch has as many steps as one of the first kernel. The parts share the epoch's order of
-    positions, which the last of them sets.
-    """
-
-    weights: tuple[float, ...] = ()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.weights and len(self.weights) != len(self.kernels):
-            raise InputError("a mixture has one weight for each kernel.")
-        if not all(weight > 0 for weight in self.weights):
-            raise InputError("the weights of a mixture must be above 0.")
-
     def begin(self, chains: Chains, rng: Rng) -> Chains:
         """Prepare the epoch of every part."""
         for kernel in self.kernels:
@@ -141,13 +104,23 @@ class Mixture(Composed):
     def step(
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
     ) -> tuple[Chains, StepInfo]:
-        """Draw a kernel for each chain, and let it step."""
-        return self._each(chains, rows, *self.turn(chains, rows, rng), scorer, rng)
+        """Draw a kernel for each chain, and let it step, by its own count of steps."""
+        which, numbers = self.turn(chains, rows, rng)
+        infos, number = [], chains.number
+        for part, kernel in enumerate(self.kernels):
+            own = rows[which == part]
+            if own.numel():
+                # What another part cached may be of no use to this one.
+                chains = kernel.init(replace(chains, number=numbers[part]), scorer)
+                chains, info = kernel.step(chains, own, scorer, NestedRng(rng))
+                infos.append(info)
+        number = number.index_add(0, rows, torch.ones_like(rows))
+        return replace(chains, number=number), _joined(infos, rows)
 
     def turn(
         self, chains: Chains, rows: Int[Tensor, " n"], rng: Rng
     ) -> tuple[Int[Tensor, " n"], Int[Tensor, "kernels chains"]]:
-        """Draw a kernel for each chain."""
+        """Return which part steps each of some chains, and how many steps of each part are done."""
         weights = self.weights or (1.0,) * len(self.kernels)
         chances: Float[Tensor, "n kernels"] = torch.tensor(
             [weights], dtype=torch.float64, device=rows.device

@@ -12,9 +12,6 @@ import numpy as np
 import torch
 
 from maskov.errors import InputError, RunError
-from maskov.execution.async_tests import StepRecord
-from maskov.execution.asynchronous import AsyncSampler
-from maskov.execution.buffers import Buffers
 from maskov.execution.loop import ended, kernel_at
 from maskov.execution.loop import epoch as epoch_of
 from maskov.kernels import Exchange, Kernel, Metropolis
@@ -23,7 +20,7 @@ from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
 from maskov.replay.record import Replay, Step
-from maskov.replay.steps import of_records, of_step, stepping, with_energies
+from maskov.replay.steps import of_step, stepping, with_energies
 from maskov.runs import Run
 from maskov.runs.rebuild import rebuild
 from maskov.starts import fill
@@ -94,11 +91,7 @@ class Replayer:
         elif epoch:
             chains = self._recorded(chains, chain, epoch)
         kernel = self._kernel(epoch)
-        if kernel.asynchronous and self._manifest.replicas == 1:
-            assert isinstance(kernel, Metropolis)
-            after, steps = self._asynchronously(kernel, chains, epoch)
-        else:
-            after, steps = self._lock_step(kernel, chains)
+        after, steps = self._lock_step(kernel, chains)
         agrees = self._agrees(chain, epoch, after, steps)
         # All parts of a mixture that has an energy share it.
         decides = leaves(kernel)[0]
@@ -171,25 +164,6 @@ class Replayer:
             before, chains = after.tokens[0].tolist(), after
         scorer.check()
         return ended(chains).forget(), steps
-
-    def _asynchronously(
-        self, kernel: Metropolis, chains: Chains, epoch: int
-    ) -> tuple[Chains, list[Step]]:
-        """Run an epoch of an asynchronous chain, with the early tests it had."""
-        scorer = Scorer(self._model)
-        plan = kernel.plan
-        known = kernel.init(chains, scorer)
-        buffers = Buffers.of(known, plan, epoch, 1, ring=1)
-        temperatures = torch.full((epoch + 1,), kernel.target_temperature, dtype=torch.float64)
-        records: list[StepRecord] = []
-        sampler = AsyncSampler(
-            kernel, plan, scorer, self._rng, buffers, temperatures, observer=records.append
-        )
-        sampler.limit.fill_(epoch + 1)
-        while sampler.slowest() <= epoch:
-            sampler.advance()
-        scorer.check()
-        return sampler.snapshot(chains), of_records(records, int(chains.step[0]), plan.stages)
 
     def _agrees(self, chain: int, epoch: int, after: Chains, steps: list[Step]) -> bool:
         """Compare with what the run recorded: the tokens, and where it rejected."""

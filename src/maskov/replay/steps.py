@@ -10,9 +10,8 @@ import torch
 
 from maskov.energies.base import Energy, distinct_names
 from maskov.energies.stages import Stage, TestPlan
-from maskov.execution.async_tests import UNTESTED, StepRecord
 from maskov.kernels import Kernel, Metropolis
-from maskov.kernels.compose import Composed
+from maskov.kernels.compose import Mixture
 from maskov.kernels.ratio import log_ratio
 from maskov.models.scorer import Scorer
 from maskov.random import NestedRng, Rng
@@ -23,7 +22,7 @@ from maskov.types import Chains, Sequences, StepInfo, Tensor
 def stepping(kernel: Kernel, chains: Chains, rng: Rng) -> Kernel:
     """Return the part of a mixture that makes the next step of the only chain."""
     row = torch.zeros_like(chains.chain)
-    while isinstance(kernel, Composed):
+    while isinstance(kernel, Mixture):
         which, numbers = kernel.turn(chains, row, rng)
         part = int(which[0])
         kernel, chains = kernel.kernels[part], replace(chains, number=numbers[part])
@@ -64,33 +63,6 @@ def of_step(number: int, before: Sequence[int], info: StepInfo, kernel: Kernel) 
         tests=tests,
         accepted=accepted,
         start=start,
-    )
-
-
-def of_records(records: Sequence[StepRecord], first: int, stages: Sequence[Stage]) -> list[Step]:
-    """Return the steps of a lone asynchronous chain in order; `first` is its step at the start."""
-    rows = ((record, row) for record in records for row in range(len(record.chain)))
-    steps = [_recorded(record, row, first, stages) for record, row in rows]
-    return sorted(steps, key=lambda step: step.number)
-
-
-def _recorded(record: StepRecord, row: int, first: int, stages: Sequence[Stage]) -> Step:
-    last, accepted = int(record.stage[row]), bool(record.accepted[row])
-    ratios, uniforms = record.log_ratio[row].tolist(), record.uniform[row].tolist()
-    tests = _tests(stages, last + 1, ratios, uniforms, accepted)
-    complete = last == len(stages) - 1
-    return Step(
-        number=int(record.step[row]) - first,
-        positions=[int(record.place[row])],
-        old=[int(record.old[row])],
-        new=[int(record.new[row])],
-        log_q_forward=float(record.log_q_forward[row]),
-        log_q_reverse=float(record.log_q_reverse[row]),
-        energy_old=_known(record.energy_old[row]),
-        energy_new=_known(record.energy_new[row]),
-        log_ratio=tests[-1].log_ratio if last != UNTESTED and complete else None,
-        tests=tests,
-        accepted=accepted,
     )
 
 

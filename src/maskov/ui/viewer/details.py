@@ -9,8 +9,7 @@ from maskov.diagnostics import headline, tone
 from maskov.errors import MaskovError
 from maskov.runs import Run
 from maskov.ui.report import build
-from maskov.ui.report.html import Page, shown_number, to_page
-from maskov.ui.report.json_data import PAGE_DIGITS, json_safe
+from maskov.ui.report.formats import PAGE_DIGITS, Page, json_safe, to_page, with_error
 from maskov.ui.viewer.run_list import OpenedRun, RunList, open_run, stamp_of
 
 
@@ -86,7 +85,7 @@ def overview(opened: OpenedRun, why_not: str | None) -> dict[str, Any]:
         "name": opened.name,
         "title": opened.title,
         "why_not_played": why_not,
-        "numbers": {number.name: shown_number(number) for number in report.numbers},
+        "numbers": {number.name: with_error(number) for number in report.numbers},
     }
 
 

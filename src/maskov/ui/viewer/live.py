@@ -1,197 +1,228 @@
-"""Runs that pages start: each in its own thread, with its progress readable at any time.
+"""Runs that pages start: small ones, each by `maskov sample --out` in its own process.
 
-They use the same `run_chains` as the commands, and end up as ordinary run folders.
+Its progress is read from the run folder, which stays as a run like any other.
 """
 
 from __future__ import annotations
 
-import math
+import os
+import signal
+import subprocess
 import sys
-import time
-import traceback
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event, Lock, Thread
-from typing import Any
+from tempfile import TemporaryFile
+from threading import Lock
+from typing import Any, Literal
 
-from maskov.config import ModelSource
-from maskov.errors import InputError, Interrupted, MaskovError
-from maskov.models import load
-from maskov.models.base import MaskedModel
+from pydantic import BaseModel, ConfigDict, Field
+
+from maskov.config import check_name
+from maskov.errors import InputError, MaskovError
+from maskov.models import DEFAULT_MODEL
+from maskov.models.registry import listed
+from maskov.runs import Run
 from maskov.runs.eta import Pace
-from maskov.sampling import run_chains
-from maskov.types import Chains, Traces
-from maskov.ui.report.json_data import json_safe
+from maskov.ui.report.formats import json_safe
 from maskov.ui.viewer.run_list import id_of
-from maskov.ui.viewer.run_request import RunRequest
 
-_FRAME_SECONDS = 1 / 8
-_CHECKPOINT_SECONDS = 10.0
-_KEPT_SAMPLES = 10  # per chain, evenly over the epochs
 # Runs that one server starts in all, so that a page cannot fill the disk.
 MOST_STARTED = 50
+_LONGEST_SAID = 1 << 20
+MOST_CHAINS, MOST_EPOCHS, MOST_TOKENS = 16, 200, 64
+LONGEST_TEXT, LONGEST_RULE, LONGEST_NAME = 500, 200, 100
+METHODS = {
+    "mh": "Metropolis–Hastings: exact",
+    "gibbs": "degenerate Gibbs: accepts everything, has no target",
+    "mask-predict": "mask-predict: greedy, has no target",
+}
+
+
+class RunRequest(BaseModel):
+    """The settings of a run, validated strictly; unknown fields are refused.
+
+    With a `text`, chains start from it and have its length; `freeze` names those of its tokens that
+    stay. `prefix` is a text that the model reads before every sequence.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    model: str = Field(max_length=100)
+    method: Literal["mh", "gibbs", "mask-predict"] = "mh"
+    energy: Literal["raw", "norm"] = "raw"
+    chains: int = Field(default=6, ge=1, le=MOST_CHAINS)
+    length: int = Field(default=16, ge=1, le=MOST_TOKENS)
+    epochs: int = Field(default=30, ge=1, le=MOST_EPOCHS)
+    temperature: float = Field(default=1.0, ge=0.1, le=5.0)
+    seed: int = Field(default=0, ge=0, le=2**32 - 1)
+    name: str = Field(default="", max_length=LONGEST_NAME)
+    text: str = Field(default="", max_length=LONGEST_TEXT)
+    freeze: str = Field(default="", max_length=LONGEST_RULE)
+    prefix: str = Field(default="", max_length=LONGEST_RULE)
+
+    def check(self) -> None:
+        """Refuse what the fields alone cannot tell."""
+        check_name(self.name)
+        if any(ord(sign) < 32 for sign in self.text + self.freeze + self.prefix):
+            raise InputError("give the text, frozen tokens and prefix as one line each.")
+        if self.model not in known_models():
+            raise InputError("no such model on this server.")
+        if self.freeze and not self.text:
+            raise InputError("frozen tokens are those of a text: give one to start from.")
+        if self.freeze and Path(self.freeze).is_file():
+            # The command would read it: a page must not name files of this machine.
+            raise InputError("frozen tokens are positions, words or re:PATTERN, not a file.")
+        if self.text and self.method == "mask-predict":
+            raise InputError("mask-predict starts from all masked: leave the text empty.")
+
+    def arguments(self, out: Path, device: str) -> list[str]:
+        """Return the arguments of `maskov sample`; a starting text is its standard input."""
+        # Every epoch is a sample, so that the page can show the chains after each.
+        given: dict[str, Any] = {
+            "model": self.model, "kernel": self.method, "chains": self.chains, "thin": 1,
+            "epochs": self.epochs, "seed": self.seed, "name": self.name, "prefix": self.prefix,
+            "freeze": self.freeze, "out": out, "device": device, "burn-in": 0,
+        }  # fmt: skip
+        given |= {"start-text": "-"} if self.text else {"length": self.length}
+        given |= {"energy": self.energy, "moves": "site"} if self.method == "mh" else {}
+        given |= {} if self.method == "mask-predict" else {"temperature": self.temperature}
+        # One word for each option: a value that begins with a dash is not an option.
+        return ["sample", *(f"--{name}={one}" for name, one in given.items() if one != "")]
+
+
+def known_models() -> dict[str, str]:
+    """Return the names and summaries of the models that a page may run."""
+    return {model.name: model.summary for model in listed() if model.kind == "masked"}
+
+
+def choices() -> dict[str, Any]:
+    """Return the choices, bounds and defaults of the form."""
+    bounds: dict[str, dict[str, Any]] = {}
+    for name, field in RunRequest.model_fields.items():
+        limits = {type(part).__name__.lower(): part for part in field.metadata}
+        bounds[name] = {
+            "value": None if field.is_required() else field.default,
+            "least": getattr(limits.get("ge"), "ge", None),
+            "most": getattr(limits.get("le"), "le", None),
+            "longest": getattr(limits.get("maxlen"), "max_length", None),
+        }
+    bounds["model"]["value"] = DEFAULT_MODEL
+    return {
+        "models": known_models(),
+        "methods": METHODS,
+        "energies": ["raw", "norm"],
+        "bounds": bounds,
+    }
 
 
 class LiveRun:
-    """A run and its latest progress, for any number of pages to read."""
+    """A process and what its run folder says of its progress."""
 
-    def __init__(self, request: RunRequest, path: Path, device: str) -> None:
-        self._request, self._path, self._device = request, path, device
-        self._lock, self._asked_to_stop = Lock(), Event()
+    def __init__(self, request: RunRequest, path: Path, device: str, number: int) -> None:
+        self._request, self._path, self._number = request, path, number
         self._pace = Pace(request.epochs)
-        self._model: MaskedModel | None = None
-        self._drawn = 0.0
-        # Chains move in groups; those that rest stay in sight.
-        self._chains: dict[int, dict[str, Any]] = {}
-        # The energies after the last epoch, for kernels that do not track them.
-        self._energies: dict[int, float] = {}
-        self._progress: dict[str, Any] = {
-            "status": "loading the model", "message": "", "running": True, "epoch": 0, "chains": [],
-            "passes": 0, "per_second": None, "seconds_left": None, "accepted": None, "novel": None,
-            "energy_raw": [], "energy_norm": [], "notes": [],
-        }  # fmt: skip
-        self._version = 0
-        self._thread = Thread(target=self._work, name="live run", daemon=True)
+        self._asked_to_stop = False
+        self._said = TemporaryFile()  # noqa: SIM115 - kept as long as the run is shown
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "maskov", *request.arguments(path, device)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._said,
+            start_new_session=True,  # Ctrl-C of the server reaches it once, by `stop`
+        )
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError), self._process.stdin as stdin:
+            stdin.write(request.text.encode())
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self, patience: float | None = 0.0) -> None:
-        """Ask the run to save and stop at its next batch; wait up to `patience` seconds."""
-        self._asked_to_stop.set()
-        self._thread.join(patience)
+    def stop(self, patience: float = 0.0) -> None:
+        """Ask the run to save and stop; if given patience, end it when that has passed."""
+        if self.running and not self._asked_to_stop:  # a second signal would not save
+            self._asked_to_stop = True
+            self._process.send_signal(signal.SIGINT)
+        if patience:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience)
+            self._process.kill()
+            self._process.wait()
 
     @property
     def running(self) -> bool:
-        """Whether the run is still going."""
-        return self._thread.is_alive()
+        """Whether the process is still going."""
+        return self._process.poll() is None
 
     def progress(self, after: int = -1) -> dict[str, Any]:
         """Return the progress, or only its version if that is still `after`."""
-        with self._lock:
-            if self._version == after:
-                return {"version": self._version}
-            return {
-                "version": self._version,
-                "id": id_of(self._path),
-                "name": self._path.name,
-                "title": self._request.name or self._path.name,
-                "request": self._request.model_dump(),
-                "saved": (self._path / "manifest.json").is_file(),
-                **json_safe(self._progress),
-            }
+        running = self.running  # before the folder is read, so that the last state is the whole
+        saved = (self._path / "manifest.json").is_file()
+        seen: dict[str, Any] = {"epoch": 0, "chains": [], "energy_raw": [], "energy_norm": []}
+        if saved:
+            with suppress(MaskovError):  # it may be read while it is being written
+                seen = self._seen(Run.open(self._path))
+        epoch = seen["epoch"]
+        # It grows with each change, and no two runs of a server share one.
+        version = self._number * 10 * MOST_EPOCHS + epoch + saved + 2 * (not running)
+        if version == after:
+            return {"version": version}
+        status, message = self._status(running, saved)
+        passes = seen.get("passes", 0)
+        known = running and epoch > 0
+        told: dict[str, Any] = {
+            "version": version,
+            "id": id_of(self._path),
+            "name": self._path.name,
+            "title": self._request.name or self._path.name,
+            "request": self._request.model_dump(),
+            "saved": saved,
+            "running": running,
+            "status": status,
+            "message": message,
+            "notes": [line[6:] for line in self._lines() if line.startswith("note: ")],
+            "passes": passes,
+            "per_second": self._pace.passes_per_second(passes) if known else None,
+            "seconds_left": self._pace.seconds_left(epoch) if known else None,
+            "accepted": None,
+            "novel": None,
+        }
+        told |= json_safe(seen)
+        return told
 
-    def _note(self, **changes: Any) -> None:
-        with self._lock:
-            self._progress |= changes
-            self._version += 1
+    def _seen(self, run: Run) -> dict[str, Any]:
+        """Return what the folder says after the latest epoch of which all samples are kept."""
+        samples, traces = run.samples, run.traces
+        done = len(samples) // run.manifest.chains
+        if not done:
+            self._pace.begin()
+            return {"epoch": 0, "chains": [], "energy_raw": [], "energy_norm": []}
+        last = samples[(done - 1) * run.manifest.chains : done * run.manifest.chains]
+        steps = max(int(traces["steps"][done - 1].sum()), 1)
+        energy = f"energy_{self._request.energy}"
+        return {
+            "epoch": done,
+            "passes": int(traces["passes"][:done].sum()),
+            "chains": [
+                {"chain": one.chain, "energy": getattr(one, energy), "words": one.tokens}
+                for one in last
+            ],
+            **{name: float(traces[name][done - 1].sum() / steps) for name in ("accepted", "novel")},
+            **{
+                name: traces[name][:done].mean(1).tolist() for name in ("energy_raw", "energy_norm")
+            },
+        }
 
-    def _work(self) -> None:
-        try:
-            self._run()
-            self._note(status="finished", running=False, seconds_left=None)
-        except Interrupted:
-            self._note(status="stopped", running=False, seconds_left=None)
-        except (MaskovError, OSError) as error:
-            self._note(status="failed", message=str(error), running=False)
-        except Exception:
-            # Without this, pages would wait for ever.
-            traceback.print_exc(file=sys.stderr)
-            self._note(status="failed", message="internal error", running=False)
+    def _status(self, running: bool, saved: bool) -> tuple[str, str]:
+        if running:
+            return "sampling" if saved else "loading the model", ""
+        if self._process.returncode == 0:
+            return "finished", ""
+        if self._asked_to_stop:
+            return "stopped", ""
+        return "failed", (self._lines() or ["the process was ended"])[-1].removeprefix("maskov: ")
 
-    def _run(self) -> None:
-        request = self._request
-        model = load(request.model, self._device, prefix=request.prefix)
-        if self._asked_to_stop.is_set():
-            raise Interrupted("asked to stop")
-        run = run_chains(
-            model,
-            request.kernel(),
-            request.schedule(),
-            chains=request.chains,
-            **request.start(model),
-            seed=request.seed,
-            thin=max(1, request.epochs // _KEPT_SAMPLES),
-            out=self._path,
-            name=request.name,
-            checkpoint_every=_CHECKPOINT_SECONDS,
-            listener=self,
-            stop=self._asked_to_stop.is_set,
-            source=ModelSource(request.model, prefix=request.prefix),
-        )
-        # Chains may have been shown ahead of the last written epoch; show their final state.
-        self._note(chains=self._final_chains(run.traces["tokens"][-1].tolist()))
-
-    # The listener interface.
-
-    def begun(self, model: MaskedModel) -> None:
-        """Note that sampling starts."""
-        self._model = model
-        self._pace.begin()
-        notes = [*self._progress["notes"], *([model.caution] if model.caution else [])]
-        self._note(status="sampling", notes=notes)
-
-    def noted(self, text: str) -> None:
-        """Keep a note for the page."""
-        self._note(notes=[*self._progress["notes"], text])
-
-    def moved(self, state: Chains, epoch: int, passes: int) -> None:
-        """Keep the current tokens of the chains, a few times a second."""
-        now = time.monotonic()
-        if now - self._drawn < _FRAME_SECONDS:
-            return
-        self._drawn = now
-        assert self._model is not None
-        energies = self._energies_of(state)
-        for row, energy in enumerate(energies):
-            chain = int(state.chain[row])
-            words = self._words(state, row)
-            self._chains[chain] = {"chain": chain, "energy": energy, "words": words}
-        self._note(
-            chains=[self._chains[chain] for chain in sorted(self._chains)],
-            epoch=epoch,
-            passes=passes,
-            per_second=self._pace.passes_per_second(passes),
-            seconds_left=self._pace.seconds_left(epoch + 0.5),
-        )
-
-    def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
-        """Keep the rates and the mean energies of the epoch."""
-        steps = max(int(values["steps"].sum()), 1)
-        means = {name: float(values[name].mean()) for name in ("energy_raw", "energy_norm")}
-        self._energies = dict(enumerate(values[f"energy_{self._request.energy}"].tolist()))
-        self._note(
-            epoch=epoch + 1,
-            passes=passes,
-            per_second=self._pace.passes_per_second(passes),
-            seconds_left=self._pace.seconds_left(epoch + 1),
-            accepted=values["accepted"].sum() / steps,
-            novel=values["novel"].sum() / steps,
-            **{name: [*self._progress[name], mean] for name, mean in means.items()},
-        )
-
-    def _final_chains(self, tokens: list[list[int]]) -> list[dict[str, Any]]:
-        """Return the chains after the last epoch."""
-        assert self._model is not None
-        return [
-            {
-                "chain": chain,
-                "energy": self._energies[chain],
-                "words": self._model.token_strings(ids),
-            }
-            for chain, ids in enumerate(tokens)
-        ]
-
-    def _energies_of(self, state: Chains) -> list[float]:
-        """Return the energies of some chains, or those of the last epoch if not tracked."""
-        if state.energy is not None:
-            return list(state.energy.tolist())
-        return [self._energies.get(chain, math.nan) for chain in state.chain.tolist()]
-
-    def _words(self, state: Chains, row: int) -> list[str]:
-        assert self._model is not None
-        return self._model.token_strings(state.tokens[row, : int(state.lengths[row])].tolist())
+    def _lines(self) -> list[str]:
+        """Return what the process has said; the position of the file is the process's, too."""
+        content = os.pread(self._said.fileno(), _LONGEST_SAID, 0)
+        return content.decode(errors="replace").splitlines()
 
 
 class LiveRuns:
@@ -216,8 +247,7 @@ class LiveRuns:
             self._started += 1
             when = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
             path = self._home / f"page-{when}-{self._started:02d}"
-            self.current = LiveRun(request, path, self._device)
-            self.current.start()
+            self.current = LiveRun(request, path, self._device, self._started)
             return self.current
 
     def close(self, patience: float) -> None:

@@ -18,7 +18,7 @@ from maskov.replay import Replay, Replayer
 from maskov.replay.replayer import why_not
 from maskov.runs.rebuild import LoadedModels, own_parts
 from maskov.types import Traces
-from maskov.ui.report.json_data import json_safe
+from maskov.ui.report.formats import json_safe
 from maskov.ui.viewer.run_list import OpenedRun
 
 # Maximum tokens of a chain in one response, a few megabytes.

@@ -8,7 +8,7 @@ from typing import Any
 
 from maskov.runs import Run, Sample
 from maskov.ui.detokenise import detokenised
-from maskov.ui.report.json_data import json_safe
+from maskov.ui.report.formats import json_safe
 from maskov.ui.similar import similar_groups
 from maskov.ui.viewer.run_list import OpenedRun
 

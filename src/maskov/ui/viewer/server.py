@@ -20,10 +20,9 @@ from pydantic import BaseModel, ConfigDict
 
 from maskov.errors import MaskovError
 from maskov.ui.viewer.details import RunSummaries, Verdicts, overview, report_page
-from maskov.ui.viewer.live import LiveRuns
+from maskov.ui.viewer.live import LiveRuns, RunRequest, choices
 from maskov.ui.viewer.player import Player
 from maskov.ui.viewer.run_list import OpenedRun, RunList
-from maskov.ui.viewer.run_request import RunRequest, choices
 from maskov.ui.viewer.sample_list import SORTS, SampleLists, SampleQuery
 from maskov.ui.web.files import StaticFiles
 from maskov.ui.web.json_response import json_response

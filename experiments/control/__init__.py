@@ -1,1 +1,0 @@
-"""Sentiment rewriting on Yelp against twelve published systems: `python -m experiments.control`."""

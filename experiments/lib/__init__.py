@@ -1,0 +1,1 @@
+"""What experiments share: cells that are computed once, models, estimates, tables, figures."""

@@ -1,0 +1,70 @@
+"""The page of claims: every claim that was tested, its verdict and its comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from experiments.paper.claims import CLAIMS
+from experiments.paper.verdicts import (
+    FAILED,
+    HELD,
+    NOT_RUN,
+    PART,
+    UNSETTLED,
+    Claim,
+    Documents,
+    Outcome,
+)
+
+
+def render_page(documents: Documents) -> str:
+    """Return the page of claims of the results in one folder."""
+    tested = [
+        (claim, *verdict) for claim in CLAIMS if (verdict := claim.verdict(documents))[0] != NOT_RUN
+    ]
+    lines = [
+        "# The paper's claims, one by one",
+        "",
+        f"{counts((claim, verdict) for claim, verdict, _ in tested)} `python -m experiments "
+        "report` renders this page from the JSON documents of this folder; "
+        "docs/reference/reproduce.md describes the settings and the estimates. A comparison is "
+        "settled if the difference exceeds two standard errors: over chains, or, for BLEU of the "
+        "last texts, over sentences (a paired bootstrap).",
+    ]
+    for number, (claim, verdict, outcomes) in enumerate(tested, 1):
+        document = documents[claim.result]
+        missing = "" if document["complete"] else " (some cells are missing)"
+        lines += [
+            "",
+            f"## {number}. {claim.text}",
+            "",
+            f"**{verdict}** · [{claim.result}]({claim.result}.md), setting "
+            f"`{document['setting']}`{missing} · {claim.criterion}",
+            "",
+            *map(_line, outcomes),
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def counts(verdicts: Iterable[tuple[Claim, str]]) -> str:
+    """Count the verdicts on the paper's claims and on ours."""
+    by_owner: dict[bool, list[str]] = {}
+    for claim, verdict in verdicts:
+        by_owner.setdefault(claim.papers, []).append(verdict)
+    return " ".join(
+        f"{len(by_owner[papers])} claims {owner}: {count(by_owner[papers])}."
+        for papers, owner in ((True, "of the paper"), (False, "of ours"))
+        if papers in by_owner
+    )
+
+
+def count(verdicts: list[str]) -> str:
+    """Count verdicts, as in "2 held, 1 not run"."""
+    words = {word: verdicts.count(word) for word in (HELD, PART, FAILED, UNSETTLED, NOT_RUN)}
+    return ", ".join(f"{number} {word}" for word, number in words.items() if number)
+
+
+def _line(outcome: Outcome) -> str:
+    mark = {True: "yes", False: "no", None: "not settled"}[outcome.holds]
+    printed = f"; the paper: {outcome.paper}" if outcome.paper else ""
+    return f"- {mark}: {outcome.ours}{printed}"

@@ -1,0 +1,1 @@
+"""Studies of our own: mixing, lengths of translations, control, antibodies."""

@@ -1,0 +1,1 @@
+"""Sentiment rewriting on Yelp against twelve published systems."""

@@ -1,0 +1,1 @@
+"""Translations with sampled lengths: `python -m experiments.studies.lengths`."""

@@ -1,0 +1,244 @@
+"""A report as HTML, Markdown or JSON, and its file.
+
+The HTML page is self-contained. Text is escaped by the templates, data is JSON that cannot end its
+element, and the content security policy allows only the page's own scripts and styles, by hash: no
+sample can inject code.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from maskov.errors import InputError
+from maskov.runs.files import write_atomically
+from maskov.runs.result import Run
+from maskov.ui.report.data import Number, Report, RunReport, build
+from maskov.ui.report.findings import Mixing
+from maskov.ui.report.samples import ShownSample
+
+_SCRIPTS = (
+    "scales.js", "drawing.js", "charts.js", "proteins.js", "figures.js", "samples.js", "theme.js",
+    "page.js",
+)  # fmt: skip
+_STYLES = ("report.css", "charts.css", "samples.css", "proteins.css", "print.css")
+# Significant digits in a page: enough for zooming, and keeps it small.
+PAGE_DIGITS = 7
+_LISTED = 20  # samples in Markdown
+UNKNOWN = "–"
+# The columns of the tables of convergence and of experts.
+_COLUMNS = {
+    "MIXING": ["", "nested R-hat", "limit", "ESS bulk", "ESS tail", "mean", "MCSE",
+               "autocorr. time"],
+    "EXPERTS": ["expert", "weight", "mean energy", "calls per step"],
+}  # fmt: skip
+# The suffixes of files, and the formats that they mean.
+_SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".json": "json"}
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page and its content security policy, which a server sends as a header too."""
+
+    html: str
+    policy: str
+
+
+def to_html(report: Report) -> str:
+    """Return the page."""
+    return to_page(report).html
+
+
+def to_page(report: Report) -> Page:
+    """Return the page with its policy."""
+    # One scope for all scripts, to define no globals.
+    script = "(() => {\n" + _read(_SCRIPTS) + "})();\n"
+    style = _read(_STYLES)
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    data = json_safe(report, PAGE_DIGITS)
+    shown_page = _templates(False).get_template("report.html").render(
+        vars(report), policy=policy, script=script, style=style, data=data
+    )  # fmt: skip
+    return Page(shown_page, policy)
+
+
+def to_markdown(report: Report) -> str:
+    """Return the tables of a report and the samples of lowest energy."""
+    return _templates(True).get_template("report.md").render(vars(report))
+
+
+def to_json(report: Any) -> str:
+    """Return a report as one JSON object."""
+    return json.dumps(json_safe(report), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+
+
+def json_safe(value: Any, digits: int | None = None) -> Any:
+    """Return dicts, lists and numbers; floats rounded to `digits`, NaN and infinities as None."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return json_safe(asdict(value), digits)
+    if isinstance(value, Mapping):
+        return {str(name): json_safe(part, digits) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_safe(part, digits) for part in value]
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return None
+        return value if digits is None else float(f"{value:.{digits}g}")
+    return value
+
+
+def shown(value: float | None, form: str = ".2f") -> str:
+    """Return a number with a typographic minus sign, or a dash for None."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    return format(value, form).replace("-", "−")
+
+
+def with_error(number: Number) -> str:
+    """Return value ± standard error, to two digits of the error; without an error, four digits."""
+    value, error = number.value, number.standard_error
+    if value is None or error is None or not math.isfinite(error) or error <= 0:
+        return shown(value, ".4g")
+    places = max(0, 1 - math.floor(math.log10(error)))
+    return f"{shown(value, f'.{places}f')} ± {error:.{places}f}"
+
+
+def _mixing_row(mixing: Mixing) -> list[str]:
+    time = UNKNOWN if mixing.time is None else f"{'≥ ' * mixing.at_least}{mixing.time:.1f} epochs"
+    return [
+        mixing.name,
+        "infinite" if mixing.r_hat == math.inf else shown(mixing.r_hat, ".3f"),
+        shown(mixing.r_hat_limit, ".3f"),
+        shown(mixing.ess_bulk, ",.0f"),
+        shown(mixing.ess_tail, ",.0f"),
+        shown(mixing.mean),
+        shown(mixing.mcse, ".2g"),
+        time,
+    ]
+
+
+def _lowest_samples(run: RunReport) -> tuple[str, list[str], list[list[str]]]:
+    """Return the title, the columns and the rows of the samples of lowest energy."""
+    groups: dict[int, list[ShownSample]] = {}
+    for sample in sorted(run.samples, key=lambda sample: sample.rank(run.order, run.per_token)):
+        groups.setdefault(sample.group, []).append(sample)
+    lowest = [group[0] for group in groups.values()][:_LISTED]
+    if not lowest:
+        return "No samples yet.", [], []
+    order = f"E_{run.order}" + (" per token" if run.per_token else "")
+    similar = {sample.group: len(groups[sample.group]) - 1 for sample in lowest}
+    named = any(sample.name is not None for sample in lowest)
+    # Each column: its name, whether it is shown, and its cell of a sample.
+    columns: list[tuple[str, bool, Callable[[ShownSample], str]]] = [
+        (order, order not in ("E_raw", "E_norm"),
+         lambda one: shown(one.rank(run.order, run.per_token))),
+        ("E_raw", True, lambda one: shown(one.energy_raw)),
+        ("E_norm", True, lambda one: shown(one.energy_norm)),
+        ("similar", any(similar.values()), lambda one: str(similar[one.group])),
+        ("text", True, lambda one: one.text),
+        ("source", any(one.source is not None for one in lowest), lambda one: one.source or ""),
+        ("parent", named, lambda one: one.name or ""),
+        ("mutations", named, lambda one: " ".join(one.mutations or ())),
+    ]  # fmt: skip
+    title = f"The {len(lowest)} lowest in {order} of {run.samples_in_all:,} samples"
+    title += ", similar ones of a chain counted:" if any(similar.values()) else ":"
+    used = [(name, cell) for name, is_shown, cell in columns if is_shown]
+    return title, [name for name, _ in used], [[cell(one) for _, cell in used] for one in lowest]
+
+
+def _in_markdown(value: Any) -> Markup:
+    """Escape the special characters of Markdown and HTML, except in what a macro made."""
+    if isinstance(value, Markup):
+        return value
+    escaped = re.sub(r"([\\`*_\[\]<>|~#])", r"\\\1", " ".join(str(value).split()))
+    return Markup(escaped.replace("&", "&amp;"))
+
+
+@cache
+def _templates(markdown: bool) -> Environment:
+    environment = Environment(
+        loader=PackageLoader("maskov.ui.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+        finalize=_in_markdown if markdown else None,
+    )
+    environment.globals |= _COLUMNS
+    environment.filters |= {
+        "shown": shown, "with_error": with_error, "mixing_row": _mixing_row,
+        "lowest_samples": _lowest_samples,
+    }  # fmt: skip
+    environment.policies["json.dumps_kwargs"] = {
+        "ensure_ascii": False, "allow_nan": False, "separators": (",", ":")
+    }  # fmt: skip
+    return environment
+
+
+def _read(names: Sequence[str]) -> str:
+    static = files("maskov.ui.report") / "static"
+    return "\n".join((static / name).read_text(encoding="utf-8") for name in names)
+
+
+def _hash(content: str) -> str:
+    return f"sha256-{b64encode(sha256(content.encode()).digest()).decode()}"
+
+
+_FORMATS = {"html": to_html, "md": to_markdown, "json": to_json}
+
+
+def format_of(given: str | None, out: Path | None) -> str:
+    """Return the given format, or the one of the file's name; refuse names that fit no format."""
+    if given is not None and given not in _FORMATS:
+        raise InputError(f"unknown format '{given}'; use one of {', '.join(_FORMATS)}.")
+    if out is not None and out.is_dir():
+        raise InputError(f"'{out}' is a folder; give --out a file.")
+    suffix = "" if out is None else out.suffix.lower()
+    named = _SUFFIXES.get(suffix)
+    if given is None and suffix and named is None:
+        raise InputError(
+            f"'{out}' would be a {suffix[1:].upper()} file; reports are HTML, Markdown or JSON: "
+            "use a name with .html (which a browser prints to PDF), .md or .json, or give --format."
+        )
+    return given or named or "html"
+
+
+def content_of(data: Report, kind: str) -> bytes:
+    """Return the file of a report."""
+    # A broken decoder can produce lone surrogates, which cannot be encoded.
+    return _FORMATS[kind](data).encode("utf-8", "replace")
+
+
+def write_file(out: Path, content: bytes) -> None:
+    """Write the file as a whole, or say why it cannot be."""
+    try:
+        write_atomically(out, content)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"cannot write '{out}': {reason}.") from error
+
+
+def write_report(runs: Sequence[Run], out: Path, **options: Any) -> Path:
+    """Write a report in the format that the name of its file says.
+
+    `options` are those of `build`.
+    """
+    kind = format_of(None, out)
+    write_file(out, content_of(build(runs, **options), kind))
+    return out

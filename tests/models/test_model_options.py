@@ -1,0 +1,150 @@
+"""A prefix and removed smoothing are part of a model: runs remember them, commands take them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import maskov
+from maskov import Metropolis, Norm, Raw, RunError, Schedule, Site, Span, TranslationMethod, Workers
+from maskov.config import ModelSource
+from maskov.errors import Interrupted
+from maskov.scoring import score_texts
+from maskov.ui.report import build as build_report
+from maskov.ui.report import to_markdown
+from odd_workers import files
+from tiny_models import build, texts_for
+from tiny_translation import SOURCES, save
+
+TEXT, SECOND, PREFIX, *_ = texts_for("bert")
+# What is said of a run with it, and another value.
+OPTIONS = {
+    "prefix": (PREFIX, PREFIX, TEXT),
+    "remove_smoothing": (0.1, "label smoothing removed", 0.2),
+}
+OFF = {"prefix": "", "remove_smoothing": 0.0}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return build("bert", tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory) -> Path:
+    return save(tmp_path_factory.mktemp("translator") / "tiny")
+
+
+def _run(folder: Path, out: Path, options: dict, move=None, **settings) -> maskov.Run:
+    return maskov.sample(
+        maskov.load(folder, "cpu", **options), Metropolis(Raw(), move or Site()), Schedule(4),
+        chains=4, length=4, resident=2, thin=1, out=out, **settings,
+    )  # fmt: skip
+
+
+def _stopped() -> dict:
+    looks = iter(range(10**6))
+    return {"stop": lambda: next(looks) > 4}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("move", [Site(), Span()], ids=["site", "span"])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_resumed_and_shared_runs_load_it_again(name, move, folder, tmp_path):
+    value, said, _ = OPTIONS[name]
+    whole = _run(folder, tmp_path / "whole", {name: value}, move)
+    assert getattr(whole.manifest.config.model.source, name) == value
+    with pytest.raises(Interrupted):
+        _run(folder, tmp_path / "run", {name: value}, move, checkpoint_every=0, **_stopped())
+    maskov.resume(tmp_path / "run", device="cpu")
+    assert files(tmp_path / "run") == files(tmp_path / "whole")
+    bare = _run(folder, tmp_path / "bare", {}, move)
+    assert [one.energy_raw for one in bare.samples] != [one.energy_raw for one in whole.samples]
+    assert ("|remove-smoothing:0.1|" in whole.signature) == (name == "remove_smoothing")
+    assert "smoothing" not in bare.signature
+    assert said in to_markdown(build_report([whole]))
+    assert said not in to_markdown(build_report([bare]))
+    if isinstance(move, Site):
+        _run(folder, tmp_path / "there", {name: value}, move, workers=Workers(2))
+        assert files(tmp_path / "there") == files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_run_is_not_continued_under_another_value(name, folder, tmp_path):
+    value, _, other = OPTIONS[name]
+    with pytest.raises(Interrupted):
+        _run(folder, tmp_path / "run", {name: value}, checkpoint_every=0, **_stopped())
+    for wrong in (OFF[name], other):
+        with pytest.raises(RunError, match="is not the one this run began with"):
+            maskov.resume(tmp_path / "run", maskov.load(folder, "cpu", **{name: wrong}))
+    # Nor after its manifest was changed.
+    file = tmp_path / "run" / "manifest.json"
+    manifest = json.loads(file.read_text())
+    manifest["config"]["model"]["source"][name] = other
+    file.write_text(json.dumps(manifest))
+    with pytest.raises(RunError):
+        maskov.resume(tmp_path / "run", device="cpu")
+
+
+def test_translations_stopped_and_resumed_are_the_same_to_the_byte(translator, tmp_path):
+    method = TranslationMethod("mh", energy="norm", epochs=2, pick="lowest")
+    named = {"remove_smoothing": 0.1, "device": "cpu", "seed": 4}
+    whole = maskov.translate(translator, SOURCES, method, out=tmp_path / "whole", **named)
+    with pytest.raises(Interrupted):
+        maskov.translate(
+            translator, SOURCES, method, out=tmp_path / "run", **_stopped(), **named
+        )  # fmt: skip
+    maskov.resume(tmp_path / "run", device="cpu")
+    assert files(tmp_path / "run") == files(tmp_path / "whole")
+    plain = maskov.translate(translator, SOURCES, method, device="cpu", seed=4)
+    assert [one.energy_norm for one in plain] != [one.energy_norm for one in whole]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_commands(name, call, folder, tmp_path):
+    value = OPTIONS[name][0]
+    option = ["--" + name.replace("_", "-"), value]
+    model = ["--model", folder, "--device", "cpu"]
+    code, out, err = call("score", SECOND, *model, "-e", "norm", *option, "--json")
+    assert (code, err) == (0, "")
+    given = maskov.load(folder, "cpu", **{name: value})
+    (own,), (bare,) = (
+        score_texts(one, [SECOND], Norm()) for one in (given, maskov.load(folder, "cpu"))
+    )
+    assert json.loads(out)["terms"] == pytest.approx(own.terms, abs=1e-6)
+    assert own.terms == maskov.score(folder, [SECOND], "norm", **{name: value})[0].terms
+    assert own.terms != pytest.approx(bare.terms, abs=1e-3)
+    fast = ["--epochs", 2, "--chains", 2, "--length", 4, "-q", *option]
+    code, _, err = call("sample", *model, *fast, "--out", tmp_path / "run")
+    assert (code, err) == (0, "")
+    saved = maskov.Run.open(tmp_path / "run").manifest.config.model
+    assert saved.source == ModelSource(str(folder), **{name: value})
+    assert saved.fingerprint == given.fingerprint()
+    assert call("report", tmp_path / "run", "--terms", "--format", "md")[0] == 0
+    code, _, err = call("score", SECOND, "-e", "autoregressive", *option)
+    assert code == 2
+    assert f"drop {option[0]}" in err
+
+
+def test_a_prefix_that_nothing_reads_is_refused(call):
+    code, _, err = call("sample", "--model", "untrained", "--length", 4, "--prefix", TEXT)
+    assert code == 2
+    assert "drop --prefix" in err
+
+
+def test_translations_without_smoothing(call, folder, translator, tmp_path):
+    lines = tmp_path / "lines.txt"
+    lines.write_text("".join(line + "\n" for line in SOURCES))
+    words = ["translate", lines, "--model", translator, "--device", "cpu", "--method", "mh",
+             "--epochs", 2, "-q"]  # fmt: skip
+    code, _, err = call(*words, "--remove-smoothing", 0.1, "--out", tmp_path / "run", "--json")
+    assert (code, err) == (0, "")
+    source = maskov.Run.open(tmp_path / "run").manifest.config.model.source
+    assert source == ModelSource(str(translator), remove_smoothing=0.1)
+    model = ["--model", folder, "--device", "cpu"]
+    for line in ("sample", "--length", 4, *model), ("score", TEXT, *model), words:
+        code, out, err = call(*line, "--remove-smoothing", 1.5)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "--remove-smoothing must be at least 0 and below 1, not 1.5." in err
