@@ -224,11 +224,12 @@ def step_matrix(
     """
     start = states if isinstance(states, Chains) else fresh_state(states)
     kernel = kernel.at(epoch, None, None)
+    known = kernel.init(start, scorer)
 
     def run(source: Tensor, rng: Rng) -> Chains:
-        chains = replace(start.rows(source), chain=torch.arange(len(source)))
+        chains = replace(_copies(known, source), chain=torch.arange(len(source)))
         chains = replace(chains, step=epoch * kernel.steps(chains))
-        chains = kernel.begin(kernel.init(chains, scorer), rng)
+        chains = kernel.begin(chains, rng)
         rows = (kernel.steps(chains) > number).nonzero().flatten()
         chains = replace(chains, step=chains.step + number, number=chains.number + number)
         if windows:
@@ -257,6 +258,13 @@ def _check_step(chains: Chains, rows: Tensor, after: Chains, info: StepInfo) -> 
         raise AssertionError("a step must count itself: see `maskov.kernels.base`.")
 
 
+def _copies(known: Chains, source: Int[Tensor, " n"]) -> Chains:
+    """Return a chain at each source, with what is known of its tokens."""
+    sites = None if known.sites is None else known.sites.rows(source)
+    values = None if known.part_values is None else known.part_values.rows(source)
+    return replace(known.rows(source), sites=sites, part_values=values)
+
+
 def places(states: Chains, chains: Chains) -> Int[Tensor, " n"]:
     """Return which of some states each chain stands at, −1 for none."""
     count = len(states.chain)
@@ -270,8 +278,8 @@ def places(states: Chains, chains: Chains) -> Int[Tensor, " n"]:
 def _window_step(kernel: Kernel, chains: Chains, rows: Tensor, scorer: Scorer, rng: Rng) -> Chains:
     """Let some chains make a step of asynchronous windows."""
     assert isinstance(kernel, Metropolis)
-    own = kernel.init(chains.rows(rows), scorer)
-    buffers = SpanBuffers.of(replace(own, number=0 * rows), 0, torch.ones_like(rows), ring=1)
+    own = replace(_copies(chains, rows), number=torch.zeros_like(rows))
+    buffers = SpanBuffers.of(own, 0, torch.ones_like(rows), ring=1)
     heat = torch.tensor([kernel.target_temperature], dtype=torch.float64)
     _run_epoch(SpanSampler(kernel, kernel.plan, scorer, rng, buffers, heat))
     return replace(chains, tokens=chains.tokens.index_copy(0, rows, buffers.tokens))
@@ -313,8 +321,8 @@ def asynchronous_matrix(
     chances = kernel.conditional.log_probabilities(logits, scorer.model.forbidden).exp()
     source, token = ((chances > 0) & masked.any(1, keepdim=True)).nonzero(as_tuple=True)
     chance = chances[source, token]
-    starts = replace(start.rows(source), chain=torch.arange(len(source)), free=masked[source])
-    starts, plan = kernel.init(starts, scorer), kernel.plan
+    starts, plan = _copies(known, source), kernel.plan
+    starts = replace(starts, chain=torch.arange(len(source)), free=masked[source])
     buffers = Buffers.of(starts, plan, 0, 1, ring=1)
     # The middle of a token's stretch of the unit interval makes the real code draw that token.
     rng = _Forced((chances.cumsum(1) - chances / 2)[source, token])

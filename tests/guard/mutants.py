@@ -1,4 +1,4 @@
-"""Make 30 mistakes in the source, one at a time: for each of them a test must fail.
+"""Make mistakes in the source, one at a time: for each of them a test must fail.
 
     python tests/guard/mutants.py [NUMBER ...]
 
@@ -23,25 +23,27 @@ ENGINES = "guard/test_engines.py"
 # File, right text, wrong text, tests that must fail.
 MUTANTS = [
     # moves
-    ("moves/site.py", "add(0, row, drawn.log_reverse)", "add(0, row, drawn.log_forward)", PARTS),
+    ("moves/filling.py", "reverse = drawn.log_reverse", "reverse = drawn.log_forward", PARTS),
     ("moves/positions.py", "return rank.masked_fill(~free, _NEVER)\n\n\n",
      "return rank\n\n\n", PARTS),
     ("moves/conditional.py", "logits.double().masked_fill(forbidden, -torch.inf)",
      "logits.double()", PARTS),
-    ("moves/span.py", "reverse = reverse.index_copy(0, apart, only)", "reverse = reverse", PARTS),
-    ("moves/span.py", "cached=same & last, last=last", "cached=last, last=last", PARTS),
+    ("moves/filling.py", "reverse = reverse.index_copy(0, apart, only)", "pass", PARTS),
+    ("moves/filling.py", "cached = last & self._unchanged(owner)", "cached = last", PARTS),
     ("moves/span.py", "inside = free & (among >= first", "inside = (among >= first", PARTS),
-    ("moves/resize.py", "log_q.index_add(0, row, drawn.log_reverse)",
-     "log_q.index_add(0, row, drawn.log_forward)", RESIZING),
+    ("moves/filling.py", "self._ask(old, old.tokens, owner,", "self._ask(old, self._tokens, owner,",
+     RESIZING),
     ("moves/resize.py", "mine = region == chosen[:, None]", "mine = chains.inside[rows]", RESIZING),
-    ("moves/resize.py", "return ~possible & (plan.resized.size == 0)",
-     "return ~possible & (plan.resized.size == 9)", "exact/test_constraints.py"),
+    ("moves/filling.py", "return ~possible & ~(self._new.rank >= 0).any(1)", "return self._stuck",
+     "exact/test_constraints.py"),
     # energies
     ("energies/masked.py", "return log_normaliser - logit", "return 1.01 * log_normaliser - logit",
      "exact/test_grouped.py"),
-    ("energies/base.py", "[weight * values[str(part)]", "[values[str(part)]", PARTS),
+    ("energies/base.py", "[weight * values[:, column]", "[values[:, column]", PARTS),
     ("energies/distances.py", "differs = (one.tokens[:, :width] != other.tokens[:, :width]) & both",
      "differs = one.tokens[:, :width] != other.tokens[:, :width]", "exact/test_experts.py"),
+    ("energies/lengths.py", "w * change if isinstance(p, LengthPrior)",
+     "w if isinstance(p, LengthPrior)", RESIZING),
     ("energies/stages.py", "masked_fill((offset == 0) | (offset > right), width)",
      "masked_fill(offset == 0, width)", "asynchronous/test_asynchronous.py"),
     # kernels
@@ -52,6 +54,8 @@ MUTANTS = [
     ("kernels/metropolis.py", "before = torch.where(testing, ratio, before)", "pass", PARTS),
     ("kernels/metropolis.py", "still = unseen(proposal.changed, groups) & alike[:, None]",
      "still = unseen(proposal.changed, groups)", RESIZING),
+    ("kernels/base.py", "other is None or self.temperature != other.temperature",
+     "other is None", PARTS),
     ("kernels/exchange.py", "beta[colder] - beta[hotter]", "beta[colder]",
      "exact/test_exchange.py"),
     # engines
@@ -76,7 +80,7 @@ MUTANTS = [
     # configuration
     ("schedules.py", "max(self.floor, self.start - self.rate * epoch)",
      "self.start - self.rate * epoch", "unit/test_schedules.py"),
-    ("energies/base.py", 'repr(float(weight)).removesuffix(".0")', 'f"{weight:g}"',
+    ("energies/base.py", "{repr(float(weight)).removesuffix('.0')}*", "{weight:g}*",
      "models/test_energy_names.py"),
     ("random.py", "_on_cpu(chain, step, where, self.seed, int(purpose))",
      "_on_cpu(chain, step, where, self.seed, 1)", "unit/test_random.py"),
