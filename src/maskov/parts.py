@@ -185,6 +185,6 @@ def unnamed(part: Any) -> InputError:
     kind = (part if inspect.isfunction(part) else type(part)).__qualname__.rpartition(".")[2]
     return InputError(
         f"'{kind}' cannot be written to a run folder or sent to workers, since it is unknown how "
-        f"to make it again: give it by name ('module:{kind}(arguments)') or make it a dataclass in a "
-        "module, or run without `out` and `workers`."
+        f"to make it again: give it by name ('module:{kind}(arguments)') or make it a dataclass in "
+        "a module, or run without `out` and `workers`."
     )
