@@ -82,7 +82,7 @@ def test_words_of_sequences_are_motifs(tmp_path, rule, expected, space):
         ("re:" + "a" * 2000, "at most 1000"),
         ("re:.*", "every token of text 1"),
         (["......"], "1 lines of frozen tokens for 2 texts"),
-        (["......", ".."], "text 2 has 3 tokens, its line of frozen ones 2 signs"),
+        (["......", ".."], "text 2 has 3 tokens, its line of frozen ones 2 characters"),
         (["......", "###"], "every token of text 2"),
     ],
     ids=lambda value: str(value)[:20],

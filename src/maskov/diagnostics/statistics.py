@@ -34,7 +34,7 @@ Names = Callable[[], dict[int, str]]
 
 # Statistics of each of the two kinds.
 _MOST = 8
-# A token that is seen more seldom is not judged: its draws are too few to tell memory from chance.
+# A token seen less often is not judged: its draws are too few to tell memory from chance.
 # A chain that holds it throughout a shorter run is enough.
 _SEEN = 20
 # Tokens among which the choice is looked at.

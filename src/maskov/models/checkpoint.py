@@ -72,7 +72,7 @@ def load_checkpoint(
 
 
 def _align(network: torch.nn.Module) -> None:
-    """Copy weights that a mapped file has at odd addresses, which may round products otherwise.
+    """Copy weights that a mapped file has at odd addresses, which may round products differently.
 
     So a model that was loaded computes what the same model computes that was sent to a worker.
     """
