@@ -134,7 +134,7 @@ def test_tokens_that_make_no_text_cost_nothing(causal, tmp_path):
 
 
 def test_encoder_is_refused_as_a_causal_model(model):
-    with pytest.raises(maskov.ModelError, match="no causal language model"):
+    with pytest.raises(maskov.ModelError, match="not a causal language model"):
         maskov.Autoregressive(model.name).models()
 
 

@@ -68,8 +68,8 @@ def test_words_of_sequences_are_motifs(tmp_path, rule, expected, space):
     ("rule", "reason"),
     [
         ("4", "text 2 has 3 tokens: there is no position 4"),
-        ("0-2", "no range"),
-        ("3-2", "no range"),
+        ("0-2", "not a range"),
+        ("3-2", "not a range"),
         ("1-3", "every token of text 2 is frozen"),
         ("white", "occurs in no text"),
         ("river,", "a word to freeze is empty"),
