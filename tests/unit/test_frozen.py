@@ -137,7 +137,7 @@ def test_regions_between_frozen_tokens():
 @pytest.mark.parametrize(
     ("frozen", "reason"),
     [
-        ([[0], [1], [2]], "another number"),
+        ([[0], [1], [2]], "as many entries"),
         ([[1, 0], []], "not in order"),
         ([[0, 0], []], "not in order"),
         ([[-1], []], "between 0"),
