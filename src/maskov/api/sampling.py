@@ -197,7 +197,7 @@ def resume(
 ) -> Run:
     """Go on with a run, a folder or what `Run.open` read, from its newest whole checkpoints.
 
-    The samples are those of a run that was never stopped, to the byte. It continues where it began,
+    The samples are those of a run that was never stopped, to the byte. It runs where it began,
     on a CPU or a GPU, unless another `device` is named; `workers` may be others than before.
 
     A manifest may be anybody's. So code that comes with a model, and modules of parts that are not
