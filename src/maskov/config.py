@@ -41,7 +41,7 @@ def _between(name: str, value: int, least: int, most: int) -> None:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that is no short line of printable text."""
+    """Refuse a name that is not a short line of printable text."""
     if not isinstance(name, str):
         raise InputError(f"'name' must be a text, not {name!r}.")
     if len(name) > _LONGEST_NAME:
@@ -133,9 +133,9 @@ class Inputs:
         if () in (self.texts, self.templates, self.sources):
             raise InputError("'inputs' holds no text.")
         if self.chosen is not None and len(self.chosen) != len(self.sources or ()):
-            raise InputError("'inputs.chosen' has another number of entries than the sources.")
+            raise InputError("'inputs.chosen' must have as many entries as the sources.")
         if drafts and len(self.texts or ()) != len(self.sources or ()):
-            raise InputError("'inputs.texts' has another number of entries than the sources.")
+            raise InputError("'inputs.texts' must have as many entries as the sources.")
         if self.sources is not None and self.sampled != (self.bounds is not None):
             raise InputError("'inputs.bounds' go with sampled lengths of sources.")
         if self.bounds is not None:
@@ -144,13 +144,13 @@ class Inputs:
             _between("inputs.length", value, 1, _MOST)
         lines = () if drafts else self.texts or self.templates or ()
         if self.names is not None and len(self.names) != len(lines):
-            raise InputError("'inputs.names' has another number of entries than the texts.")
+            raise InputError("'inputs.names' must have as many entries as the texts.")
         if self.frozen is not None:
             self._check_frozen(self.frozen)
 
     def _check_bounds(self, bounds: tuple[tuple[int, int], ...]) -> None:
         if self.chosen is None or len(bounds) != len(self.chosen):
-            raise InputError("'inputs.bounds' has another number of entries than the sources.")
+            raise InputError("'inputs.bounds' must have as many entries as the sources.")
         for (fewest, most), lengths in zip(bounds, self.chosen, strict=True):
             _between("inputs.bounds", most, 1, _MOST)
             for value in (fewest, *lengths):
@@ -164,7 +164,7 @@ class Inputs:
                 "'inputs.frozen' goes with texts, not with a range of lengths or with sources."
             )
         if len(frozen) != len(self.texts):
-            raise InputError("'inputs.frozen' has another number of entries than the texts.")
+            raise InputError("'inputs.frozen' must have as many entries as the texts.")
         for places in frozen:
             if list(places) != sorted(set(places)):
                 raise InputError("'inputs.frozen' is not in order.")
@@ -228,7 +228,7 @@ def stopping_rule(until: str | None, effective: int | None) -> UntilConverged | 
             raise InputError("--effective is for --until converged: drop it, or add that.")
         return None
     if until != "converged":
-        raise InputError(f"a run can go on until 'converged', not until '{until}'.")
+        raise InputError(f"a run can continue until 'converged', not until '{until}'.")
     if effective is not None and effective < 1:
         raise InputError(f"--effective must be at least 1, not {effective}.")
     return UntilConverged() if effective is None else UntilConverged(effective)
@@ -269,7 +269,7 @@ class RunConfig:
         if self.all_chains * self.schedule.epochs > MOST_TRACED:
             raise InputError(
                 f"{self.all_chains} chains of {self.schedule.epochs} epochs are more than one run "
-                "can trace; ask for fewer, or for several runs."
+                "can trace; use fewer, or several runs."
             )
 
     @property
@@ -325,7 +325,7 @@ class Manifest:
     `mean` the mean length at the start, `regions` how many parts of one may change their length.
     `stopped_at` is the number of epochs after which a run with `until` had converged. `replicas`
     are those of each chain, and `ladder` their inverse temperatures once these are known. `experts`
-    are the parts of the energy that are no masked passes; `compares` says that a chain's target
+    are the parts of the energy other than masked passes; `compares` says that a chain's target
     depends on the text it started from.
     `name` is what its user calls the run.
     """
@@ -364,18 +364,18 @@ class Manifest:
         _between("regions", self.regions, 0, self.width)
         _between("replicas", self.replicas, 1, _MOST_REPLICAS)
         if self.ladder is not None and len(self.ladder) != self.replicas:
-            raise InputError("'ladder' has another number of entries than there are replicas.")
+            raise InputError("'ladder' must have as many entries as there are replicas.")
         if self.chains * self.schedule.epochs * self.replicas > MOST_TRACED:
             raise InputError(
                 f"{self.replicas} replicas of {self.chains} chains and {self.schedule.epochs} "
-                "epochs are more than one run can trace; ask for fewer, or for several runs."
+                "epochs are more than one run can trace; use fewer, or several runs."
             )
         if self.format != FORMAT:
             raise InputError("'format' is that of another version of maskov.")
         if self.stopped_at is not None and (
             self.config.until is None or self.stopped_at not in self.checks
         ):
-            raise InputError("'stopped_at' is no epoch at which the run could stop.")
+            raise InputError("'stopped_at' is not an epoch at which the run could stop.")
 
     @property
     def chains(self) -> int:

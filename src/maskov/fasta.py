@@ -139,7 +139,7 @@ def with_blanks(model: MaskedModel, template: str, name: str) -> str:
 
 @runtime_checkable
 class CausalModel(Protocol):
-    """A left-to-right model with a tokenizer of its own."""
+    """A left-to-right model with its own tokenizer."""
 
     name: str
 

@@ -78,7 +78,7 @@ def template_masks(
     for line, (text, template) in enumerate(zip(texts, templates, strict=True), 1):
         if any(blank != ONE for blank in find_blanks(template)):
             raise InputError(
-                f"template {line} has a blank of unknown length: beside a text write [MASK] for "
+                f"template {line} has a blank of unknown length: next to text, write [MASK] for "
                 "each token of it."
             )
         ids = read_text(model, text, f"text {line}")
@@ -105,8 +105,8 @@ def _by_masks(masks: Sequence[Mask], sizes: Sequence[int]) -> list[set[int]]:
     for line, (mask, size) in enumerate(zip(masks, sizes, strict=True), 1):
         if len(mask) != size:
             raise InputError(
-                f"text {line} has {size} tokens, its line of frozen ones {len(mask)} signs: give "
-                "one for each token, '.' where it is free."
+                f"text {line} has {size} tokens, its line of frozen ones {len(mask)} characters: "
+                "give one for each token, '.' where it is free."
             )
         signs = [sign != _FREE for sign in mask] if isinstance(mask, str) else mask
         found.append({place for place, held in enumerate(signs) if held})
@@ -120,7 +120,9 @@ def _by_ranges(rule: str, size: int, line: int) -> set[int]:
         assert match is not None
         first, last = int(match[1]), int(match[2] or match[1])
         if not 1 <= first <= last:
-            raise InputError(f"'{part.strip()}' is no range of positions: write 1-25, from 1 on.")
+            raise InputError(
+                f"'{part.strip()}' is not a range of positions: write 1-25, counted from 1."
+            )
         if last > size:
             raise InputError(f"text {line} has {size} tokens: there is no position {last} in it.")
         found |= set(range(first - 1, last))

@@ -1,4 +1,4 @@
-"""Parts of the user's own, named by their import path: `package.module:Class('argument', key=1)`.
+"""Custom parts, named by their import path: `package.module:Class('argument', key=1)`.
 
 A name is all that a run folder, a worker or another process needs to build the part again. Nothing
 is imported unless the user named it: `load_part` refuses where `trust` is false, as it is for names
@@ -37,7 +37,7 @@ def parse_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
     """Read `name` or `name(1, 'two', key=three)`; words without quotes are strings."""
     match = _CALL.fullmatch(text)
     if match is None:
-        raise InputError(f"'{text}' is no part: write a name, or name(arguments).")
+        raise InputError(f"'{text}' is not a part: write a name, or name(arguments).")
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
     for argument in split_outside(match["arguments"] or "", ","):
@@ -100,7 +100,7 @@ def load_part(name: str, arguments: list[Any], options: dict[str, Any], trust: b
     """Import a class and make an instance of it, which remembers its name; or import a function."""
     if not trust:
         raise RunError(
-            f"this run uses '{name}', a part that is no part of maskov; if you trust it, say so "
+            f"this run uses '{name}', which is not part of maskov; if you trust it, say so "
             "with --trust-parts."
         )
     module_name, _, path = name.partition(":")
@@ -119,7 +119,7 @@ def load_part(name: str, arguments: list[Any], options: dict[str, Any], trust: b
             raise InputError(f"the module '{module_name}' has no '{path}'.")
         part = getattr(part, attribute)
     if not callable(part):
-        raise InputError(f"'{name}' is no class or function that makes a part.")
+        raise InputError(f"'{name}' is not a class or function that makes a part.")
     if inspect.isfunction(part) and not arguments and not options:
         return part  # the function itself is the part
     try:
@@ -184,7 +184,7 @@ def unnamed(part: Any) -> InputError:
     """Return the refusal of a part that a folder or another process could not build again."""
     kind = (part if inspect.isfunction(part) else type(part)).__qualname__.rpartition(".")[2]
     return InputError(
-        f"'{kind}' cannot be written to a run folder or sent to workers, since nothing says how to "
-        f"make it again: give it by name ('module:{kind}(arguments)') or make it a dataclass in a "
-        "module, or run without `out` and `workers`."
+        f"'{kind}' cannot be written to a run folder or sent to workers, since it is unknown how "
+        f"to make it again: give it by name ('module:{kind}(arguments)') or make it a dataclass in "
+        "a module, or run without `out` and `workers`."
     )

@@ -108,7 +108,7 @@ def export(
 
     `texts` maps the name of a condition to its texts. `form` is "label-studio" (`tasks.json` and
     `config.xml`) or "csv" (a file for each of `raters`, each in a different order). The key is
-    beside the folder `out` unless `key` says where.
+    next to the folder `out` unless `key` says where.
     """
     out = Path(out)
     key = Path(key) if key is not None else out.with_name(f"{out.name}.key.json")

@@ -2,8 +2,8 @@
 
     p(x) ∝ exp(−(fluency(x) + strength · toward(x) + keep · edit(x, start)) / T)
 
-Lines are rewritten in batches; a batch is a run of its own. With a folder, the lines of a finished
-batch are written to it at once, and rewriting the same lines again goes on after them. Records of
+Lines are rewritten in batches; each batch is a separate run. With a folder, the lines of a finished
+batch are written to it at once, and rewriting the same lines again continues after them. Records of
 FASTA are rewritten as lines are, and keep their names. Empty lines stay empty.
 """
 
@@ -46,7 +46,7 @@ from maskov.starts import read_text
 from maskov.types import Chains, Traces
 from maskov.workers import Workers
 
-# What an expert of one's own may be: numbers for texts.
+# What a custom expert may be: numbers for texts.
 TextFunction = Callable[[list[str]], Sequence[float]]
 PICKS = ("lowest", "last", "mbr")
 # Lines of a batch on a CPU: what is lost where a process is killed without a folder.
@@ -160,7 +160,7 @@ class Rewriter:
         """Yield a rewriting of each text in order, or with `every_chain` one of each chain.
 
         Texts may be records of FASTA. Tokens that `freeze` names stay, as `sample` reads it. With
-        `out`, a folder, finished lines are kept: the same call goes on after them.
+        `out`, a folder, finished lines are kept: the same call continues after them.
         """
         if batch is not None and batch < 1:
             raise InputError(f"a batch has at least 1 line, not {batch}.")
@@ -239,7 +239,7 @@ class Rewriter:
         out: Path | None = None,
         **options: Any,
     ) -> Run:
-        """Run the chains of a batch of lines, or go on with them.
+        """Run the chains of a batch of lines, or continue them.
 
         `options` are those of `run_chains`.
         """
@@ -407,7 +407,7 @@ def _check_experts(energy: Energy, model: MaskedModel, sequence: str) -> None:
         if not spaced and (words or (isinstance(part, Distance) and part.unit == "words")):
             raise InputError(
                 f"'{part}' counts words, and '{model.name}' writes sequences without spaces: use "
-                "--contains or --avoid, tokens for words, or a function of your own."
+                "--contains or --avoid, tokens for words, or a custom function."
             )
         for word in part.words if isinstance(part, Contains | Avoids) else ():
             letters = " ".join("".join(word.split()))
@@ -498,7 +498,7 @@ class _Folder:
             # What is left where a process was killed before it had begun is nobody's.
             if path.exists() and {one.name for one in path.iterdir()} - {_SETTINGS + ".tmp"}:
                 raise InputError(
-                    f"'{path}' exists and is no folder of rewritings: give another --out."
+                    f"'{path}' exists and is not a folder of rewritings: give another --out."
                 )
             path.mkdir(parents=True, exist_ok=True)
             write_atomically(file, json.dumps(settings, indent=1).encode())

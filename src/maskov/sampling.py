@@ -1,4 +1,4 @@
-"""Run chains, or go on with a run: what `maskov.sample` and the commands call."""
+"""Run chains, or continue a run: what `maskov.sample` and the commands call."""
 
 from __future__ import annotations
 
@@ -189,10 +189,10 @@ def resume_chains(
     kernel: Kernel | None = None,
     energy: Energy | None = None,
 ) -> Run:
-    """Go on with a run folder from its newest whole checkpoints, to the same bytes.
+    """Continue a run from the newest whole checkpoints of its folder, to the same bytes.
 
-    It goes on where it began, on a CPU or a GPU, unless another `device` is named; `workers` may be
-    others than those it began with. Code that comes with a model, and modules of parts that are not
+    It runs where it began, on a CPU or a GPU, unless another `device` is named; `workers` may
+    differ from those it began with. Code that comes with a model, and modules of parts that are not
     maskov's, are run only if they are trusted here, and a model that is not on this machine is
     downloaded only with `allow_download`: a manifest may be anybody's. A `kernel` or an `energy`
     with the parts and arguments of the run's own takes its place, so that it need not be imported.
@@ -200,7 +200,7 @@ def resume_chains(
     folder = RunFolder.open(Path(path))
     workers = workers or Workers()
     if workers.threads is not None:
-        raise InputError("a run goes on with the threads it began with: drop `threads`.")
+        raise InputError("a run continues with the threads it began with: drop `threads`.")
     check_checkpoints(checkpoint_every)
     with locked(folder.path):
         folder.check_unchanged()

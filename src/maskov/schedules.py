@@ -47,7 +47,7 @@ class Schedule:
     While the target temperature moves there is no fixed target. Moving block sizes keep the
     target: they are chosen without looking at the chain. Forced acceptance is initialisation;
     so is burn-in, whose epochs are run and traced but kept out of samples and averages; they may
-    have an energy of their own as their target, named as `parse_energy` reads it. Where no
+    have their own energy as their target, named as `parse_energy` reads it. Where no
     temperature or block is given, the kernel's own holds throughout.
     """
 

@@ -253,7 +253,7 @@ class Layout:
         check_constraints(constraints, model, sequences, self.resizable, name)
 
     def fitted(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
-        """Return a layout that has what must stand there, as far as it has room for it.
+        """Return a layout that has what must stand there, if it has room for it.
 
         Blanks of unknown length get room for it, and texts get the words that they lack.
         """
@@ -278,7 +278,7 @@ class Layout:
         )
 
     def _fitting(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
-        """Return a layout of one chain with its smallest blanks enlarged as far as is needed.
+        """Return a layout of one chain with its smallest blanks enlarged as much as needed.
 
         Where that does not help, its largest blanks are shortened.
         """
@@ -446,7 +446,7 @@ class Layout:
         return free, region
 
 
-# A blank of one token; others have bounds of their own.
+# A blank of one token; others have their own bounds.
 ONE = (1, 1)
 _BLANK = re.compile(r"(\[MASK|<mask)(?:(\*)|\{(\d+),(\d+)\})?(\]|>)")
 _ANY_LENGTH = (1, 8)
@@ -480,7 +480,7 @@ def _check_blanks(model: MaskedModel, template: str, line: int) -> None:
     """Refuse <mask> where the model's tokenizer reads it as a word; [MASK] is a blank anywhere."""
     if "<mask" in template and model.encode("<mask>") != [model.mask_id]:
         raise InputError(
-            f"template {line + 1} has <mask>, which is no blank of '{model.name}': write [MASK]."
+            f"template {line + 1} has <mask>, which is not a blank of '{model.name}': write [MASK]."
         )
 
 
@@ -558,7 +558,7 @@ def draw_lengths(
 ) -> list[int]:
     """Draw each chain's length evenly between two bounds."""
     if shortest > longest or shortest < 1:
-        raise InputError(f"the length {shortest}:{longest} is no range; write 20 or 15:45.")
+        raise InputError(f"the length {shortest}:{longest} is not a range; write 20 or 15:45.")
     if shortest < model.min_length or longest > model.max_length:
         asked = f"{shortest}" if shortest == longest else f"{shortest}:{longest}"
         raise InputError(f"length {asked} is out of range: '{model.name}' takes {_between(model)}.")

@@ -121,15 +121,15 @@ def check_energy(
     _expect(bool(values.isfinite().any()), f"'{target}' is finite for no sequence.")
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0))
     again = _values(target, scorer, given.rows(order))
-    _expect(_same(values[order], again), f"'{target}' has other values in another order.")
+    _expect(_same(values[order], again), f"'{target}' has different values in another order.")
     padded = replace(given, tokens=given.tokens.where(given.inside, _first_allowed(model)))
     other = _values(target, scorer, padded)
-    _expect(_same(values, other), f"'{target}' has other values with other padding.")
+    _expect(_same(values, other), f"'{target}' has different values with other padding.")
     rows = [given.rows(row[None]) for row in order]
     cut = [replace(one, tokens=one.tokens[:, : int(one.lengths)]) for one in rows]
     alone = torch.cat([_values(target, scorer, one) for one in cut])
     what = "alone, without other sequences and padding"
-    _expect(_same(values[order], alone), f"'{target}' has other values {what}.")
+    _expect(_same(values[order], alone), f"'{target}' has different values {what}.")
     _check_terms(target, scorer, states, values)
     _check_cache(target, scorer, states)
     for delayed in _DELAYS if target.needs_sites else _DELAYS[:1]:
@@ -209,7 +209,7 @@ def check_kernel(
             elif kernel.fills_windows and number == 0:
                 other = step_matrix(kernel, scorer, start, number, seed, when, windows=True)
             same = (matrix - other).abs().max() < TOLERANCE
-            _expect(same, f"asynchronous chains decide otherwise in {where}.")
+            _expect(same, f"asynchronous chains decide differently in {where}.")
 
 
 def _sized(model: MaskedModel | None, length: int | None) -> tuple[MaskedModel, int]:
@@ -432,7 +432,7 @@ def _with_sites(energy: Energy, scorer: Scorer, given: Sequences) -> Sequences:
 def _values(energy: Energy, scorer: Scorer, given: Sequences) -> Float[Tensor, " states"]:
     values = energy(scorer.model, _with_sites(energy, scorer, given))
     _expect(values.dtype == torch.float64, f"'{energy}' must return float64 numbers.")
-    _expect(values.shape == given.lengths.shape, f"'{energy}' must return one number a sequence.")
+    _expect(values.shape == given.lengths.shape, f"'{energy}' must return one number per sequence.")
     _expect(not bool(values.isnan().any()), f"'{energy}' is not a number for some sequence.")
     return values
 

@@ -108,7 +108,7 @@ class Sites:
 class Sequences:
     """Some sequences, padded on the right, and their sites where these are known.
 
-    `source` says which of its sources a conditional model is to read beside each. `reference` are
+    `source` says which of its sources a conditional model reads with each. `reference` are
     the tokens of the text that a sequence is compared with, padded with −1, where there is one.
     """
 
@@ -363,7 +363,7 @@ class StepInfo:
     test rejected. A test passes if the log of its `uniform` is below its `log_ratio` less that of
     the test before it; both are not-a-number where a test was not taken. `log_acceptance` is the
     log of the probability of passing all tests that were taken. `calls` counts the evaluations of
-    each part of the energy that is no masked passes.
+    each part of the energy other than masked passes.
     """
 
     proposal: Proposal

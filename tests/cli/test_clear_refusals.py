@@ -69,7 +69,7 @@ def test_another_models_blank_is_pointed_out(call):
     code, _, err = call("infill", "the <mask> sat", *FAST, "-q")
     assert (code, err) == (
         2,
-        "maskov: template 1 has <mask>, which is no blank of 'untrained': write [MASK].\n",
+        "maskov: template 1 has <mask>, which is not a blank of 'untrained': write [MASK].\n",
     )
 
 

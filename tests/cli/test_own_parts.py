@@ -1,4 +1,4 @@
-"""Parts of the user's own, named by their import path: written, resumed, sent, reported."""
+"""Custom parts, named by their import path: written, resumed, sent, reported."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_run_with_own_parts_is_written_stopped_and_resumed(part, module, capsy
 
 
 def test_workers_build_them_again(module, monkeypatch):
-    """All kinds of parts in one run, spans beside them."""
+    """All kinds of parts in one run, with spans."""
     made = oddly(monkeypatch, count=2, seed=1)
     _here_and_there()
     assert made[0].losses > 0
@@ -192,8 +192,8 @@ def test_a_module_that_is_missing_on_resume_is_one_sentence(module, capsys):
         ("--energy no_such_module:Part", "cannot import 'no_such_module'"),
         ("--energy own_parts:Nothing", "has no 'Nothing'"),
         ("--energy own_parts:Contains", "cannot be made with these arguments"),
-        ("--moves own_parts:Longer", "is no move"),
-        ("--kernel own_parts:MyMove", "is no kernel"),
+        ("--moves own_parts:Longer", "is not a move"),
+        ("--kernel own_parts:MyMove", "is not a kernel"),
         ("--moves walk", "unknown move 'walk'"),
         ("--moves site --span 4", "add --moves span"),
         ("--moves span --span x", "write 2 or 2:3"),

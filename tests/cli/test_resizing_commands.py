@@ -67,7 +67,7 @@ def test_weights_of_lengths(prior, call, tmp_path):
     [
         (["sample", "--moves", "site,insert-delete", "--length", "5"], "need a range of lengths"),
         (["sample", "--length", "4:8", "--length-prior", "flat"], "no move changes the length"),
-        (["sample", *MOVES, "--length-prior", "short"], "the length prior 'short' is none"),
+        (["sample", *MOVES, "--length-prior", "short"], "the length prior 'short' is not valid"),
         (["sample", *MOVES, "--length-prior", "4:0,8:1"], "must be above 0"),
         (["infill", "the [MASK{5,2}]"], "'[MASK{5,2}]' has no length"),
         (["infill", "the [MASK{0,2}]"], "'[MASK{0,2}]' has no length"),

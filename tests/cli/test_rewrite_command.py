@@ -396,7 +396,7 @@ def test_a_folder_of_something_else_is_refused(call, tmp_path):
     (tmp_path / "out" / "letter.txt").write_text("dear")
     code, _, err = call("--out", tmp_path / "out")
     assert code == 2
-    assert "exists and is no folder of rewritings" in err
+    assert "exists and is not a folder of rewritings" in err
     (tmp_path / "file").write_text("dear")
     code, _, err = call("--out", tmp_path / "file")
     assert code == 2

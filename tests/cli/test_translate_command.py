@@ -251,7 +251,7 @@ def test_a_folder_is_found_again_from_anywhere(call, models, tmp_path, monkeypat
         ("--model tiny-twin", "is autoregressive"),
         ("--model ./nowhere", "'./nowhere'"),
         ("--pair de-en --method ar --twin tiny-translation", "needs an autoregressive one"),
-        ("--pair de-en --method ar --twin ./nowhere", "'nowhere' is no translation model"),
+        ("--pair de-en --method ar --twin ./nowhere", "'nowhere' is not a translation model"),
         ("--pair de-en --length-beam 99", "has only 10 lengths"),
         ("--pair de-en --method mh --drafts -", "cannot both come from standard input"),
         ("--pair de-en --method mh --drafts nowhere.txt", "cannot read 'nowhere.txt'"),

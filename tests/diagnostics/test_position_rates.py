@@ -110,7 +110,7 @@ def test_free_words_that_never_moved_cannot_be_told_from_frozen_ones():
     run.traces["rejected"][:] = False
     found = run.diagnose()
     assert found.tokens.positions[0].visits is None
-    assert any("cannot be told from frozen ones" in note for note in found.notes)
+    assert any("cannot be distinguished from frozen ones" in note for note in found.notes)
 
 
 def test_runs_too_large_to_trace_positions_say_so(monkeypatch):

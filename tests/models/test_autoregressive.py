@@ -134,7 +134,7 @@ def test_tokens_that_make_no_text_cost_nothing(causal, tmp_path):
 
 
 def test_encoder_is_refused_as_a_causal_model(model):
-    with pytest.raises(maskov.ModelError, match="no causal language model"):
+    with pytest.raises(maskov.ModelError, match="not a causal language model"):
         maskov.Autoregressive(model.name).models()
 
 
@@ -148,7 +148,7 @@ def test_a_judge_of_another_vocabulary_has_no_terms_here(model, tmp_path):
     folder = tiny_models.build_gpt2(tmp_path, tiny_tokenizers.gpt2())
     energy = maskov.Autoregressive(str(folder))
     ids = torch.tensor([model.encode(TEXTS[0])])
-    with pytest.raises(maskov.InputError, match="another vocabulary"):
+    with pytest.raises(maskov.InputError, match="a different vocabulary"):
         energy.terms(model, Sequences(ids, torch.tensor([ids.shape[1]])))
     for one in maskov.score(model, TEXTS, energy):
         assert set(one.terms) == {0.0}

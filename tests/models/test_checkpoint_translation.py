@@ -87,7 +87,7 @@ def test_a_folder_says_what_it_is(folder, tmp_path):
     assert checkpoint.is_translation(folder)
     for other in (tmp_path, tmp_path / "nowhere"):
         assert not checkpoint.is_translation(other)
-        assert "is no translation model" in refusal(other)
+        assert "is not a translation model" in refusal(other)
     with pytest.raises(ModelError, match="is autoregressive"):
         maskov.load(save(tmp_path / "twin", causal=True), "cpu")
     with pytest.raises(ModelError, match="needs an autoregressive one"):
@@ -99,7 +99,7 @@ def test_a_folder_says_what_it_is(folder, tmp_path):
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"3", b"\xff\xfe", b'{"architecture": 4}'])
 def test_a_config_that_says_nothing(folder, content):
     (folder / "config.json").write_bytes(content)
-    assert "is no translation model" in refusal(folder)
+    assert "is not a translation model" in refusal(folder)
 
 
 def test_absurd_sizes_are_refused_before_memory_is_asked_for(folder):

@@ -109,7 +109,7 @@ def test_names(text, name):
         ("matches()", "arguments that 'matches' does not take"),
         ("matches(3)", "takes a regular expression in quotes"),
         ("matches('(')", "is not a regular expression"),
-        (f"matches('{'a' * 1001}')", "at most 1000 signs"),
+        (f"matches('{'a' * 1001}')", "at most 1000 characters"),
         ("hamming(unit=letters)", "tokens or words, not in 'letters'"),
         ("edit(3, 4)", "arguments that 'edit' does not take"),
         ("length(0)", "numbers above 0"),

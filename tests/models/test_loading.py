@@ -123,7 +123,7 @@ def test_spoilt_folders_are_refused(folder, spoil, said):
 
 def test_causal_model_is_refused(tmp_path):
     folder = tiny_models.build_gpt2(tmp_path, tiny_tokenizers.gpt2())
-    assert "no masked language model" in refusal(folder)
+    assert "is not a masked language model" in refusal(folder)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_encoder_without_a_masked_lm_head_is_refused(tmp_path, config_class, mod
     folder = tiny_models.save(lambda: model_class(config), tokenizer, tmp_path)
     # Transformers fills the missing head with random numbers, from the global generator.
     with torch.random.fork_rng(devices=[]):
-        assert "no masked language model" in refusal(folder)
+        assert "is not a masked language model" in refusal(folder)
 
 
 def test_tokenizer_without_a_mask_is_refused(folder, tmp_path):

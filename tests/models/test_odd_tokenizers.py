@@ -70,7 +70,7 @@ def test_a_pipe_in_a_model_folder_is_refused(name, copy):
     """Reading it would never end."""
     (copy / name).unlink()
     os.mkfifo(copy / name)
-    with pytest.raises(ModelError, match=rf"{name}' is no regular file"):
+    with pytest.raises(ModelError, match=rf"{name}' is not a regular file"):
         maskov.load(copy, "cpu")
 
 

@@ -198,7 +198,7 @@ def test_samples_are_kept_after_the_burn_in_that_was_given():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"until": "bored"}, "a run can go on until 'converged', not until 'bored'"),
+        ({"until": "bored"}, "a run can continue until 'converged', not until 'bored'"),
         ({"until": None}, "--effective is for --until converged"),
         ({"effective": 0}, "--effective must be at least 1"),
         ({"kernel": Gibbs()}, "needs a fixed target"),

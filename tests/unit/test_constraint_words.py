@@ -124,7 +124,7 @@ def test_the_command_line(call, tmp_path):
         ),
         (["sample", "--moves", "test_parts:Biased", "--contains", "river"], "not keep constraints"),
         (["sample", "--contains", "river,"], "a word to contain is empty"),
-        (["sample", "--allow", "river"], "is no rule of allowed tokens"),
+        (["sample", "--allow", "river"], "is not a rule of allowed tokens"),
         (["sample", "--contains", "river", "--avoid", "river"], "contains 'river' and avoids"),
     ],
 )

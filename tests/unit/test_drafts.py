@@ -119,8 +119,8 @@ def test_drafts_of_a_manifest_fit_its_sources():
     good = {"sources": ("red", "blue"), "texts": ("red red", "green"), "chosen": ((2,), (1,))}
     assert Inputs(**good).texts == ("red red", "green")
     for wrong, reason in (
-        ({"texts": ("red red",)}, "another number of entries than the sources"),
-        ({"names": ("a", "b")}, "another number of entries than the texts"),
+        ({"texts": ("red red",)}, "as many entries as the sources"),
+        ({"names": ("a", "b")}, "as many entries as the texts"),
         ({"frozen": ((0,), ())}, "'inputs.frozen' goes with texts"),
         ({"length": (2, 3)}, "must give one of"),
     ):

@@ -68,8 +68,8 @@ def test_words_of_sequences_are_motifs(tmp_path, rule, expected, space):
     ("rule", "reason"),
     [
         ("4", "text 2 has 3 tokens: there is no position 4"),
-        ("0-2", "no range"),
-        ("3-2", "no range"),
+        ("0-2", "not a range"),
+        ("3-2", "not a range"),
         ("1-3", "every token of text 2 is frozen"),
         ("white", "occurs in no text"),
         ("river,", "a word to freeze is empty"),
@@ -82,7 +82,7 @@ def test_words_of_sequences_are_motifs(tmp_path, rule, expected, space):
         ("re:" + "a" * 2000, "at most 1000"),
         ("re:.*", "every token of text 1"),
         (["......"], "1 lines of frozen tokens for 2 texts"),
-        (["......", ".."], "text 2 has 3 tokens, its line of frozen ones 2 signs"),
+        (["......", ".."], "text 2 has 3 tokens, its line of frozen ones 2 characters"),
         (["......", "###"], "every token of text 2"),
     ],
     ids=lambda value: str(value)[:20],
@@ -137,7 +137,7 @@ def test_regions_between_frozen_tokens():
 @pytest.mark.parametrize(
     ("frozen", "reason"),
     [
-        ([[0], [1], [2]], "another number"),
+        ([[0], [1], [2]], "as many entries"),
         ([[1, 0], []], "not in order"),
         ([[0, 0], []], "not in order"),
         ([[-1], []], "between 0"),

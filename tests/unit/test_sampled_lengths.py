@@ -57,7 +57,7 @@ def test_options_beside_lengths():
         ("mh", {"lengths": "sampled", "moves": "span"}, "add insert-delete or resize"),
         ("mh", {"moves": "jump"}, "unknown move 'jump'"),
         ("mh", {"span": "2"}, "add --moves span"),
-        ("mh", {"moves": "span", "span": "x"}, "is no range"),
+        ("mh", {"moves": "span", "span": "x"}, "is not a range"),
         ("mh", {"delayed": "soon"}, "--delayed takes numbers"),
         ("mh", {"start": "warm"}, "unknown --start 'warm'"),
         ("mh", {"energy": "predicted_length", "pick": "lowest"}, "--pick lowest"),
@@ -182,7 +182,7 @@ def test_no_length_prior_knows_the_source(prior):
     ("bounds", "reason"),
     [
         (None, "go with sampled lengths"),
-        (((1, 4), (1, 4)), "another number of entries"),
+        (((1, 4), (1, 4)), "as many entries as the sources"),
         (((1, 2),), "must lie between"),
         (((4, 5),), "leave out a length"),
     ],

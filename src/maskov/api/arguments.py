@@ -28,7 +28,7 @@ R = TypeVar("R")
 Chosen = TypeVar("Chosen")
 
 _ENERGY = str | Energy | TextFunction
-# What Python takes beside the text that a command line would have.
+# What Python takes in addition to the text that a command line would have.
 _WIDER: dict[str, Any] = {
     "energy": _ENERGY | None,
     "burn_in_energy": str | Energy | None,
@@ -152,7 +152,7 @@ def as_option(options: type[Any], name: str, value: Any) -> Any:
 
 
 def refuse_unused(given: Mapping[str, Any]) -> None:
-    """Refuse options of proposals beside moves that all are objects, which have their own."""
+    """Refuse options of proposals if all moves are objects, which have their own."""
     moves = given.get("moves")
     if moves is None or isinstance(moves, str):
         return

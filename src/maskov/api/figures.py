@@ -10,7 +10,7 @@ from maskov.diagnostics.verdict import measured
 from maskov.errors import InputError
 from maskov.runs.result import Run
 
-# Chains that have a line of their own; more would be a blot.
+# The most chains drawn as separate lines; more would be unreadable.
 _MOST_LINES = 16
 _MOST_STATISTICS = 16
 # R-hat beyond this is drawn at it: chains that never meet have an infinite one.

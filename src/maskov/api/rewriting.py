@@ -59,7 +59,7 @@ def rewrite(
     fluency, chains, epochs, pick, moves, contains, avoid, out. Texts may be records of FASTA
     (`read_fasta`): rewritings then carry their names and mutations, and unless `moves` asks for it
     no letter is inserted or deleted. Tokens that `freeze` names stay, as `sample` reads it. With
-    `out`, a folder, finished texts are kept, and the same call goes on after them. `progress`,
+    `out`, a folder, finished texts are kept, and the same call continues after them. `progress`,
     `listener` and `stop` are those of `sample`; epochs of all batches are counted as of one run.
     """
     if isinstance(toward, Rewriter):

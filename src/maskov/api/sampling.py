@@ -1,4 +1,4 @@
-"""Start a run, or go on with one, from Python."""
+"""Start a run, or continue one, from Python."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def sample(
     `model` is a name, a folder or a MaskedModel. Every option of `maskov sample` is a keyword of
     the same name with the same default; docs/how-to/python.md lists them. Instead of options,
     `kernel` and `schedule` may be objects: options that such an object has itself are then refused,
-    and with a kernel there is no burn-in unless it is asked for. An `energy` may be an object, too,
+    and with a kernel there is no burn-in unless you set it. An `energy` may be an object, too,
     or a function that takes a list of texts and returns a number for each; `moves` may be objects,
     alone or in pairs with their weights: moves=[maskov.Site(), (maskov.Span(), 2.0)].
 
@@ -120,7 +120,7 @@ def sample(
 
     On terminals and in notebooks a bar shows the `progress`, unless it is false or a `listener`
     is told of it instead. `stop` is asked between model calls. Once it returns true, the run is
-    saved, if it has a folder, and the call raises `Interrupted`: `resume` goes on from there.
+    saved, if it has a folder, and the call raises `Interrupted`: `resume` continues from there.
 
     Raises `InputError` for arguments that cannot be used, `ModelError` for models that cannot,
     `RunError` for folders that cannot be written, and `Interrupted`; all are `MaskovError`.
@@ -197,13 +197,13 @@ def resume(
 ) -> Run:
     """Go on with a run, a folder or what `Run.open` read, from its newest whole checkpoints.
 
-    The samples are those of a run that was never stopped, to the byte. It goes on where it began,
+    The samples are those of a run that was never stopped, to the byte. It runs where it began,
     on a CPU or a GPU, unless another `device` is named; `workers` may be others than before.
 
     A manifest may be anybody's. So code that comes with a model, and modules of parts that are not
     maskov's, are run only if they are trusted here, and a model that is not on this machine is
     downloaded only with `allow_download`. What was made here may be passed instead: the `model`,
-    and the `kernel` or the `energy` where the manifest names parts of your own. It takes the place
+    and the `kernel` or the `energy` where the manifest names custom parts. It takes the place
     of what the manifest names if it is the same: a model by its fingerprint, a kernel or an energy
     by its parts and their arguments. Anything else is refused. Nothing that is passed needs to be
     trusted, or imported again.
@@ -235,7 +235,7 @@ def _folder_of(run: str | Path | StoredRun) -> Path:
     if not isinstance(run, StoredRun):
         return Path(run)
     if not isinstance(run.store, RunFolder):
-        raise InputError("this run has no folder to go on from: sample with `out`.")
+        raise InputError("this run has no folder to resume from: sample with `out`.")
     return run.store.path
 
 

@@ -23,7 +23,7 @@ class Command(TyperCommand):
 
 
 class CommandGroup(TyperGroup):
-    """A command with commands of its own."""
+    """A command with subcommands."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options and arguments."""

@@ -64,9 +64,9 @@ def rewrite(
                     sys.stdout.flush()
         except (Interrupted, KeyboardInterrupt):
             if options.out is not None:
-                say("stopped; finished lines are saved, and the same command goes on after them")
+                say("stopped; finished lines are saved, and the same command continues after them")
             else:
-                say("stopped; unfinished lines are lost (with --out the same command goes on)")
+                say("stopped; unfinished lines are lost (with --out the same command continues)")
             raise typer.Exit(stop.exit_code) from None
 
 

@@ -46,7 +46,7 @@ def sample(
         str | None,
         typer.Option(
             "--start-text",
-            help="file of texts to start --chains chains from each: FASTA, or one a line "
+            help="file of texts to start --chains chains from each: FASTA, or one per line "
             "(- for stdin)",
         ),
     ] = None,
@@ -197,7 +197,7 @@ def _watched(
             if folder is not None:
                 parts = own_parts(RunFolder.open(folder).manifest.config)
                 trust = " --trust-parts" if parts else ""
-                say(f"stopped and saved; go on with: maskov resume {folder}{trust}")
+                say(f"stopped and saved; continue with: maskov resume {folder}{trust}")
             else:
                 say("stopped; nothing was kept (with --out a run can be resumed)")
             raise typer.Exit(stop.exit_code) from None

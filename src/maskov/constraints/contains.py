@@ -71,7 +71,7 @@ class ContainsWords(Constraint):
         if needed > shortest:
             raise InputError(
                 f"{quoted(self.words)} take {needed} tokens, more than a sequence of {shortest} "
-                "holds: ask for fewer words or a larger --length."
+                "holds: use fewer words or a larger --length."
             )
 
     def longest(self, model: MaskedModel) -> int:

@@ -45,7 +45,7 @@ class AllowedTokens(Constraint):
             match = _RULE.fullmatch(part)
             if match is None:
                 raise InputError(
-                    f"'{part.strip()}' is no rule of allowed tokens: write 30-35:AGST."
+                    f"'{part.strip()}' is not a rule of allowed tokens: write 30-35:AGST."
                 )
             rules.append((int(match[1]), int(match[2] or match[1]), match[3]))
         return cls(tuple(rules))
@@ -122,6 +122,6 @@ def _tokens(model: MaskedModel, text: str) -> list[int]:
         check_proposed(model, word)
         single = [ids[0] for ids in spellings(model, word) if len(ids) == 1]
         if not single:
-            raise InputError(f"'{word}' is no single token of '{model.name}': allow others.")
+            raise InputError(f"'{word}' is not a single token of '{model.name}': allow others.")
         found += single
     return found

@@ -55,7 +55,7 @@ class Diagnosis:
 
     `epochs` counts those completed after burn-in, `groups` the sets of chains that share a target,
     `single_groups` those with only one chain. `energies` has E_raw, E_norm and, if the target is
-    neither, E_target; `experts` are the target's parts that are no masked passes. `tokens` is None
+    neither, E_target; `experts` are the target's parts other than masked passes. `tokens` is None
     if they were not traced, `exchange` without replicas.
     """
 
@@ -96,7 +96,7 @@ def diagnose(
         tokens = _tokens(manifest, traces, groups, statistics)
     statistics = [] if tokens is None else tokens.statistics
     exchange = exchange_figures(manifest, traces, kept) if manifest.replicas > 1 else None
-    # Energies that cost passes of their own are traced more seldom than the target's.
+    # Energies that cost passes of their own are traced less often than the target's.
     most = max(energy.draws for energy in energies.values())
     judged = {name: energy for name, energy in energies.items() if energy.draws == most}
     return Diagnosis(
@@ -168,6 +168,6 @@ def _notes(
     elif kept.stop > max(kept.start, 1) and any(part.visits is None for part in tokens.positions):
         notes.append(
             "there is no acceptance by position: some free words of a template never moved and "
-            "cannot be told from frozen ones"
+            "cannot be distinguished from frozen ones"
         )
     return notes

@@ -13,7 +13,7 @@ from maskov.types import Traces
 
 @dataclass(frozen=True)
 class ExpertFigures:
-    """An expert: a part of the energy that is no masked passes.
+    """An expert: a part of the energy other than masked passes.
 
     `weight` is its factor in the energy, None if unknown. `calls_per_step` is how often it was
     asked per step, over all completed epochs: cheap experts see every new proposal, others those

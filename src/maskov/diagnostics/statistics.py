@@ -29,12 +29,12 @@ from maskov.diagnostics.thresholds import MIN_DRAWS, r_hat_limit
 Values = npt.NDArray[np.float64]
 Tokens = npt.NDArray[np.int32]
 Lengths = npt.NDArray[np.int64]
-# Returns the text of tokens by their number, as far as it is known.
+# Returns the text of tokens by their number, where it is known.
 Names = Callable[[], dict[int, str]]
 
 # Statistics of each of the two kinds.
 _MOST = 8
-# A token that is seen more seldom is not judged: its draws are too few to tell memory from chance.
+# A token seen less often is not judged: its draws are too few to tell memory from chance.
 # A chain that holds it throughout a shorter run is enough.
 _SEEN = 20
 # Tokens among which the choice is looked at.
@@ -48,8 +48,8 @@ class TokenStatistic:
 
     `chains` counts the chains of the groups in which it did; the chains of a group have the same
     target. `r_hat` is that of the worst group, infinite where chains differ and none ever moves,
-    and None for single chains.
-    `ess` is what all these chains are worth if each is worth as much as those of the slowest group.
+    and None for single chains. `ess` is that of all these chains if each mixed as slowly as those
+    of the slowest group.
     """
 
     name: str

@@ -4,7 +4,7 @@ The sign convention, stated once: a low energy is a probable sequence, p(x) ∝ 
 add and scale, so `Raw() + 0.5 * Norm()` is an energy too.
 
 An energy has a name that `parse_energy` reads, a cache and stages. The cache of an energy over
-masked passes is those passes; that of any other energy is one number a sequence. Its stages are
+masked passes is those passes; that of any other energy is one number per sequence. Its stages are
 energies by which a proposal is tested, cheapest first (see `maskov.energies.stages`).
 
 A part belongs to a sum by its place. Names are for people: two parts may have the same.
@@ -50,7 +50,7 @@ class Energy(ABC):
         raise InputError(f"the energy '{self}' has no terms for positions.")
 
     def __str__(self) -> str:
-        """Return the name that `parse_energy` reads: of a part of one's own, its import path."""
+        """Return the name that `parse_energy` reads: of a custom part, its import path."""
         return part_text(self)
 
     def stages(self) -> tuple[Energy, ...]:
@@ -58,7 +58,7 @@ class Energy(ABC):
         return (self,)
 
     def models(self) -> dict[str, str]:
-        """Return the fingerprint of each model the energy has beside the masked one."""
+        """Return the fingerprint of each model the energy has besides the masked one."""
         return {}
 
     @property
@@ -102,7 +102,7 @@ class Energy(ABC):
 
     def of_scores(self, logit: Tensor, log_normaliser: Tensor) -> Tensor:
         """Return the term of each masked pass; only for sums over masked passes."""
-        raise InputError(f"the energy '{self}' is no sum over masked passes.")
+        raise InputError(f"the energy '{self}' is not a sum over masked passes.")
 
     def total(self, values: Float[Tensor, "n parts"]) -> Float[Tensor, " n"]:
         """Add up the values of the parts, the first columns in the order of `parts`."""

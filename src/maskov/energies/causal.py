@@ -21,7 +21,7 @@ from maskov.types import Float, Sequences, Tensor
 
 
 class Autoregressive(Energy):
-    """−log p of the text under a causal LM, which may have a tokenizer of its own.
+    """−log p of the text under a causal LM, which may have its own tokenizer.
 
     With the masked model's vocabulary, its tokens are scored as they are. With another one the
     sequence is decoded and tokenised again: still one energy for each sequence, as Metropolis
@@ -53,7 +53,7 @@ class Autoregressive(Energy):
         network, tokenizer = self._side.loaded
         if not _looks_left_only(network):
             raise ModelError(
-                f"'{self.name}' is no causal language model; give one that was trained left to "
+                f"'{self.name}' is not a causal language model; give one that was trained left to "
                 "right."
             )
         starts = (tokenizer.bos_token_id, tokenizer.cls_token_id, tokenizer.eos_token_id)
@@ -141,8 +141,8 @@ class Autoregressive(Energy):
         """Return the term of each position, where both models share their tokens."""
         if not self._side.shares_vocabulary(model):
             raise InputError(
-                f"'{self.name}' has another vocabulary than '{model.name}', so its terms belong "
-                "to other tokens; ask for `token_terms` instead."
+                f"'{self.name}' has a different vocabulary from '{model.name}', so its terms "
+                "belong to other tokens; ask for `token_terms` instead."
             )
         terms = torch.zeros(sequences.tokens.shape, dtype=torch.float64)
         for row, part in enumerate(self.token_terms(contents(sequences))):

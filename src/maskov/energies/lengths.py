@@ -35,7 +35,7 @@ class LengthPrior(Energy):
     def __post_init__(self) -> None:
         object.__setattr__(self, "log_weights", tuple(map(float, self.log_weights)))
         if self.first < 1 or not self.log_weights or not all(map(math.isfinite, self.log_weights)):
-            raise InputError("a length prior has a finite log-weight for each length from 1 on.")
+            raise InputError("a length prior has a finite log-weight for each length from 1.")
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Look the weights up."""
@@ -123,7 +123,8 @@ def parse_table(given: str | Mapping[int, float]) -> LengthPrior:
         weights = {}
     if not weights:
         raise InputError(
-            f"the length prior '{given}' is none: use none, flat, or weights such as 8:1,12:4,16:1."
+            f"the length prior '{given}' is not valid: use none, flat, or weights such as "
+            "8:1,12:4,16:1."
         )
     if any(not (0 < weight < math.inf) for weight in weights.values()):
         raise InputError("the weights of lengths must be above 0.")

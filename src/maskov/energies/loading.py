@@ -1,4 +1,4 @@
-"""Load the networks that energies have beside the masked model."""
+"""Load the networks that energies have besides the masked model."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class SideNetwork:
     def run(self, encoded: Sequences, read: Callable[[Any, Tensor], Tensor]) -> Tensor:
         """Run sequences through the network, equal ones once.
 
-        `read` takes the network's answer and which positions are no padding.
+        `read` takes the network's answer and which positions are not padding.
         """
         check_lengths(
             encoded.lengths.tolist(), capacity(self.network.config, self.loaded[1]), self.name

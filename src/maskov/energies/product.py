@@ -19,7 +19,7 @@ from maskov.types import Float, Sequences, Tensor
 
 
 class OtherModel(Energy):
-    """E_raw or E_norm of a masked model beside the one that proposes; each costs T of its passes.
+    """E_raw or E_norm of a model other than the one that proposes; each costs T of its passes.
 
     Each token that may be sampled must be one of the other model's, too, whatever its number there,
     so that a product of their distributions has a meaning.

@@ -1,4 +1,4 @@
-"""Read an energy from text: `raw`, `norm`, experts, parts of one's own, and sums of these.
+"""Read an energy from text: `raw`, `norm`, experts, custom parts, and sums of these.
 
 raw+0.5*norm
 raw(groups=4)
@@ -149,7 +149,7 @@ def _masked(
     named = all(isinstance(one, str) for one in arguments) and len(arguments) < 2
     if not named or options.keys() - {"groups"} or ("(" in term and not _given(term)):
         raise InputError(
-            f"'{term.strip()}' is no energy: write {name}, {name}(groups=4) or {name}(MODEL)."
+            f"'{term.strip()}' is not an energy: write {name}, {name}(groups=4) or {name}(MODEL)."
         )
     if options and type(options["groups"]) is not int:
         raise InputError(f"the groups of '{term.strip()}' must be a whole number.")
@@ -176,14 +176,14 @@ def as_energy(part: object) -> Energy:
     if callable(part):
         return TextEnergy(part)
     raise InputError(
-        f"'{type(part).__qualname__}' is no energy: it must be an Energy, or take a list of texts "
-        "and return a list of numbers."
+        f"'{type(part).__qualname__}' is not an energy: it must be an Energy, or take a list of "
+        "texts and return a list of numbers."
     )
 
 
 def _unknown(text: str) -> InputError:
     names = ", ".join(name for name in NAMES if name != "length_prior")
     return InputError(
-        f"unknown energy '{text}'; use {names}, 'raw(groups=4)', a part of your own such as "
+        f"unknown energy '{text}'; use {names}, 'raw(groups=4)', a custom part such as "
         "my_module:Contains('river'), or a sum of these such as 'raw+0.5*norm'."
     )

@@ -20,7 +20,7 @@ class Similar(Energy):
     compares = True
 
     def __init__(self, name: str, loading: Loading | None = None) -> None:
-        self._network = SideNetwork("AutoModel", "encoder", None, name, loading or Loading())
+        self._network = SideNetwork("AutoModel", "text encoder", None, name, loading or Loading())
         self.name = self._network.name
         self._known: dict[tuple[int, ...], Tensor] = {}
 
@@ -30,7 +30,7 @@ class Similar(Energy):
         keys = [tuple(ids) for ids in contents(starts)]
         for row, key in enumerate(keys):
             if key not in self._known:
-                # Alone: in another batch its last bits would be others, and chains resume anywhere.
+                # Alone: in another batch its last bits would differ, and chains resume anywhere.
                 width, index = len(key), torch.tensor([row], device=starts.tokens.device)
                 alone = Sequences(starts.tokens[index, :width], starts.lengths[index])
                 self._known[key] = self._network.run(alone, _mean)[0]

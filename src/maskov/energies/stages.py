@@ -46,7 +46,7 @@ class DelayedAcceptance:
             one >= next_ for one, next_ in pairwise(self.early)
         ):
             raise InputError(
-                f"early tests know more and more of the nearest positions, as in 1,2,4, not "
+                f"early tests score more and more of the nearest positions, as in 1,2,4, not "
                 f"{','.join(map(str, self.early))}."
             )
 
@@ -167,7 +167,7 @@ class TestPlan:
         )
 
     def other_fall(self, stage: Stage, old: Tensor, new: Tensor) -> Tensor:
-        """Return by how much the other parts fall, as far as a stage knows; see `columns`."""
+        """Return by how much the other parts fall, from what a stage knows; see `columns`."""
         fall = torch.zeros_like(old[:, 0])
         for level, part in zip(stage.levels, self.others, strict=True):
             if level:

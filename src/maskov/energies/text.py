@@ -43,7 +43,7 @@ class TextEnergy(Energy):
         if len(values) != len(texts) or any(math.isnan(value) for value in values):
             raise InputError(
                 f"the energy '{self}' must return one number for each text; it returned "
-                f"{len(values)} for {len(texts)}, or some that are none."
+                f"{len(values)} for {len(texts)}, or some are not numbers."
             )
         return torch.tensor(values, dtype=torch.float64, device=sequences.tokens.device)
 

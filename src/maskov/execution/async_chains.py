@@ -1,4 +1,4 @@
-"""Asynchronous chains of any move: what they came to, and how they are exchanged for others."""
+"""Asynchronous chains of any move: their results, and how they are exchanged for others."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class AsyncChains:
         return b.beta / self._temperatures[b.epoch.clamp(max=len(self._temperatures) - 1)]
 
     def _end_epoch(self, ended: Bool[Tensor, " chains"], steps: Int[Tensor, " chains"]) -> None:
-        """Keep what the epoch came to for the chains that have ended it, and open the next."""
+        """Keep the epoch's results for the chains that have ended it, and open the next."""
         b = self.buffers
         ring_row = b.epoch % len(b.ring_tokens)
         for ring, value in (

@@ -73,7 +73,7 @@ class SpanSampler(AsyncChains):
         self._put_places(where, b.log_normaliser, found.nan_to_num(torch.inf))
 
     def _close(self) -> None:
-        """End the epoch of chains that have done their steps; keep what it came to."""
+        """End the epoch of chains that have done their steps; keep its results."""
         b = self.buffers
         ended = ~b.opening & (b.number >= b.steps) & ~self._unnormalised().any(1)
         self._end_epoch(ended, b.steps)
@@ -111,7 +111,7 @@ class SpanSampler(AsyncChains):
         return place, b.window.amax(1) == b.level
 
     def _same(self) -> Bool[Tensor, " chains"]:
-        """Return which proposals, as far as they are filled, are the current tokens."""
+        """Return which proposals, where they are filled, are the current tokens."""
         return (self.buffers.proposed == self.buffers.tokens).all(1)
 
     def _ask(self, chosen: Bool[Tensor, " chains"]) -> None:
@@ -286,7 +286,7 @@ class SpanSampler(AsyncChains):
         self._end_step(busy & ~further, accepted=passed & last, novel=busy)
 
     def _ratios(self, rows: Int[Tensor, " n"]) -> Float[Tensor, "n stages"]:
-        """Return what the tests compare with; where passes are missing, nothing of use."""
+        """Return what the tests compare with; meaningless where passes are missing."""
         b, masked, width = self.buffers, self.masked, self._width
         changed, lengths = b.proposed[rows] != b.tokens[rows], b.lengths[rows]
         new = masked.of_scores(b.new_logit[rows, :width], b.new_normaliser[rows, :width])

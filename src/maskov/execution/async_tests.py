@@ -68,7 +68,7 @@ class AsyncTests(AsyncState):
         self.observer = observer
 
     def _ratios(self, nearness: Int[Tensor, "slots length"]) -> Ratios:
-        """Return what every slot's tests compare with; where passes are missing, nothing of use."""
+        """Return what every slot's tests compare with; meaningless where passes are missing."""
         b, owner = self.buffers, self._owner
         at = (owner, b.slot_place[:-1].clamp(min=0))
         beta = self._beta()[owner]

@@ -55,7 +55,7 @@ class AsyncSampler(AsyncTests):
     # The parts of a round.
 
     def _close(self) -> None:
-        """End the epoch of chains with nothing left to test; keep what it came to."""
+        """End the epoch of chains with nothing left to test; keep its results."""
         b = self.buffers
         idle = (b.slot_place[:-1] == FREE).view(-1, self._slots).all(1)
         left = (self._novel() & (b.rank >= b.number[:, None])).any(1)

@@ -47,7 +47,7 @@ class Recording(AsyncChains):
         model = self.scorer.model
         assert isinstance(model, PackedModel)
         self._frame = model.frame.size
-        # Nothing here may depend on which chains are loaded: a run that goes on after a stop
+        # Nothing here may depend on which chains are loaded: a run resumed after a stop
         # must cut its batches as it would have done.
         single = self._width + self._frame
         most = entries * single
@@ -76,13 +76,13 @@ class Recording(AsyncChains):
         return True
 
     def row(self, epoch: int) -> dict[str, Tensor]:
-        """Return what the chains came to; the passes are counted here, where the host learns."""
+        """Return the results of the chains; the passes are counted here, where the host learns."""
         row = super().row(epoch)
         self.scorer.passes += int(row["counts"][:, COUNTS.index("passes")].sum())
         return row
 
     def slowest(self) -> int:
-        """Return the epoch of the slowest chain, as far as the host knows."""
+        """Return the epoch of the slowest chain, known to the host."""
         return self._slowest
 
     def advance(self) -> None:

@@ -20,8 +20,8 @@ def epoch(
 ) -> Iterator[tuple[Chains, StepInfo]]:
     """Yield the chains and what happened after each step of an epoch.
 
-    An epoch that was interrupted goes on where it stands. `kernel.end` completes it, and `ended`
-    makes chains ready for the next.
+    An epoch that was interrupted continues where it stopped. `kernel.end` completes it, and
+    `ended` makes chains ready for the next.
     """
     chains = kernel.init(chains, scorer)
     if not bool(chains.number.any()):

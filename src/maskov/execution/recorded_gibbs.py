@@ -25,7 +25,7 @@ from maskov.random import Purpose, Rng, categorical
 from maskov.types import Chains, Int, Tensor
 
 # Recorded steps have room for so many times more chains than the next smaller ones. The smallest
-# are not worth being recorded apart.
+# are not worth recording separately.
 _FEWEST, _GROWTH = 16, 1.5
 _UNIT = 64
 

@@ -33,7 +33,7 @@ from maskov.types import Bool, Chains, Float, Int, Tensor
 MOST_REPLICAS = 16
 # More chains than a run can have: what the numbers of neighbouring rows of a set differ by.
 _STRIDE = 2**27
-# What a swap exchanges, beside all that is known of the tokens.
+# What a swap exchanges, besides everything known about the tokens.
 _STATE = ("tokens", "lengths", "free", "region", "confidence", "replica")
 
 
@@ -61,8 +61,8 @@ class Exchange(Wrapper):
             check_ladder(self.ladder)
             if self.replicas not in (0, len(self.ladder)):
                 raise InputError(
-                    f"a ladder of {len(self.ladder)} is none of {self.replicas} replicas: drop "
-                    "--replicas."
+                    f"the ladder has {len(self.ladder)} temperatures, but --replicas is "
+                    f"{self.replicas}: drop --replicas."
                 )
             object.__setattr__(self, "replicas", len(self.ladder))
         if not 2 <= self.replicas <= MOST_REPLICAS:
@@ -132,7 +132,7 @@ class Exchange(Wrapper):
 
 
 def check_ladder(ladder: tuple[float, ...]) -> None:
-    """Refuse inverse temperatures that are no ladder."""
+    """Refuse inverse temperatures that are not a ladder."""
     falls = all(one > other for one, other in pairwise(ladder))
     if not (all(map(math.isfinite, ladder)) and ladder[0] == 1 and falls and ladder[-1] > 0):
         raise InputError(

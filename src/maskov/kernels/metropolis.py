@@ -75,12 +75,12 @@ class Metropolis(Kernel):
                 f"the energy '{self.energy}' has no masked passes to test early: drop --delayed."
             )
         if self.delayed.nearest is None:
-            # Passes of single positions are worth an early test; of groups there are few.
+            # Passes of single positions justify an early test; of groups there are few.
             alone = self.energy.needs_sites and self.energy.groups is None
             object.__setattr__(self, "delayed", DelayedAcceptance(2 if alone else 0))
 
     def __init_subclass__(cls) -> None:
-        # A subclass may accept by rules of its own, so it takes the lock-step path unless it says
+        # A subclass may accept by its own rules, so it takes the lock-step path unless it says
         # otherwise.
         if "asynchronous" not in vars(cls):
             cls.asynchronous = False  # type: ignore[method-assign, assignment]
@@ -273,7 +273,7 @@ class Metropolis(Kernel):
 
 
 class Comparison:
-    """The energies of some proposals beside those of their chains, as far as tests need them."""
+    """The energies of some proposals and those of their chains, where tests need them."""
 
     def __init__(
         self, kernel: Metropolis, chains: Chains, proposal: Proposal, scorer: Scorer
@@ -290,7 +290,7 @@ class Comparison:
         # Evaluations of each other part of the energy, its stages together.
         self.calls = rows.new_zeros((len(rows), len(self._plan.others)))
         self.sites: Sites | None = None
-        # Those of the proposals are right as far as tests have come.
+        # Those of the proposals are right up to where the tests are.
         self._old, self.values = known.values, known.values.clone()
         self._missing = torch.zeros_like(proposal.changed)
         if self._energy.needs_sites and chains.sites is not None and proposal.novel.any():
@@ -331,7 +331,7 @@ class Comparison:
         return known, missing.index_put((row, place), torch.zeros_like(wanted[wanted]))
 
     def fall(self, number: int, index: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
-        """Return by how much the energy falls, as far as stage `number` knows."""
+        """Return by how much the energy falls, from what stage `number` knows."""
         stage = self._plan.stages[number]
         for part, column, energy in self._plan.new_evaluations(number):
             # What an expert cannot read is impossible, whatever the sign of its weight.
@@ -411,7 +411,7 @@ class Comparison:
     def _falls(self, index: Tensor) -> Float[Tensor, "n length"]:
         """Return by how much the masked term falls at each position of the proposal.
 
-        It is of use only where the passes are known.
+        It is useful only where the passes are known.
         """
         masked, old, new = self._energy.masked, self._chains.sites, self.sites
         assert masked is not None

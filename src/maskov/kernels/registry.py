@@ -1,6 +1,6 @@
 """Kernels by name, as plain data and back: for run folders, workers and the command line.
 
-A built-in part is its registered name and its fields. A part of the user's own is its import path
+A built-in part is its registered name and its fields. A custom part is its import path
 and the arguments it was made with (`maskov.parts`).
 """
 
@@ -113,7 +113,7 @@ def energy_name(energy: Energy) -> str:
 
 
 def _own_data(part: Any) -> dict[str, Any]:
-    """Return a part of the user's own as plain data; its fields may be built-in parts."""
+    """Return a custom part as plain data; its fields may be built-in parts."""
     made = made_as(part)
     if made is None and is_dataclass(part) and importable(part):
         values = {f.name: getattr(part, f.name) for f in fields(part) if f.init}
@@ -200,7 +200,7 @@ def as_kernel(part: object) -> Kernel:
     """Return a kernel as it is; refuse anything else."""
     if isinstance(part, Kernel):
         return part
-    raise InputError(f"'{type(part).__qualname__}' is no kernel: make it a subclass of Kernel.")
+    raise InputError(f"'{type(part).__qualname__}' is not a kernel: make it a subclass of Kernel.")
 
 
 def kernel_name(kernel: Kernel) -> str:
@@ -239,7 +239,7 @@ def parse_sizes(text: str | tuple[int, int]) -> tuple[int, ...]:
     try:
         return tuple(range(int(first), int(last if colon else first) + 1))
     except ValueError:
-        raise InputError(f"--span '{text}' is no range; write 2 or 2:3.") from None
+        raise InputError(f"--span '{text}' is not a range; write 2 or 2:3.") from None
 
 
 # Moves as text such as `site:1,span:2`, or a list of names and objects, alone or with a weight.
@@ -247,7 +247,7 @@ Moves = str | Sequence[str | Move | tuple[str | Move, float]]
 
 
 def listed_moves(given: Moves) -> list[tuple[str | Move, float]]:
-    """Return each move, as text or an object, and the weight that stands beside it."""
+    """Return each move, as text or an object, and the weight written with it."""
     entries = split_outside(given, ",") if isinstance(given, str) else given
     pairs = ((one, 1.0) if isinstance(one, str | Move) else one for one in entries)
     return [(move, float(weight)) for move, weight in pairs]
@@ -284,11 +284,11 @@ def parse_moves(given: Moves, known: dict[str, Move]) -> tuple[tuple[Move, ...],
             move = known[name]
         else:
             raise InputError(
-                f"unknown move '{call}'; use {', '.join(known)}, or one of your own such as "
+                f"unknown move '{call}'; use {', '.join(known)}, or a custom one such as "
                 "my_module:MyMove."
             )
         if not isinstance(move, Move):
-            raise InputError(f"'{call}' is no move: make it a subclass of Move.")
+            raise InputError(f"'{call}' is not a move: make it a subclass of Move.")
         if not weight > 0:
             raise InputError(f"the weight of the move '{call}' must be above 0.")
         moves.append(move)

@@ -42,7 +42,7 @@ def load_checkpoint(
         name = _on_this_machine(name)
         tokenizer = None if tokenizer is None else _on_this_machine(tokenizer)
     if Path(name).exists() and not (Path(name) / "config.json").is_file():
-        raise ModelError(f"'{name}' is no model folder: it has no config.json.")
+        raise ModelError(f"'{name}' is not a model folder: it has no config.json.")
     check_files(Path(name))
     _check_layers(Path(name) / "config.json", name)
     try:
@@ -64,7 +64,7 @@ def load_checkpoint(
     missing = [name for name in missing if not (unused and name.startswith(unused))]
     if missing:
         raise ModelError(
-            f"'{name}' is no {what}: its weights lack {missing[0]} ({len(missing)} missing); "
+            f"'{name}' is not a {what}: its weights lack {missing[0]} ({len(missing)} missing); "
             "give a checkpoint that has its head."
         )
     _align(network)
@@ -72,7 +72,7 @@ def load_checkpoint(
 
 
 def _align(network: torch.nn.Module) -> None:
-    """Copy weights that a mapped file has at odd addresses, which may round products otherwise.
+    """Copy weights that a mapped file has at odd addresses, which may round products differently.
 
     So a model that was loaded computes what the same model computes that was sent to a worker.
     """
@@ -85,7 +85,7 @@ def check_files(folder: Path) -> None:
     """Refuse a model folder with a pipe, a socket or a device in it: reading it may never end."""
     for file in sorted(folder.iterdir()) if folder.is_dir() else ():
         if file.exists() and not (file.is_file() or file.is_dir()):
-            raise ModelError(f"'{file}' is no regular file; put one there.")
+            raise ModelError(f"'{file}' is not a regular file; put one there.")
 
 
 def _on_this_machine(name: str) -> str:
@@ -123,8 +123,8 @@ def _check_layers(config: Path, name: str) -> None:
     for key, value in entries:
         if "layer" in key and isinstance(value, int | float) and value > _MOST_LAYERS:
             raise ModelError(
-                f"'{name}' is no model folder: its config.json has '{key}' {value:.3g}, more than "
-                "any network has."
+                f"'{name}' is not a model folder: its config.json has '{key}' {value:.3g}, more "
+                "than any network has."
             )
 
 
@@ -151,7 +151,7 @@ def _why(name: str, what: str, error: Exception) -> str:
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if "trust_remote_code" in str(error):
         return (
-            f"the model '{name}' has code of its own, which was not run; if you trust it, say so "
+            f"the model '{name}' has its own code, which was not run; if you trust it, say so "
             "with --trust-remote-code."
         )
     if "Weights only load failed" in first:
@@ -162,7 +162,7 @@ def _why(name: str, what: str, error: Exception) -> str:
     if "ignore_mismatched_sizes" in first:
         return f"the model '{name}' is damaged: its weights do not fit its config.json."
     if "Unrecognized configuration class" in first:
-        return f"'{name}' is no {what}; give a checkpoint of one."
+        return f"'{name}' is not a {what}; give a checkpoint of one."
     if not Path(name).exists() and isinstance(error, OSError):
         return (
             f"no {what} '{name}': there is no such folder, and the hub could not be reached or "

@@ -24,7 +24,7 @@ _PLACEHOLDER = re.compile(
 # What some vocabularies put before a token at the beginning of a word.
 MARKS = "▁Ġ"
 AMINO_ACIDS = frozenset("ACDEFGHIKLMNPQRSTVWY")
-# What vocabularies of proteins have besides: rare, ambiguous and unknown residues, gaps and stops.
+# What else vocabularies of proteins have: rare, ambiguous and unknown residues, gaps and stops.
 _OTHER_LETTERS = frozenset("BJOUXZ.-*|")
 
 

@@ -100,7 +100,7 @@ class HuggingFaceModel(PackedModel):
         return cls(network.to(device), loaded, called or name)
 
     def with_prefix(self, text: str) -> HuggingFaceModel:
-        """Return this model reading a text before every sequence, which is no part of it.
+        """Return this model reading a text before every sequence, which is not part of it.
 
         The text conditions every pass; chains, energies and experts do not see it.
         """

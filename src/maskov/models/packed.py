@@ -21,7 +21,7 @@ M = TypeVar("M", bound="PackedModel")
 
 
 class PackedModel(TokenizedModel):
-    """A model with an encoder of ours, the tokens around each sequence, and a head of its own."""
+    """A model with maskov's encoder, the tokens around each sequence, and its own head."""
 
     encoder: Encoder | None
     frame: Frame
@@ -93,11 +93,11 @@ class PackedModel(TokenizedModel):
         return changed
 
     def _identity(self) -> dict[str, Any]:
-        """Return what the fingerprint holds beside weights and inputs."""
+        """Return what the fingerprint holds besides weights and inputs."""
         return {"remove_smoothing": self.remove_smoothing} if self.remove_smoothing else {}
 
     def reading(self, source: Int[Tensor, " passes"] | None) -> Reading | None:
-        """Return what passes read beside their own tokens; nothing, unless it is overridden."""
+        """Return what passes read besides their own tokens; nothing, unless it is overridden."""
         return None
 
     def hidden_at(

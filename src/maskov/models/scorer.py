@@ -42,7 +42,7 @@ class Answers:
 
 
 class Scorer:
-    """A model with a token budget, a pass counter and a watch for numbers that are none."""
+    """A model with a token budget, a pass counter and a check for not-a-number scores."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class Scorer:
         needed: Bool[Tensor, "n length"] | None = None,
         groups: int | None = None,
     ) -> Sites:
-        """Return the sites of whole sequences: all of them, or those `needed` beside the known.
+        """Return the sites of whole sequences: all of them, or those `needed` besides the known.
 
         Each position is masked alone, or with `groups` together with the others of its group: one
         pass for each group that holds a needed position.

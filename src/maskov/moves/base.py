@@ -34,7 +34,7 @@ class Move(ABC):
     conditional: MaskedConditional = MaskedConditional()
 
     def __init_subclass__(cls) -> None:
-        # A subclass may propose by rules of its own, so it says itself what it can do.
+        # A subclass may propose by its own rules, so it says itself what it can do.
         for name in ("asynchronous", "fills_windows", "keeps_constraints"):
             if name not in vars(cls):
                 setattr(cls, name, False)

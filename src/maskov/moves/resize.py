@@ -27,7 +27,7 @@ from maskov.moves.filling import Filling, Windows
 from maskov.random import Purpose, Rng
 from maskov.types import Chains, Float, Int, Proposal, Resized, Tensor
 
-# What the numbers of a step are drawn for, beside the keys of the orders.
+# What the numbers of a step are drawn for, besides the keys of the orders.
 _PAIR, _REGION, _PLACE, _KEYS = 0, 1, 2, 3
 INSERT_DELETE = ((0, 1),)
 WINDOWS = ((1, 2), (2, 3), (1, 3))

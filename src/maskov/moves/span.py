@@ -32,7 +32,7 @@ from maskov.moves.filling import Filling
 from maskov.random import Purpose, Rng
 from maskov.types import Bool, Chains, Float, Int, Proposal, Tensor
 
-# What the numbers of a step are drawn for, beside the keys of its order.
+# What the numbers of a step are drawn for, besides the keys of its order.
 _SIZE, _PLACE, _KEYS = 0, 1, 2
 
 

@@ -14,7 +14,8 @@ CONSTRAINTS = "Advanced: constraints"
 # What `--freeze` takes.
 FREEZE = (
     "tokens of each text that stay: positions '1-25,40', words 'river, bridge', a regular "
-    "expression 're:PATTERN', or a file with a line of signs for each text, '.' for a free token"
+    "expression 're:PATTERN', or a file with a line of characters for each text, '.' for a free "
+    "token"
 )
 
 

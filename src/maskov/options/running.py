@@ -34,7 +34,9 @@ def parse_length(text: str | tuple[int, int]) -> tuple[int, int]:
     try:
         return int(first), int(last if colon else first)
     except ValueError:
-        raise InputError(f"the length '{text}' is no number or range; write 20 or 15:45.") from None
+        raise InputError(
+            f"the length '{text}' is not a number or range; write 20 or 15:45."
+        ) from None
 
 
 def check_start(
@@ -122,7 +124,7 @@ def plan_run(
 ) -> tuple[Kernel, Schedule]:
     """Return the kernel and the schedule of a run: those given, or what the options mean.
 
-    `start` is what chains start from. With a kernel of one's own there is no burn-in unless it is
+    `start` is what chains start from. With a custom kernel there is no burn-in unless it is
     asked for.
     """
     if kernel is not None and options.burn_in is None:

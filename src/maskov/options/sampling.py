@@ -30,7 +30,7 @@ _SCHEDULE = "Advanced: schedule"
 _RUN = "Advanced: run"
 # The moves of templates with blanks of unknown length.
 RESIZING = "span:2,insert-delete:1,resize:1"
-# Options of the site move, which a kernel of the user's own does not have.
+# Options of the site move, which a custom kernel does not have.
 _SITE_OPTIONS = ("order", "block", "temperature", "top_p", "top_k", "epsilon", "block_anneal")
 
 
@@ -85,9 +85,16 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     temperature: Annotated[
         float, option("--temperature", "temperature of the proposal", _KERNEL)
     ] = 1.0
-    top_p: Annotated[float, option("--top-p", "nucleus of the proposal", _KERNEL)] = 1.0
+    top_p: Annotated[
+        float,
+        option(
+            "--top-p",
+            "propose only from the smallest set of tokens with this much probability (1: all)",
+            _KERNEL,
+        ),
+    ] = 1.0
     top_k: Annotated[
-        int | None, option("--top-k", "most probable tokens of the proposal", _KERNEL)
+        int | None, option("--top-k", "propose only from this many most probable tokens", _KERNEL)
     ] = None
     epsilon: Annotated[
         float, option("--epsilon", "share of the full conditional in the proposal", _KERNEL)
@@ -333,7 +340,9 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         try:
             return tuple(float(beta) for beta in self.ladder.split(","))
         except ValueError:
-            raise InputError(f"--ladder '{self.ladder}' is none; write 1,0.87,0.75.") from None
+            raise InputError(
+                f"--ladder '{self.ladder}' is not a ladder; write 1,0.87,0.75."
+            ) from None
 
     def _chain_kernel(self, device: Any) -> Kernel:
         """Return the kernel that moves each chain."""
@@ -349,8 +358,8 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         own = is_import_path(self.kernel)
         if not own and self.kernel not in KERNELS:
             raise InputError(
-                f"unknown kernel '{self.kernel}'; use one of {', '.join(KERNELS)}, or one of your "
-                "own such as my_module:MyKernel."
+                f"unknown kernel '{self.kernel}'; use one of {', '.join(KERNELS)}, or a "
+                "custom one such as my_module:MyKernel."
             )
         if self.token_budget is not None and self.token_budget < 1:
             raise InputError(f"--token-budget must be at least 1, not {self.token_budget}.")
@@ -456,7 +465,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         return parse_sizes(self.span or "1:3")
 
     def _own_kernel(self) -> Kernel:
-        """Return a kernel of the user's own, which has options of its own."""
+        """Return a custom kernel, which has its own options."""
         from maskov.kernels.registry import as_kernel
 
         self._refuse_given("kernel", (*_SITE_OPTIONS, "energy", "delayed"))
@@ -464,12 +473,12 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         return as_kernel(load_part(name, arguments, options, trust=True))
 
     def _refuse_given(self, part: str, names: tuple[str, ...]) -> None:
-        """Refuse options that a part of the user's own does not have."""
+        """Refuse options that a custom part does not have."""
         defaults = {field.name: field.default for field in fields(self)}
         for name in names:
             if getattr(self, name) != defaults[name]:
                 option_name = "--" + name.replace("_", "-")
-                raise InputError(f"a {part} of your own has its own options: drop {option_name}.")
+                raise InputError(f"a custom {part} has its own options: drop {option_name}.")
 
     def build_delayed(self) -> DelayedAcceptance:
         """Return the early tests of delayed acceptance, by default those that suit the energy."""

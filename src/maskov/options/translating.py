@@ -131,7 +131,7 @@ class TranslatingOptions(WorkerOptions):
         option(
             "--lengths",
             "lengths of the chains: best, top, drawn, searched (best of five), or sampled, which "
-            "goes on from the translation of --twin, or of the pair's, and weighs by it",
+            "continues from the translation of --twin, or of the pair's, and weighs by it",
             METHOD,
         ),
     ] = None
@@ -233,7 +233,7 @@ class TranslatingOptions(WorkerOptions):
                 raise
             raise ModelError(
                 f"--lengths sampled weighs translations by the autoregressive model of "
-                f"'{self.pair}', which is not here: name one with --twin, or do without it by "
+                f"'{self.pair}', which is not here: name one with --twin, or avoid it with "
                 "--energy norm+0.5*predicted_length."
             ) from error
 

@@ -1,7 +1,7 @@
 """Replay an epoch of a chain: the real kernels, from recorded tokens, with the same numbers.
 
 A run records the tokens at the end of each epoch, and its random numbers are keyed by (seed, chain,
-step). So any epoch can be done again by itself, and what it comes to must be what was recorded.
+step). So any epoch can be done again by itself, and its result must be what was recorded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def why_not(run: Run) -> str | None:
     if not {"tokens", "rejected"} <= set(run.store.traced()):
         return "its tokens were not traced, since the run is too large"
     if run.manifest.config.kernel.get("unnamed"):
-        return "nothing says how to make its kernel again"
+        return "it is unknown how to make its kernel again"
     return None
 
 

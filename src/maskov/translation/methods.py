@@ -93,12 +93,12 @@ class TranslationMethod:
     model is far from a good translation, and a chain that starts rejecting there does not move
     (experiments/LOG.md).
 
-    With `lengths="searched"`, `mh` goes on from mask-predict's translation at the best of five
+    With `lengths="searched"`, `mh` continues from mask-predict's translation at the best of five
     lengths, and the defaults are others (see `SEARCHED`): spans on E_norm at low temperatures, and
     no forced epoch. With `lengths="sampled"` the length is also a part of the chain (see
     `SAMPLED`): there are moves that change it, and the target has the length predictor.
 
-    With `start="autoregressive"` chains go on from the autoregressive model's translation, with
+    With `start="autoregressive"` chains continue from the autoregressive model's translation, with
     `start="drafts"` from given ones. They have its length, unless lengths are sampled, and `mh` has
     the defaults of `lengths="searched"`.
     """

@@ -50,7 +50,7 @@ def epochs_for(
     if over >= 0:  # without the last epoch, if that is nearer
         return max(1, len(spent) - (over > spent[-1] / 2))
     later = spent[settled + (len(spent) - settled) // 2 :]
-    # Epochs that cost nothing would be worth endless ones.
+    # Epochs that cost nothing would allow endless ones.
     return len(spent) + round(-over / max(sum(later) / len(later), 1.0))
 
 

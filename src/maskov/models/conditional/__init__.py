@@ -1,1 +1,1 @@
-"""Encoder-decoder masked models, which read a source text beside the sequence."""
+"""Encoder-decoder masked models, which read a source text together with the sequence."""

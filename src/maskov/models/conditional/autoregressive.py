@@ -119,7 +119,7 @@ class AutoregressiveModel:
         return Batcher(token_budget(size * (3 * shape.vocabulary + 16 * shape.width), self.device))
 
     def _source_states(self, sources: Sources, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the padded states of some sources, and which of them are no padding."""
+        """Return the padded states of some sources, and which of them are not padding."""
         sizes = sources.sizes[source]
         within = inside(sizes, int(sizes.max()))
         place = sources.starts[source][:, None] + torch.arange(within.shape[1], device=self.device)

@@ -14,7 +14,7 @@ from typing import Any
 
 from maskov.errors import ModelError
 
-# The merges of a saved tokenizer, beside its Hugging Face files.
+# The merges of a saved tokenizer, next to its Hugging Face files.
 FILE = "bpe_merges.txt"
 CONTINUES = "@@"
 

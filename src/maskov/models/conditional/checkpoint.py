@@ -81,14 +81,14 @@ def load(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple[Transl
     """Read a network and its tokenizer."""
     config = _config(folder)
     if config.pop("architecture", None) != ARCHITECTURE:
-        raise ModelError(f"'{folder}' is no translation model, by its config.json.")
+        raise ModelError(f"'{folder}' is not a translation model, by its config.json.")
     check_files(folder)
     # The meta device allocates and draws nothing; every weight is assigned below.
     with torch.device("meta"):
         network = TranslationNetwork(_shape(config, folder))
     try:
         weights = load_file(folder / "model.safetensors")
-    except Exception as error:  # safetensors has an exception class of its own
+    except Exception as error:  # safetensors has its own exception class
         raise ModelError(
             f"the translation model '{folder}' is damaged: its model.safetensors is missing or "
             "cannot be read."

@@ -194,7 +194,7 @@ class TranslationNetwork(nn.Module):
         if self.encoder_norm is not None:
             states = self.encoder_norm(states)
         scores = F.linear(states[:, 0], self.lengths.weight)
-        # No target is empty, and row 0 is no length.
+        # No target is empty, and row 0 is not a length.
         scores = scores.index_fill(1, scores.new_zeros(1, dtype=torch.long), -1e9)
         hiding = additive(F.pad(inside, (1, 0), value=False)[:, None, None], states.dtype)
         return states, hiding, scores
