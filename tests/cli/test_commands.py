@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 
 import pytest
 
 from maskov import Run
-from maskov.cli import main
-from small import on_untrained
 
 FAST = ["--epochs", "2", "--chains", "2", "--length", "5"]
-
-
-@pytest.fixture
-def call(capfd, monkeypatch):
-    """Run the command in this process; return its exit code, output and errors."""
-
-    def run(*words: str, stdin: bytes = b""):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(on_untrained([str(word) for word in words]))
-        out, err = capfd.readouterr()
-        return ended.value.code or 0, out, err
-
-    return run
 
 
 def test_sample_prints_json_lines_on_standard_output_and_progress_on_standard_error(call):
@@ -95,38 +76,13 @@ def test_resume_of_a_finished_run_prints_its_samples(call, tmp_path):
 
 
 def test_every_schedule_can_be_asked_for(call):
-    words = [
-        "--block",
-        "3",
-        "--block-anneal",
-        "1",
-        "--anneal",
-        "0.2",
-        "--target-floor",
-        "0.5",
-        "--force-accept",
-        "1",
-        "--burn-in",
-        "1",
-        "--thin",
-        "1",
-        "--order",
-        "left-to-right",
-        "--epsilon",
-        "0.1",
-        "--top-p",
-        "0.9",
-        "--top-k",
-        "20",
-        "--temperature",
-        "0.8",
-        "--target-temperature",
-        "1.2",
-        "--start",
-        "greedy",
-    ]
+    words = (
+        "--block 3 --block-anneal 1 --anneal 0.2 --target-floor 0.5 --force-accept 1 --burn-in 1 "
+        "--thin 1 --order left-to-right --epsilon 0.1 --top-p 0.9 --top-k 20 --temperature 0.8 "
+        "--target-temperature 1.2 --start greedy"
+    )
     code, out, err = call("sample", "--epochs", "4", "--chains", "2", "--length", "6", "--json",
-                          *words)  # fmt: skip
+                          *words.split())  # fmt: skip
     assert code == 0
     assert len(out.splitlines()) == 2 * 3
     assert "block:3-1/epoch>=1" in err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 
@@ -11,7 +10,6 @@ import pytest
 import tiny_models
 import tiny_tokenizers
 from maskov import Autoregressive, energies
-from maskov.cli import main
 from maskov.evaluation import compare, evaluate
 
 REFERENCES = ["the cat sat in the house", "a big red dog ran", "the old bird ate and ran", "dog"]
@@ -29,7 +27,7 @@ def lines(texts, **more) -> str:
 
 
 @pytest.fixture
-def call(capfd, monkeypatch, tmp_path):
+def call(call, monkeypatch, tmp_path):
     """Run `maskov evaluate` among the files; return its exit code, output and errors."""
     (tmp_path / "t.txt").write_text(plain(TRANSLATIONS))
     (tmp_path / "t.jsonl").write_text(lines(TRANSLATIONS, chain=0))
@@ -38,27 +36,7 @@ def call(capfd, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def run(*words, stdin: str = ""):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(["evaluate", *(str(word) for word in words)])
-        out, err = capfd.readouterr()
-        return ended.value.code or 0, out, err
-
-    return run
-
-
-@pytest.fixture
-def refused(call):
-    """Run `maskov evaluate` where it must be refused; return the sentence."""
-
-    def run(*words, stdin: str = ""):
-        code, out, err = call(*words, stdin=stdin)
-        assert (code, out) == (2, "")
-        assert err.startswith("maskov: ")
-        assert err.count("\n") == 1
-        assert err.rstrip().endswith(".")
-        return err
+        return call("evaluate", *words, stdin=stdin.encode())
 
     return run
 

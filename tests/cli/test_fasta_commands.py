@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
-import sys
 
 import pytest
 
 import maskov
 from maskov import Record, Run
-from maskov.cli import main
 from maskov.config import ModelSource
 from maskov.errors import Interrupted
 from maskov.fasta import mutations
@@ -40,19 +37,6 @@ def model(request, folders):
 def parents(tmp_path):
     (tmp_path / "parents.fa").write_text(PARENTS)
     return str(tmp_path / "parents.fa")
-
-
-@pytest.fixture
-def call(capfd, monkeypatch):
-    def run(*words: object, stdin: bytes = b""):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main([str(word) for word in words])
-        out, err = capfd.readouterr()
-        return ended.value.code or 0, out, err
-
-    return run
 
 
 def lines_of(out: str) -> list[dict]:

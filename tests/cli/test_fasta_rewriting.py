@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -14,7 +13,6 @@ import pytest
 
 import maskov
 from maskov import InputError, Record, Run, rewriting
-from maskov.cli import main
 from maskov.energies.distances import words_changed
 from maskov.errors import Interrupted
 from maskov.fasta import mutations, numbered
@@ -37,20 +35,15 @@ def folders(tmp_path_factory):
 
 
 @pytest.fixture(params=["bert", "esm"])
-def call(request, capfd, monkeypatch, folders):
+def call(call, request, folders):
     """Run `rewrite` in this process; return its exit code, output and errors."""
     folder = folders / request.param
     model = ["--model", folder, "--device", "cpu"]
     model += ["--tokenizer", folder / "vocab.txt"] if request.param == "bert" else []
 
-    def run(*words: object, source: object = None, stdin: bytes = b""):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        capfd.readouterr()
-        given = ["rewrite", source or folders / "parents.fa", "--toward", "matches('A')"]
-        with pytest.raises(SystemExit) as ended:
-            main([str(word) for word in (*given, *model, *FAST, *words)])
-        out, err = capfd.readouterr()
-        return ended.value.code or 0, out, err
+    def run(*words: object, source: object = None, **given):
+        source = source or folders / "parents.fa"
+        return call("rewrite", source, "--toward", "matches('A')", *model, *FAST, *words, **given)
 
     return run
 
@@ -128,48 +121,29 @@ def test_constraints_and_frozen_letters(call, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"),
+    ("words", "content", "phrase"),
     [
-        (">a\nEVQL\n>b\nEV-QL\n", "'b' has a gap '-' at position 3"),
-        (">a\nEVJQ\n", "'a' has 'J' at position 3"),
-        (">a\nEV*QL\n", "'a' has '*' at position 3"),
-        ("EVQL\n", "no header"),
-        (">a\nEVQL\n>a\nEVQL\n", "two records 'a'"),
-        (">a\n\n", "the record 'a'"),
-        (">a\n" + "EVQL" * 100, "'a' has 400 tokens"),
+        ((), ">a\nEVQL\n>b\nEV-QL\n", "'b' has a gap '-' at position 3"),
+        ((), ">a\nEVJQ\n", "'a' has 'J' at position 3"),
+        ((), ">a\nEV*QL\n", "'a' has '*' at position 3"),
+        ((), "EVQL\n", "no header"),
+        ((), ">a\nEVQL\n>a\nEVQL\n", "two records 'a'"),
+        ((), ">a\n\n", "the record 'a'"),
+        ((), ">a\n" + "EVQL" * 100, "'a' has 400 tokens"),
+        (("--toward", "contains('A', 'NG')"), FASTA, "write 'N G'"),
+        (("--fluency", "norm+avoids('NG')"), FASTA, "write 'N G'"),
+        (("--toward", "autoregressive"), FASTA, "'wiki-judge' reads English"),
+        (("--fluency", "norm+autoregressive"), FASTA, "'wiki-judge' reads English"),
+        (("--freeze", "1-9"), FASTA, "text 2 has 6 tokens"),
     ],
 )
 @pytest.mark.parametrize("call", ["bert"], indirect=True)
-def test_bad_records_are_refused_before_any_is_sampled(
-    content, reason, call, tmp_path, monkeypatch
+def test_what_cannot_be_is_refused_before_any_record_is_sampled(
+    words, content, phrase, refused, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(rewriting, "run_chains", lambda *_, **__: pytest.fail("it was sampled"))
-    (tmp_path / "bad.fa").write_text(content)
-    code, out, err = call("--out", tmp_path / "out", source=tmp_path / "bad.fa")
-    assert (code, out) == (2, "")
-    assert reason in err
-    assert len(err.splitlines()) == 1
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (("--toward", "contains('A', 'NG')"), "writes spaces between letters: write 'N G'"),
-        (("--fluency", "norm+avoids('NG')"), "writes spaces between letters: write 'N G'"),
-        (("--toward", "autoregressive"), "'wiki-judge' reads English"),
-        (("--fluency", "norm+autoregressive"), "'wiki-judge' reads English"),
-        (("--freeze", "1-9"), "text 2 has 6 tokens"),
-    ],
-)
-@pytest.mark.parametrize("call", ["bert"], indirect=True)
-def test_what_sequences_do_not_have_is_refused(words, reason, call, monkeypatch, tmp_path):
-    monkeypatch.setattr(rewriting, "run_chains", lambda *_, **__: pytest.fail("it was sampled"))
-    code, out, err = call("--out", tmp_path / "out", *words)
-    assert (code, out) == (2, "")
-    assert reason in err
-    assert len(err.splitlines()) == 1
-    assert not (tmp_path / "out").exists()
+    (tmp_path / "given.fa").write_text(content)
+    assert phrase in refused("--out", "out", *words, source="given.fa")
 
 
 def test_letters_are_words_of_experts(call):
@@ -197,10 +171,8 @@ def test_experts_of_words_need_spaces(expert, folders, monkeypatch):
 
 
 @pytest.mark.parametrize("call", ["esm"], indirect=True)
-def test_models_of_words_take_no_fasta(call):
-    code, out, err = call("--model", "untrained")
-    assert (code, out) == (2, "")
-    assert "single letters" in err
+def test_models_of_words_take_no_fasta(refused):
+    assert "single letters" in refused("--model", "untrained")
 
 
 def test_a_folder_goes_on_where_it_was(call, tmp_path):
@@ -224,14 +196,14 @@ def test_a_folder_goes_on_where_it_was(call, tmp_path):
 
 
 @pytest.mark.parametrize("call", ["esm"], indirect=True)
-def test_other_names_and_damaged_lines_are_refused(call, tmp_path):
+def test_other_names_and_damaged_lines_are_refused(call, refused, tmp_path):
     out, words = tmp_path / "out", ("--out", tmp_path / "out")
     assert call(*words)[0] == 0
     renamed = FASTA.replace("two", "second").encode()
     assert "begun with another texts" in call(*words, source="-", stdin=renamed)[2]
     lines = b"EVQLVESGGG\nDIQMTQ\nQVQLQE\n"
-    refused = call(*words, "--moves", "site:6,span:2", source="-", stdin=lines)[2]
-    assert "begun with another texts" in refused
+    plain = call(*words, "--moves", "site:6,span:2", source="-", stdin=lines)[2]
+    assert "begun with another texts" in plain
     file = out / "rewritten.jsonl"
     text = file.read_text()
     for damaged in (
@@ -243,9 +215,7 @@ def test_other_names_and_damaged_lines_are_refused(call, tmp_path):
     ):
         assert damaged != text
         file.write_text(damaged)
-        code, printed, err = call(*words)
-        assert (code, printed) == (2, "")
-        assert "rewritten.jsonl' is damaged: remove it" in err
+        assert "rewritten.jsonl' is damaged" in refused(*words)
     row = json.loads(text.splitlines()[0])
     file.write_text(text.replace(json.dumps(row["text"]), "5", 1))
     assert "is damaged" in call(*words)[2]

@@ -204,11 +204,9 @@ def test_a_module_that_is_missing_on_resume_is_one_sentence(module, capsys):
         ("--kernel own_parts:MyKernel --top-p 0.9", "drop --top-p"),
     ],
 )
-def test_what_cannot_be_used_is_refused(words, reason, module, capsys):
-    assert command(f"sample --model untrained {words}") == 2
-    told = capsys.readouterr().err
-    assert reason in told
-    assert told.count("\n") == 1
+def test_what_cannot_be_used_is_refused(words, reason, module, call):
+    code, _, err = call("sample", *words.split())
+    assert (code, reason in err, err.count("\n")) == (2, True, 1)
 
 
 def test_init_of_a_kernel_is_called_by_the_loop(module):

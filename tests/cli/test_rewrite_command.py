@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
@@ -17,7 +16,6 @@ import pytest
 import maskov
 import tiny_models
 from maskov import InputError, Run, RunError, rewriting
-from maskov.cli import main
 from maskov.energies.distances import words_changed
 from odd_workers import files
 
@@ -36,18 +34,18 @@ def folders(tmp_path_factory):
 
 
 @pytest.fixture
-def call(capfd, monkeypatch, folders):
+def call(call, folders):
     """Run `rewrite` in this process; return its exit code, output and errors."""
 
-    def run(*words: object, stdin: bytes = b"", source: object = None):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main([*map(str, command(folders, source)), *map(str, words)])
-        out, err = capfd.readouterr()
-        return ended.value.code or 0, out, err
+    def run(*words: object, source: object = None, plain: object = None, **given):
+        return call(*(plain or command(folders, source)), *words, **given)
 
     return run
+
+
+@pytest.fixture
+def _unsampled(monkeypatch):
+    monkeypatch.setattr(rewriting, "run_chains", lambda *_, **__: pytest.fail("it was sampled"))
 
 
 def command(folders: Path, source: object = None) -> list[object]:
@@ -60,8 +58,7 @@ def command(folders: Path, source: object = None) -> list[object]:
 def test_a_line_for_each_line(call, folders):
     code, out, err = call()
     assert (code, err) == (0, "")
-    assert len(out.splitlines()) == len(LINES)
-    code, told, _ = call("--json")
+    told = call("--json")[1]
     rows = [json.loads(line) for line in told.splitlines()]
     assert [row["text"] for row in rows] == out.splitlines()
     assert [row["source"] for row in rows] == LINES
@@ -84,49 +81,55 @@ def test_a_line_for_each_line(call, folders):
 
 
 @pytest.mark.slow
-def test_picks(call):
-    every = [json.loads(line) for line in call("--json", "--every-chain")[1].splitlines()]
+def test_picks(rows):
+    every, picked = rows("--every-chain"), rows()
     assert [row["chain"] for row in every] == [0, 1, 2] * len(LINES)
-    picked = [json.loads(line) for line in call("--json")[1].splitlines()]
-    for number, row in enumerate(picked):
-        own = every[3 * number : 3 * number + 3]
-        assert row == min(own, key=lambda one: one["energies"]["target"])
-    ends = ("--json", "--every-chain", "--pick", "last")
-    last = [json.loads(line) for line in call(*ends)[1].splitlines()]
+    last, first = rows("--every-chain", "--pick", "last"), rows("--pick", "last")
     assert all(row["epoch"] == 3 for row in last)
-    first = [json.loads(line) for line in call("--json", "--pick", "last")[1].splitlines()]
     assert first == last[::3]
-    alike = [json.loads(line) for line in call("--json", "--pick", "mbr")[1].splitlines()]
-    for number, row in enumerate(alike):
-        assert row in last[3 * number : 3 * number + 3]
-    assert "unknown pick 'best'" in call("--pick", "best")[2]
+    alike = rows("--pick", "mbr")
+    for number in range(len(LINES)):
+        own = slice(3 * number, 3 * number + 3)
+        assert picked[number] == min(every[own], key=lambda one: one["energies"]["target"])
+        assert alike[number] in last[own]
 
 
-@pytest.mark.slow
-def test_standard_input(call):
-    given = call("--json", source="-", stdin="\n".join(LINES).encode())[1]
-    assert given == call("--json")[1]
+@pytest.mark.usefixtures("_unsampled")
+@pytest.mark.parametrize(
+    ("words", "lines", "phrase"),
+    [
+        ((), b"", "is empty"),
+        ((), b"the food\n\xff\n", "not UTF-8 text (line 2)"),
+        ((), b"the food\n\nthe moon\n", "line 3 holds '[UNK]'"),
+        ((), b"the [MASK]\n", "line 1 holds a mask"),
+        ((), b"the food\n" + b"very " * 40 + b"\n", "line 2 has 40 tokens"),
+        (("--toward", "happy"), None, "unknown energy"),
+        (("--toward", "classifier(wiki-judge, label=1)"), None, "not a classifier"),
+        (("--toward", "classifier(CLASSIFIER, label=happy)"), None, "it has negative, positive"),
+        (("--strength", "-1"), None, "0 or more"),
+        (("--keep", "-1"), None, "0 or more"),
+        (("--target-temperature", "0"), None, "above 0"),
+        (("--epochs", "0"), None, "epoch"),
+        (("--batch", "0"), None, "at least 1 line"),
+        (("--moves", "walk"), None, "walk"),
+        (("--pick", "best"), None, "unknown pick 'best'"),
+        (("nowhere.txt",), None, "cannot read 'nowhere.txt'"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_line_is_sampled(
+    words, lines, phrase, refused, folders
+):
+    words = [str(word).replace("CLASSIFIER", str(folders / "classifier")) for word in words]
+    given = {} if lines is None else {"source": "-", "stdin": lines}
+    assert phrase in refused("--out", "out", *words, **given)
 
 
 @pytest.mark.parametrize(
-    ("lines", "reason"),
-    [
-        (b"", "is empty; give one text per line"),
-        (b"the food\n\xff\n", "is not UTF-8 text (line 2)"),
-        (b"the food\n\nthe moon\n", "line 3 holds '[UNK]'"),
-        (b"the [MASK]\n", "line 1 holds a mask"),
-        (b"the food\n" + b"very " * 40 + b"\n", "line 2 has 40 tokens"),
-    ],
+    ("words", "phrase"),
+    [("--chains 0", "chain"), ("--contains slow --max-changes 0", "neither holds 'slow'")],
 )
-def test_lines_that_cannot_be_read_are_refused_before_any_is_sampled(
-    lines, reason, call, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(rewriting, "run_chains", lambda *_, **__: pytest.fail("it was sampled"))
-    code, out, err = call("--out", tmp_path / "out", source="-", stdin=lines)
-    assert (code, out) == (2, "")
-    assert reason in err
-    assert len(err.splitlines()) == 1
-    assert not (tmp_path / "out").exists()
+def test_what_a_run_refuses(words, phrase, refused):
+    assert phrase in refused(*words.split())
 
 
 @pytest.mark.parametrize("every", [(), ("--every-chain",)])
@@ -150,11 +153,8 @@ def test_empty_lines_stay_empty(every, call, tmp_path):
     assert out.startswith("the ")
 
 
-def test_a_line_that_does_not_change_is_as_it_was(call):
-    words = ["--toward", "length(4)", "--keep", 1000, "--json"]
-    code, out, err = call(*words, source="The  Food is BAD")
-    assert code == 0, err
-    row = json.loads(out)
+def test_a_line_that_does_not_change_is_as_it_was(rows):
+    (row,) = rows("--toward", "length(4)", "--keep", 1000, source="The  Food is BAD")
     assert (row["text"], row["changes"]) == ("The  Food is BAD", 0)
 
 
@@ -163,79 +163,35 @@ def test_texts_on_the_command_line_are_rewritten_as_those_of_a_file(call, folder
     assert call("--json", source="the food is bad") == call("--json", source=folders / "one.txt")
     code, out, _ = call("very slow", source="not good")
     assert (code, len(out.splitlines())) == (0, 2)
-    code, _, err = call(source="nowhere.txt")
-    assert (code, "cannot read 'nowhere.txt'" in err) == (2, True)
 
 
-def test_words_that_lines_must_hold_are_put_in(call, folders, tmp_path):
-    plain = ["rewrite", folders / "lines.txt", "--model", folders / "masked", "--device", "cpu"]
-    plain += ["--chains", 4, "--epochs", 3, "-q", "--json", "--every-chain"]
-    for more in ([], ["--moves", "site,span"], ["--max-changes", 2]):
-        words = ["--contains", "slow", *more]
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys.modules[__name__], "command", lambda *_: plain)
-            code, out, err = call(*words)
-        assert code == 0, err
-        rows = [json.loads(line) for line in out.splitlines()]
-        assert all("slow" in row["text"].split() for row in rows)
-        if not more:  # a line that held it may stay, others have one change at least
-            assert all(row["energies"]["edit"] >= (row["line"] != 2) for row in rows)
-            places = {row["text"].split().index("slow") for row in rows if row["line"] == 1}
-            assert len(places) > 1
-        if more[:1] == ["--max-changes"]:
-            assert max(row["energies"]["edit"] for row in rows) <= 2
-    code, _, err = call("--contains", "slow", "--max-changes", 0)
-    assert (code, "neither holds 'slow'" in err) == (2, True)
+@pytest.mark.parametrize("more", [(), ("--moves", "site,span"), ("--max-changes", 2)], ids=str)
+def test_words_that_lines_must_hold_are_put_in(more, rows, folders):
+    plain = ["rewrite", folders / "lines.txt", "--model", folders / "masked", "--device", "cpu",
+             "--chains", 4, "--epochs", 3, "-q", "--every-chain"]  # fmt: skip
+    found = rows("--contains", "slow", *more, plain=plain)
+    assert all("slow" in row["text"].split() for row in found)
+    if not more:  # a line that held it may stay, others have one change at least
+        assert all(row["energies"]["edit"] >= (row["line"] != 2) for row in found)
+        assert len({row["text"].split().index("slow") for row in found if row["line"] == 1}) > 1
+    if "--max-changes" in more:
+        assert max(row["energies"]["edit"] for row in found) <= 2
 
 
-def test_something_must_be_asked_for(call, folders):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules[__name__], "command", lambda *_: ["rewrite", "the food"])
-        code, _, err = call("--model", folders / "masked")
+def test_a_target_or_a_word_must_be_given(call, folders):
+    code, _, err = call(plain=["rewrite", "the food", "--model", folders / "masked"])
     assert (code, "--toward" in err, "--contains" in err) == (2, True, True)
-    with pytest.raises(InputError, match="or `contains`, a word"):
-        maskov.rewrite("untrained", ["the man"])
-    with pytest.raises(InputError, match="or `contains`, a word"):
-        maskov.rewrite("untrained", ["the man"], keep=2.0)
+    for options in ({}, {"keep": 2.0}):
+        with pytest.raises(InputError, match="`contains`"):
+            maskov.rewrite("untrained", ["the man"], **options)
 
 
-def test_a_word_that_no_chain_proposed_is_told(call, folders, capfd):
-    words = [*map(str, command(folders, "the food is bad")[:-1])]  # not quiet
-    words[words.index("--toward") + 1] = "contains('slow')"
-    with pytest.raises(SystemExit):
-        main([*words, "--keep", "1000"])
-    out, err = capfd.readouterr()
-    assert out == "the food is bad\n"
+def test_a_word_that_no_chain_proposed_is_told(call, folders):
+    loud = command(folders, "the food is bad")[:-1]
+    code, out, err = call("--toward", "contains('slow')", "--keep", 1000, plain=loud)
+    assert (code, out) == (0, "the food is bad\n")
     assert "1 of 1 lines still lack a word" in err
     assert "--contains 'slow'" in err
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (("--toward", "happy"), "unknown energy"),
-        (("--toward", "classifier(wiki-judge, label=1)"), "is a causal model, not a classifier"),
-        (("--strength", "-1"), "0 or more"),
-        (("--keep", "-1"), "0 or more"),
-        (("--target-temperature", "0"), "above 0"),
-        (("--epochs", "0"), "epoch"),
-        (("--chains", "0"), "chain"),
-        (("--batch", "0"), "at least 1 line"),
-        (("--moves", "walk"), "walk"),
-    ],
-)
-def test_options_that_cannot_be(words, reason, call):
-    code, out, err = call(*words)
-    assert (code, out) == (2, "")
-    assert reason in err
-
-
-def test_a_wrong_label_leaves_no_folder(call, folders, tmp_path):
-    toward = f"classifier({folders / 'classifier'}, label=happy)"
-    code, _, err = call("--toward", toward, "--out", tmp_path / "out")
-    assert code == 2
-    assert "has no label 'happy'; it has negative, positive" in err
-    assert not (tmp_path / "out").exists()
 
 
 def _content(out: Path) -> dict[str, object]:
@@ -261,10 +217,10 @@ def test_a_folder_goes_on_where_it_was(call, tmp_path):
 
 
 def test_code_that_a_folder_names_is_not_imported(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     out = tmp_path / "out"
     assert call("--out", out)[0] == 0
     (tmp_path / "evilpart.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nE = int\n")
-    monkeypatch.chdir(tmp_path)
     file = out / "runs" / "00001" / "manifest.json"
     manifest = json.loads(file.read_text())
     for part in manifest["config"]["kernel"]["kernels"]:
@@ -273,20 +229,18 @@ def test_code_that_a_folder_names_is_not_imported(call, tmp_path, monkeypatch):
     shutil.rmtree(file.parent / "checkpoints")
     (out / "rewritten.jsonl").unlink()
     code, _, err = call("--out", out)
-    assert code == 2
-    assert "the kernel is not the one" in err
+    assert (code, "the kernel is not the one" in err) == (2, True)
     for part in manifest["config"]["kernel"]["kernels"]:
         part["energy"] = part["energy"].removesuffix("+evilpart:E()")
     manifest["config"]["schedule"] |= {"burn_in": 1, "burn_in_energy": "evilpart:E()"}
     file.write_text(json.dumps(manifest))
     code, _, err = call("--out", out)
-    assert code == 2
-    assert "this run uses 'evilpart:E'" in err
+    assert (code, "this run uses 'evilpart:E'" in err) == (2, True)
     assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("name", ["rewritten.jsonl.tmp", "rewritten.jsonl", "runs", "runs/00001"])
-def test_links_in_a_folder_are_not_followed(name, call, tmp_path):
+def test_links_in_a_folder_are_not_followed(name, call, refused, tmp_path):
     out, outside = tmp_path / "out", tmp_path / "outside"
     assert call("--out", out)[0] == 0
     (out / "rewritten.jsonl").unlink()
@@ -296,9 +250,7 @@ def test_links_in_a_folder_are_not_followed(name, call, tmp_path):
         outside.write_text("mine")
     before = {path: path.read_bytes() for path in (outside, *outside.rglob("*")) if path.is_file()}
     (out / name).symlink_to(outside)
-    code, printed, err = call("--out", out)
-    assert (code, printed) == (2, "")
-    assert f"{name}' is a link" in err
+    assert f"{name}' is a link" in refused("--out", "out")
     assert before == {path: path.read_bytes() for path in before}
 
 
@@ -317,6 +269,7 @@ def test_no_two_batches_of_any_seeds_have_the_same_random_numbers(folders, monke
     assert seeds[:: len(LINES)] == [0, 1, 2**64 - 1]
 
 
+@pytest.mark.usefixtures("_unsampled")
 @pytest.mark.parametrize(
     ("changed", "what"),
     [
@@ -333,15 +286,10 @@ def test_no_two_batches_of_any_seeds_have_the_same_random_numbers(folders, monke
         (("--temperature", 0.9), "kernel"),
     ],
 )
-def test_other_options_are_refused(changed, what, call, tmp_path, monkeypatch):
-    out = tmp_path / "out"
-    # Nothing needs to be sampled to know it.
-    monkeypatch.setattr(rewriting, "run_chains", lambda *_, **__: pytest.fail("it was sampled"))
+def test_other_options_are_refused(changed, what, call, refused, tmp_path):
     with pytest.raises(pytest.fail.Exception, match="sampled"):
-        call("--out", out)
-    code, printed, err = call("--out", out, *changed)
-    assert (code, printed) == (2, "")
-    assert f"was begun with another {what}: give another --out" in err
+        call("--out", tmp_path / "out")
+    assert f"begun with another {what}: give another --out" in refused("--out", "out", *changed)
 
 
 def test_other_lines_and_another_classifier_are_refused(call, folders, tmp_path):
@@ -355,57 +303,45 @@ def test_other_lines_and_another_classifier_are_refused(call, folders, tmp_path)
     assert "begun with another energy_models" in call(*words, source="-", stdin=given)[2]
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda text: text[:-20],
-        lambda text: text[: text.index("\n") + 1],
-        lambda text: text + text,
-        lambda text: text.replace('"line": 0', '"line": 7'),
-        lambda text: text.replace("the food is bad", "the food is good"),
-        lambda text: "[]\n",
-        lambda text: '{"line": 0}\n',
-        lambda text: "\x00\n",
-        lambda text: text + "\n" * 100,
-    ],
-)
-@pytest.mark.slow
-def test_damaged_lines_are_refused(damage, call, tmp_path):
-    out = tmp_path / "out"
-    assert call("--out", out)[0] == 0
-    file = out / "rewritten.jsonl"
-    file.write_text(damage(file.read_text()))
-    code, printed, err = call("--out", out)
-    assert (code, printed) == (2, "")
-    assert "rewritten.jsonl' is damaged: remove it" in err
-    assert len(err.splitlines()) == 1
+DAMAGES = [
+    lambda text: text[:-20],
+    lambda text: text[: text.index("\n") + 1],
+    lambda text: text + text,
+    lambda text: text.replace('"line": 0', '"line": 7'),
+    lambda text: text.replace("the food is bad", "the food is good"),
+    lambda text: "[]\n",
+    lambda text: '{"line": 0}\n',
+    lambda text: "\x00\n",
+    lambda text: text + "\n" * 100,
+]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", "null", '"x"', "\xff"])
-def test_damaged_settings_are_refused(text, call, tmp_path):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "settings.json").write_bytes(text.encode("latin-1"))
-    code, printed, err = call("--out", out)
-    assert (code, printed) == (2, "")
-    assert "settings.json' is damaged: give another --out" in err
+def test_damaged_lines_are_refused(call, refused, tmp_path):
+    assert call("--out", tmp_path / "out")[0] == 0
+    file = tmp_path / "out" / "rewritten.jsonl"
+    whole = file.read_text()
+    for damage in DAMAGES:
+        file.write_text(damage(whole))
+        assert "rewritten.jsonl' is damaged" in refused("--out", "out")
 
 
-def test_a_folder_of_something_else_is_refused(call, tmp_path):
+@pytest.mark.parametrize("text", [b"", b"{", b"[1]", b"null", b'"x"', b"\xff"])
+def test_damaged_settings_are_refused(text, refused, tmp_path):
     (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "settings.json").write_bytes(text)
+    assert "settings.json' is damaged: give another --out" in refused("--out", "out")
+
+
+def test_a_folder_of_something_else_is_refused(call, refused, tmp_path):
+    for name in ("out", "begun"):
+        (tmp_path / name).mkdir()
     (tmp_path / "out" / "letter.txt").write_text("dear")
-    code, _, err = call("--out", tmp_path / "out")
-    assert code == 2
-    assert "exists and is not a folder of rewritings" in err
+    assert "is not a folder of rewritings" in refused("--out", "out")
     (tmp_path / "file").write_text("dear")
-    code, _, err = call("--out", tmp_path / "file")
-    assert code == 2
-    assert "file'" in err
+    assert "file'" in refused("--out", "file")
     # What is left of a process that was killed before it began is nobody's.
-    (tmp_path / "begun").mkdir()
     (tmp_path / "begun" / "settings.json.tmp").write_text("{")
-    given = {"source": "-", "stdin": LINES[0].encode()}
-    assert call("--out", tmp_path / "begun", **given)[0] == 0
+    assert call("--out", tmp_path / "begun", source="-", stdin=LINES[0].encode())[0] == 0
 
 
 def _begin(folders: Path, out: Path) -> subprocess.Popen[bytes]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 
 import pytest
 
 from maskov import AutoregressiveTranslator, Run, TranslationMethod, load, translate
-from maskov.cli import main
 from maskov.config import ModelSource
 from maskov.models import choose_device
 from maskov.translation.methods import METHODS
@@ -26,39 +23,10 @@ def models(tmp_path_factory):
     return shelf(tmp_path_factory.mktemp("models"), twin=("de-en",))
 
 
-@pytest.fixture
-def call(capfd, monkeypatch, tmp_path, models):
-    """Run a command among those models; return its exit code, output and errors."""
+@pytest.fixture(autouse=True)
+def _among_models(monkeypatch, tmp_path, models):
     monkeypatch.setenv("MASKOV_MODELS", str(models))
     monkeypatch.chdir(tmp_path)
-
-    def run(*words, stdin: bytes = b""):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main([str(word) for word in words])
-        out, err = capfd.readouterr()
-        assert "Traceback" not in err
-        return ended.value.code or 0, out, err
-
-    return run
-
-
-@pytest.fixture
-def refused(call, tmp_path):
-    """Run a command that must be refused; return the sentence."""
-
-    def run(*words, stdin: bytes = b"red\n"):
-        before = sorted(tmp_path.iterdir())
-        code, out, err = call(*words, stdin=stdin)
-        assert (code, out) == (2, "")
-        assert err.startswith("maskov: ")
-        assert err.count("\n") == 1
-        assert err.rstrip().endswith((".", ")"))
-        assert sorted(tmp_path.iterdir()) == before
-        return err
-
-    return run
 
 
 def _text(lines) -> bytes:
@@ -261,7 +229,7 @@ def test_a_folder_is_found_again_from_anywhere(call, models, tmp_path, monkeypat
     ],
 )
 def test_translate_refuses(refused, words, reason):
-    assert reason in refused("translate", "-", "-q", *words.split())
+    assert reason in refused("translate", "-", "-q", *words.split(), stdin=b"red\n")
 
 
 @pytest.mark.parametrize(
@@ -328,21 +296,15 @@ def test_a_file_that_is_not_there(refused):
 
 def test_without_any_model_it_is_said_where_they_are(refused, monkeypatch, tmp_path):
     monkeypatch.setenv("MASKOV_MODELS", str(tmp_path / "nowhere"))
-    assert "MASKOV_MODELS" in refused("translate", "-", "--pair", "de-en")
+    assert "MASKOV_MODELS" in refused("translate", "-", "--pair", "de-en", stdin=b"red\n")
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        ["sample", "--length", "4"],
-        ["sample", "--kernel", "gibbs"],
-        ["infill", "red [MASK]"],
-        ["score", "-"],
-    ],
-    ids=" ".join,
+    "words", ["sample --length 4", "sample --kernel gibbs", "infill [MASK]", "score -"]
 )
 def test_other_commands_say_to_translate(refused, words):
-    assert "`maskov translate`" in refused(*words, "--model", "tiny-translation")
+    told = refused(*words.split(), "--model", "tiny-translation", stdin=b"red\n")
+    assert "`maskov translate`" in told
 
 
 def test_the_models_are_listed(call):

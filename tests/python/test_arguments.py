@@ -245,40 +245,32 @@ def _some(name):
 
 
 @pytest.mark.parametrize(
-    ("keywords", "sentence"),
+    ("keywords", "phrase"),
     [
-        ({"texts": "red green"},
-         "'texts' takes a list of texts, not 'red green' (str): write texts=['red green']."),
-        ({"length": 3.5},
-         "'length' takes a number of tokens such as 12, or a range such as (8, 24) or '8:24', not "
-         "3.5 (float)."),
-        ({"model": 3},
-         "'model' takes the name of a model, a folder or a MaskedModel, not 3 (int)."),
-        ({"energy": 3},
-         "'energy' takes a name such as 'raw' or 'raw+0.5*norm', an Energy, or a function of "
-         "texts, not 3 (int)."),
-        ({"chains": "8"}, "'chains' takes a whole number, not '8' (str)."),
-        ({"chains": True}, "'chains' takes a whole number, not True (bool)."),
-        ({"temperature": "1"}, "'temperature' takes a number, not '1' (str)."),
-        ({"progress": 1}, "'progress' takes True or False, not 1 (int)."),
-        ({"epochs": 2.0}, "'epochs' takes a whole number or None, not 2.0 (float)."),
-        ({"kernel": 3},
-         "'kernel' takes a Kernel, or a name: mh, gibbs, mask-predict or module:Class, not 3 "
-         "(int)."),
-        ({"schedule": 20}, "'schedule' takes a Schedule or None, not 20 (int)."),
-        ({"texts": ["red", 3]}, "'texts' takes a list of texts, not ['red', 3] (list)."),
-        ({"workers": "2"}, "'workers' takes a number of processes, or Workers, not '2' (str)."),
-        ({"chain": 8}, "sample() takes no 'chain'; did you mean 'chains'?"),
-        ({"epoch": 8}, "sample() takes no 'epoch'; did you mean 'epochs'?"),
-        ({"frozen": "1"}, "sample() takes no 'frozen'; did you mean 'freeze'?"),
-        ({"start_text": "x"}, "sample() takes no 'start_text'; did you mean 'texts'?"),
-        ({"zzz": 8}, "sample() takes no 'zzz'; help(maskov.sample) lists what it takes."),
+        ({"texts": "red green"}, "write texts=['red green']"),
+        ({"length": 3.5}, "a number of tokens"),
+        ({"model": 3}, "a MaskedModel"),
+        ({"energy": 3}, "an Energy"),
+        ({"chains": "8"}, "a whole number, not '8' (str)"),
+        ({"chains": True}, "a whole number, not True (bool)"),
+        ({"temperature": "1"}, "a number, not '1' (str)"),
+        ({"progress": 1}, "True or False"),
+        ({"epochs": 2.0}, "a whole number or None"),
+        ({"kernel": 3}, "a Kernel, or a name"),
+        ({"schedule": 20}, "a Schedule or None"),
+        ({"texts": ["red", 3]}, "a list of texts"),
+        ({"workers": "2"}, "a number of processes"),
+        ({"chain": 8}, "did you mean 'chains'?"),
+        ({"epoch": 8}, "did you mean 'epochs'?"),
+        ({"frozen": "1"}, "did you mean 'freeze'?"),
+        ({"start_text": "x"}, "did you mean 'texts'?"),
+        ({"zzz": 8}, "help(maskov.sample)"),
     ],
-)  # fmt: skip
-def test_wrong_arguments_are_answered_in_one_sentence(keywords, sentence):
-    with pytest.raises(InputError) as refused:
+)
+def test_wrong_arguments_are_answered_in_one_sentence(keywords, phrase):
+    with pytest.raises(InputError, match=rf"\A.*'{next(iter(keywords))}'.*\Z") as refused:
         maskov.sample(**{"model": MODEL} | keywords)
-    assert str(refused.value) == sentence
+    assert phrase in str(refused.value)
 
 
 @pytest.mark.parametrize(
