@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
-from experiments.style import OTHERS, STYLE
+from experiments.lib.style import OTHERS, STYLE
 from matplotlib import pyplot as plt
 
 SPEEDS = {
