@@ -79,6 +79,9 @@ def epochs_for(
 ) -> int:
     """Return the epochs after which the steps of a chain have run about so many masked passes.
 
+    A run that stopped each chain when its passes are spent would look at its states: accepted moves
+    cost more. So the epochs are chosen beforehand.
+
     Discarded chains go through the epochs of the schedule until half of the passes are spent, and
     the kernel no longer changes; the rest is taken to cost what the later half of the epochs since
     then did. The first epochs cost more than later ones, as more proposals pass their tests.
