@@ -17,7 +17,7 @@ from experiments.lib.cell import Cell, load_cell, run_cell
 from experiments.lib.context import Context
 from maskov.cli.signals import stop_on_signals
 from maskov.errors import InputError, Interrupted, ModelError
-from maskov.runs.lock import held
+from maskov.runs.files import held
 
 # Seconds between two checks of whether to stop.
 _POLL_SECONDS = 0.2

@@ -35,10 +35,10 @@ from maskov.runs.checks import (
     with_prior,
 )
 from maskov.runs.coordinator import Coordinator
+from maskov.runs.files import locked, new_folder
 from maskov.runs.folder import RunFolder
 from maskov.runs.inputs import inputs_of, layout_of
 from maskov.runs.library import write_library
-from maskov.runs.lock import locked, new_folder
 from maskov.runs.manifest import kernel_data, manifest_of
 from maskov.runs.preparation import threads, tuned_kernel
 from maskov.runs.rebuild import (

@@ -15,7 +15,7 @@ import torch
 
 from maskov import Schedule, sample
 from maskov.cli import main
-from maskov.cli.threads import one_thread
+from maskov.cli.signals import one_thread
 from maskov.models import untrained
 
 SPIN = "while True: pass"

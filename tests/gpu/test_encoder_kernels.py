@@ -10,7 +10,7 @@ import os
 import pytest
 import torch
 
-import maskov.encoders.operations as operations
+import maskov.encoders.encoder as operations
 from encoders.tiny_encoders import FAMILIES, build, packed, places
 from maskov.encoders import Encoder, Memory, Packed, Reading, Uniform, torch_operations
 from maskov.encoders.blocks import Affine, Block, Embedding, FeedForward, LayerNorm, Rotary

@@ -47,7 +47,7 @@ MUTANTS = [
     ("energies/stages.py", "masked_fill((offset == 0) | (offset > right), width)",
      "masked_fill(offset == 0, width)", "asynchronous/test_asynchronous.py"),
     # kernels
-    ("kernels/ratio.py", "(log_q_reverse - log_q_forward)",
+    ("kernels/base.py", "(log_q_reverse - log_q_forward)",
      "(log_q_forward - log_q_reverse)", PARTS),
     ("kernels/metropolis.py", "chains.beta[proposal.rows] / self.target_temperature",
      "chains.beta[proposal.rows]", PARTS),

@@ -29,7 +29,7 @@ from maskov.cli import main
 from maskov.energies.lengths import Length
 from maskov.errors import Interrupted
 from maskov.execution.loop import kernel_at
-from maskov.kernels.burn_in import BurnIn
+from maskov.kernels.base import BurnIn
 from maskov.kernels.registry import kernel_from_data, to_data
 from maskov.replay import Replayer
 from maskov.runs.checkpoint import pack, unpack

@@ -359,7 +359,7 @@ def test_a_changed_model_is_refused(tmp_path):
 
 
 def test_a_folder_in_use_is_refused(tmp_path):
-    from maskov.runs.lock import locked
+    from maskov.runs.files import locked
 
     maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "run", **SETTINGS)
     with locked(tmp_path / "run"), pytest.raises(RunError, match="in use"):

@@ -26,8 +26,7 @@ from maskov import (
 from maskov.moves import Site
 from maskov.translation import autoregressive as writing
 from maskov.translation.api import energies_of, run_method, translations_of
-from maskov.translation.methods import METHODS
-from maskov.translation.selection import energy_per_token, least_risk, lowest
+from maskov.translation.methods import METHODS, energy_per_token, least_risk, lowest
 from tiny_translation import SOURCES, conditional, plain_energies, plain_logits, twin
 
 MODEL = conditional()

@@ -230,7 +230,7 @@ def test_a_model_file_that_was_changed_is_refused(tmp_path):
 
 def test_two_processes_do_not_share_a_run_folder(tmp_path):
     """The second is refused, and the first does not notice."""
-    from maskov.runs.lock import locked
+    from maskov.runs.files import locked
 
     _stopped(tmp_path / "run")
     holder = subprocess.Popen(

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from maskov.runs.sample import Sample
-from maskov.translation.methods import SAMPLED, TranslationMethod
-from maskov.translation.selection import least_risk, lowest, lowest_target
+from maskov.translation.methods import SAMPLED, TranslationMethod, least_risk, lowest, lowest_target
 
 # All others are compared with it.
 BASELINE = "mask-predict, 5 lengths"

@@ -21,8 +21,7 @@ from maskov.cli.reporting import report
 from maskov.cli.rewriting import rewrite
 from maskov.cli.sampling import infill, resume, sample
 from maskov.cli.serving import serve
-from maskov.cli.signals import interruptible
-from maskov.cli.threads import one_thread
+from maskov.cli.signals import interruptible, one_thread
 from maskov.cli.translating import translate
 from maskov.errors import MaskovError
 from maskov.startup import INTERRUPTED

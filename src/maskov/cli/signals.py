@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM stop a run after the current batch and save it."""
+"""How commands run: Ctrl-C and SIGTERM stop a run after the current batch; one thread on a CPU."""
 
 from __future__ import annotations
 
@@ -69,3 +69,24 @@ def stop_on_signals() -> Iterator[Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def one_thread(command: Callable[P, None]) -> Callable[P, None]:
+    """Let a command compute with one thread; `--threads` of a run still sets its own number.
+
+    Threads that wait for each other spin. Next to another busy process they wait most of the time,
+    and a command with a thread for each core then takes many times as long as with one.
+    """
+
+    @wraps(command)
+    def run(*arguments: P.args, **options: P.kwargs) -> None:
+        import torch
+
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            command(*arguments, **options)
+        finally:
+            torch.set_num_threads(before)
+
+    return run

@@ -7,14 +7,17 @@ the masked token only. Sequences are concatenated, so nothing is spent on paddin
 
 from __future__ import annotations
 
+from functools import lru_cache
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import torch
 
+from maskov.encoders import torch_operations
 from maskov.encoders.blocks import Block, EncoderNetwork, FeedForward, cast
 from maskov.encoders.families import describe
 from maskov.encoders.layout import Memory, Packed, Reading, TokenLayout, Uniform
-from maskov.encoders.operations import operations
 from maskov.encoders.probe import agrees
 from maskov.types import Float, Int, Tensor
 
@@ -145,3 +148,23 @@ def _feed(
     ops: Any, x: Float[Tensor, "rows width"], feed: FeedForward
 ) -> Float[Tensor, "rows width"]:
     return feed.outer(ops.activate(feed.inner(x), feed))
+
+
+_FUSED = frozenset({torch.bfloat16, torch.float16, torch.float32})
+
+
+def operations(weight: Tensor) -> ModuleType:
+    """Return `fused` if GPU, Triton and dtype allow it, else `torch_operations`.
+
+    Both modules have the same functions.
+    """
+    fused = _fused() if weight.is_cuda and weight.dtype in _FUSED else None
+    return torch_operations if fused is None else fused
+
+
+@lru_cache(maxsize=1)
+def _fused() -> ModuleType | None:
+    try:
+        return import_module("maskov.encoders.fused")
+    except ImportError:  # Triton comes with torch, but not on every platform
+        return None

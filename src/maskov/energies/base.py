@@ -16,6 +16,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, is_dataclass
+from typing import Any
 
 import torch
 
@@ -148,7 +149,6 @@ class Energy(ABC):
 
 
 def _energy(part: Energy | TextFunction) -> Energy:
-    from maskov.energies.text import TextEnergy  # which needs what is defined here
 
     return part if isinstance(part, Energy) else TextEnergy(part)
 
@@ -274,3 +274,42 @@ def distinct_names(parts: Iterable[Energy]) -> tuple[str, ...]:
 def weighted(weight: float, part: str) -> str:
     """Write a part with its weight, which is read back to the bit."""
     return part if weight == 1 else f"{repr(float(weight)).removesuffix('.0')}*{part}"
+
+
+@dataclass(frozen=True)
+class TextEnergy(Energy):
+    """The energy that a function gives to the decoded text of a sequence.
+
+    It is asked before any masked pass unless the function has a `cost` of its own, in masked
+    passes.
+    """
+
+    function: Callable[[list[str]], Sequence[float]]
+
+    @property
+    def cost(self) -> float:  # type: ignore[override]
+        """What the function says of itself, or nearly nothing."""
+        return float(getattr(self.function, "cost", 0.0))
+
+    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
+        """Decode the sequences and ask the function."""
+        rows, sizes = sequences.tokens.tolist(), sequences.lengths.tolist()
+        texts = [model.decode(row[:size]) for row, size in zip(rows, sizes, strict=True)]
+        try:
+            numbers: Any = self.function(texts)
+            values = [float(number) for number in numbers]
+        except Exception as error:
+            raise failure(self, error) from error
+        if len(values) != len(texts) or any(math.isnan(value) for value in values):
+            raise InputError(
+                f"the energy '{self}' must return one number for each text; it returned "
+                f"{len(values)} for {len(texts)}, or some are not numbers."
+            )
+        return torch.tensor(values, dtype=torch.float64, device=sequences.tokens.device)
+
+    def is_part(self, other: Energy) -> bool:
+        """Whether both ask the same function; what equality means to it is not known here."""
+        return isinstance(other, TextEnergy) and self.function is other.function
+
+    def __str__(self) -> str:
+        return part_text(self.function)

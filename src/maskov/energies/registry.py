@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from maskov.energies.base import Energy
+from maskov.energies.base import Energy, TextEnergy
 from maskov.energies.causal import Autoregressive
 from maskov.energies.classifier import Classifier
 from maskov.energies.distances import Edit, Hamming
@@ -21,7 +21,6 @@ from maskov.energies.loading import Loading
 from maskov.energies.masked import Norm, Raw
 from maskov.energies.product import OtherModel
 from maskov.energies.similarity import Similar
-from maskov.energies.text import TextEnergy
 from maskov.energies.translation import AutoregressiveTranslation
 from maskov.energies.words import Avoids, Contains, Matches, Repeats
 from maskov.errors import InputError

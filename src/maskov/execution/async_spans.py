@@ -16,7 +16,7 @@ import torch
 from maskov.energies.stages import near_all
 from maskov.execution.async_chains import AsyncChains
 from maskov.execution.span_buffers import FILLING, FILLS, IDLE, SpanBuffers
-from maskov.kernels.ratio import log_ratio
+from maskov.kernels.base import log_ratio
 from maskov.moves.filling import draw, log_q_of
 from maskov.random import Purpose
 from maskov.types import Bool, Float, Int, Sequences, Tensor

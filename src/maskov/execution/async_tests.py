@@ -13,7 +13,7 @@ import torch
 
 from maskov.execution.async_state import AsyncState
 from maskov.execution.buffers import ENERGIES
-from maskov.kernels.ratio import log_ratio
+from maskov.kernels.base import log_ratio
 from maskov.types import Bool, Float, Int, Tensor
 
 # The stage of a proposal that needed no test.

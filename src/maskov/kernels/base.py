@@ -19,7 +19,7 @@ from maskov.models.scorer import Scorer
 from maskov.moves.base import Move
 from maskov.moves.conditional import MaskedConditional
 from maskov.random import Rng
-from maskov.types import Chains, Int, Proposal, StepInfo, Tensor
+from maskov.types import Chains, Float, Int, Proposal, StepInfo, Tensor
 
 
 @dataclass(frozen=True)
@@ -239,3 +239,39 @@ def with_tokens(chains: Chains, proposal: Proposal, accepted: Tensor) -> Chains:
         lengths=chains.lengths.index_copy(0, rows, lengths),
         confidence=chains.confidence.index_copy(0, rows, confidence),
     )
+
+
+def log_ratio(
+    fall: Float[Tensor, " n"],
+    log_q_forward: Float[Tensor, " n"],
+    log_q_reverse: Float[Tensor, " n"],
+    beta: Float[Tensor, " n"],
+) -> Float[Tensor, " n"]:
+    """Return log π(x')q(x|x') − log π(x)q(x'|x), where `fall` = E(x) − E(x') and π ∝ exp(−βE)."""
+    return fall * beta + (log_q_reverse - log_q_forward)
+
+
+@dataclass(frozen=True)
+class BurnIn(Wrapper):
+    """A kernel that runs take through the `epochs` of burn-in with `first` as its target.
+
+    A schedule names that energy (`Schedule.burn_in_energy`). After burn-in, and in all that it says
+    of itself, it is `kernel`.
+    """
+
+    first: Energy
+    epochs: int
+
+    def at(self, epoch: int, temperature: float | None, block: int | None) -> Kernel:
+        """Return the kernel of one epoch, with the energy that it has there."""
+        kernel = self.kernel.with_energy(self.first) if epoch < self.epochs else self.kernel
+        return kernel.at(epoch, temperature, block)
+
+    def __str__(self) -> str:
+        return str(self.kernel)
+
+
+def energies_of(kernel: Kernel) -> list[Energy]:
+    """Return the energies of a kernel's parts in order, then that of its burn-in."""
+    found = [leaf.energy for leaf in leaves(kernel) if leaf.energy is not None]
+    return [*found, kernel.first] if isinstance(kernel, BurnIn) else found

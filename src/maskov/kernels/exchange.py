@@ -24,9 +24,8 @@ from itertools import pairwise
 import torch
 
 from maskov.errors import InputError
-from maskov.kernels.base import Kernel, Wrapper, leaves
+from maskov.kernels.base import Kernel, Wrapper, leaves, log_ratio
 from maskov.kernels.metropolis import Metropolis
-from maskov.kernels.ratio import log_ratio
 from maskov.random import Purpose, Rng
 from maskov.types import Bool, Chains, Float, Int, Tensor
 

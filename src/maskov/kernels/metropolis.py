@@ -28,9 +28,8 @@ from maskov.energies.lengths import at_temperature
 from maskov.energies.stages import DelayedAcceptance, Stage, TestPlan, near_all, near_window
 from maskov.errors import InputError
 from maskov.grouping import groups_with, positions_of, unseen
-from maskov.kernels.base import Kernel, check_keeps_constraints, counted, with_tokens
+from maskov.kernels.base import Kernel, check_keeps_constraints, counted, log_ratio, with_tokens
 from maskov.kernels.gibbs import Gibbs
-from maskov.kernels.ratio import log_ratio
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Move, Site

@@ -11,8 +11,8 @@ import torch
 from maskov.energies.base import Energy, distinct_names
 from maskov.energies.stages import Stage, TestPlan
 from maskov.kernels import Kernel, Metropolis
+from maskov.kernels.base import log_ratio
 from maskov.kernels.compose import Mixture
-from maskov.kernels.ratio import log_ratio
 from maskov.models.scorer import Scorer
 from maskov.random import NestedRng, Rng
 from maskov.replay.record import Share, Step, Test

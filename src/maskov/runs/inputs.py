@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from maskov.config import Inputs
 from maskov.constraints import Constraint
+from maskov.energies import Norm
 from maskov.errors import InputError
 from maskov.fasta import Record, spelled, with_blanks
 from maskov.frozen import Mask, frozen_positions
 from maskov.models import MaskedModel
-from maskov.models.conditional.lengths import DRAFTED, bounds_of, choose_lengths
+from maskov.models.conditional.lengths import DRAFTED, SEARCHED, bounds_of, choose_lengths
 from maskov.models.conditional.model import ConditionalModel
 from maskov.models.scorer import Scorer
-from maskov.runs.length_search import search_lengths
-from maskov.starts import Layout, draw_lengths, read_text
+from maskov.moves import MaskedConditional
+from maskov.random import CounterRng
+from maskov.starts import Layout, draw_lengths, fill, read_text
 
 
 def inputs_of(
@@ -193,3 +196,30 @@ def _with_bounds(model: MaskedModel, layout: Layout, inputs: Inputs) -> Layout:
             f"{model.min_length} at least: freeze more, or drop insert-delete and resize."
         )
     return resized
+
+
+# Sources whose candidates are held at once.
+_AT_ONCE = 256
+
+
+def search_lengths(model: ConditionalModel, chains: int, scorer: Scorer) -> list[list[int]]:
+    """Return the lengths of the chains of each source: for all of them the best of a few.
+
+    Mask-predict translates at each of the likeliest lengths; the one whose translation has the
+    lowest E_norm per token is chosen, as mask-predict with several lengths does.
+    """
+    count = min(SEARCHED, model.max_length)
+    tried = choose_lengths(model, "top", count, 0)
+    layout = Layout.of_sources(model, tried)
+    found: list[list[int]] = []
+    for first in range(0, len(tried), _AT_ONCE):
+        rows = range(first * count, min(first + _AT_ONCE, len(tried)) * count)
+        width = max(len(layout.tokens[row]) for row in rows)
+        blank = layout.chains(model, rows, width).to(model.device)
+        filled = fill(blank, "mask-predict", MaskedConditional(), scorer, CounterRng(0)).sequences
+        filled = replace(filled, sites=scorer.sites(filled))
+        energy = (Norm()(model, filled) / filled.lengths).view(-1, count)
+        best = filled.lengths.view(-1, count).gather(1, energy.argmin(1, keepdim=True))
+        found += [[int(length)] * chains for length in best.flatten().tolist()]
+    scorer.check()
+    return found

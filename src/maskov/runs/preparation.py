@@ -13,7 +13,7 @@ from maskov.execution.loop import kernel_at
 from maskov.fasta import Record
 from maskov.frozen import Mask
 from maskov.kernels import Exchange, Kernel
-from maskov.kernels.burn_in import BurnIn
+from maskov.kernels.base import BurnIn
 from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
@@ -24,9 +24,8 @@ from maskov.runs.store import Store
 from maskov.runs.task_runner import Listener
 from maskov.schedules import Schedule
 from maskov.starts import Layout
-from maskov.tuning.budget import epochs_for
 from maskov.tuning.ladder import find_ladder
-from maskov.tuning.tune import cautions, tune, tuned
+from maskov.tuning.tune import cautions, epochs_for, tune, tuned
 
 # Passes of a step, roughly.
 _PASSES = 3

@@ -14,7 +14,7 @@ from maskov.energies import Energy, grouped, parse_energy
 from maskov.energies.loading import Loading
 from maskov.errors import InputError, RunError
 from maskov.kernels import Exchange, Kernel
-from maskov.kernels.burn_in import BurnIn, energies_of
+from maskov.kernels.base import BurnIn, energies_of
 from maskov.kernels.registry import energy_name, imported_parts, kernel_from_data, to_data
 from maskov.models import MaskedModel, load
 from maskov.models.conditional.model import ConditionalModel

@@ -18,7 +18,7 @@ from maskov.execution.buffers import COUNTS
 from maskov.execution.loop import ended, epoch, kernel_at
 from maskov.execution.recorded_gibbs import RecordedGibbs, records_gibbs
 from maskov.kernels import Exchange, Gibbs, Kernel, Metropolis
-from maskov.kernels.burn_in import energies_of
+from maskov.kernels.base import energies_of
 from maskov.kernels.exchange import swapped
 from maskov.models.base import MaskedModel
 from maskov.models.batches import refuse_out_of_memory

@@ -18,8 +18,14 @@ from maskov.runs import Run, Sample
 from maskov.sampling import run_chains
 from maskov.starts import read_text
 from maskov.translation.autoregressive import DEFAULT_BEAM, AutoregressiveTranslator
-from maskov.translation.methods import DEFAULT_LENGTHS, DRAFTS, TranslationMethod
-from maskov.translation.selection import least_risk, lowest, lowest_target
+from maskov.translation.methods import (
+    DEFAULT_LENGTHS,
+    DRAFTS,
+    TranslationMethod,
+    least_risk,
+    lowest,
+    lowest_target,
+)
 from maskov.types import Sequences
 
 

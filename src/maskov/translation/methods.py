@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+
+import torch
 
 from maskov.energies import parse_energy
 from maskov.energies.lengths import PredictedLength
@@ -11,6 +14,7 @@ from maskov.energies.loading import Loading
 from maskov.energies.stages import parse_delayed
 from maskov.energies.translation import AutoregressiveTranslation
 from maskov.errors import InputError
+from maskov.evaluation.risk import most_alike
 from maskov.kernels import Kernel
 from maskov.kernels.registry import (
     Moves,
@@ -22,9 +26,9 @@ from maskov.kernels.registry import (
 )
 from maskov.models.conditional.lengths import RULES
 from maskov.moves import MaskedConditional, Move, Resize, Sweep
+from maskov.runs.sample import Sample
 from maskov.schedules import LinearSchedule, Schedule
 from maskov.starts import STARTS
-from maskov.translation.selection import PICKS
 
 _CHAINS = {"epochs", "temperature", "chains", "lengths", "pick", "start"}
 _MOVES = {"moves", "span", "delayed"}
@@ -288,3 +292,32 @@ class TranslationMethod:
             block=block,
             force_accept=min(forced, self.sweeps),
         )
+
+
+PICKS = ("last", "lowest", "mbr")
+
+
+def energy_per_token(sample: Sample, energy: str) -> float:
+    """Return an energy per token, to compare lengths: raw, norm or a sum of these."""
+    logit = torch.tensor(-sample.energy_raw, dtype=torch.float64)
+    value = parse_energy(energy).of_scores(logit, logit + sample.energy_norm)
+    return float(value) / len(sample.ids)
+
+
+def lowest(samples: Sequence[Sample], energy: str) -> Sample:
+    """Return the sample with the lowest energy per token; the first in case of ties."""
+    return min(samples, key=lambda sample: energy_per_token(sample, energy))
+
+
+def lowest_target(samples: Sequence[Sample]) -> Sample:
+    """Return the sample with the lowest energy of the target; the first in case of ties.
+
+    Epochs that accept everything have no target, and are left out.
+    """
+    known = [one for one in samples if not math.isnan(one.energies["target"])]
+    return min(known or samples, key=lambda sample: sample.energies["target"])
+
+
+def least_risk(samples: Sequence[Sample]) -> Sample:
+    """Return the sample of minimum Bayes risk."""
+    return samples[most_alike([sample.text for sample in samples])]

@@ -28,7 +28,7 @@ import torch
 from maskov.energies.lengths import LengthPrior
 from maskov.execution.loop import ended, epoch
 from maskov.kernels import Kernel, Metropolis
-from maskov.kernels.burn_in import BurnIn
+from maskov.kernels.base import BurnIn
 from maskov.kernels.metropolis import Comparison
 from maskov.models.scorer import Scorer
 from maskov.moves import Resize

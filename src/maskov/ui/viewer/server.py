@@ -24,11 +24,8 @@ from maskov.ui.viewer.live import LiveRuns, RunRequest, choices
 from maskov.ui.viewer.player import Player
 from maskov.ui.viewer.run_list import OpenedRun, RunList
 from maskov.ui.viewer.sample_list import SORTS, SampleLists, SampleQuery
-from maskov.ui.web.files import StaticFiles
-from maskov.ui.web.json_response import json_response
-from maskov.ui.web.requests import read
+from maskov.ui.web.requests import RequestThreads, StaticFiles, json_response, read
 from maskov.ui.web.security_headers import SecurityHeaders
-from maskov.ui.web.threads import RequestThreads
 
 LONGEST_BODY = 4 * 1024
 _PAGES = {"": "runs.html", "run": "run.html", "live": "live.html"}
