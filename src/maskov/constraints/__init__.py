@@ -1,7 +1,8 @@
 """Hard constraints: what sequences must or must not hold, kept by every proposal."""
 
-from maskov.constraints.base import Constraint, PartlyFilled, check_constraints
+from maskov.constraints.base import Constraint, PartlyFilled
 from maskov.constraints.changes import MaxChanges, MaxEdits
+from maskov.constraints.check import check_constraints
 from maskov.constraints.contains import ContainsWords
 from maskov.constraints.tokens import AllowedTokens
 from maskov.constraints.words import AvoidWords

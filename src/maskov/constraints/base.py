@@ -13,7 +13,7 @@ Two constraints may leave no token between them. The proposal is then rejected: 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -21,11 +21,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from maskov.constraints.contains import ContainsWords
-from maskov.constraints.words import AvoidWords, Spelling, spellings
-from maskov.errors import InputError
 from maskov.models.base import MaskedModel
-from maskov.models.conditional.model import ConditionalModel
 from maskov.types import Bool, Int, Tensor, inside
 
 # What `PartlyFilled.known` holds where no token is known.
@@ -105,41 +101,3 @@ def remembered(model: MaskedModel, key: Any, make: Callable[[], _Made]) -> _Made
 def quoted(words: tuple[str, ...]) -> str:
     """Write words as a list in quotes."""
     return ", ".join(f"'{word}'" for word in words)
-
-
-def check_constraints(
-    constraints: Sequence[Constraint],
-    model: MaskedModel,
-    sequences: PartlyFilled,
-    resizable: bool,
-    name: Callable[[int], str],
-) -> None:
-    """Refuse what the first sequences of a run cannot meet; `name` says what a sequence is."""
-    if constraints and isinstance(model, ConditionalModel):
-        raise InputError("translations take no constraints: drop them.")
-    for constraint in constraints:
-        constraint.check(model, sequences, resizable)
-    _check_words(constraints, model)
-    for constraint in constraints:
-        wrong = (~constraint.possible(sequences, model)).nonzero().flatten()
-        if wrong.numel():
-            raise InputError(f"{name(int(wrong[0]))} {constraint.violation}.")
-
-
-def _check_words(constraints: Sequence[Constraint], model: MaskedModel) -> None:
-    """Refuse to contain and to avoid a word."""
-    wanted = [w for one in constraints if isinstance(one, ContainsWords) for w in one.words]
-    avoided = [w for one in constraints if isinstance(one, AvoidWords) for w in one.words]
-    for word in wanted:
-        for other in avoided:
-            if all(
-                any(_holds(ids, part) for part in spellings(model, other))
-                for ids in spellings(model, word)
-            ):
-                raise InputError(
-                    f"no sequence contains '{word}' and avoids '{other}': drop one of them."
-                )
-
-
-def _holds(ids: Spelling, part: Spelling) -> bool:
-    return any(ids[i : i + len(part)] == part for i in range(len(ids) - len(part) + 1))
