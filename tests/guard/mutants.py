@@ -71,12 +71,10 @@ MUTANTS = [
     ("execution/selection.py", "(spent <= budget)", "(spent < budget)",
      "asynchronous/test_recorded_rounds.py"),
     # storage
-    ("runs/store.py", "trace[epoch, first : first + len(values[name])]",
-     "trace[epoch, : len(values[name])]", ENGINES),
-    ("runs/checkpoint.py", "for file in reversed(_files(folder, group)):\n        saved",
-     "for file in _files(folder, group):\n        saved", "resume/test_resume.py"),
-    ("runs/checkpoint.py", "else chains.sites.groups or 0", "else 0",
-     "resume/test_grouped_runs.py"),
+    ("runs/store.py", "[row, first : first + len(rows)]", "[row, : len(rows)]", ENGINES),
+    ("runs/checkpoint.py", "for file in reversed(_files(folder, group)):\n        state",
+     "for file in _files(folder, group):\n        state", "resume/test_resume.py"),
+    ("runs/checkpoint.py", "else sites.groups or 0", "else 0", "resume/test_grouped_runs.py"),
     # configuration
     ("schedules.py", "max(self.floor, self.start - self.rate * epoch)",
      "self.start - self.rate * epoch", "unit/test_schedules.py"),
