@@ -110,6 +110,7 @@ class Sequences:
 
     `source` says which of its sources a conditional model reads with each. `reference` are
     the tokens of the text that a sequence is compared with, padded with −1, where there is one.
+    `free` are the positions that may change (None: all).
     """
 
     tokens: Int[Tensor, "n length"]
@@ -117,21 +118,30 @@ class Sequences:
     sites: Sites | None = None
     source: Int[Tensor, " n"] | None = None
     reference: Int[Tensor, "n reference"] | None = None
+    free: Bool[Tensor, "n length"] | None = None
 
     @property
     def inside(self) -> Bool[Tensor, "n length"]:
         """True at the positions of a sequence, false at padding."""
         return inside(self.lengths, self.tokens.shape[1])
 
+    @property
+    def scored(self) -> Bool[Tensor, "n length"]:
+        """True at the positions that may change; all of a sequence where nothing says otherwise."""
+        return self.inside if self.free is None else self.inside & self.free
+
     def rows(self, index: Int[Tensor, " n"]) -> Sequences:
         """Return the chosen sequences."""
-        return Sequences(
-            self.tokens[index],
-            self.lengths[index],
-            None if self.sites is None else self.sites.rows(index),
-            None if self.source is None else self.source[index],
-            None if self.reference is None else self.reference[index],
-        )
+        chosen: dict[str, Any] = {
+            name: value[index] if isinstance(value, Tensor) else value.rows(index)
+            for name, value in vars(self).items()
+            if value is not None
+        }
+        return Sequences(**chosen)
+
+    def with_tokens(self, tokens: Int[Tensor, "n length"]) -> Sequences:
+        """Return these sequences with other tokens, of which nothing is known yet."""
+        return replace(self, tokens=tokens, sites=None)
 
 
 def inside(lengths: Int[Tensor, " n"], width: int) -> Bool[Tensor, "n length"]:
@@ -264,7 +274,9 @@ class Chains:
     @property
     def sequences(self) -> Sequences:
         """The current tokens and what is known of them."""
-        return Sequences(self.tokens, self.lengths, self.sites, self.source, self.reference)
+        return Sequences(
+            self.tokens, self.lengths, self.sites, self.source, self.reference, self.free
+        )
 
     def rows(self, index: Int[Tensor, " n"]) -> Chains:
         """Return the chosen chains, with nothing known of their tokens."""

@@ -19,6 +19,7 @@ from maskov.energies.distances import Edit, Hamming
 from maskov.energies.lengths import Length, LengthPrior, PredictedLength
 from maskov.energies.loading import Loading
 from maskov.energies.masked import Norm, Raw
+from maskov.energies.ordered import Ordered
 from maskov.energies.product import OtherModel
 from maskov.energies.similarity import Similar
 from maskov.energies.translation import AutoregressiveTranslation
@@ -39,6 +40,7 @@ _PLAIN: dict[str, Callable[..., Energy]] = {
     "length": Length,
     "length_prior": LengthPrior,
     "matches": Matches,
+    "ordered": Ordered,
     "predicted_length": PredictedLength,
     "repeats": Repeats,
 }
