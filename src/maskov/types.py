@@ -185,7 +185,8 @@ class Chains:
     What may differ between chains has an entry for each: its length, the positions that are `free`
     to change (templates freeze the others), and `beta`, which multiplies the inverse temperature of
     the kernel's target. `replica` is a number that travels with the tokens where chains exchange
-    theirs (`maskov.kernels.exchange`). `source` is the line of the user's input that a chain
+    theirs (`maskov.kernels.exchange`) or are drawn again by their `log_weight`
+    (`maskov.kernels.population`). `source` is the line of the user's input that a chain
     belongs to, which a conditional model reads. `step` counts the steps of a chain and keys its
     random numbers; `number` counts those of the current epoch, and `rank` is the place of each
     position in the epoch's order. `sites` and `part_values` describe the current tokens and are
@@ -206,6 +207,7 @@ class Chains:
     free: Bool[Tensor, "chains length"]
     beta: Float[Tensor, " chains"]
     replica: Int[Tensor, " chains"]
+    log_weight: Float[Tensor, " chains"]
     step: Int[Tensor, " chains"]
     number: Int[Tensor, " chains"]
     rank: Int[Tensor, "chains length"]
@@ -235,6 +237,7 @@ class Chains:
             free=free,
             beta=torch.ones(len(chain), dtype=torch.float64, device=chain.device),
             replica=torch.zeros_like(chain),
+            log_weight=torch.zeros(len(chain), dtype=torch.float64, device=chain.device),
             step=torch.zeros_like(chain),
             number=torch.zeros_like(chain),
             rank=torch.zeros_like(tokens),

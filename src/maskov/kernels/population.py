@@ -1,0 +1,202 @@
+"""Populations (sequential Monte Carlo): particles go from a distribution that can be drawn from
+to the target, by way of a path of distributions in between.
+
+The first particles are independent draws of an ordered fill q (`maskov.energies.ordered`), whose
+probabilities are known. The path leads from it to the target along
+
+    π_b(x) ∝ q(x)^(1−b) · exp(−b E(x)/T),   0 = b_0 < b_1 < … < b_K = 1.
+
+At each point the N particles are weighed by π_b_k / π_b_{k−1}, drawn again in proportion to their
+weights (systematic resampling), and moved by a kernel that leaves π_b_k invariant. The weights are
+those of the particles before they are moved. As q is normalised, the product over the path of the
+mean weights is an unbiased estimate of Z = Σ_x exp(−E(x)/T), provided that the path does not look
+at the particles: a pilot population finds it and is discarded (`maskov.tuning.path`).
+
+An epoch of a run is one point of the path, and a chain is a particle. All parts of the energies
+along the path are the same, only their weights change, so going on to the next point costs no pass.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import torch
+
+from maskov.energies.base import Energy, Sum
+from maskov.energies.ordered import Ordered
+from maskov.errors import InputError
+from maskov.kernels.base import Kernel, Target, leaves, taken, with_leaves
+from maskov.kernels.metropolis import Metropolis
+from maskov.models.scorer import Scorer
+from maskov.moves.conditional import MaskedConditional
+from maskov.random import Purpose, Rng
+from maskov.types import Chains, Float, Int, StepInfo, Tensor
+
+LEAST_PARTICLES = 2
+
+
+@dataclass(frozen=True)
+class Population(Kernel):
+    """Take populations of `particles` from the distribution `start` to the target of a kernel.
+
+    `path` are the shares b of the way, rising to 1; without one the run finds it before its first
+    epoch. At each point every particle makes so many `moves`. `epoch` is the point.
+    """
+
+    kernel: Kernel
+    start: Ordered = Ordered()
+    particles: int = 64
+    path: tuple[float, ...] = ()
+    moves: int = 4
+    epoch: int = 0
+
+    fills_blanks = True
+
+    def __post_init__(self) -> None:
+        if self.kernel.target is None or not all(
+            isinstance(leaf, Metropolis) for leaf in leaves(self.kernel)
+        ):
+            raise InputError(
+                f"'{self.kernel}' cannot move a population: that needs Metropolis-Hastings, or a "
+                "mixture of it, with one energy."
+            )
+        if self.particles < LEAST_PARTICLES:
+            raise InputError(f"a population has 2 particles or more, not {self.particles}.")
+        if self.moves < 1:
+            raise InputError(f"particles make 1 move or more at each point, not {self.moves}.")
+        rises = all(one < other for one, other in pairwise((0.0, *self.path)))
+        if self.path and not (rises and self.path[-1] == 1 and all(map(math.isfinite, self.path))):
+            raise InputError("a path has shares that rise from above 0 to 1, such as 0.2,0.5,1.")
+
+    @property
+    def energy(self) -> Energy:  # type: ignore[override]
+        """The energy of the target at the end of the path."""
+        assert self.target is not None
+        return self.target.energy
+
+    @property
+    def target(self) -> Target | None:
+        """The distribution at the end of the path."""
+        return self.kernel.target
+
+    @property
+    def leaves_invariant(self) -> bool:
+        """Whether the moves do."""
+        return self.kernel.leaves_invariant
+
+    @property
+    def conditional(self) -> MaskedConditional:  # type: ignore[override]
+        """That of the moves."""
+        return self.kernel.conditional
+
+    @property
+    def reaches_everything(self) -> bool:
+        """Whether the moves do."""
+        return self.kernel.reaches_everything
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:  # type: ignore[override]
+        """The kernel that moves particles at this point of the path."""
+        return (self._moving,)
+
+    def bridge(self, share: float) -> Sum:
+        """Return the energy of a point of the path; its parts are the same all along.
+
+        Those of the target come first, then the start if it is not one of them.
+        """
+        assert self.target is not None
+        factor = share / self.target.temperature
+        parts = [[factor * weight, part] for weight, part in self.target.energy.parts]
+        for entry in parts:
+            if self.start.is_part(entry[1]):
+                entry[0] += 1 - share
+                break
+        else:
+            parts.append([1 - share, self.start])
+        return Sum(tuple((weight, part) for weight, part in parts))
+
+    def share(self, epoch: int) -> float:
+        """Return how far along the way an epoch is; before the first it is 0."""
+        return 0.0 if epoch < 0 else self.path[min(epoch, len(self.path) - 1)] if self.path else 1.0
+
+    @cached_property
+    def _moving(self) -> Kernel:
+        energy = self.bridge(self.share(self.epoch))
+
+        def changed(leaf: Kernel) -> Kernel:
+            assert isinstance(leaf, Metropolis)
+            return replace(leaf.with_energy(energy), target_temperature=1.0)
+
+        return with_leaves(self.kernel, changed)
+
+    def at(self, epoch: int, temperature: float | None, block: int | None) -> Population:
+        """Return the kernel at a point of the path."""
+        return replace(self, epoch=epoch)
+
+    def first(self, chains: Chains, scorer: Scorer, rng: Rng) -> Chains:
+        """Draw the first particles, and number them."""
+        drawn = self.start.draw(scorer, chains.sequences, chains.chain, chains.step, rng)
+        number = torch.arange(len(chains.chain), device=chains.chain.device)
+        # Draws have used the random numbers of a step.
+        return replace(chains, tokens=drawn.tokens, replica=number, step=chains.step + 1).forget()
+
+    def init(self, chains: Chains, scorer: Scorer) -> Chains:
+        """Evaluate all parts of the energies along the path."""
+        return self._moving.init(chains, scorer)
+
+    def begin(self, chains: Chains, rng: Rng) -> Chains:
+        """Weigh the particles, and draw them again in proportion to their weights."""
+        weight = self.log_weights(chains, self.share(self.epoch - 1), self.share(self.epoch))
+        uniform = rng.uniform(chains.chain[:1], chains.step[:1], Purpose.RESAMPLE)
+        chains = taken(replace(chains, log_weight=weight), systematic(weight, uniform))
+        return self._moving.begin(chains, rng)
+
+    def log_weights(self, chains: Chains, one: float, other: float) -> Float[Tensor, " chains"]:
+        """Return the log of the weights between two points of the path."""
+        known = chains.part_values
+        assert known is not None
+        before, after = self.bridge(one), self.bridge(other)
+        change = [(w - v, part) for (v, part), (w, _) in zip(before.parts, after.parts, strict=True)]
+        return -Sum(tuple(change)).total(known.values)
+
+    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
+        """Return the moves at a point; a particle without free positions makes none."""
+        return torch.where(chains.free.any(1), self.moves, torch.zeros_like(chains.step))
+
+    def step(
+        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
+    ) -> tuple[Chains, StepInfo]:
+        """Move the particles."""
+        return self._moving.step(chains, rows, scorer, rng)
+
+    def end(self, chains: Chains, rng: Rng) -> Chains:
+        """End the moves."""
+        return self._moving.end(chains, rng)
+
+    def with_kernels(self, kernels: tuple[Kernel, ...]) -> Kernel:
+        """Return a population that is moved by another kernel."""
+        return replace(self, kernel=kernels[0])
+
+    def __str__(self) -> str:
+        return f"population({self.kernel}, {self.start}, {self.particles} particles)"
+
+
+def systematic(log_weight: Float[Tensor, " n"], uniform: Float[Tensor, " 1"]) -> Int[Tensor, " n"]:
+    """Return which particle each one becomes: every one ⌊N w⌋ or ⌈N w⌉ times.
+
+    One uniform number decides for all, so that the mean number is N w.
+    """
+    count = len(log_weight)
+    ends = log_weight.softmax(0).cumsum(0)
+    places = (torch.arange(count, device=log_weight.device) + uniform) / count
+    # Rounding may leave the last sum just below 1.
+    return torch.searchsorted(ends, places.double(), right=True).clamp(max=count - 1)
+
+
+def effective_share(log_weight: Float[Tensor, " n"]) -> float:
+    """Return the share of particles that equal weights would have for the same precision."""
+    weight = log_weight.softmax(0)
+    return float(1 / (len(weight) * (weight * weight).sum()))
