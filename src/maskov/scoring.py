@@ -16,7 +16,7 @@ from maskov.models.base import MaskedModel
 from maskov.models.conditional.model import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.models.token_spans import spelling, words_of
-from maskov.starts import read_text
+from maskov.texts import read_text
 from maskov.types import Float, Sequences, Tensor
 
 # Texts held at once: the masked passes of more than this add nothing to a full batch.

@@ -16,7 +16,7 @@ from maskov.models.conditional.model import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.runs import Run, Sample
 from maskov.sampling import run_chains
-from maskov.starts import read_text
+from maskov.texts import read_text
 from maskov.translation.autoregressive import DEFAULT_BEAM, AutoregressiveTranslator
 from maskov.translation.methods import (
     DEFAULT_LENGTHS,
