@@ -26,7 +26,7 @@ from maskov import InputError, MaskovError, ModelError, ratings, shipped
 from maskov.cli import main
 from maskov.cli.evaluating import read_sentences
 from maskov.cli.output import read_lines
-from maskov.evaluation.copies import copied
+from maskov.evaluation.texts import copied
 from maskov.fasta import Record
 from mutations import changed, damaged, examples, or_refused
 from small import tiny_bert

@@ -14,7 +14,7 @@ from maskov.energies.lengths import PredictedLength
 from maskov.energies.networks import Loading
 from maskov.energies.stages import parse_delayed
 from maskov.errors import InputError
-from maskov.evaluation.risk import most_alike
+from maskov.evaluation.translation import most_alike
 from maskov.kernels import Kernel
 from maskov.kernels.registry import (
     Moves,
