@@ -25,7 +25,7 @@ from maskov.energies.distances import Distance, Edit, words_changed
 from maskov.energies.stages import DelayedAcceptance
 from maskov.energies.words import Avoids, Contains, Repeats
 from maskov.errors import InputError, RunError
-from maskov.evaluation.risk import most_alike
+from maskov.evaluation.translation import most_alike
 from maskov.fasta import Record, letter, mutations, to_fasta
 from maskov.kernels import Kernel
 from maskov.kernels.registry import named_kernel, to_data

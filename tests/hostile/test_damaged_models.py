@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 import maskov
 from maskov import MaskovError, ModelError
-from maskov.models.conditional.bpe import Merges
+from maskov.models.conditional.checkpoint import Merges
 from mutations import changed, damaged, examples, or_refused
 from small import tiny_bert
 from tiny_translation import save

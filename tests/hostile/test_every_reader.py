@@ -26,9 +26,8 @@ from maskov import InputError, MaskovError, ModelError, ratings, shipped
 from maskov.cli import main
 from maskov.cli.evaluating import read_sentences
 from maskov.cli.output import read_lines
-from maskov.evaluation.copies import copied
+from maskov.evaluation.texts import copied
 from maskov.fasta import Record
-from maskov.models import registry
 from mutations import changed, damaged, examples, or_refused
 from small import tiny_bert
 
@@ -85,7 +84,7 @@ def test_any_description_of_a_model_is_read_or_refused(data, about):
         assert model.summary == str(written["summary"])
         assert model.quality == pytest.approx(written["quality"], nan_ok=True)
         assert json.loads(model.to_json())["pairs"] == list(model.pairs)
-        assert registry.listed()[0].name == "tiny"
+        assert shipped.listed()[0].name == "tiny"
         assert shipped.source_of("other", "masked") == "other"
 
 

@@ -11,8 +11,13 @@ from maskov.energies import Norm
 from maskov.errors import InputError
 from maskov.fasta import Record, spelled, with_blanks
 from maskov.models import MaskedModel
-from maskov.models.conditional.lengths import DRAFTED, SEARCHED, bounds_of, choose_lengths
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional.model import (
+    DRAFTED,
+    SEARCHED,
+    ConditionalModel,
+    bounds_of,
+    choose_lengths,
+)
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional
 from maskov.random import CounterRng

@@ -24,8 +24,7 @@ from maskov.runs.task_runner import Listener
 from maskov.schedules import Schedule
 from maskov.starts import Layout
 from maskov.texts import Mask
-from maskov.tuning.ladder import find_ladder
-from maskov.tuning.tune import cautions, epochs_for, tune, tuned
+from maskov.tuning.tune import cautions, epochs_for, find_ladder, tune, tuned
 
 # Passes of a step, roughly.
 _PASSES = 3

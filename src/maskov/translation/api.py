@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from maskov.energies import Norm, Raw
-from maskov.energies.loading import Loading
+from maskov.energies.networks import Loading
 from maskov.errors import InputError
 from maskov.models.conditional.model import ConditionalModel
 from maskov.models.scorer import Scorer
