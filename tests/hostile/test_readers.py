@@ -31,9 +31,9 @@ from maskov import InputError, MaskovError, ModelError, Run, RunError, ratings, 
 from maskov.cli.evaluating import read_sentences
 from maskov.cli.output import read_lines
 from maskov.config import to_json
-from maskov.evaluation.copies import copied
+from maskov.evaluation.texts import copied
 from maskov.fasta import Record
-from maskov.models.conditional.bpe import Merges
+from maskov.models.conditional.checkpoint import Merges
 from maskov.runs import checkpoint
 from mutations import anything, examples, or_refused
 from stopped_runs import CHAINS, EPOCHS, MODEL
