@@ -159,7 +159,9 @@ class Population(Kernel):
         known = chains.part_values
         assert known is not None
         before, after = self.bridge(one), self.bridge(other)
-        change = [(w - v, part) for (v, part), (w, _) in zip(before.parts, after.parts, strict=True)]
+        change = [
+            (w - v, part) for (v, part), (w, _) in zip(before.parts, after.parts, strict=True)
+        ]
         return -Sum(tuple(change)).total(known.values)
 
     def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
