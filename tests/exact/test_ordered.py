@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
+from scipy import stats
 
 from maskov import Metropolis, Norm, Site, Span, parse_energy
-from maskov.exact import all_chains, all_states
+from maskov.exact import all_chains, all_states, fresh_state
+from maskov.kernels import Draws
+from maskov.models.scorer import Scorer
 from maskov.moves import Resize
+from maskov.random import CounterRng
 from maskov.testing import check_energy, check_kernel, random_table
 from maskov.types import Sequences
 
@@ -66,4 +72,26 @@ def test_chains_of_sums_have_the_target(text):
 
 @pytest.mark.parametrize("text", ["ordered", "ordered(rule=confident)", "ordered(groups=2)"])
 def test_chains_that_change_their_length_have_the_target(text):
-    check_kernel(Metropolis(parse_energy(text) + Norm(), Resize()), LENGTHS)
+    check_kernel(Metropolis(parse_energy(text) + Norm(), Resize()), LENGTHS, lengths=(1, 3))
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_draws_have_the_probabilities(text):
+    # The frequency of every sequence in independent draws, and the energy each was drawn with.
+    energy, count = parse_energy(text), 4000
+    states = all_states(TABLE, 3)
+    law = (-energy(TABLE, _sequences(TABLE, 3))).exp()
+    blank = fresh_state(torch.full((count, 3), TABLE.mask_id))
+    chains = replace(blank, chain=torch.arange(count))
+    kernel, scorer = Draws(energy), Scorer(TABLE)
+    after, info = kernel.step(kernel.init(chains, scorer), chains.chain, scorer, CounterRng(0))
+    number = (after.tokens[:, None] == states).all(2).int().argmax(1)
+    assert torch.allclose(after.energy, -law[number].log(), atol=1e-9)
+    seen = torch.bincount(number, minlength=len(states)).double()
+    expected = count * law
+    rare = expected < 5
+    pairs = [(seen[~rare], expected[~rare]), (seen[rare].sum()[None], expected[rare].sum()[None])]
+    observed, hoped = (torch.cat(one).numpy() for one in zip(*pairs, strict=True))
+    kept = hoped > 0
+    assert stats.chisquare(observed[kept], hoped[kept]).pvalue > 1e-4
+    assert (info.passes <= 3 * (energy.orders + 1)).all()

@@ -59,7 +59,7 @@ class Ordered(CachedEnergy):
 
     order: str = "random"
     seed: int = 0
-    groups: int | None = None  # type: ignore[assignment]
+    groups: int | None = None
     temperature: float = 1.0
     rule: str | None = None
     orders: int = 1
@@ -145,13 +145,13 @@ class Ordered(CachedEnergy):
             else:
                 next_, logs = self._surest(scorer, now, rank[rows] == _LATER)
                 rank[rows] = torch.where(next_, number, rank[rows])
+            passes[rows] += next_.any(1).long()
             row, place = next_.nonzero(as_tuple=True)
             if row.numel():
                 row = rows[row]
                 token = rng.categorical(logs.exp(), chain[row], step[row], Purpose.TOKEN, place)
                 tokens[row, place] = token
                 terms[row, place] = -logs.gather(1, token[:, None])[:, 0]
-                passes[row.unique()] += 1
             number += 1
         if self.rule is not None:
             return Drawn(tokens, torch.cat([terms, rank.double()], dim=1), passes)
@@ -206,7 +206,7 @@ class Ordered(CachedEnergy):
         again = scored & (rank >= first[:, None])
         terms = torch.zeros(rank.shape, dtype=torch.float64, device=rank.device)
         if known is not None:
-            terms = torch.where(again, terms, known)
+            terms = torch.where(scored & ~again, known, terms)
         last = rank.amax(1)
         passes = (last - first + 1).clamp(min=0)
         row = torch.arange(len(rank), device=rank.device).repeat_interleave(passes)
@@ -283,7 +283,6 @@ class Ordered(CachedEnergy):
             rank = torch.where(stays, old, rank)
             terms = torch.where(stays, known[:, :width], terms)
         passes = torch.zeros_like(sequences.lengths)
-        number = torch.where(free, rank, _LATER)
         number = ((rank != _LATER) & free).sum(1)
         while bool((waiting := (rank == _LATER).any(1)).any()):
             rows = waiting.nonzero().flatten()

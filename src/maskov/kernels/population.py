@@ -1,5 +1,4 @@
-"""Populations (sequential Monte Carlo): particles go from a distribution that can be drawn from
-to the target, by way of a path of distributions in between.
+"""Populations (sequential Monte Carlo): many particles go from a known distribution to the target.
 
 The first particles are independent draws of an ordered fill q (`maskov.energies.ordered`), whose
 probabilities are known. The path leads from it to the target along
@@ -28,12 +27,12 @@ import torch
 from maskov.energies.base import Energy, Sum
 from maskov.energies.ordered import Ordered
 from maskov.errors import InputError
-from maskov.kernels.base import Kernel, Target, leaves, taken, with_leaves
+from maskov.kernels.base import Kernel, Target, counted, leaves, taken, with_leaves, with_tokens
 from maskov.kernels.metropolis import Metropolis
 from maskov.models.scorer import Scorer
 from maskov.moves.conditional import MaskedConditional
 from maskov.random import Purpose, Rng
-from maskov.types import Chains, Float, Int, StepInfo, Tensor
+from maskov.types import Chains, Float, Int, PartValues, Proposal, StepInfo, Tensor
 
 LEAST_PARTICLES = 2
 
@@ -47,7 +46,7 @@ class Population(Kernel):
     """
 
     kernel: Kernel
-    start: Ordered = Ordered()
+    start: Ordered
     particles: int = 64
     path: tuple[float, ...] = ()
     moves: int = 4
@@ -108,15 +107,15 @@ class Population(Kernel):
         Those of the target come first, then the start if it is not one of them.
         """
         assert self.target is not None
-        factor = share / self.target.temperature
-        parts = [[factor * weight, part] for weight, part in self.target.energy.parts]
-        for entry in parts:
-            if self.start.is_part(entry[1]):
-                entry[0] += 1 - share
-                break
-        else:
-            parts.append([1 - share, self.start])
-        return Sum(tuple((weight, part) for weight, part in parts))
+        parts = [part for _, part in self.target.energy.parts]
+        weights = [
+            share * weight / self.target.temperature for weight, _ in self.target.energy.parts
+        ]
+        place = next((n for n, part in enumerate(parts) if self.start.is_part(part)), len(parts))
+        if place == len(parts):
+            parts, weights = [*parts, self.start], [*weights, 0.0]
+        weights[place] += 1 - share
+        return Sum(tuple(zip(weights, parts, strict=True)))
 
     def share(self, epoch: int) -> float:
         """Return how far along the way an epoch is; before the first it is 0."""
@@ -184,6 +183,76 @@ class Population(Kernel):
 
     def __str__(self) -> str:
         return f"population({self.kernel}, {self.start}, {self.particles} particles)"
+
+
+@dataclass(frozen=True)
+class Draws(Kernel):
+    """Independent draws of an ordered energy: each epoch draws every free position anew."""
+
+    energy: Ordered
+    fills_blanks = True
+
+    @property
+    def leaves_invariant(self) -> bool:
+        """Always: whatever stood there, the new sequence has the target's distribution."""
+        return True
+
+    def init(self, chains: Chains, scorer: Scorer) -> Chains:
+        """Keep nothing of the current tokens but their energy."""
+        return replace(chains, sites=None)
+
+    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
+        """Return one step, in which all positions are drawn."""
+        return torch.ones_like(chains.step)
+
+    def step(
+        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
+    ) -> tuple[Chains, StepInfo]:
+        """Draw all free positions of the chosen chains."""
+        before = chains.sequences.rows(rows)
+        drawn = self.energy.draw(scorer, before, chains.chain[rows], chains.step[rows], rng)
+        cells, passes = drawn.cells, drawn.passes
+        if cells is None:  # a mixture: the other orders are still to be asked
+            found = self.energy.evaluate(scorer, before.with_tokens(drawn.tokens))
+            cells, value, passes = found.cells, found.value, passes + found.passes
+        else:
+            value = cells[:, : drawn.tokens.shape[1]].sum(1)
+        changed = drawn.tokens != before.tokens
+        unknown = torch.full_like(value, torch.nan)
+        proposal = Proposal(
+            rows=rows,
+            masked=before.scored,
+            tokens=drawn.tokens,
+            lengths=before.lengths,
+            changed=changed,
+            known=torch.zeros_like(changed),
+            confidence=chains.confidence[rows],
+            log_q_forward=-value,
+            log_q_reverse=unknown,
+            passes=passes,
+        )
+        everything = torch.ones_like(rows, dtype=torch.bool)
+        info = StepInfo(
+            proposal=proposal,
+            energy_old=unknown,
+            energy_new=value,
+            log_ratio=unknown[:, None],
+            uniform=unknown[:, None],
+            log_acceptance=torch.zeros_like(value),
+            accepted=everything,
+            passes=passes,
+            calls=torch.ones_like(rows)[:, None],
+        )
+        values = torch.cat([value[:, None], cells], dim=1)
+        whole = torch.zeros((len(chains.chain), values.shape[1]), dtype=torch.float64)
+        known = chains.part_values or PartValues(
+            self.energy, whole.to(values.device), whole[:, 0].to(values.device)
+        )
+        after = with_tokens(chains, proposal, everything)
+        return counted(replace(after, part_values=known.put(rows, values, value)), rows), info
+
+    def __str__(self) -> str:
+        return f"draws({self.energy})"
 
 
 def systematic(log_weight: Float[Tensor, " n"], uniform: Float[Tensor, " 1"]) -> Int[Tensor, " n"]:
