@@ -11,7 +11,8 @@ those of the particles before they are moved. As q is normalised, the product ov
 mean weights is an unbiased estimate of Z = Σ_x exp(−E(x)/T), provided that the path does not look
 at the particles: a pilot population finds it and is discarded (`maskov.tuning.path`).
 
-An epoch of a run is one point of the path, and a chain is a particle. All parts of the energies
+An epoch of a run is one point of the path, and a chain is a particle; neighbouring chains make a
+population, and a batch holds one or several. All parts of the energies
 along the path are the same, only their weights change, so going on to the next point costs no pass.
 """
 
@@ -138,7 +139,7 @@ class Population(Kernel):
     def first(self, chains: Chains, scorer: Scorer, rng: Rng) -> Chains:
         """Draw the first particles, and number them."""
         drawn = self.start.draw(scorer, chains.sequences, chains.chain, chains.step, rng)
-        number = torch.arange(len(chains.chain), device=chains.chain.device)
+        number = torch.arange(len(chains.chain), device=chains.chain.device) % self.particles
         # Draws have used the random numbers of a step.
         return replace(chains, tokens=drawn.tokens, replica=number, step=chains.step + 1).forget()
 
@@ -149,8 +150,10 @@ class Population(Kernel):
     def begin(self, chains: Chains, rng: Rng) -> Chains:
         """Weigh the particles, and draw them again in proportion to their weights."""
         weight = self.log_weights(chains, self.share(self.epoch - 1), self.share(self.epoch))
-        uniform = rng.uniform(chains.chain[:1], chains.step[:1], Purpose.RESAMPLE)
-        chains = taken(replace(chains, log_weight=weight), systematic(weight, uniform))
+        first = slice(None, None, self.particles)
+        uniform = rng.uniform(chains.chain[first], chains.step[first], Purpose.RESAMPLE)
+        index = systematic(weight.view(-1, self.particles), uniform)
+        chains = taken(replace(chains, log_weight=weight), index.flatten())
         return self._moving.begin(chains, rng)
 
     def log_weights(self, chains: Chains, one: float, other: float) -> Float[Tensor, " chains"]:
@@ -255,16 +258,19 @@ class Draws(Kernel):
         return f"draws({self.energy})"
 
 
-def systematic(log_weight: Float[Tensor, " n"], uniform: Float[Tensor, " 1"]) -> Int[Tensor, " n"]:
-    """Return which particle each one becomes: every one ⌊N w⌋ or ⌈N w⌉ times.
+def systematic(
+    log_weight: Float[Tensor, "populations particles"], uniform: Float[Tensor, " populations"]
+) -> Int[Tensor, "populations particles"]:
+    """Return the row that each particle becomes a copy of: every one ⌊N w⌋ or ⌈N w⌉ times.
 
-    One uniform number decides for all, so that the mean number is N w.
+    One uniform number decides for a population, so that the mean number of copies is N w.
     """
-    count = len(log_weight)
-    ends = log_weight.softmax(0).cumsum(0)
-    places = (torch.arange(count, device=log_weight.device) + uniform) / count
+    populations, count = log_weight.shape
+    ends = log_weight.softmax(1).cumsum(1)
+    places = (torch.arange(count, device=uniform.device) + uniform[:, None]) / count
     # Rounding may leave the last sum just below 1.
-    return torch.searchsorted(ends, places.double(), right=True).clamp(max=count - 1)
+    index = torch.searchsorted(ends, places.double(), right=True).clamp(max=count - 1)
+    return index + count * torch.arange(populations, device=index.device)[:, None]
 
 
 def effective_share(log_weight: Float[Tensor, " n"]) -> float:
