@@ -11,8 +11,8 @@ from recipes.translation.corpus import Batch
 from recipes.translation.losses import causal_loss
 
 from maskov.models.conditional.network import SpecialTokens, TranslationNetwork, TranslationShape
-from maskov.translation import search as searching
-from maskov.translation.search import _Beams, search
+from maskov.translation import autoregressive as searching
+from maskov.translation.autoregressive import _Beams, search
 
 PAD, BEGIN, END = 0, 1, 2
 MARKS = SpecialTokens(PAD, BEGIN, END, mask=PAD)
