@@ -314,7 +314,7 @@ class AcceptsTooMuch(Metropolis):
 class DoesNotCount(Metropolis):
     def step(self, chains, rows, scorer, rng):
         after, info = super().step(chains, rows, scorer, rng)
-        return replace(after, number=chains.epoch_step), info
+        return replace(after, epoch_step=chains.epoch_step), info
 
 
 def test_wrong_kernels_are_found():
