@@ -52,7 +52,7 @@ def _run(kernel, count=POPULATIONS, seed=0, chains=None):
 
 def _log_z(energy, temperature=1.0):
     given = Sequences(STATES, torch.full((len(STATES),), 3))
-    given = replace(given, sites=SCORER.sites(given))
+    given = replace(given, pass_cache=SCORER.cache(given))
     return float((-energy(TABLE, given) / temperature).logsumexp(0))
 
 

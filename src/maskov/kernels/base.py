@@ -75,7 +75,7 @@ class Kernel(ABC):
     ) -> tuple[Chains, StepInfo]:
         """Move the chosen chains once; the others stay as they are.
 
-        The chains returned have `step` and `number` counted up (see `counted`).
+        The chains returned have `step` and `epoch_step` counted up (see `counted`).
         """
 
     def begin(self, chains: Chains, rng: Rng) -> Chains:
@@ -217,8 +217,8 @@ def taken(chains: Chains, index: Int[Tensor, " chains"]) -> Chains:
     """Let every row take over the state of another."""
     state = {name: getattr(chains, name)[index] for name in _STATE}
     known = None if chains.part_values is None else chains.part_values.rows(index)
-    sites = None if chains.sites is None else chains.sites.rows(index)
-    return replace(chains, **state, part_values=known, sites=sites)
+    cache = None if chains.pass_cache is None else chains.pass_cache.rows(index)
+    return replace(chains, **state, part_values=known, pass_cache=cache)
 
 
 def counted(chains: Chains, rows: Int[Tensor, " n"]) -> Chains:
@@ -227,7 +227,7 @@ def counted(chains: Chains, rows: Int[Tensor, " n"]) -> Chains:
     return replace(
         chains,
         step=chains.step.index_add(0, rows, one),
-        number=chains.number.index_add(0, rows, one),
+        epoch_step=chains.epoch_step.index_add(0, rows, one),
     )
 
 
@@ -254,13 +254,13 @@ def with_tokens(chains: Chains, proposal: Proposal, accepted: Tensor) -> Chains:
 
 
 def log_ratio(
-    fall: Float[Tensor, " n"],
+    energy_drop: Float[Tensor, " n"],
     log_q_forward: Float[Tensor, " n"],
     log_q_reverse: Float[Tensor, " n"],
     beta: Float[Tensor, " n"],
 ) -> Float[Tensor, " n"]:
-    """Return log π(x')q(x|x') − log π(x)q(x'|x), where `fall` = E(x) − E(x') and π ∝ exp(−βE)."""
-    return fall * beta + (log_q_reverse - log_q_forward)
+    """Return log π(x')q(x|x') − log π(x)q(x'|x), where `energy_drop` = E(x) − E(x')."""
+    return energy_drop * beta + (log_q_reverse - log_q_forward)
 
 
 @dataclass(frozen=True)

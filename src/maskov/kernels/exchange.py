@@ -120,8 +120,8 @@ class Exchange(Wrapper):
         assert self.energy is not None
         assert known is not None
         even = torch.zeros_like(beta[colder])
-        fall = self.energy.total(known.values[colder] - known.values[hotter])
-        return log_ratio(fall, even, even, beta[colder] - beta[hotter])
+        energy_drop = self.energy.total(known.values[colder] - known.values[hotter])
+        return log_ratio(energy_drop, even, even, beta[colder] - beta[hotter])
 
     def __str__(self) -> str:
         ladder = ", ".join(f"{beta:g}" for beta in self.ladder) or f"{self.replicas} replicas"
@@ -133,7 +133,7 @@ def check_ladder(ladder: tuple[float, ...]) -> None:
     falls = all(one > other for one, other in pairwise(ladder))
     if not (all(map(math.isfinite, ladder)) and ladder[0] == 1 and falls and ladder[-1] > 0):
         raise InputError(
-            "a ladder has inverse temperatures that fall from 1 and stay above 0, such as "
+            "a ladder has inverse temperatures that energy_drop from 1 and stay above 0, such as "
             "1,0.87,0.75."
         )
 

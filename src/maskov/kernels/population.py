@@ -202,7 +202,7 @@ class Draws(Kernel):
 
     def init(self, chains: Chains, scorer: Scorer) -> Chains:
         """Keep nothing of the current tokens but their energy."""
-        return replace(chains, sites=None)
+        return replace(chains, pass_cache=None)
 
     def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
         """Return one step, in which all positions are drawn."""
