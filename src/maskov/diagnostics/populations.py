@@ -59,7 +59,7 @@ class PopulationSummary:
     @property
     def particles(self) -> int:
         """The particles of each population."""
-        return self.ancestor.shape[1]
+        return int(self.ancestor.shape[1])
 
     @property
     def log_z_each(self) -> Reals:
