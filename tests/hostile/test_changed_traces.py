@@ -17,9 +17,8 @@ from maskov.config import ModelSource
 from maskov.energies.lengths import Length
 from maskov.errors import Interrupted
 from maskov.moves import Resize
-from maskov.runs.checksums import in_words
-from maskov.runs.group import EXPERTS, REPLICAS
-from maskov.runs.store import TRACES
+from maskov.runs.state import EXPERTS, REPLICAS
+from maskov.runs.store import TRACES, in_words
 from odd_workers import files
 from small import tiny_bert
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from maskov import MaskovError, Metropolis, Norm, Run, RunError, Schedule, resume, sample
 from maskov.config import to_json
 from maskov.errors import Interrupted
-from maskov.runs import checkpoint
+from maskov.runs import state
 from maskov.runs.checkpoint import START, seal
 from mutations import changed, damaged, examples, or_refused
 from small import tiny_bert
@@ -183,8 +183,8 @@ def test_checkpoints_that_prove_themselves_whole_and_are_not_are_passed_over(dat
     (copy / "checkpoints" / file.name).write_bytes(seal(body))
     assert Run.open(copy).store.closed in range(6)
     with or_refused(ValueError, naming=[""]):
-        state = checkpoint.unpack(body)
-        assert checkpoint.unpack(checkpoint.pack(state)).epoch == state.epoch
+        found = state.unpack(body)
+        assert state.unpack(state.pack(found)).epoch == found.epoch
 
 
 @pytest.mark.parametrize("name", ["traces/steps.npy", "samples.jsonl", "checkpoints", "lock"])

@@ -185,7 +185,7 @@ def test_a_folder_of_rewritings_reads_no_huge_file(name, tmp_path):
 
 
 def test_no_manifest_is_written_that_would_not_be_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("maskov.runs.folder.MOST_BYTES", 1000)
+    monkeypatch.setattr("maskov.runs.store.MOST_BYTES", 1000)
     with pytest.raises(RunError, match="fewer or shorter texts"):
         sample(MODEL, Metropolis(Norm()), Schedule(epochs=2), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -30,8 +30,8 @@ from maskov.errors import Interrupted
 from maskov.moves import Site
 from maskov.runs.checkpoint import START, read_header, seal
 from maskov.runs.coordinator import Coordinator
-from maskov.runs.folder import RunFolder
 from maskov.runs.rebuild import rebuild
+from maskov.runs.store import Store
 from mutations import examples, or_refused
 from odd_workers import files
 from small import tiny_bert
@@ -96,7 +96,7 @@ def _again(folder: Path, copy: Path) -> Path:
 
 def _passed_over(copy: Path, file: Path) -> bool:
     """Whether a run that goes on would leave this checkpoint alone; nothing is run."""
-    folder = RunFolder.open(copy)
+    folder = Store.open(copy)
     parts = rebuild(folder.manifest, MODEL)
     coordinator = Coordinator(parts.layout, parts.kernel, MODEL, folder)
     assert coordinator.closed <= folder.manifest.epochs

@@ -18,7 +18,7 @@ from maskov.evaluation.estimates import Estimate, mean
 from maskov.evaluation.perplexity import perplexity
 from maskov.fasta import Record, causal_spellings
 from maskov.runs import Run
-from maskov.runs.library import record_of
+from maskov.runs.sample import record_of
 from maskov.version import __version__
 
 _SHORT = 12
