@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 import maskov
-from maskov.models.serialization import PackedModel
+from maskov.models.serialization import PickledModel
 from maskov.runs.task import Pool, Task, TaskResult
 from maskov.workers import pools as api
 from maskov.workers.job import Job
@@ -63,7 +63,7 @@ def oddly(monkeypatch, count: int, seed: int, **settings) -> list[OddPool]:
     made: list[OddPool] = []
 
     def pool(workers, _, manifest, model, *rest):
-        made.append(OddPool(Job(manifest, PackedModel.of(model)), count, seed, **settings))
+        made.append(OddPool(Job(manifest, PickledModel.of(model)), count, seed, **settings))
         return made[-1]
 
     monkeypatch.setattr(api, "pool_for", pool)

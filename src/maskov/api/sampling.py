@@ -20,7 +20,6 @@ from maskov.config import ModelSource
 from maskov.energies import Energy, as_energy
 from maskov.errors import InputError
 from maskov.fasta import Record
-from maskov.frozen import Mask
 from maskov.kernels import Kernel
 from maskov.models import DEFAULT_MODEL, MaskedModel
 from maskov.options.model import ModelOptions
@@ -41,6 +40,7 @@ from maskov.runs.store import Store
 from maskov.runs.task_runner import Listener
 from maskov.sampling import resume_chains
 from maskov.schedules import Schedule
+from maskov.texts import Mask
 from maskov.ui.progress_bar import progress_bar
 from maskov.workers import Workers
 

@@ -9,7 +9,6 @@ from typing import Any
 from maskov.config import check_name, stopping_rule
 from maskov.errors import InputError
 from maskov.fasta import Record
-from maskov.frozen import Mask, template_masks
 from maskov.kernels import Kernel
 from maskov.models import MaskedModel
 from maskov.options.sampling import SamplingOptions
@@ -20,7 +19,7 @@ from maskov.runs.result import Run
 from maskov.runs.store import Store
 from maskov.sampling import run_chains
 from maskov.schedules import Schedule
-from maskov.starts import ONE, find_blanks
+from maskov.texts import ONE, Mask, find_blanks, template_masks
 
 DEFAULT_LENGTH = 20
 Lines = Sequence[str | Record]

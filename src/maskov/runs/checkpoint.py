@@ -20,13 +20,13 @@ from typing import Any
 import torch
 
 from maskov.energies import Raw
-from maskov.energies.stages import TestPlan
+from maskov.energies.stages import AcceptanceStages
 from maskov.execution.buffers import Buffers
 from maskov.execution.span_buffers import SpanBuffers
 from maskov.runs.async_group import AHEAD
 from maskov.runs.files import open_regular, write_atomically
 from maskov.runs.state import GroupState, pack, sizes_of, tensors_of, unpack
-from maskov.types import Chains, PartValues, Sites, Tensor
+from maskov.types import Chains, PartValues, PassCache, Tensor
 
 # Bytes of the hash.
 START = hashlib.sha256().digest_size
@@ -213,7 +213,9 @@ class GroupShape:
         if "sites.hidden" in sizes or "buffers.tokens" in sizes:
             vector = self.vector()
             hidden = real(rows, length, vector.shape[-1]).to(vector.dtype)
-            chains = replace(bare, sites=Sites(hidden, real(rows, length), real(rows, length)))
+            chains = replace(
+                bare, pass_cache=PassCache(hidden, real(rows, length), real(rows, length))
+            )
         if "buffers.tokens" in sizes:
             state = replace(state, buffers=self._buffers(chains, sizes))
         if "known.values" in sizes:
@@ -231,7 +233,7 @@ class GroupShape:
         if not (1 <= slots <= min(self.slots, length) and 1 <= stages <= _MOST_STAGES):
             raise ValueError("more slots or stages than a chain has")
         # Of the energy only the number of stages matters.
-        made = Buffers.of(chains, TestPlan(Raw()), 0, slots, AHEAD)
+        made = Buffers.of(chains, AcceptanceStages(Raw()), 0, slots, AHEAD)
         made.draw_accept = made.draw_accept[..., :1].expand(-1, -1, stages)
         return made.tensors()
 

@@ -21,7 +21,7 @@ from safetensors.torch import save as to_bytes
 from maskov.config import Manifest
 from maskov.execution.buffers import COUNTS, ENERGIES, Buffers
 from maskov.execution.span_buffers import SpanBuffers
-from maskov.types import Chains, PartValues, Sites, Tensor, Traces
+from maskov.types import Chains, PartValues, PassCache, Tensor, Traces
 
 # The results of some chains at the end of an epoch, a row a chain: `energy`, `counts`, `tokens`,
 # `lengths`, `rejected`, true where a proposal was rejected, and what happened to its replicas.
@@ -154,7 +154,7 @@ def sizes_of(chains: Chains) -> Tensor:
 def tensors_of(group: GroupState) -> dict[str, Tensor]:
     """Return every tensor of a group by its name in a checkpoint."""
     chains, known = group.chains, group.chains.part_values
-    sites = {} if chains.sites is None else chains.sites.tensors()
+    sites = {} if chains.pass_cache is None else chains.pass_cache.tensors()
     values = {} if known is None else {"values": known.values, "energy": known.energy}
     parts = {"chains": chains.tensors(), "sites": sites, "known": values, "buffers": group.buffers}
     tensors = {f"{part}.{name}": one for part in parts for name, one in parts[part].items()}
@@ -163,7 +163,7 @@ def tensors_of(group: GroupState) -> dict[str, Tensor]:
 
 def pack(group: GroupState, fields: dict[str, str] | None = None) -> bytes:
     """Turn a group into bytes; `fields` are the hashes of the manifest it belongs to."""
-    sites = group.chains.sites
+    sites = group.chains.pass_cache
     numbers = {name: getattr(group, name) for name in _NUMBERS}
     # Which positions the passes of the sites mask; 0: each alone.
     numbers["site_groups"] = 0 if sites is None else sites.groups or 0
@@ -190,7 +190,7 @@ def unpack(body: bytes) -> GroupState:
             raise ValueError("its buffers are not whole")
         chains = Chains(
             **parts["chains"],
-            sites=Sites(**sites, groups=max(groups, 0) or None) if sites else None,
+            pass_cache=PassCache(**sites, groups=max(groups, 0) or None) if sites else None,
             # Which energy they are of, the kernel tells (`GroupState.target`).
             part_values=PartValues(None, **known) if known else None,
         )

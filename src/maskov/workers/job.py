@@ -11,8 +11,8 @@ import torch
 
 from maskov.config import Manifest
 from maskov.errors import MaskovError, RunError
-from maskov.models.batches import is_out_of_memory
-from maskov.models.serialization import PackedModel
+from maskov.models.scorer import is_out_of_memory
+from maskov.models.serialization import PickledModel
 from maskov.runs.rebuild import kernel_of
 from maskov.runs.task import Task, TaskResult
 from maskov.runs.task_runner import TaskRunner
@@ -24,7 +24,7 @@ class Job:
     """A run's description and its model; `paths` is where modules of its parts are found."""
 
     manifest: Manifest
-    model: PackedModel
+    model: PickledModel
     paths: tuple[str, ...] = field(default_factory=lambda: tuple(path for path in sys.path if path))
 
     def runner(self, device: torch.device, stop: Callable[[], bool] | None = None) -> TaskRunner:
