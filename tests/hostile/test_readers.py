@@ -34,6 +34,7 @@ from maskov.config import to_json
 from maskov.evaluation.texts import copied
 from maskov.fasta import Record
 from maskov.models.conditional.checkpoint import Merges
+from maskov.runs import checkpoint
 from maskov.runs.state import pack, unpack
 from mutations import anything, examples, or_refused
 from stopped_runs import CHAINS, EPOCHS, MODEL
