@@ -7,9 +7,15 @@ import pytest
 from arviz_stats.base import array_stats as arviz
 
 from ar_chains import autoregressive
-from maskov.diagnostics.autocorrelation import autocorrelation, integrated_time
-from maskov.diagnostics.convergence import Convergence, convergence, is_constant, nested_r_hat
-from maskov.diagnostics.thresholds import r_hat_limit
+from maskov.diagnostics.convergence import (
+    Convergence,
+    autocorrelation,
+    convergence,
+    integrated_time,
+    is_constant,
+    nested_r_hat,
+    r_hat_limit,
+)
 
 NOTHING = Convergence()
 

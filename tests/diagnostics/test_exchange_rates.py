@@ -7,7 +7,7 @@ import pytest
 from made_up_runs import manifest, traces
 
 from maskov.diagnostics import diagnose
-from maskov.diagnostics.exchange import round_trips
+from maskov.diagnostics.diagnosis import round_trips
 
 
 @pytest.mark.parametrize(

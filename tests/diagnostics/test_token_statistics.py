@@ -17,7 +17,7 @@ from maskov.config import Inputs
 from maskov.diagnostics import diagnose
 from maskov.diagnostics.chains import Group
 from maskov.diagnostics.convergence import nested_r_hat
-from maskov.diagnostics.statistics import token_statistics
+from maskov.diagnostics.tokens import token_statistics
 from maskov.models import TabularModel
 
 CHAINS, EPOCHS = 8, 600
