@@ -75,8 +75,8 @@ def summarise(manifest: Manifest, traces: Traces) -> Summary:
     if several_lengths(traces, kept):
         raw = norm = (None, None)
         notes.append(
-            "sequences have several lengths, and energies grow with the length: there is no mean "
-            "energy over all of them (reports have it per token, `diagnose --json` by length)"
+            "sequences have several lengths, and energies grow with the length: means are per "
+            "token in reports, and by length in `diagnose --json`"
         )
     return Summary(
         signature=manifest.signature,

@@ -182,8 +182,7 @@ def _run_report(
     accepted, novel, steps = (traces[name] for name in ("accepted", "novel", "steps"))
     means = {name: mean_of_chains(traces[f"energy_{name}"][burn_in:]) for name in ENERGIES}
     remarks = {
-        "sequences have several lengths, and energies grow with the length: energies are shown per "
-        "token, and samples are ranked by them": per_token,
+        "energies are shown per token, and samples are ranked by them": per_token,
         f"lines are drawn for {len(shown_chains)} of {chains:,} chains, evenly chosen; medians, "
         "bands and tables are over all": len(shown_chains) < chains,
         f"curves show {len(epochs)} of {done:,} epochs, evenly spaced": len(epochs) < done,
