@@ -29,11 +29,10 @@ from maskov import (
     sample,
 )
 from maskov.energies import Energy, TextEnergy
-from maskov.energies.classifier import Classifier
 from maskov.energies.distances import Edit, edit_distance, words_changed
 from maskov.energies.masked import Norm as NormEnergy
+from maskov.energies.networks import Classifier, Similar
 from maskov.energies.product import OtherModel
-from maskov.energies.similarity import Similar
 from maskov.exact import all_sequences, all_states, distribution, fresh_state
 from maskov.models.scorer import Scorer
 from maskov.moves import Resize
@@ -154,7 +153,7 @@ SUMS = (
 def test_sums(text, delayed, folders):
     energy = _sum(text, folders)
     reference = (2, 1, 0)
-    early = DelayedAcceptance(delayed if energy.needs_sites else 0)
+    early = DelayedAcceptance(delayed if energy.needs_passes else 0)
     check_energy(energy, TABLE, reference=reference)
     check_kernel(Metropolis(energy, Site(), delayed=early), TABLE, reference=reference)
     check_kernel(Metropolis(energy, Span(sizes=(1, 2)), delayed=early), TABLE, reference=reference)

@@ -12,7 +12,7 @@ from maskov import Norm
 from maskov.errors import InputError
 from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
-from maskov.models.serialization import PackedModel
+from maskov.models.serialization import PickledModel
 from maskov.scoring import score_texts
 from maskov.types import Sequences
 from small import tiny_bert
@@ -45,7 +45,7 @@ def test_conditionals_are_those_of_the_whole_text(family, precision, tmp_path):
     rows = [plain.encode(text)[:6] for text in texts[:3]]
     for some in (rows, rows[1:2] * 2):
         short, long = _ids(some, model), _ids([held + row for row in some], plain)
-        sites, whole = Scorer(model).sites(short, True), Scorer(plain).sites(long, True)
+        sites, whole = Scorer(model).cache(short, True), Scorer(plain).cache(long, True)
         for number, row in enumerate(some):
             here, there = slice(0, len(row)), slice(len(held), len(held) + len(row))
             close = {"atol": 1e-9 if precision == "float64" else 0.05, "rtol": 0}
@@ -86,7 +86,7 @@ def test_the_fingerprint_is_that_of_the_prefix_too():
 @pytest.mark.parametrize("coarse", [False, True])
 def test_a_model_that_is_sent_elsewhere_keeps_its_prefix(coarse):
     model = PREFIXED.in_precision(torch.bfloat16) if coarse else PREFIXED
-    there = PackedModel.of(model).unpack(torch.device("cpu"))
+    there = PickledModel.of(model).unpack(torch.device("cpu"))
     assert (there.prefix, there.fingerprint()) == (PREFIX, PREFIXED.fingerprint())
     found, wanted = (score_texts(one, ["green white"], Norm())[0].terms for one in (there, model))
     assert found == wanted

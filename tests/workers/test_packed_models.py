@@ -10,7 +10,7 @@ import torch
 import maskov
 from maskov.errors import InputError
 from maskov.models.scorer import Scorer
-from maskov.models.serialization import PackedModel
+from maskov.models.serialization import PickledModel
 from maskov.types import Sequences
 from small import random_table, tiny_bert
 from tiny_models import build
@@ -20,7 +20,7 @@ TOKENS = torch.tensor([[6, 7, 8, 6], [8, 8, 6, 7]])
 
 
 def _sent(model):
-    return pickle.loads(pickle.dumps(PackedModel.of(model))).unpack(torch.device("cpu"))
+    return pickle.loads(pickle.dumps(PickledModel.of(model))).unpack(torch.device("cpu"))
 
 
 @pytest.mark.parametrize("precision", [torch.float64, torch.float32, torch.bfloat16])
@@ -35,7 +35,7 @@ def test_a_masked_model_answers_with_the_same_bits(precision):
         model.precision, model.name, model.caution,
     )  # fmt: skip
     sequences = Sequences(TOKENS, torch.tensor([4, 4]))
-    one, other = (Scorer(each).sites(sequences) for each in (model, there))
+    one, other = (Scorer(each).cache(sequences) for each in (model, there))
     assert torch.equal(one.hidden, other.hidden)
     assert torch.equal(one.log_normaliser, other.log_normaliser)
 
@@ -45,7 +45,7 @@ def test_a_model_from_a_file_answers_with_the_same_bits(tmp_path):
     model = maskov.load(build("bert", tmp_path), "cpu")
     assert not any(value.data_ptr() % 64 for value in model.network.parameters())
     sequences = Sequences(TOKENS, torch.tensor([4, 4]))
-    one, other = (Scorer(each).sites(sequences) for each in (model, _sent(model)))
+    one, other = (Scorer(each).cache(sequences) for each in (model, _sent(model)))
     assert torch.equal(one.hidden, other.hidden)
     tied = model.network
     assert tied.get_input_embeddings().weight is tied.get_output_embeddings().weight
@@ -75,4 +75,4 @@ def test_what_cannot_be_sent_is_one_sentence():
     model = random_table()
     model.secret = lambda: None
     with pytest.raises(InputError, match="without workers"):
-        PackedModel.of(model)
+        PickledModel.of(model)

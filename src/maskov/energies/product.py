@@ -8,8 +8,8 @@ from functools import cached_property
 import torch
 
 from maskov.energies.base import Energy
-from maskov.energies.loading import Loading, check_lengths
 from maskov.energies.masked import Norm, Raw
+from maskov.energies.networks import Loading, check_lengths
 from maskov.errors import InputError
 from maskov.models import load
 from maskov.models.base import MaskedModel
@@ -47,9 +47,9 @@ class OtherModel(Energy):
         """Run the other model's masked passes."""
         check_lengths(sequences.lengths.tolist(), self._scorer.model.max_length, self.name)
         tokens = self._translated(model, sequences)
-        plain = replace(sequences, tokens=tokens, sites=None, reference=None)
-        sites = self._scorer.sites(plain, self.energy.normalised, groups=self.energy.groups)
-        values = self.energy(self._scorer.model, replace(plain, sites=sites))
+        plain = replace(sequences, tokens=tokens, pass_cache=None, reference=None)
+        sites = self._scorer.cache(plain, self.energy.normalised, groups=self.energy.groups)
+        values = self.energy(self._scorer.model, replace(plain, pass_cache=sites))
         self._scorer.check()
         return values
 

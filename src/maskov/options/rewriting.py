@@ -114,7 +114,7 @@ class RewritingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     def build(self, device: object, records: bool = False) -> Rewriter:
         """Return how lines are rewritten, or records of FASTA."""
         from maskov.energies import Energy, parse_energy
-        from maskov.energies.loading import Loading
+        from maskov.energies.networks import Loading
         from maskov.kernels.registry import move_names, named_moves, parse_moves, parse_sizes
         from maskov.moves import MaskedConditional
         from maskov.rewriting import Rewriter

@@ -19,7 +19,7 @@ from maskov.shipped import default_judge
 
 if TYPE_CHECKING:
     from maskov.energies import Energy
-    from maskov.energies.loading import Loading
+    from maskov.energies.networks import Loading
     from maskov.kernels import DelayedAcceptance, Kernel
     from maskov.kernels.registry import Moves
     from maskov.models import MaskedModel
@@ -286,7 +286,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
         """
         from maskov.defaults import GROUPS
         from maskov.energies import grouped, parse_energy
-        from maskov.energies.loading import Loading
+        from maskov.energies.networks import Loading
         from maskov.kernels.registry import energy_name, energy_text
 
         if self.burn_in_energy == "same":
@@ -302,7 +302,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
     def build_energy(self, loading: Loading | None = None) -> Energy:
         """Return the energy of the target."""
         from maskov.energies import Energy, parse_energy
-        from maskov.energies.loading import Loading
+        from maskov.energies.networks import Loading
 
         if isinstance(self.energy, Energy):
             return self.energy
@@ -346,7 +346,7 @@ class SamplingOptions(WorkerOptions, ConstraintOptions, ModelOptions):
 
     def _chain_kernel(self, device: Any) -> Kernel:
         """Return the kernel that moves each chain."""
-        from maskov.energies.loading import Loading
+        from maskov.energies.networks import Loading
         from maskov.kernels.registry import (
             KERNELS,
             named_kernel,

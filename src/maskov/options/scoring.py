@@ -57,7 +57,7 @@ class ScoringOptions:
     ) -> list[Score]:
         """Return the score of each line, by a model that is `loaded` or by the one named."""
         from maskov.energies import Autoregressive, Energy, parse_energy
-        from maskov.energies.loading import Loading
+        from maskov.energies.networks import Loading
         from maskov.models import choose_device
         from maskov.scoring import score_autoregressive, score_texts
 

@@ -196,7 +196,7 @@ class TranslatingOptions(WorkerOptions):
     def _named_energy(self, text: str) -> str:
         """Return the energy with the full names of its models, so that a run can be resumed."""
         from maskov.energies import parse_energy
-        from maskov.energies.loading import Loading
+        from maskov.energies.networks import Loading
 
         causal = self._twin_name() if self._names_twin else None
         return str(parse_energy(text, causal, Loading(find=findable)))
