@@ -13,9 +13,8 @@ from maskov.energies.base import Energy
 from maskov.energies.networks import Loading, SideNetwork, check_lengths, contents
 from maskov.errors import InputError, ModelError
 from maskov.models.base import MaskedModel, coarse
-from maskov.models.checkpoint import weights_hash
+from maskov.models.checkpoint import translation_folder, weights_hash
 from maskov.models.conditional.autoregressive import AutoregressiveModel
-from maskov.models.conditional.checkpoint import translation_folder
 from maskov.models.conditional.model import ConditionalModel, Sources
 from maskov.models.scorer import Batcher, token_budget
 from maskov.models.tokens import silence_transformers, token_ids

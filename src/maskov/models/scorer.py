@@ -16,7 +16,6 @@ import torch
 from maskov.errors import Interrupted, ModelError
 from maskov.grouping import groups_with, masked_with
 from maskov.models.base import MaskedModel, Queries
-from maskov.models.packed import PackedModel
 from maskov.types import Bool, Chains, Float, Int, Sequences, Sites, Tensor
 
 # On a CPU a batch should fit the caches; on a GPU it should fill the device.
@@ -391,5 +390,5 @@ def _padded_share(model: MaskedModel) -> float:
     """Return how much of a batch may be filled up with longer sequences."""
     if model.device.type == "cpu":
         # Our own encoder pads for attention alone, which costs less than small batches do.
-        return PADDED_SHARE if isinstance(model, PackedModel) and model.encoder is not None else 0.0
+        return 0.0 if getattr(model, "encoder", None) is None else PADDED_SHARE
     return 1.0 if model.packs else PADDED_SHARE
