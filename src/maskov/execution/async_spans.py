@@ -68,7 +68,7 @@ class SpanSampler(AsyncChains):
             return
         parts = torch.split(b.hidden[where], self.scorer.model.head_rows)
         found = torch.cat([self.scorer.model.logits(part).logsumexp(1).double() for part in parts])
-        self.scorer.watch(found)
+        self.scorer.track_nan(found)
         # What is not a number has been noticed; the chain need not wait for a better one.
         self._put_places(where, b.log_normaliser, found.nan_to_num(torch.inf))
 
@@ -191,7 +191,7 @@ class SpanSampler(AsyncChains):
         place = changed.int().argmax(1)
         at = (self._rows, place)
         logit = self.scorer.model.logit_of(b.hidden[at], b.proposed[at]).double()
-        self.scorer.watch(logit, ended & single)
+        self.scorer.track_nan(logit, ended & single)
         self._put_known(ended & single, place, b.hidden[at], logit, b.log_normaliser[at])
         missing = self._inside & ~(changed & single[:, None]) & ~passed
         b.missing.copy_(torch.where(ended[:, None], missing, b.missing))

@@ -164,7 +164,7 @@ class Metropolis(Kernel):
         else:
             values = self._part_values(scorer.model, sequences)
         whole = energy.total(values)
-        scorer.watch(whole)
+        scorer.track_nan(whole)
         if bool(whole.isinf().any()):
             raise InputError(
                 "a chain would start at a sequence of probability zero, where no move can be "
@@ -309,7 +309,7 @@ class Comparison:
         if row.numel():
             tokens = proposal.tokens[row, place]
             score = scorer.model.logit_of(known.hidden[row, place], tokens)
-            scorer.watch(score)
+            scorer.track_nan(score)
             known = replace(known, logit=known.logit.index_put((row, place), score.double()))
         missing = inside & ~still & proposal.novel[:, None]
         if proposal.passed is not None and proposal.passed.groups == groups:
@@ -440,6 +440,6 @@ class Comparison:
                 self.values[index, column] = part(self._scorer.model, sequences)
         values = self.values[index]
         energy = self._energy.total(values)
-        self._scorer.watch(energy)
+        self._scorer.track_nan(energy)
         self.energy_new = self.energy_new.index_copy(0, index, energy)
         return self._energy.total(self._old[index] - values)

@@ -74,7 +74,14 @@ def load_checkpoint(
     if Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise ModelError(f"'{name}' is not a model folder: it has no config.json.")
     check_files(Path(name))
-    _check_layers(Path(name), name)
+    # All layers would be built before missing weights are noticed. Other wrong sizes are caught
+    # when the weights do not fit them.
+    for key, value in read_config(Path(name)).items():
+        if "layer" in key and isinstance(value, int | float) and value > _MOST_LAYERS:
+            raise ModelError(
+                f"'{name}' is not a model folder: its config.json has '{key}' {value:.3g}, more "
+                "than any network has."
+            )
     try:
         # Missing weights are drawn at random before we can refuse them.
         with silence_transformers(), torch.random.fork_rng(devices=[]):
@@ -97,18 +104,11 @@ def load_checkpoint(
             f"'{name}' is not a {what}: its weights lack {missing[0]} ({len(missing)} missing); "
             "give a checkpoint that has its head."
         )
-    _align(network)
-    return network, loaded
-
-
-def _align(network: torch.nn.Module) -> None:
-    """Copy weights that a mapped file has at odd addresses, which may round products differently.
-
-    So a model that was loaded computes what the same model computes that was sent to a worker.
-    """
+    # A mapped file has weights at odd addresses. Copied, they compute what a worker's compute.
     for value in (*network.parameters(), *network.buffers()):
         if value.data_ptr() % ALIGNMENT:
             value.data = value.data.clone()
+    return network, loaded
 
 
 def check_files(folder: Path) -> None:
@@ -138,19 +138,6 @@ def _on_this_machine(name: str) -> str:
         f"'{name}' is not on this machine, and is not downloaded because a run folder names it; "
         "if you trust it, allow that with --allow-download."
     )
-
-
-def _check_layers(folder: Path, name: str) -> None:
-    """Refuse an absurd number of layers: all would be built before missing weights are noticed.
-
-    Other wrong sizes are caught when the weights do not fit them.
-    """
-    for key, value in read_config(folder).items():
-        if "layer" in key and isinstance(value, int | float) and value > _MOST_LAYERS:
-            raise ModelError(
-                f"'{name}' is not a model folder: its config.json has '{key}' {value:.3g}, more "
-                "than any network has."
-            )
 
 
 def is_translation(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Answers masked queries in full batches and counts what they cost.
+"""PassOutputs masked queries in full batches and counts what they cost.
 
 The cost of sampling is masked passes: one copy of one sequence through the model. Everything that
 needs passes comes through here, whichever chain and step it belongs to. Batches have a token
@@ -162,7 +162,7 @@ _SLOTS, MOST_SLOTS = 6, 8
 
 
 @dataclass(frozen=True)
-class Answers:
+class PassOutputs:
     """What the passes gave, one row a pass: the fields of `Sites` without their layout."""
 
     hidden: Float[Tensor, "passes hidden"]
@@ -187,7 +187,7 @@ class Scorer:
         self.passes = 0  # run so far
         self._broken = torch.zeros((), dtype=torch.bool, device=model.device)
 
-    def heed(self) -> None:
+    def raise_if_stopped(self) -> None:
         """Stop here, if that was asked for."""
         if self._stop is not None and self._stop():
             raise Interrupted("asked to stop")
@@ -231,27 +231,18 @@ class Scorer:
         counts = queries.masked.sum(1)
         alone = bool((counts == 1).all())
         starts = counts.cumsum(0) - counts
-        found: Tensor | None = None
 
-        def work(rows: Tensor, width: int) -> None:
-            nonlocal found
+        def run(rows: Tensor, width: int) -> tuple[Tensor, Tensor]:
             part = queries.rows(rows, width)
-            if alone:
-                place = part.masked.int().argmax(1)
-                answer = self.model.hidden_at(part.tokens, part.lengths, place, part.source)
-            else:
-                answer = self.model.hidden(part)
-            if found is None:
-                found = answer.new_empty((int(counts.sum()), answer.shape[1]))
             within = part.masked.cumsum(1) - 1
             target = (starts[rows][:, None] + within)[part.masked]
-            found[target] = answer
-            self.passes += len(part)
+            if not alone:
+                return self.model.hidden(part), target
+            place = part.masked.int().argmax(1)
+            return self.model.hidden_at(part.tokens, part.lengths, place, part.source), target
 
-        self.batcher.each(queries.lengths, work)
-        if found is None:
-            raise ModelError("no position was masked: there is nothing to ask the model.")
-        self.watch(found)
+        found = self._run_passes(queries.lengths, int(counts.sum()), run)
+        self.track_nan(found)
         return found
 
     def answers(
@@ -260,31 +251,43 @@ class Scorer:
         row: Int[Tensor, " passes"],
         place: Int[Tensor, " passes"],
         normaliser: bool,
-    ) -> Answers:
+    ) -> PassOutputs:
         """Mask each (row, place) alone; return its vector and the score of the token there."""
-        model, count = self.model, row.shape[0]
         tokens, lengths, source = sequences.tokens, sequences.lengths, sequences.source
-        logit = torch.zeros(count, dtype=torch.float64, device=tokens.device)
+        logit = torch.zeros(len(row), dtype=torch.float64, device=tokens.device)
         log_normaliser = torch.full_like(logit, torch.nan)
-        hidden: Tensor | None = None
 
-        def work(index: Tensor, width: int) -> None:
-            nonlocal hidden
+        def run(index: Tensor, width: int) -> tuple[Tensor, Tensor]:
             rows, places = row[index], place[index]
             read = None if source is None else source[rows]
-            answer = model.hidden_at(tokens[rows, :width], lengths[rows], places, read)
-            if hidden is None:
-                hidden = answer.new_empty((count, answer.shape[1]))
-            hidden[index] = answer
-            logit[index], log_normaliser[index] = self.scores(
-                answer, tokens[rows, places], normaliser
-            )
-            self.passes += len(index)
+            hidden = self.model.hidden_at(tokens[rows, :width], lengths[rows], places, read)
+            scores = self.scores(hidden, tokens[rows, places], normaliser)
+            logit[index], log_normaliser[index] = scores
+            return hidden, index
 
-        self.batcher.each(lengths[row], work)
-        if hidden is None:
+        return PassOutputs(self._run_passes(lengths[row], len(row), run), logit, log_normaliser)
+
+    def _run_passes(
+        self,
+        lengths: Int[Tensor, " passes"],
+        count: int,
+        run: Callable[[Tensor, int], tuple[Tensor, Tensor]],
+    ) -> Float[Tensor, "count hidden"]:
+        """Run passes in batches; `run` returns the vectors of a batch and their places."""
+        found: Tensor | None = None
+
+        def work(rows: Tensor, width: int) -> None:
+            nonlocal found
+            hidden, target = run(rows, width)
+            if found is None:
+                found = hidden.new_empty((count, hidden.shape[1]))
+            found[target] = hidden
+            self.passes += len(rows)
+
+        self.batcher.each(lengths, work)
+        if found is None:
             raise ModelError("no position was masked: there is nothing to ask the model.")
-        return Answers(hidden, logit, log_normaliser)
+        return found
 
     def scores(
         self,
@@ -306,11 +309,11 @@ class Scorer:
                 logits.append(scores.gather(1, token[:, None]).squeeze(1).double())
                 normalisers.append(scores.logsumexp(1).double())
             logit, log_normaliser = torch.cat(logits), torch.cat(normalisers)
-            self.watch(log_normaliser, valid)
+            self.track_nan(log_normaliser, valid)
         else:
             logit = model.logit_of(hidden, current).double()
             log_normaliser = torch.full_like(logit, torch.nan)
-        self.watch(logit, valid)
+        self.track_nan(logit, valid)
         return logit, log_normaliser
 
     def sites(
@@ -350,7 +353,7 @@ class Scorer:
         needed: Bool[Tensor, "n length"],
         normaliser: bool,
         groups: int,
-    ) -> tuple[Int[Tensor, " masked"], Int[Tensor, " masked"], Answers]:
+    ) -> tuple[Int[Tensor, " masked"], Int[Tensor, " masked"], PassOutputs]:
         """Mask each group that holds a needed position; return where, and what its pass gave."""
         tokens, source = sequences.tokens, sequences.source
         row, first = groups_with(needed, groups).nonzero(as_tuple=True)
@@ -361,7 +364,7 @@ class Scorer:
         query, place = masked.nonzero(as_tuple=True)
         row = row[query]
         scores = self.scores(hidden, tokens[row, place], normaliser)
-        return row, place, Answers(hidden, *scores)
+        return row, place, PassOutputs(hidden, *scores)
 
     def with_normaliser(self, sites: Sites, inside: Bool[Tensor, "n length"]) -> Sites:
         """Return sites with the log-sum-exp of every position, from vectors already at hand."""
@@ -369,10 +372,10 @@ class Scorer:
             return sites
         parts = torch.split(sites.hidden[inside], self.model.head_rows)
         found = torch.cat([self.model.logits(part).logsumexp(1).double() for part in parts])
-        self.watch(found)
+        self.track_nan(found)
         return replace(sites, log_normaliser=sites.log_normaliser.masked_scatter(inside, found))
 
-    def watch(self, values: Tensor, valid: Bool[Tensor, " n"] | None = None) -> None:
+    def track_nan(self, values: Tensor, valid: Bool[Tensor, " n"] | None = None) -> None:
         """Remember whether any value is not a number, without waiting for the device."""
         broken = values.isnan()
         self._broken |= (broken if valid is None else broken & valid).any()

@@ -306,7 +306,7 @@ def draw(
     for begin in range(0, len(hidden), scorer.model.head_rows):
         part = slice(begin, begin + scorer.model.head_rows)
         logits = scorer.model.logits(hidden[part])
-        scorer.watch(logits)
+        scorer.track_nan(logits)
         log_q, stuck = _restricted(logits, conditional, scorer, filling, part)
         new = choose(log_q.exp(), part)
         forward = log_q.gather(1, new[:, None]).squeeze(1)
@@ -328,7 +328,7 @@ def log_q_of(
     for begin in range(0, len(hidden), scorer.model.head_rows):
         part = slice(begin, begin + scorer.model.head_rows)
         logits = scorer.model.logits(hidden[part])
-        scorer.watch(logits)
+        scorer.track_nan(logits)
         log_q, stuck = _restricted(logits, conditional, scorer, filling, part)
         columns.append(_gathered(log_q, tokens[part]).masked_fill(stuck, -torch.inf))
     return torch.cat(columns)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 
@@ -22,15 +21,6 @@ _CPU_UNIT, _GPU_UNIT = 1, 8
 
 class AutoregressiveTranslator(AutoregressiveModel):
     """A translation model that generates from left to right."""
-
-    @classmethod
-    def load(
-        cls, folder: Path, device: torch.device, name: str, dtype: torch.dtype = torch.float32
-    ) -> AutoregressiveTranslator:
-        """Load a translation model folder."""
-        model = super().load(folder, device, name, dtype)
-        assert isinstance(model, cls)
-        return model
 
     def translate(
         self,

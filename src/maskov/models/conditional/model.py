@@ -119,12 +119,6 @@ class ConditionalModel(PackedModel):
 
     # Sources.
 
-    def source_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokenise sources, end token included."""
-        lines = token_ids(self.tokenizer, list(texts), self.name, add_special_tokens=False)
-        end = int(self.tokenizer.eos_token_id)
-        return [[*(int(token) for token in ids), end] for ids in lines]
-
     def given(self, texts: Sequence[str], lines: Sequence[int] | None = None) -> ConditionalModel:
         """Return this model with these sources, encoded.
 
@@ -132,8 +126,7 @@ class ConditionalModel(PackedModel):
         """
         if not texts:
             raise InputError("nothing to translate.")
-        numbers = lines or range(1, len(texts) + 1)
-        ids = read_sources(self, texts, [f"line {line}" for line in numbers])
+        ids = source_ids(self, texts, lines)
         changed = self.changed(sources=Sources.encode(self.network, texts, ids))
         for model in (changed, changed.exact):
             if isinstance(model, ConditionalModel):
@@ -207,23 +200,28 @@ class ConditionalModel(PackedModel):
         return {"end": int(self.tokenizer.eos_token_id)}
 
 
-def read_sources(
-    model: ConditionalModel, texts: Sequence[str], names: Sequence[str]
+def source_ids(
+    model: Any, texts: Sequence[str], lines: Sequence[int] | None = None
 ) -> list[list[int]]:
-    """Tokenise sources and refuse bad ones, which errors call by their names."""
-    for text, name in zip(texts, names, strict=True):
+    """Tokenise the sources of a translation model, end token included, and refuse bad ones.
+
+    Errors name them by `lines`, by default 1, 2, ...
+    """
+    numbers = lines or range(1, len(texts) + 1)
+    for text, line in zip(texts, numbers, strict=True):
         if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
-            raise InputError(f"{name} is not UTF-8 text.")
-    most, lines = model.network.shape.longest, model.source_ids(texts)
-    for ids, name in zip(lines, names, strict=True):
-        if len(ids) == 1:
-            raise InputError(f"{name} is empty; give at least one word.")
-        if len(ids) > most:
+            raise InputError(f"line {line} is not UTF-8 text.")
+    most, end = model.network.shape.longest, int(model.tokenizer.eos_token_id)
+    encoded = token_ids(model.tokenizer, list(texts), model.name, add_special_tokens=False)
+    for ids, line in zip(encoded, numbers, strict=True):
+        if not ids:
+            raise InputError(f"line {line} is empty; give at least one word.")
+        if len(ids) >= most:
             raise InputError(
-                f"{name} has {len(ids) - 1} tokens; '{model.name}' takes at most {most - 1}. Split "
-                "it into sentences."
+                f"line {line} has {len(ids)} tokens; '{model.name}' takes at most {most - 1}. "
+                "Split it into sentences."
             )
-    return lines
+    return [[*map(int, ids), end] for ids in encoded]
 
 
 RULES = ("best", "top", "drawn", "searched")
