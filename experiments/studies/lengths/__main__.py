@@ -55,7 +55,7 @@ from maskov.translation.api import drafts_of, energies_of, run_method
 from maskov.translation.autoregressive import AutoregressiveTranslator
 from maskov.translation.methods import TranslationMethod
 from maskov.types import Sequences
-from maskov.workers.options import Workers
+from maskov.workers import Workers
 
 _RESAMPLES = 1000
 

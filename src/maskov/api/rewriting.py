@@ -19,11 +19,11 @@ from maskov.api.sampling import OF_MODELS, OF_WORKERS
 from maskov.energies import Energy
 from maskov.errors import InputError
 from maskov.fasta import Record
-from maskov.frozen import Mask
 from maskov.models import MaskedModel
 from maskov.options.rewriting import RewritingOptions
 from maskov.rewriting import Rewriter, Rewriting
 from maskov.runs.task_runner import Listener
+from maskov.texts import Mask
 from maskov.ui.progress_bar import progress_bar
 from maskov.workers import Workers
 

@@ -57,7 +57,7 @@ class SpanSampler(AsyncChains):
     def _unnormalised(self) -> Bool[Tensor, "chains length"]:
         """Return where the log-sum-exp is to be found, which an epoch's energies need."""
         b = self.buffers
-        ending = ~b.opening & (b.number >= b.steps)
+        ending = ~b.opening & (b.epoch_step >= b.steps)
         return ending[:, None] & self._inside & b.log_normaliser.isnan()
 
     def _normalise(self) -> None:
@@ -75,7 +75,7 @@ class SpanSampler(AsyncChains):
     def _close(self) -> None:
         """End the epoch of chains that have done their steps; keep its results."""
         b = self.buffers
-        ended = ~b.opening & (b.number >= b.steps) & ~self._unnormalised().any(1)
+        ended = ~b.opening & (b.epoch_step >= b.steps) & ~self._unnormalised().any(1)
         self._end_epoch(ended, b.steps)
 
     def _open(self) -> None:
@@ -88,11 +88,11 @@ class SpanSampler(AsyncChains):
     def _begin(self) -> None:
         """Draw the window of each chain that begins a step."""
         b = self.buffers
-        begun = ~b.opening & (b.stage == IDLE) & (b.number < b.steps)
+        begun = ~b.opening & (b.stage == IDLE) & (b.epoch_step < b.steps)
         rows = self._rows_of(begun)
         if rows is None:
             return
-        step = (b.step + b.number)[rows]
+        step = (b.step + b.epoch_step)[rows]
         window = self.kernel.move.window(b.chain[rows], step, b.free[rows], self.rng)
         self._put_rows(begun, rows, b.window, window)
         self._put_rows(begun, rows, b.proposed, b.tokens[rows])
@@ -140,7 +140,7 @@ class SpanSampler(AsyncChains):
         forward = torch.where((same & last)[:, None], own, b.new_hidden[:-1, -2])
         backward = torch.where(last[:, None], own, b.new_hidden[:-1, -1])
         old, chain = b.tokens[self._rows, place][rows], b.chain[rows]
-        step, at = (b.step + b.number)[rows], place[rows]
+        step, at = (b.step + b.epoch_step)[rows], place[rows]
 
         def choose(probabilities: Tensor, part: slice) -> Tensor:
             return self.rng.categorical(
@@ -270,7 +270,7 @@ class SpanSampler(AsyncChains):
             return
         stage = b.stage[rows].clamp(min=0)
         ratio = self._ratios(rows).gather(1, stage[:, None]).squeeze(1)
-        step = (b.step + b.number)[rows]
+        step = (b.step + b.epoch_step)[rows]
         accepted, _ = self.rng.accept(ratio - b.ratio[rows], b.chain[rows], step, stage)
         passed = torch.zeros_like(busy)
         self._put_rows(busy, rows, passed, accepted)
@@ -319,7 +319,7 @@ class SpanSampler(AsyncChains):
             irreversible=stuck,
         )  # fmt: skip
         b.rejected |= (ended & ~accepted)[:, None] & (b.window >= 0)
-        b.number += ended
+        b.epoch_step += ended
         b.stage.masked_fill_(ended, IDLE)
 
     # Where rows are gathered; a GPU does these without asking which rows there are.

@@ -16,7 +16,7 @@ import torch
 from maskov.errors import Interrupted, ModelError
 from maskov.grouping import groups_with, masked_with
 from maskov.models.base import MaskedModel, Queries
-from maskov.types import Bool, Chains, Float, Int, Sequences, Sites, Tensor
+from maskov.types import Bool, Chains, Float, Int, PassCache, Sequences, Tensor
 
 # On a CPU a batch should fit the caches; on a GPU it should fill the device.
 _CPU_BYTES = 64 * 2**20
@@ -163,7 +163,7 @@ _SLOTS, MOST_SLOTS = 6, 8
 
 @dataclass(frozen=True)
 class PassOutputs:
-    """What the passes gave, one row a pass: the fields of `Sites` without their layout."""
+    """What the passes gave, one row a pass: the fields of `PassCache` without their layout."""
 
     hidden: Float[Tensor, "passes hidden"]
     logit: Float[Tensor, " passes"]
@@ -316,19 +316,19 @@ class Scorer:
         self.track_nan(logit, valid)
         return logit, log_normaliser
 
-    def sites(
+    def cache(
         self,
         sequences: Sequences,
         normaliser: bool = True,
         needed: Bool[Tensor, "n length"] | None = None,
         groups: int | None = None,
-    ) -> Sites:
+    ) -> PassCache:
         """Return the sites of whole sequences: all of them, or those `needed` besides the known.
 
         Each position is masked alone, or with `groups` together with the others of its group: one
         pass for each group that holds a needed position.
         """
-        tokens, known = sequences.tokens, None if needed is None else sequences.sites
+        tokens, known = sequences.tokens, None if needed is None else sequences.pass_cache
         if needed is None:
             needed = sequences.inside
         row, place = needed.nonzero(as_tuple=True)
@@ -339,7 +339,7 @@ class Scorer:
         else:
             row, place, answers = self._group_answers(sequences, needed, normaliser, groups)
         if known is None:
-            known = Sites(
+            known = PassCache(
                 answers.hidden.new_zeros((*tokens.shape, answers.hidden.shape[1])),
                 answers.logit.new_zeros(tokens.shape),
                 answers.logit.new_zeros(tokens.shape),
@@ -366,7 +366,7 @@ class Scorer:
         scores = self.scores(hidden, tokens[row, place], normaliser)
         return row, place, PassOutputs(hidden, *scores)
 
-    def with_normaliser(self, sites: Sites, inside: Bool[Tensor, "n length"]) -> Sites:
+    def with_normaliser(self, sites: PassCache, inside: Bool[Tensor, "n length"]) -> PassCache:
         """Return sites with the log-sum-exp of every position, from vectors already at hand."""
         if not bool(sites.log_normaliser[inside].isnan().any()):
             return sites

@@ -10,7 +10,6 @@ from maskov.constraints import Constraint
 from maskov.energies import Norm
 from maskov.errors import InputError
 from maskov.fasta import Record, spelled, with_blanks
-from maskov.frozen import Mask, frozen_positions
 from maskov.models import MaskedModel
 from maskov.models.conditional.model import (
     DRAFTED,
@@ -22,7 +21,8 @@ from maskov.models.conditional.model import (
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional
 from maskov.random import CounterRng
-from maskov.starts import Layout, draw_lengths, fill, read_text
+from maskov.starts import Layout, draw_lengths, fill
+from maskov.texts import Mask, frozen_positions, read_text
 
 
 def inputs_of(
@@ -222,7 +222,7 @@ def search_lengths(model: ConditionalModel, chains: int, scorer: Scorer) -> list
         width = max(len(layout.tokens[row]) for row in rows)
         blank = layout.chains(model, rows, width).to(model.device)
         filled = fill(blank, "mask-predict", MaskedConditional(), scorer, CounterRng(0)).sequences
-        filled = replace(filled, sites=scorer.sites(filled))
+        filled = replace(filled, pass_cache=scorer.cache(filled))
         energy = (Norm()(model, filled) / filled.lengths).view(-1, count)
         best = filled.lengths.view(-1, count).gather(1, energy.argmin(1, keepdim=True))
         found += [[int(length)] * chains for length in best.flatten().tolist()]

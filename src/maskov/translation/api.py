@@ -16,7 +16,7 @@ from maskov.models.conditional.model import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.runs import Run, Sample
 from maskov.sampling import run_chains
-from maskov.starts import read_text
+from maskov.texts import read_text
 from maskov.translation.autoregressive import DEFAULT_BEAM, AutoregressiveTranslator
 from maskov.translation.methods import (
     DEFAULT_LENGTHS,
@@ -232,7 +232,7 @@ def energies_of(given: ConditionalModel, texts: Sequence[str]) -> tuple[list[flo
         tokens[row, : len(line)] = torch.tensor(line, dtype=torch.long, device=device)
     engine = Scorer(given)
     whole = Sequences(tokens, lengths, source=torch.arange(len(ids), device=device))
-    sites = engine.sites(whole)
+    sites = engine.cache(whole)
     engine.check()
     known = Sequences(tokens, lengths, sites, whole.source)
     nonempty = torch.tensor([bool(line) for line in ids], device=device)
