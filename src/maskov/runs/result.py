@@ -9,7 +9,6 @@ from typing import Any
 from maskov.config import Manifest
 from maskov.diagnostics import Diagnosis, Summary, diagnose, summarise, to_arviz
 from maskov.errors import RunError
-from maskov.runs.folder import RunFolder
 from maskov.runs.sample import Sample
 from maskov.runs.store import Store
 from maskov.types import Traces
@@ -86,4 +85,4 @@ class Run:
     @classmethod
     def open(cls, path: str | Path) -> Run:
         """Read a run folder, finished or not."""
-        return cls(RunFolder.open(Path(path)))
+        return cls(Store.open(Path(path)))

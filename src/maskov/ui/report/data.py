@@ -13,7 +13,6 @@ from maskov.config import Manifest
 from maskov.diagnostics import summarise
 from maskov.errors import InputError
 from maskov.runs import Run
-from maskov.runs.folder import RunFolder
 from maskov.types import Traces
 from maskov.ui.report.curves import (
     Histogram,
@@ -257,7 +256,7 @@ def _labels(runs: Sequence[Run]) -> list[str]:
 
 
 def _path(run: Run) -> Path:
-    if isinstance(run.store, RunFolder):
+    if run.store.durable:
         return run.store.path.resolve()
     manifest = run.manifest
     return Path("-".join(filter(None, (manifest.kernel, manifest.energy))).replace("/", "-"))
