@@ -22,7 +22,7 @@ from maskov.energies.ordered import Ordered
 from maskov.energies.product import OtherModel
 from maskov.energies.words import Avoids, Contains, Matches, Repeats
 from maskov.errors import InputError
-from maskov.models.conditional.checkpoint import translation_folder
+from maskov.models.checkpoint import translation_folder
 from maskov.parts import is_import_path, load_part, parse_call, split_outside
 
 # Far more than anybody adds up by hand; each is a part of every test of every proposal.
