@@ -41,6 +41,8 @@ class Sample:
     chain belongs to, 0 where there was none. `energies` are, where the energy has experts, those
     of the `target` and of each expert by name. Of chains that started from FASTA, `name` is the
     parent's and `mutations`, where lengths are fixed, are the differences to it, such as S31R.
+    Samples of populations have the number of theirs, their weight in it, and which of its first
+    particles they descend from.
     """
 
     chain: int
@@ -54,6 +56,9 @@ class Sample:
     energies: dict[str, float] = field(default_factory=dict)
     name: str | None = None
     mutations: list[str] | None = None
+    population: int | None = None
+    weight: float | None = None
+    ancestor: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse what a damaged file may say."""
@@ -67,6 +72,8 @@ class Sample:
             and all(type(one) in (int, float) for one in energies)
             and _are(str, self.tokens)
             and _are(int, self.ids)
+            and all(one is None or type(one) is int for one in (self.population, self.ancestor))
+            and (self.weight is None or type(self.weight) is float)
             and (self.name is None or isinstance(self.name, str))
             and (self.mutations is None or _are(str, self.mutations))
         ):
@@ -77,7 +84,7 @@ class Sample:
         data = asdict(self)
         if not self.energies:
             del data["energies"]
-        for name in ("name", "mutations"):
+        for name in ("name", "mutations", "population", "weight", "ancestor"):
             if data[name] is None:
                 del data[name]
         return json.dumps(data, ensure_ascii=False)
