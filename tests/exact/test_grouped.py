@@ -30,7 +30,7 @@ from maskov.exact import (
 from maskov.grouping import groups_with, masked_with, positions_of, unseen
 from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
-from maskov.moves.span import Span
+from maskov.moves import Span
 from maskov.random import CounterRng
 from maskov.scoring import score_texts
 from maskov.testing import check_energy, check_kernel, step_matrix

@@ -26,10 +26,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 
-from maskov.energies import Raw
-from maskov.energies.stages import AcceptanceStages
-from maskov.execution.buffers import Buffers
-from maskov.execution.span_buffers import SpanBuffers
+from maskov.execution.buffers import SiteBuffers, WindowBuffers
 from maskov.runs.async_group import AHEAD
 from maskov.runs.files import open_regular, write_atomically
 from maskov.runs.group import GroupState, sizes_of
@@ -42,7 +39,7 @@ _KEPT = 2  # the newest and the one before it
 _MOST_HEADER = 2**20
 # Stages of a test, and values that are known of an energy.
 _MOST_STAGES, _MOST_VALUES = 64, 1024
-_BUFFERS = [{field.name for field in fields(kind)} for kind in (Buffers, SpanBuffers)]
+_BUFFERS = [{field.name for field in fields(kind)} for kind in (SiteBuffers, WindowBuffers)]
 _SCALARS = (
     "epoch", "end", "begun", "other_passes", "budget", "target",
 )  # fmt: skip
@@ -307,16 +304,13 @@ class GroupShape:
 
     def _buffers(self, chains: Chains, sizes: Sizes) -> dict[str, Tensor]:
         if self.windows:
-            return SpanBuffers.of(chains, 0, chains.step, AHEAD).tensors()
+            return WindowBuffers.of(chains, chains.step, 0, AHEAD).tensors()
         rows, length = chains.tokens.shape
         slots = (sizes["buffers.slot_place"][1][0] - 1) // rows
         stages = sizes["buffers.draw_accept"][1][-1]
         if not (1 <= slots <= min(self.slots, length) and 1 <= stages <= _MOST_STAGES):
             raise ValueError("more slots or stages than a chain has")
-        # Of the energy only the number of stages matters.
-        made = Buffers.of(chains, AcceptanceStages(Raw()), 0, slots, AHEAD)
-        made.draw_accept = made.draw_accept[..., :1].expand(-1, -1, stages)
-        return made.tensors()
+        return SiteBuffers.of(chains, stages, 0, slots, AHEAD).tensors()
 
     def fits(self, state: GroupState) -> bool:
         """Whether a state is one of these chains; its shapes are known to be right."""
