@@ -325,7 +325,7 @@ def _with_target(group: GroupState, kernel: Kernel) -> GroupState:
     bound = None
     if 0 <= group.target < len(energies):
         energy, values = energies[group.target], known.values
-        if values.shape[1] == AcceptanceStages(energy).columns:
+        if values.shape[1] == AcceptanceStages(energy).columns(group.chains.tokens.shape[1]):
             # Its weights may be those of another epoch: what is known are the parts.
             bound = PartValues(energy, values, energy.total(values))
     return group.with_chains(replace(group.chains, part_values=bound))
