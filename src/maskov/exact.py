@@ -93,14 +93,17 @@ def distribution(
     temperature: float = 1.0,
     lengths: Int[Tensor, " states"] | None = None,
     reference: Int[Tensor, "states reference"] | None = None,
+    free: Bool[Tensor, "states length"] | None = None,
 ) -> Float[Tensor, " states"]:
     """Return p(x) ∝ exp(−E(x)/T) over the given states, all of one length or of those given.
 
-    `reference` are the texts with which the energy compares them, if it does.
+    `reference` are the texts with which the energy compares them, if it does, and `free` the
+    positions that differ between them, if not all do.
     """
     if lengths is None:
         lengths = torch.full((len(states),), states.shape[1], device=states.device)
-    given = Sequences(states, lengths, source=torch.zeros_like(lengths), reference=reference)
+    source = torch.zeros_like(lengths)
+    given = Sequences(states, lengths, source=source, reference=reference, free=free)
     sites = Scorer(model).cache(given, groups=energy.groups) if energy.needs_passes else None
     return (-energy(model, replace(given, pass_cache=sites)) / temperature).softmax(0)
 

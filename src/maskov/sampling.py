@@ -35,9 +35,7 @@ from maskov.runs.checks import (
 )
 from maskov.runs.coordinator import Coordinator
 from maskov.runs.files import locked, new_folder
-from maskov.runs.folder import RunFolder
 from maskov.runs.inputs import inputs_of, layout_of
-from maskov.runs.library import write_library
 from maskov.runs.manifest import kernel_data, manifest_of
 from maskov.runs.preparation import threads, tuned_kernel
 from maskov.runs.rebuild import (
@@ -49,13 +47,14 @@ from maskov.runs.rebuild import (
     with_burn_in,
 )
 from maskov.runs.result import Run
+from maskov.runs.sample import write_library
 from maskov.runs.signature import resizes
 from maskov.runs.store import Store
 from maskov.runs.task_runner import Listener
 from maskov.schedules import Schedule
 from maskov.texts import Mask
 from maskov.workers import Workers
-from maskov.workers.carry_out import carry_out, group_size
+from maskov.workers.pools import carry_out, group_size
 
 
 def run_chains(
@@ -98,7 +97,7 @@ def run_chains(
     check_name(name)
     path = None if out is None else Path(out)
     if path is not None:
-        RunFolder.check_free(path)
+        Store.check_free(path)
     trust = source is not None and source.trust_remote_code
     check_translates(kernel, model)
     kernel, prior = with_prior(kernel, length_prior, model)
@@ -156,7 +155,7 @@ def run_chains(
     )
     manifest = manifest_of(config, model, kernel, models_of(running), layout, name)
     with new_folder(path) if path is not None else nullcontext():
-        store: Store = Store(manifest) if path is None else RunFolder.create(path, manifest)
+        store: Store = Store(manifest) if path is None else Store.create(path, manifest)
         try:
             running = tuned_kernel(store, layout, running, scorer, listener)
             coordinator = Coordinator(layout, running, model, store, listener, checkpoint_every)
@@ -167,10 +166,10 @@ def run_chains(
             carry_out(coordinator, workers, stop)
         except (ModelError, InputError):
             # A model that fails before the first epoch is over leaves nothing worth resuming.
-            if isinstance(store, RunFolder) and not store.traces()["steps"].any():
+            if store.durable and not store.traces()["steps"].any():
                 store.discard()
             raise
-        if isinstance(store, RunFolder):
+        if store.durable:
             write_library(store)
     return Run(store)
 
@@ -197,7 +196,7 @@ def resume_chains(
     downloaded only with `allow_download`: a manifest may be anybody's. A `kernel` or an `energy`
     with the parts and arguments of the run's own takes its place, so that it need not be imported.
     """
-    folder = RunFolder.open(Path(path))
+    folder = Store.open(Path(path))
     workers = workers or Workers()
     if workers.threads is not None:
         raise InputError("a run continues with the threads it began with: drop `threads`.")
@@ -220,4 +219,4 @@ def resume_chains(
         carry_out(coordinator, workers, stop)
         write_library(folder)
     # Opened again: what was damaged when this one was opened is whole now.
-    return Run(RunFolder.open(folder.path), folder.damaged, folder.recovered)
+    return Run(Store.open(folder.path), folder.damaged, folder.recovered)

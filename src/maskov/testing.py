@@ -128,7 +128,7 @@ def check_energy(
     other = _values(target, scorer, padded)
     _expect(_same(values, other), f"'{target}' has different values with other padding.")
     rows = [given.rows(row[None]) for row in order]
-    cut = [replace(one, tokens=one.tokens[:, : int(one.lengths)]) for one in rows]
+    cut = [_cut(one, int(one.lengths)) for one in rows]
     alone = torch.cat([_values(target, scorer, one) for one in cut])
     what = "alone, without other sequences and padding"
     _expect(_same(values[order], alone), f"'{target}' has different values {what}.")
@@ -191,7 +191,7 @@ def check_kernel(
     heat = own if temperature is None else temperature
     # Chains of one part cannot become those of another.
     laws = [
-        distribution(model, energy, part.tokens, heat, part.lengths, part.reference)
+        distribution(model, energy, part.tokens, heat, part.lengths, part.reference, part.free)
         for part in parts
     ]
     start, target, scorer = joined(parts), torch.cat(laws), Scorer(model)
@@ -431,6 +431,12 @@ def _with_sites(energy: Energy, scorer: Scorer, given: Sequences) -> Sequences:
     needed = energy.needs_passes
     sites = scorer.cache(given, energy.needs_normaliser, groups=energy.groups) if needed else None
     return replace(given, pass_cache=sites)
+
+
+def _cut(given: Sequences, width: int) -> Sequences:
+    """Return sequences without their last columns."""
+    free = None if given.free is None else given.free[:, :width]
+    return replace(given, tokens=given.tokens[:, :width], free=free)
 
 
 def _values(energy: Energy, scorer: Scorer, given: Sequences) -> Float[Tensor, " states"]:

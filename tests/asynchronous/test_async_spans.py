@@ -28,7 +28,7 @@ from maskov.moves import Site, Span, Sweep
 from maskov.random import CounterRng
 from maskov.runs.async_group import AHEAD
 from maskov.runs.checkpoint import GroupShape, load, save
-from maskov.runs.group import GroupState
+from maskov.runs.state import GroupState
 from maskov.types import Sequences
 from small import random_state, tiny_bert
 
@@ -38,7 +38,7 @@ COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes", "irreversibl
 
 def _everywhere(monkeypatch, kind):
     """Let windows go asynchronously on a CPU, too."""
-    for module in ("runs.async_group", "runs.task_runner", "workers.carry_out"):
+    for module in ("runs.async_group", "runs.task_runner", "workers.pools"):
         monkeypatch.setattr(
             f"maskov.{module}.sampler_for",
             lambda _, kernel: kind if rounds_of(kernel) is WindowRounds else None,

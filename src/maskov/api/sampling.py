@@ -34,9 +34,9 @@ from maskov.options.running import (
 )
 from maskov.options.sampling import SamplingOptions
 from maskov.options.workers import WorkerOptions
-from maskov.runs.folder import RunFolder
 from maskov.runs.rebuild import load_model
 from maskov.runs.result import Run as StoredRun
+from maskov.runs.store import Store
 from maskov.runs.task_runner import Listener
 from maskov.sampling import resume_chains
 from maskov.schedules import Schedule
@@ -214,7 +214,7 @@ def resume(
     if isinstance(workers, Workers):
         refuse_both(options, OF_WORKERS, "Workers")
     chosen = read_options(WorkerOptions, _with_workers(workers, options))
-    opened = RunFolder.open(folder)
+    opened = Store.open(folder)
     manifest = opened.manifest
     if model is None and not StoredRun(opened).finished:
         opened.check_unchanged()
@@ -234,7 +234,7 @@ def resume(
 def _folder_of(run: str | Path | StoredRun) -> Path:
     if not isinstance(run, StoredRun):
         return Path(run)
-    if not isinstance(run.store, RunFolder):
+    if not run.store.durable:
         raise InputError("this run has no folder to resume from: sample with `out`.")
     return run.store.path
 

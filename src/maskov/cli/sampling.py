@@ -118,11 +118,11 @@ def resume(
 ) -> None:
     """Go on with a run that was stopped, from its last checkpoint."""
     from maskov.runs import Run
-    from maskov.runs.folder import RunFolder
     from maskov.runs.rebuild import load_model
+    from maskov.runs.store import Store
     from maskov.sampling import resume_chains
 
-    folder = RunFolder.open(run)
+    folder = Store.open(run)
     folder.check_unchanged()
     manifest = folder.manifest
     workers = options.build_workers()
@@ -182,8 +182,8 @@ def _watched(
     most: bool,
 ) -> None:
     """Do the work with a view on it, and with signals that stop it softly."""
-    from maskov.runs.folder import RunFolder
     from maskov.runs.rebuild import own_parts
+    from maskov.runs.store import Store
     from maskov.ui.terminal import progress_for, watched_stop
 
     with stop_on_signals() as stop:
@@ -195,7 +195,7 @@ def _watched(
                 run = work(listener=view, stop=watched_stop(stop, view))
         except (Interrupted, KeyboardInterrupt):
             if folder is not None:
-                parts = own_parts(RunFolder.open(folder).manifest.config)
+                parts = own_parts(Store.open(folder).manifest.config)
                 trust = " --trust-parts" if parts else ""
                 say(f"stopped and saved; continue with: maskov resume {folder}{trust}")
             else:

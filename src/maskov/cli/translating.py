@@ -31,7 +31,7 @@ def translate(
     ] = None,
 ) -> None:
     """Translate lines with a conditional masked model or an autoregressive one."""
-    from maskov.runs.folder import RunFolder
+    from maskov.runs.store import Store
     from maskov.translation.api import translate_lines
     from maskov.ui.terminal import progress_for, watched_stop
 
@@ -39,7 +39,7 @@ def translate(
     workers = options.build_workers(options.threads)
     options.check_used()
     if options.out is not None:
-        RunFolder.check_free(options.out)
+        Store.check_free(options.out)
     loaded_from = options.source()
     if drafts == source == "-":
         raise InputError("texts and drafts cannot both come from standard input.")

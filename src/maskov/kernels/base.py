@@ -208,6 +208,18 @@ def check_keeps_constraints(move: Move) -> None:
         )
 
 
+# What one row takes over from another, besides everything known about the tokens.
+_STATE = ("tokens", "lengths", "free", "region", "confidence", "replica")
+
+
+def taken(chains: Chains, index: Int[Tensor, " chains"]) -> Chains:
+    """Let every row take over the state of another."""
+    state = {name: getattr(chains, name)[index] for name in _STATE}
+    known = None if chains.part_values is None else chains.part_values.rows(index)
+    cache = None if chains.pass_cache is None else chains.pass_cache.rows(index)
+    return replace(chains, **state, part_values=known, pass_cache=cache)
+
+
 def counted(chains: Chains, rows: Int[Tensor, " n"]) -> Chains:
     """Count a step of the chosen chains."""
     one = torch.ones_like(rows)

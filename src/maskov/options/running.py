@@ -12,11 +12,11 @@ from maskov.fasta import Record
 from maskov.kernels import Kernel
 from maskov.models import MaskedModel
 from maskov.options.sampling import SamplingOptions
-from maskov.runs.folder import RunFolder
 from maskov.runs.inputs import named_texts
 from maskov.runs.preparation import schedule_for_passes
 from maskov.runs.rebuild import with_burn_in
 from maskov.runs.result import Run
+from maskov.runs.store import Store
 from maskov.sampling import run_chains
 from maskov.schedules import Schedule
 from maskov.texts import ONE, Mask, find_blanks, template_masks
@@ -82,7 +82,7 @@ def check_before_loading(
         options.build_kernel("cpu")
     options.build_workers(options.threads)
     if options.out is not None:
-        RunFolder.check_free(options.out)
+        Store.check_free(options.out)
     check_name(options.name or "")
 
 

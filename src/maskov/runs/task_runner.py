@@ -25,7 +25,7 @@ from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer, refuse_out_of_memory
 from maskov.random import CounterRng
 from maskov.runs.async_group import AsyncGroup
-from maskov.runs.group import (
+from maskov.runs.state import (
     GroupState,
     Row,
     first_replicas,
@@ -103,7 +103,7 @@ class TaskRunner:
         """The run's random numbers."""
         return CounterRng(self.manifest.config.seed)
 
-    def carry_out(self, task: Task) -> TaskResult:
+    def run(self, task: Task) -> TaskResult:
         """Take a group on; what was completed is returned even where somebody asks to stop."""
         self._task, self._deadline = task, time.monotonic() + task.seconds
         self._rows, before = [], self.scorer.passes
@@ -125,7 +125,7 @@ class TaskRunner:
             self.scorer.check()
         except MaskovError as error:
             # The epochs before were checked and stay; the group stands where its task began.
-            return TaskResult(task.group, task.state, self._rows, failure=error)
+            return TaskResult(task.number, task.state, self._rows, failure=error)
         state = replace(
             self.group,
             budget=self.scorer.batcher.budget,
@@ -133,7 +133,7 @@ class TaskRunner:
         ).to(torch.device("cpu"))
         passes = self.scorer.passes - before
         shown = None if self.watch else _first_chains(state, self.kernel.replicas)
-        return TaskResult(task.group, state, self._rows, passes, shown, stopped, check)
+        return TaskResult(task.number, state, self._rows, passes, shown, stopped, check)
 
     def _begin(self) -> None:
         """Fill the blanks, unless the kernel's first step does so itself."""
@@ -148,7 +148,7 @@ class TaskRunner:
     def _check_precision(self) -> PrecisionCheck | None:
         """Measure what a coarser precision does to energies, before it is used."""
         model = self.scorer.model
-        if model.exact is None or self._task.group:
+        if model.exact is None or self._task.number:
             return None
         return check_precision(model, model.exact, self.group.chains, model.precision)
 
@@ -267,7 +267,7 @@ class TaskRunner:
         """Keep the results of an epoch."""
         self.scorer.check()  # before anything of this epoch is kept
         if self.deliver is not None:
-            self.deliver(self._task.group, self.group.epoch, traces_of(row))
+            self.deliver(self._task.number, self.group.epoch, traces_of(row))
         else:
             self._rows.append((self.group.epoch, traces_of(row)))
         self.group = replace(self.group, epoch=self.group.epoch + 1)
@@ -326,7 +326,7 @@ def _with_target(group: GroupState, kernel: Kernel) -> GroupState:
     bound = None
     if 0 <= group.target < len(energies):
         energy, values = energies[group.target], known.values
-        if values.shape[1] == AcceptanceStages(energy).columns:
+        if values.shape[1] == AcceptanceStages(energy).columns(group.chains.tokens.shape[1]):
             # Its weights may be those of another epoch: what is known are the parts.
             bound = PartValues(energy, values, energy.total(values))
     return group.with_chains(replace(group.chains, part_values=bound))

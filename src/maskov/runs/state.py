@@ -1,16 +1,26 @@
-"""The state of a group of chains: everything it needs to go on, and nothing else."""
+"""The state of a group of chains: everything it needs to go on, and nothing else.
+
+The masked passes that a chain keeps are part of it. Computing them again would give the same
+numbers up to rounding only, and rounding can turn a decision; a run that goes on must be the run
+that was never stopped, to the byte. The same bytes are saved in a checkpoint and carry a group to a
+worker and back.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as from_bytes
+from safetensors.torch import save as to_bytes
 
 from maskov.config import Manifest
-from maskov.execution.buffers import COUNTS, ENERGIES
-from maskov.types import Chains, Tensor, Traces
+from maskov.execution.buffers import COUNTS, ENERGIES, SiteBuffers, WindowBuffers
+from maskov.types import Chains, PartValues, PassCache, Tensor, Traces
 
 # The results of some chains at the end of an epoch, a row a chain: `energy`, `counts`, `tokens`,
 # `lengths`, `rejected`, true where a proposal was rejected, and what happened to its replicas.
@@ -24,6 +34,11 @@ PLACES = ("tokens", "rejected")
 REPLICAS = ("rung_energy", "rung_replica", "swap_tested", "swap_accepted")
 # The parts that have an entry for each expert of the energy: its value, and how often it was asked.
 EXPERTS = ("expert_energy", "expert_calls")
+
+_BUFFERS = [{field.name for field in fields(kind)} for kind in (SiteBuffers, WindowBuffers)]
+_NUMBERS = {
+    "epoch": int, "end": int, "begun": bool, "other_passes": int, "budget": int, "target": int,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -72,11 +87,12 @@ class GroupState:
 
     @property
     def size(self) -> int:
-        """Bytes that it holds, about."""
-        sites = self.chains.pass_cache
-        held = [*self.buffers.values(), *([] if sites is None else sites.tensors().values())]
-        held += self.chains.tensors().values()
-        return sum(value.numel() * value.element_size() for value in held)
+        """Bytes that it holds."""
+        return sum(value.nbytes for value in tensors_of(self).values())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Send it to another process as it would be saved."""
+        return unpack, (pack(self),)
 
 
 def cut(chains: int, most: int) -> list[range]:
@@ -129,3 +145,54 @@ def sizes_of(chains: Chains) -> Tensor:
     """Return how many positions each region of each chain has."""
     regions = torch.arange(chains.bounds.shape[1], device=chains.region.device)
     return (chains.region[:, None, :] == regions[:, None]).sum(2)
+
+
+# Groups as bytes.
+
+
+def tensors_of(group: GroupState) -> dict[str, Tensor]:
+    """Return every tensor of a group by its name in a checkpoint."""
+    chains, known = group.chains, group.chains.part_values
+    sites = {} if chains.pass_cache is None else chains.pass_cache.tensors()
+    values = {} if known is None else {"values": known.values, "energy": known.energy}
+    parts = {"chains": chains.tensors(), "sites": sites, "known": values, "buffers": group.buffers}
+    tensors = {f"{part}.{name}": one for part in parts for name, one in parts[part].items()}
+    return tensors | {"counts": group.counts, "rejected": group.rejected}
+
+
+def pack(group: GroupState, fields: dict[str, str] | None = None) -> bytes:
+    """Turn a group into bytes; `fields` are the hashes of the manifest it belongs to."""
+    sites = group.chains.pass_cache
+    numbers = {name: getattr(group, name) for name in _NUMBERS}
+    # Which positions the passes of the sites mask; 0: each alone.
+    numbers["site_groups"] = 0 if sites is None else sites.groups or 0
+    metadata = {"group": json.dumps(numbers), "fields": json.dumps(fields or {})}
+    kept = {name: value.contiguous().cpu() for name, value in tensors_of(group).items()}
+    return to_bytes(kept, metadata)
+
+
+def unpack(body: bytes) -> GroupState:
+    """Turn bytes into a group; bytes that are none are a `ValueError`."""
+    try:
+        tensors = from_bytes(body)
+        size = int.from_bytes(body[:8], "little")
+        numbers = json.loads(json.loads(body[8 : 8 + size])["__metadata__"]["group"])
+        groups = numbers.pop("site_groups")
+        if type(groups) is not int or {n: type(one) for n, one in numbers.items()} != _NUMBERS:
+            raise ValueError("its numbers are of another kind")
+        parts: dict[str, dict[str, Any]] = {}
+        for name, tensor in tensors.items():
+            part, _, inner = name.rpartition(".")
+            parts.setdefault(part, {})[inner] = tensor
+        buffers, sites, known = (parts.get(name, {}) for name in ("buffers", "sites", "known"))
+        if buffers and buffers.keys() not in _BUFFERS:
+            raise ValueError("its buffers are not whole")
+        chains = Chains(
+            **parts["chains"],
+            pass_cache=PassCache(**sites, groups=max(groups, 0) or None) if sites else None,
+            # Which energy they are of, the kernel tells (`GroupState.target`).
+            part_values=PartValues(None, **known) if known else None,
+        )
+        return GroupState(chains, **parts[""], **numbers, buffers=buffers)
+    except (SafetensorError, LookupError, TypeError, AttributeError, RuntimeError) as error:
+        raise ValueError(f"no checkpoint: {error}") from error
