@@ -268,13 +268,10 @@ class Coordinator:
         if manifest.config.until is None or manifest.stopped_at is not None:
             return
         traces = {name: trace[:epochs] for name, trace in self.store.traces().items()}
-        verdict = diagnose(manifest, traces, self._lengths, lambda: self._spelled).verdict
+        verdict = diagnose(manifest, traces, lambda: self._spelled).verdict
         if verdict.state == "converged":
             self.store.note(stopped_at=epochs)
         self._note(f"epoch {epochs}: {verdict}")
-
-    def _lengths(self) -> dict[int, int]:
-        return {chain: len(tokens) for chain, tokens in enumerate(self.layout.tokens)}
 
     def _samples(self, epoch: int) -> Iterator[Sample]:
         """Yield the samples of an epoch, as the arrays have them."""
