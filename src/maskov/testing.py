@@ -42,6 +42,8 @@ from maskov.exact import (
 )
 from maskov.execution.loop import ended, whole_epoch
 from maskov.execution.loop import epoch as run_epoch
+from maskov.execution.recorded import rounds_of
+from maskov.execution.site_rounds import SiteRounds
 from maskov.kernels import Exchange, Kernel, Metropolis
 from maskov.kernels.metropolis import ProposalScores
 from maskov.models.base import MaskedModel, Queries
@@ -204,9 +206,9 @@ def check_kernel(
             error = invariance_error(matrix, target)
             _expect(error < TOLERANCE, f"{where} does not leave its target invariant: {error:.2g}.")
             other = matrix
-            if kernel.asynchronous:
+            if rounds_of(kernel) is SiteRounds:
                 other = _asynchronous(kernel, scorer, start, number, seed, when)
-            elif kernel.fills_windows and number == 0:
+            elif rounds_of(kernel) is not None and number == 0:
                 other = step_matrix(kernel, scorer, start, number, seed, when, windows=True)
             same = (matrix - other).abs().max() < TOLERANCE
             _expect(same, f"asynchronous chains decide differently in {where}.")
