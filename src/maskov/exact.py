@@ -15,11 +15,10 @@ import torch
 
 from maskov.energies.base import Energy
 from maskov.errors import InputError
-from maskov.execution.async_chains import AsyncChains
-from maskov.execution.async_spans import SpanSampler
-from maskov.execution.asynchronous import AsyncSampler
-from maskov.execution.buffers import Buffers
-from maskov.execution.span_buffers import SpanBuffers
+from maskov.execution.buffers import SiteBuffers, WindowBuffers
+from maskov.execution.rounds import Rounds
+from maskov.execution.site_rounds import SiteRounds
+from maskov.execution.window_rounds import WindowRounds
 from maskov.kernels import Gibbs, Kernel, Metropolis
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
@@ -94,14 +93,17 @@ def distribution(
     temperature: float = 1.0,
     lengths: Int[Tensor, " states"] | None = None,
     reference: Int[Tensor, "states reference"] | None = None,
+    free: Bool[Tensor, "states length"] | None = None,
 ) -> Float[Tensor, " states"]:
     """Return p(x) ∝ exp(−E(x)/T) over the given states, all of one length or of those given.
 
-    `reference` are the texts with which the energy compares them, if it does.
+    `reference` are the texts with which the energy compares them, if it does, and `free` the
+    positions that differ between them, if not all do.
     """
     if lengths is None:
         lengths = torch.full((len(states),), states.shape[1], device=states.device)
-    given = Sequences(states, lengths, source=torch.zeros_like(lengths), reference=reference)
+    source = torch.zeros_like(lengths)
+    given = Sequences(states, lengths, source=source, reference=reference, free=free)
     sites = Scorer(model).cache(given, groups=energy.groups) if energy.needs_passes else None
     return (-energy(model, replace(given, pass_cache=sites)) / temperature).softmax(0)
 
@@ -220,7 +222,7 @@ def step_matrix(
 
     `states` are tokens, all free and of one length, or chains as they are; those whose epoch has
     fewer steps stay. `seed` is that of what is drawn without looking at the tokens. With `windows`
-    the step is that of asynchronous windows (`maskov.execution.async_spans`).
+    the step is that of windows in rounds (`maskov.execution.window_rounds`).
     """
     start = states if isinstance(states, Chains) else fresh_state(states)
     kernel = kernel.at(epoch, None, None)
@@ -281,13 +283,13 @@ def _window_step(kernel: Kernel, chains: Chains, rows: Tensor, scorer: Scorer, r
     """Let some chains make a step of asynchronous windows."""
     assert isinstance(kernel, Metropolis)
     own = replace(_copies(chains, rows), epoch_step=torch.zeros_like(rows))
-    buffers = SpanBuffers.of(own, 0, torch.ones_like(rows), ring=1)
+    buffers = WindowBuffers.of(own, torch.ones_like(rows), 0, ring=1)
     heat = torch.tensor([kernel.target_temperature], dtype=torch.float64)
-    _run_epoch(SpanSampler(kernel, kernel.plan, scorer, rng, buffers, heat))
+    _run_epoch(WindowRounds(kernel, kernel.plan, scorer, rng, buffers, heat))
     return replace(chains, tokens=chains.tokens.index_copy(0, rows, buffers.tokens))
 
 
-def _run_epoch(sampler: AsyncChains) -> None:
+def _run_epoch(sampler: Rounds) -> None:
     """Run one epoch of asynchronous chains."""
     sampler.limit.fill_(1)
     while sampler.slowest() < 1:
@@ -325,11 +327,11 @@ def asynchronous_matrix(
     chance = chances[source, token]
     starts, plan = _copies(known, source), kernel.plan
     starts = replace(starts, chain=torch.arange(len(source)), free=masked[source])
-    buffers = Buffers.of(starts, plan, 0, 1, ring=1)
+    buffers = SiteBuffers.of(starts, len(plan.stages), 0, 1, ring=1)
     # The middle of a token's stretch of the unit interval makes the real code draw that token.
     rng = _Forced((chances.cumsum(1) - chances / 2)[source, token])
     heat = torch.tensor([kernel.target_temperature], dtype=torch.float64)
-    _run_epoch(AsyncSampler(kernel, plan, scorer, rng, buffers, heat))
+    _run_epoch(SiteRounds(kernel, plan, scorer, rng, buffers, heat))
     tokens = starts.tokens.index_put((starts.chain, place[source]), token)
     target = places(start, replace(starts, tokens=tokens, free=start.free[source]))
     # All tests were passed; each chain has one slot, and the last one is spare.

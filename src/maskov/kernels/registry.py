@@ -28,6 +28,7 @@ from maskov.kernels.compose import Mixture
 from maskov.kernels.exchange import Exchange
 from maskov.kernels.gibbs import Gibbs, mask_predict
 from maskov.kernels.metropolis import Metropolis
+from maskov.kernels.population import Draws, Population
 from maskov.moves import (
     INSERT_DELETE,
     WINDOWS,
@@ -63,6 +64,8 @@ _PARTS: dict[str, type[Any]] = {
     "gibbs": Gibbs,
     "mixture": Mixture,
     "exchange": Exchange,
+    "draws": Draws,
+    "population": Population,
     "site": Site,
     "span": Span,
     "resize": Resize,
@@ -71,6 +74,8 @@ _PARTS: dict[str, type[Any]] = {
     "lowest-confidence": LowestConfidence,
     "delayed": DelayedAcceptance,
 }
+# The fields of parts that hold an energy.
+_ENERGIES = ("energy", "start")
 _NAMES = {kind: name for name, kind in _PARTS.items()}
 
 
@@ -181,7 +186,7 @@ def from_data(
     if name not in _PARTS:
         raise InputError(f"unknown part '{name}'.")
     values = {
-        key: energy(value) if key == "energy" else built(value) for key, value in rest.items()
+        key: energy(value) if key in _ENERGIES else built(value) for key, value in rest.items()
     }
     return _PARTS[name](**values)
 
@@ -205,7 +210,7 @@ def as_kernel(part: object) -> Kernel:
 
 def kernel_name(kernel: Kernel) -> str:
     """Return the short name of a kernel: mh, gibbs, mask-predict, or what its class is called."""
-    if isinstance(kernel, Exchange):
+    if isinstance(kernel, Exchange | Population):
         return kernel_name(kernel.kernel)
     move = getattr(kernel, "move", None)
     if (

@@ -280,7 +280,7 @@ class TranslatingOptions(WorkerOptions):
     def load_twin(self) -> AutoregressiveTranslator:
         """Load the autoregressive model."""
         from maskov.models import choose_device
-        from maskov.models.conditional.checkpoint import translation_folder
+        from maskov.models.checkpoint import translation_folder
         from maskov.translation.autoregressive import AutoregressiveTranslator
 
         name = self._twin_name()

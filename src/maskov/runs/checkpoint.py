@@ -19,10 +19,7 @@ from typing import Any
 
 import torch
 
-from maskov.energies import Raw
-from maskov.energies.stages import AcceptanceStages
-from maskov.execution.buffers import Buffers
-from maskov.execution.span_buffers import SpanBuffers
+from maskov.execution.buffers import SiteBuffers, WindowBuffers
 from maskov.runs.async_group import AHEAD
 from maskov.runs.files import open_regular, write_atomically
 from maskov.runs.state import GroupState, pack, sizes_of, tensors_of, unpack
@@ -226,16 +223,13 @@ class GroupShape:
 
     def _buffers(self, chains: Chains, sizes: Sizes) -> dict[str, Tensor]:
         if self.windows:
-            return SpanBuffers.of(chains, 0, chains.step, AHEAD).tensors()
+            return WindowBuffers.of(chains, chains.step, 0, AHEAD).tensors()
         rows, length = chains.tokens.shape
         slots = (sizes["buffers.slot_place"][1][0] - 1) // rows
         stages = sizes["buffers.draw_accept"][1][-1]
         if not (1 <= slots <= min(self.slots, length) and 1 <= stages <= _MOST_STAGES):
             raise ValueError("more slots or stages than a chain has")
-        # Of the energy only the number of stages matters.
-        made = Buffers.of(chains, AcceptanceStages(Raw()), 0, slots, AHEAD)
-        made.draw_accept = made.draw_accept[..., :1].expand(-1, -1, stages)
-        return made.tensors()
+        return SiteBuffers.of(chains, stages, 0, slots, AHEAD).tensors()
 
     def fits(self, state: GroupState) -> bool:
         """Whether a state is one of these chains; its shapes are known to be right."""

@@ -19,8 +19,7 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 
 from maskov.config import Manifest
-from maskov.execution.buffers import COUNTS, ENERGIES, Buffers
-from maskov.execution.span_buffers import SpanBuffers
+from maskov.execution.buffers import COUNTS, ENERGIES, SiteBuffers, WindowBuffers
 from maskov.types import Chains, PartValues, PassCache, Tensor, Traces
 
 # The results of some chains at the end of an epoch, a row a chain: `energy`, `counts`, `tokens`,
@@ -36,7 +35,7 @@ REPLICAS = ("rung_energy", "rung_replica", "swap_tested", "swap_accepted")
 # The parts that have an entry for each expert of the energy: its value, and how often it was asked.
 EXPERTS = ("expert_energy", "expert_calls")
 
-_BUFFERS = [{field.name for field in fields(kind)} for kind in (Buffers, SpanBuffers)]
+_BUFFERS = [{field.name for field in fields(kind)} for kind in (SiteBuffers, WindowBuffers)]
 _NUMBERS = {
     "epoch": int, "end": int, "begun": bool, "other_passes": int, "budget": int, "target": int,
 }  # fmt: skip

@@ -35,8 +35,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from maskov.config import Manifest, field_hashes, read_manifest, to_json
-from maskov.errors import RunError
+from maskov.config import Manifest, field_hashes, from_json, read_manifest, to_json
+from maskov.errors import InputError, RunError
 from maskov.execution.buffers import COUNTS, ENERGIES
 from maskov.runs import checkpoint
 from maskov.runs.checkpoint import GroupShape
@@ -162,10 +162,10 @@ class Store:
     def open(cls, path: Path) -> Store:
         """Open an existing run folder."""
         try:
-            data = json.loads(read_text(path / "manifest.json"))
-        except (OSError, ValueError, RecursionError) as error:
+            text = read_text(path / "manifest.json")
+        except (OSError, ValueError) as error:
             raise RunError(f"'{path}' is no run folder: it has no readable manifest.") from error
-        return cls(read_manifest(data, str(path)), path)
+        return cls(read_manifest(text, str(path)), path)
 
     def discard(self) -> None:
         """Remove what `create` made, the manifest first, so that half of it is no run."""
@@ -484,8 +484,8 @@ class Store:
         most = len(self.sampled(self.manifest.epochs)) * self.manifest.chains
         try:
             lines = read_lines(self.path / "samples.jsonl", most)
-            return [Sample(**json.loads(line)) for line in lines]
-        except (OSError, ValueError, TypeError, RecursionError) as error:
+            return [from_json(Sample, line) for line in lines]
+        except (OSError, ValueError, InputError) as error:
             reason = (getattr(error, "strerror", None) or str(error)).partition("\n")[0]
             raise RunError(
                 f"the samples of '{self.path}' are damaged ({reason}); `maskov resume "

@@ -13,17 +13,18 @@ from maskov.config import Manifest, PrecisionCheck
 from maskov.energies import Norm, Raw
 from maskov.energies.stages import AcceptanceStages
 from maskov.errors import Interrupted, MaskovError
-from maskov.execution.async_chains import AsyncChains
 from maskov.execution.buffers import COUNTS
 from maskov.execution.loop import ended, epoch, kernel_at
+from maskov.execution.recorded import rounds_of, sampler_for
 from maskov.execution.recorded_gibbs import RecordedGibbs, records_gibbs
+from maskov.execution.rounds import Rounds
 from maskov.kernels import Exchange, Gibbs, Kernel, Metropolis
 from maskov.kernels.base import energies_of
 from maskov.kernels.exchange import swapped
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer, refuse_out_of_memory
 from maskov.random import CounterRng
-from maskov.runs.async_group import AsyncGroup, sampler_for
+from maskov.runs.async_group import AsyncGroup
 from maskov.runs.state import (
     GroupState,
     Row,
@@ -74,7 +75,7 @@ class TaskRunner:
     # returned at the end of the task.
     deliver: Callable[[int, int, Traces], None] | None = None
     # What the last asynchronous group left on the device, for the next to use.
-    sampler: AsyncChains | None = None
+    sampler: Rounds | None = None
     gibbs: RecordedGibbs | None = None
     group: GroupState = field(init=False)
     _task: Task = field(init=False)
@@ -163,7 +164,7 @@ class TaskRunner:
     def _advances_asynchronously(self, kernel: Kernel) -> bool:
         """Whether chains go on asynchronously; they end what they have begun as they began it."""
         if self.group.buffers:
-            return kernel.asynchronous or kernel.fills_windows
+            return rounds_of(kernel) is not None
         here = sampler_for(self.scorer.model, kernel) is not None
         return here and not bool(self.group.chains.epoch_step.any())
 
@@ -325,7 +326,7 @@ def _with_target(group: GroupState, kernel: Kernel) -> GroupState:
     bound = None
     if 0 <= group.target < len(energies):
         energy, values = energies[group.target], known.values
-        if values.shape[1] == AcceptanceStages(energy).columns:
+        if values.shape[1] == AcceptanceStages(energy).columns(group.chains.tokens.shape[1]):
             # Its weights may be those of another epoch: what is known are the parts.
             bound = PartValues(energy, values, energy.total(values))
     return group.with_chains(replace(group.chains, part_values=bound))
