@@ -203,7 +203,7 @@ def seen(monkeypatch):
         other.join()
         raise SystemExit(0)
 
-    for name in ("scoring.score_texts", "evaluation.evaluate", "ui.report.build", "verify.verify",
+    for name in ("scoring.score_texts", "evaluation.evaluate", "ui.report.build", "exact.verify",
                  "runs.Run.diagnose", "ui.web.serving.serve"):  # fmt: skip
         monkeypatch.setattr(f"maskov.{name}", look)
     yield counts
