@@ -42,7 +42,7 @@ def seen(monkeypatch):
         "cli.inspecting.print_diagnosis",
     ):  # fmt: skip
         monkeypatch.setattr(f"maskov.{name}", look)
-    monkeypatch.setattr("maskov.ui.web.serving.serve", look)
+    monkeypatch.setattr("maskov.ui.viewer.server.serve", look)
     yield counts
     assert torch.get_num_threads() == 3
     torch.set_num_threads(before)
