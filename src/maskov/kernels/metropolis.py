@@ -10,9 +10,8 @@ What makes it affordable:
   B − 1, not B, for an energy of B groups of positions;
 - tests come cheapest first, and a rejection ends them (`maskov.energies.stages`).
 
-`step` is the plain algorithm, all chains in lock-step. Where move and energy allow it, runs go
-through `maskov.execution.asynchronous` or `async_spans`, which make the same decisions chain by
-chain.
+`step` is the plain algorithm, all chains in lock-step. Where move and energy allow it, runs go in
+rounds (`maskov.execution.rounds`), which make the same decisions chain by chain.
 """
 
 from __future__ import annotations
@@ -76,29 +75,6 @@ class Metropolis(Kernel):
             # Passes of single positions justify an early test; of groups there are few.
             alone = self.energy.needs_passes and self.energy.groups is None
             object.__setattr__(self, "delayed", DelayedAcceptance(2 if alone else 0))
-
-    def __init_subclass__(cls) -> None:
-        # A subclass may accept by its own rules, so it takes the lock-step path unless it says
-        # otherwise.
-        if "asynchronous" not in vars(cls):
-            cls.asynchronous = False  # type: ignore[method-assign, assignment]
-        if "fills_windows" not in vars(cls):
-            cls.fills_windows = False  # type: ignore[method-assign, assignment]
-
-    @property
-    def asynchronous(self) -> bool:  # type: ignore[override]
-        """Whether chains may make the move asynchronously, tested by passes of single places."""
-        return self.move.asynchronous and self._masks_alone
-
-    @property
-    def fills_windows(self) -> bool:  # type: ignore[override]
-        """Whether the move fills windows freely, and all tests are by passes of single places."""
-        free = not self.conditional.constraints
-        return self.move.fills_windows and self._masks_alone and free
-
-    @property
-    def _masks_alone(self) -> bool:
-        return self.energy.sums_over_passes and self.energy.groups is None
 
     @property
     def leaves_invariant(self) -> bool:
