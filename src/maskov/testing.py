@@ -33,10 +33,10 @@ from maskov.exact import (
     asynchronous_matrix,
     balance_error,
     distribution,
-    every_outcome,
     fresh_state,
     invariance_error,
     joined,
+    outcome_matrix,
     places,
     step_matrix,
 )
@@ -330,11 +330,10 @@ def exchange_matrix(
         chains = kernel.init(chains, scorer)
         return kernel.end(chains, rng) if swaps_only else whole_epoch(kernel, chains, scorer, rng)
 
-    matrix = torch.zeros((len(tuples), len(tuples)), dtype=torch.float64)
-    for source, chance, rows, end in every_outcome(len(tuples), run, seed, kernel.replicas):
-        target = (places(at, end).view(-1, kernel.replicas) * place).sum(1)[rows]
-        matrix.index_put_((source, target), chance, accumulate=True)
-    return matrix
+    def places_of(end: Chains) -> Tensor:
+        return (places(at, end).view(-1, kernel.replicas) * place).sum(1)
+
+    return outcome_matrix(len(tuples), run, places_of, seed, kernel.replicas)
 
 
 def _asynchronous(

@@ -25,7 +25,7 @@ LAYERS = [
     ["diagnostics", "execution"],
     ["exact", "texts"],
     ["starts"],
-    ["scoring", "testing", "tuning", "verify"],
+    ["scoring", "testing", "tuning"],
     ["runs"],
     ["workers"],
     ["sampling"],
