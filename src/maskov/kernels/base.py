@@ -45,6 +45,8 @@ class Kernel(ABC):
     fills_blanks: bool = False
     # Rows of a batch that belong to one chain, neighbours in it; the first of them is the chain.
     replicas: int = 1
+    # Neighbouring chains that are one population (`maskov.kernels.population`); 0: none are.
+    particles: int = 0
     # The distribution from which blanks are filled before the first epoch.
     conditional: MaskedConditional = MaskedConditional()
     # The kernels that this one is made of, if it is.

@@ -34,6 +34,9 @@ PLACES = ("tokens", "rejected")
 REPLICAS = ("rung_energy", "rung_replica", "swap_tested", "swap_accepted")
 # The parts that have an entry for each expert of the energy: its value, and how often it was asked.
 EXPERTS = ("expert_energy", "expert_calls")
+# What chains have that are particles: their weights before they were drawn again, and which of the
+# first particles of their population they descend from.
+PARTICLES = ("log_weight", "ancestor")
 
 _BUFFERS = [{field.name for field in fields(kind)} for kind in (SiteBuffers, WindowBuffers)]
 _NUMBERS = {
@@ -134,7 +137,7 @@ def traces_of(row: Row) -> Traces:
     """Name the columns of a row."""
     energies = zip(ENERGIES, row["energy"].unbind(1), strict=True)
     counts = zip(COUNTS, row["counts"][:, : len(COUNTS)].unbind(1), strict=True)
-    named = (*PLACES, *REPLICAS, *EXPERTS, "lengths", "sizes")
+    named = (*PLACES, *REPLICAS, *EXPERTS, *PARTICLES, "lengths", "sizes")
     if "expert_energy" in row:
         row = row | {"expert_calls": row["counts"][:, len(COUNTS) :]}
     others = ((name, row[name]) for name in named if name in row)

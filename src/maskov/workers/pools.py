@@ -162,6 +162,8 @@ def pool_for(
 
 def group_size(scorer: Scorer, kernel: Kernel, schedule: Schedule, layout: Layout) -> int:
     """Return how many chains make a group; on a GPU two groups in lock-step take turns."""
+    if kernel.particles:
+        return kernel.particles
     chains = len(layout.tokens)
     # Epochs that accept everything come first, and those of a burn-in with another energy.
     first, moving = (kernel_at(kernel, schedule, e) for e in (0, schedule.epochs - 1))
