@@ -14,7 +14,7 @@ from maskov.energies.base import Energy
 from maskov.errors import InputError
 from maskov.kernels.base import Composite, Kernel
 from maskov.models.scorer import Scorer
-from maskov.random import NestedRng, Purpose, Rng
+from maskov.random import Purpose, Rng
 from maskov.types import Chains, Float, Int, Proposal, Resized, StepInfo, Tensor
 
 
@@ -66,7 +66,7 @@ class Mixture(Composite):
             if own.numel():
                 # What another part cached may be of no use to this one.
                 chains = kernel.init(replace(chains, epoch_step=numbers[part]), scorer)
-                chains, info = kernel.step(chains, own, scorer, NestedRng(rng))
+                chains, info = kernel.step(chains, own, scorer, rng.nested())
                 infos.append(info)
         step = step.index_add(0, rows, torch.ones_like(rows))
         return replace(chains, epoch_step=step), _joined(infos, rows)

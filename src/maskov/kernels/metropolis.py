@@ -246,8 +246,8 @@ class Metropolis(Kernel):
             return after
         moved = proposal.rows[kept]
         assert chains.part_values is not None
-        new = scores.values[kept], scores.energy_new[kept]
-        after = replace(after, part_values=chains.part_values.put(moved, *new))
+        new = PartValues(self.energy, scores.values[kept], scores.energy_new[kept])
+        after = replace(after, part_values=chains.part_values.put(moved, new))
         if scores.pass_cache is None or chains.pass_cache is None:
             return after
         return replace(after, pass_cache=chains.pass_cache.put(moved, scores.pass_cache.rows(kept)))
