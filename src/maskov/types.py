@@ -176,7 +176,7 @@ class Chains(Batch):
     What may differ between chains has an entry for each: its length, the positions that are
     `free` to change (templates freeze the others), and `beta`, which multiplies the inverse
     temperature of the kernel's target. `replica` is a number that travels with the tokens where
-    chains exchange theirs (`maskov.kernels.exchange`) or are drawn again by their `log_weight`
+    chains exchange theirs (`maskov.kernels.compose`) or are drawn again by their `log_weight`
     (`maskov.kernels.population`). `source` is the line of the user's input
     that a chain belongs to, which a conditional model reads. `step` counts the steps of a chain
     and keys its random numbers; `epoch_step` counts those of the current epoch, and `rank` is

@@ -23,7 +23,7 @@ from functools import cached_property
 import torch
 
 from maskov.energies.base import CachedEnergy, Energy, MaskedEnergy, evaluated
-from maskov.energies.lengths import at_temperature
+from maskov.energies.counting import at_temperature
 from maskov.energies.stages import AcceptanceStages, DelayedAcceptance, Stage, near_all, near_window
 from maskov.errors import InputError
 from maskov.grouping import groups_with, positions_of, unseen
