@@ -11,7 +11,7 @@ import pytest
 import maskov
 from maskov import InputError, Metropolis, Norm, Schedule, TranslationMethod, translate
 from maskov.config import Inputs
-from maskov.energies.lengths import PredictedLength
+from maskov.energies.counting import PredictedLength
 from maskov.moves import Resize
 from maskov.replay import Replayer
 from maskov.testing import random_table
@@ -149,13 +149,6 @@ def test_workers_and_groups_change_nothing(monkeypatch):
     shared = run_method(GIVEN, method, seed=2, resident=2, workers=Workers(count=2))
     assert [pool.losses > 0 for pool in pools] == [True]
     assert [one.ids for one in grouped.samples] == [one.ids for one in alone.samples]
-    assert texts(shared) == texts(grouped)
-
-
-@pytest.mark.slow
-def test_processes_change_nothing():
-    grouped = run_method(GIVEN, METHOD, seed=2, resident=2)
-    shared = run_method(GIVEN, METHOD, seed=2, resident=2, workers=Workers(count=2))
     assert texts(shared) == texts(grouped)
 
 
