@@ -348,7 +348,8 @@ class Manifest:
     `mean` the mean length at the start, `regions` how many parts of one may change their length.
     `stopped_at` is the number of epochs after which a run with `until` had converged. `replicas`
     are those of each chain, and `ladder` their inverse temperatures once these are known. `experts`
-    are the parts of the energy other than masked passes; `compares` says that a chain's target
+    are the parts of the energy other than masked passes, `particles` are those of each population;
+    `compares` says that a chain's target
     depends on the text it started from.
     `name` is what its user calls the run.
     """
@@ -374,6 +375,7 @@ class Manifest:
     tuning: Tuning | None = None
     replicas: int = 1
     ladder: tuple[float, ...] | None = None
+    particles: int = 0
     precision_check: PrecisionCheck | None = None
     stopped_at: int | None = None
     name: str = ""
@@ -388,6 +390,10 @@ class Manifest:
             _between("mean", self.mean, 1, self.width),
             _between("regions", self.regions, 0, self.width),
             _between("replicas", self.replicas, 1, _MOST_REPLICAS),
+            (
+                bool(self.particles) and self.chains % self.particles != 0,
+                "'particles' must divide the number of chains.",
+            ),
             (
                 self.ladder is not None and len(self.ladder) != self.replicas,
                 "'ladder' must have as many entries as there are replicas.",

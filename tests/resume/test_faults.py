@@ -21,7 +21,7 @@ import maskov
 from forked import Forked
 from maskov import Gibbs, Metropolis, Norm, Raw, Run, Schedule, resume, sample
 from maskov.errors import InputError, Interrupted, ModelError, RunError
-from maskov.execution.cuda_graphs import RecordedSampler
+from maskov.execution.recorded import RecordedSites
 from maskov.moves import Site
 from maskov.runs import rebuild
 from maskov.runs.files import locked
@@ -344,7 +344,7 @@ def test_out_of_memory_in_a_recorded_round_is_one_sentence_and_spoils_nothing(
     tmp_path, monkeypatch
 ):
     """The rounds that a GPU records cannot be halved; with more room the run goes on."""
-    monkeypatch.setattr("maskov.runs.async_group.sampler_for", lambda *_: RecordedSampler)
+    monkeypatch.setattr("maskov.runs.async_group.sampler_for", lambda *_: RecordedSites)
     tight, calls = tiny_bert("red green blue white black", torch.float32), []
     plain = type(tight).hidden_of
 

@@ -116,7 +116,7 @@ def verify(
     json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
 ) -> None:
     """Prove the kernels on the paper's counter-example, by their exact transition matrices."""
-    from maskov.verify import verify as verify_kernels
+    from maskov.exact import verify as verify_kernels
 
     findings = verify_kernels()
     if json:

@@ -37,6 +37,8 @@ class Sample:
     chain belongs to, 0 where there was none. `energies` are, where the energy has experts, those
     of the `target` and of each expert by name. Of chains that started from FASTA, `name` is the
     parent's and `mutations`, where lengths are fixed, are the differences to it, such as S31R.
+    Samples of populations have the number of theirs, their weight in it, and which of its first
+    particles they descend from.
     """
 
     chain: int
@@ -50,13 +52,16 @@ class Sample:
     energies: dict[str, float] = field(default_factory=dict)
     name: str | None = None
     mutations: list[str] | None = None
+    population: int | None = None
+    weight: float | None = None
+    ancestor: int | None = None
 
     def to_json(self) -> str:
         """Return the sample as one line of JSON."""
         data = asdict(self)
         if not self.energies:
             del data["energies"]
-        for name in ("name", "mutations"):
+        for name in ("name", "mutations", "population", "weight", "ancestor"):
             if data[name] is None:
                 del data[name]
         return json.dumps(data, ensure_ascii=False)
