@@ -240,12 +240,6 @@ def weights_hash(network: Any, tokenizer: Any) -> str:
     return digest.hexdigest()
 
 
-def model_weights_hash(model: Any) -> str:
-    """Hash the full-precision weights, shape and vocabulary of a loaded model."""
-    exact = getattr(model, "exact", None) or model
-    return weights_hash(exact.network, exact.tokenizer)
-
-
 def _shape(network: Any) -> dict[str, Any]:
     """Return what uses the weights: equal ones may have another activation or head count."""
     if not hasattr(network, "config"):

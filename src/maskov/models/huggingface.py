@@ -185,11 +185,6 @@ class HuggingFaceModel(PackedModel):
             return self.project(states[at])
 
     @property
-    def head_at_masked_positions(self) -> bool:
-        """Whether the head is split (otherwise the model's full forward pass runs)."""
-        return self.head is not None
-
-    @property
     def bytes_per_token(self) -> int:
         """Estimate the activations of one layer, plus all logits if the head is not split."""
         config = self.network.config
