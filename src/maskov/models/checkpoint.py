@@ -250,7 +250,7 @@ def _shape(network: Any) -> dict[str, Any]:
 
 def tokenizer_data(tokenizer: Any) -> dict[str, Any]:
     """Return all that decides what a tokenizer makes of a text and of tokens, in plain data."""
-    if hasattr(tokenizer, "merges"):
+    if hasattr(tokenizer, "words") and hasattr(tokenizer, "merges"):
         return {"words": tokenizer_data(tokenizer.words), "merges": tokenizer.merges.lines()}
     data: dict[str, Any] = {
         "special": {name: str(token) for name, token in tokenizer.special_tokens_map.items()},
