@@ -33,15 +33,17 @@ from maskov.exact import (
     asynchronous_matrix,
     balance_error,
     distribution,
-    every_outcome,
     fresh_state,
     invariance_error,
     joined,
+    outcome_matrix,
     places,
     step_matrix,
 )
 from maskov.execution.loop import ended, whole_epoch
 from maskov.execution.loop import epoch as run_epoch
+from maskov.execution.recorded import rounds_of
+from maskov.execution.site_rounds import SiteRounds
 from maskov.kernels import Exchange, Kernel, Metropolis
 from maskov.kernels.metropolis import ProposalScores
 from maskov.models.base import MaskedModel, Queries
@@ -204,9 +206,9 @@ def check_kernel(
             error = invariance_error(matrix, target)
             _expect(error < TOLERANCE, f"{where} does not leave its target invariant: {error:.2g}.")
             other = matrix
-            if kernel.asynchronous:
+            if rounds_of(kernel) is SiteRounds:
                 other = _asynchronous(kernel, scorer, start, number, seed, when)
-            elif kernel.fills_windows and number == 0:
+            elif rounds_of(kernel) is not None and number == 0:
                 other = step_matrix(kernel, scorer, start, number, seed, when, windows=True)
             same = (matrix - other).abs().max() < TOLERANCE
             _expect(same, f"asynchronous chains decide differently in {where}.")
@@ -328,11 +330,10 @@ def exchange_matrix(
         chains = kernel.init(chains, scorer)
         return kernel.end(chains, rng) if swaps_only else whole_epoch(kernel, chains, scorer, rng)
 
-    matrix = torch.zeros((len(tuples), len(tuples)), dtype=torch.float64)
-    for source, chance, rows, end in every_outcome(len(tuples), run, seed, kernel.replicas):
-        target = (places(at, end).view(-1, kernel.replicas) * place).sum(1)[rows]
-        matrix.index_put_((source, target), chance, accumulate=True)
-    return matrix
+    def places_of(end: Chains) -> Tensor:
+        return (places(at, end).view(-1, kernel.replicas) * place).sum(1)
+
+    return outcome_matrix(len(tuples), run, places_of, seed, kernel.replicas)
 
 
 def _asynchronous(
@@ -398,11 +399,10 @@ def _single(chains: Chains, place: int, token: int) -> Proposal:
     rows = torch.arange(len(chains.chain))
     tokens = chains.tokens.clone()
     tokens[:, place] = token
-    changed = tokens != chains.tokens
     zero = torch.zeros(len(rows), dtype=torch.float64)
     return Proposal(
-        rows=rows, masked=changed, tokens=tokens, lengths=chains.lengths, changed=changed,
-        known=changed, confidence=chains.confidence, log_q_forward=zero, log_q_reverse=zero,
+        rows=rows, before=chains.tokens, tokens=tokens, lengths=chains.lengths,
+        masked=tokens != chains.tokens, log_q_forward=zero, log_q_reverse=zero,
         passes=torch.zeros_like(rows),
     )  # fmt: skip
 

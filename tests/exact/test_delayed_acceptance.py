@@ -91,17 +91,17 @@ def test_one_test_is_the_plain_algorithm_and_two_accept_less_often(energy):
 
 def test_a_wrong_second_test_is_noticed(monkeypatch):
     """Testing the whole ratio again, as if nothing had been tested, breaks the balance."""
-    from maskov.execution import asynchronous as module
+    from maskov.execution import site_rounds as module
 
     model = MODELS["table"]
     engine, states = Scorer(model), all_states(model, 4)
     kernel = Metropolis(Raw(), delayed=DelayedAcceptance(1))
     target = distribution(model, Raw(), states)
-    original = module.AsyncSampler._decide
+    original = module.SiteRounds._decide
 
     def forgetful(self):
         self.buffers.slot_ratio.zero_()
         original(self)
 
-    monkeypatch.setattr(module.AsyncSampler, "_decide", forgetful)
+    monkeypatch.setattr(module.SiteRounds, "_decide", forgetful)
     assert max(balance_error(m, target) for m in _matrices(kernel, engine, states)) > 1e-4

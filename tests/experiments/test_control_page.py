@@ -121,7 +121,7 @@ def test_page_has_every_system_our_lines_and_the_figure(comparison):
         "| mix-and-match | 50.0 ± 16.7 | 100.0 | 0.0 |",
         "| **maskov, soft** | **100.0** |",
         "| **soft** | **2** | **97.2** | **61.0** | **600** | **0.25** |",
-        "(within the limit of 4,800;",
+        "0 of 2 published systems are at or below this in all three, 0 at or above.",
     ):
         assert line in text
     assert "600 masked passes a sentence" in text
@@ -151,24 +151,6 @@ def test_one_chain_all_chains_last_and_lowest(comparison):
     assert (one["passes"], both["passes"]) == (300, 600)
     assert (one["mean_energy"], both["mean_energy"]) == (9, 8)
     assert (one["accuracy"]["value"], both["accuracy"]["value"]) == (50, 100)
-
-
-def test_what_is_missing_or_of_other_lines_is_refused(comparison):
-    with pytest.raises(SystemExit, match=r"no setting 'best'; it has hard, soft"):
-        run(comparison, chosen="best")
-    with pytest.raises(SystemExit, match="give --evaluator"):
-        run(comparison, "--evaluator", str(comparison / "none.py"))
-    file = comparison / "results" / "soft.last.1.jsonl"
-    rows = file.read_text().splitlines()
-    file.write_text("\n".join(rows[:-1]) + "\n")
-    with pytest.raises(SystemExit, match="same number of chains"):
-        run(comparison)
-    file.write_text("\n".join(rows).replace("soup is great", "soup is good") + "\n")
-    with pytest.raises(SystemExit, match="line 1 that is not the test's"):
-        run(comparison)
-    file.unlink()
-    with pytest.raises(SystemExit, match=r"soft\.last\.1\.jsonl' not found"):
-        run(comparison)
 
 
 def test_scores_by_hand():

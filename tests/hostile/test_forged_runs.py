@@ -343,7 +343,7 @@ def test_code_of_a_model_is_not_trusted_on_a_manifest_s_word(copy, tmp_path):
 
 def _deep() -> dict:
     kernel = {"part": "mh", "energy": "raw"}
-    for _ in range(200):
+    for _ in range(60):
         kernel = {"part": "mixture", "kernels": [kernel]}
     return kernel
 

@@ -16,9 +16,8 @@ from maskov.cli import main
 from maskov.ui.viewer import live as live_module
 from maskov.ui.viewer.live import MOST_CHAINS, MOST_EPOCHS, LiveRuns, RunRequest
 from maskov.ui.viewer.player import Player
-from maskov.ui.viewer.run_list import RunList, id_of
-from maskov.ui.viewer.server import LONGEST_BODY, create_app
-from maskov.ui.web.security_headers import HEADERS
+from maskov.ui.viewer.runs import RunList, id_of
+from maskov.ui.viewer.server import HEADERS, LONGEST_BODY, create_app
 from report_runs import EVIL
 from tiny_translation import SOURCES
 from view_runs import make_expert_run, make_run, make_runs
@@ -98,8 +97,8 @@ def test_the_overview_is_what_diagnose_and_summary_say(client, runs):
     run = Run.open(runs / "mh")
     told = client.get(f"/api/runs/{ids(client)['mh']}").json()
     assert told["signature"] == run.signature
-    assert told["findings"]["verdict"] == run.diagnose().verdict.state
-    assert told["findings"]["reason"] == run.diagnose().verdict.reason
+    assert told["verdict"]["state"] == run.diagnose().verdict.state
+    assert told["verdict"]["reason"] == run.diagnose().verdict.reason
     assert told["why_not_played"] is None
     assert told["metadata"]["kernel"] == "mh"
     assert told["numbers"]["accepted"].startswith(f"{run.summary().acceptance_rate:.2f}"[:3])
@@ -123,7 +122,7 @@ def test_experts_tell_their_energies_and_shares(served, tmp_path):
     overview = client.get(f"/api/runs/{name}").json()
     assert list(overview["experts"]) == ["edit", "contains('river', 'bridge')"]
     assert len(overview["experts"]["edit"]["chains"]) == 3
-    assert [row[:2] for row in overview["findings"]["experts"]] == [
+    assert [row[:2] for row in overview["tables"][1]["rows"]] == [
         ["edit", "2"], ["contains('river', 'bridge')", "3"],
     ]  # fmt: skip
     chain = client.get(f"/api/runs/{name}/chains/1").json()
@@ -401,7 +400,7 @@ def test_what_is_no_small_run_is_refused_and_nothing_is_begun(client, change, tm
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 3000])
 def test_what_is_no_object_starts_nothing(client, body):
-    assert post(client, "/api/live", body).status_code == 422
+    assert post(client, "/api/live", body).status_code in (400, 422)
 
 
 @pytest.mark.parametrize(
@@ -467,10 +466,9 @@ def test_the_form_offers_what_the_server_takes(client):
     # Others are there if their packages are.
     others = {"antiberty", "sapiens-vh", "sapiens-vl"}
     assert set(offered["models"]) - others == {"wiki-small", "untrained", "counterexample"}
-    assert offered["bounds"]["chains"] == {
-        "value": 6, "least": 1, "most": MOST_CHAINS, "longest": None,
-    }  # fmt: skip
-    assert offered["bounds"]["model"]["value"] == "wiki-small"
+    chains = offered["fields"]["chains"]
+    assert (chains["default"], chains["minimum"], chains["maximum"]) == (6, 1, MOST_CHAINS)
+    assert offered["fields"]["model"]["default"] == "wiki-small"
 
 
 def test_markup_in_a_run_is_told_as_text(served, tmp_path):

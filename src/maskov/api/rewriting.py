@@ -24,7 +24,7 @@ from maskov.options.rewriting import RewritingOptions
 from maskov.rewriting import Rewriter, Rewriting
 from maskov.runs.task_runner import Listener
 from maskov.texts import Mask
-from maskov.ui.progress_bar import progress_bar
+from maskov.ui.terminal import progress_bar
 from maskov.workers import Workers
 
 # Options of the run, which a Rewriter does not have.

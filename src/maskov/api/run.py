@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from maskov.api.figures import run_figure
-from maskov.diagnostics.verdict import shown_r_hat
+from maskov.diagnostics.verdict import shown
 from maskov.errors import InputError
 from maskov.runs import result
 from maskov.runs.sample import Sample
@@ -60,7 +60,7 @@ class Run(result.Run):
         diagnosis, samples = self.diagnose(), self.samples
         energies = "".join(
             f"<tr><td>{_html(name)}</td><td>{_number(one.mean)}</td>"
-            f"<td>{'' if one.r_hat is None else shown_r_hat(one.r_hat)}</td>"
+            f"<td>{'' if one.r_hat is None else shown(one.r_hat, '.3f')}</td>"
             f"<td>{_number(one.ess_bulk, 0)}</td></tr>"
             for name, one in diagnosis.energies.items()
         )

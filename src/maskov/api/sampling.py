@@ -41,7 +41,7 @@ from maskov.runs.task_runner import Listener
 from maskov.sampling import resume_chains
 from maskov.schedules import Schedule
 from maskov.texts import Mask
-from maskov.ui.progress_bar import progress_bar
+from maskov.ui.terminal import progress_bar
 from maskov.workers import Workers
 
 # Options that a model, a kernel, a schedule or workers have when they are given as objects.

@@ -17,7 +17,7 @@ from maskov.runs.task_runner import Listener
 from maskov.translation.api import Translation, translate_lines
 from maskov.translation.autoregressive import AutoregressiveTranslator
 from maskov.translation.methods import TranslationMethod
-from maskov.ui.progress_bar import progress_bar
+from maskov.ui.terminal import progress_bar
 from maskov.workers import Workers
 
 _OF_MODELS = ("pair", "device", "precision", "remove_smoothing")

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from maskov.cli.diagnosis import print_diagnosis
 from maskov.cli.output import as_lines, print_json, print_table, say, texts_or_files
 from maskov.options.option import SMOOTHING
 from maskov.options.scoring import ScoringOptions
 from maskov.shipped import default_model
-from maskov.ui.escaping import PrintableConsole
+from maskov.ui.escaping import PrintableConsole, printable
 
 if TYPE_CHECKING:
     from maskov.models import MaskedModel
@@ -92,7 +91,19 @@ def diagnose(
         values = json_safe({"diagnosis": diagnosis.to_dict(), **summary})
         print_json([json_module.dumps(values, ensure_ascii=False, allow_nan=False)])
         return
-    print_diagnosis(diagnosis)
+    # Sentences are not folded, so that grep finds them.
+    print(printable("\n".join(diagnosis.verdict.lines())))
+    for one in diagnosis.tables():
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for number, column in enumerate(one.head):
+            table.add_column(column, justify="right" if number else "left")
+        for row in one.rows:
+            table.add_row(*row)
+        print()
+        print_table(table)
+    for note in diagnosis.notes:
+        print(printable(f"note: {note}"))
+    print()
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")
     table.add_column(overflow="fold")
@@ -105,7 +116,7 @@ def verify(
     json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
 ) -> None:
     """Prove the kernels on the paper's counter-example, by their exact transition matrices."""
-    from maskov.verify import verify as verify_kernels
+    from maskov.exact import verify as verify_kernels
 
     findings = verify_kernels()
     if json:

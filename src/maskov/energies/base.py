@@ -123,6 +123,12 @@ class Energy(ABC):
         pairs = zip(mine, theirs, strict=False)
         return len(mine) == len(theirs) and all(a.is_part(b) for (_, a), (_, b) in pairs)
 
+    def leads(self, other: Energy) -> bool:
+        """Whether its parts are the first of another's, whose values then give that of this one."""
+        mine, theirs = self.parts, other.parts
+        pairs = zip(mine, theirs, strict=False)
+        return len(mine) <= len(theirs) and all(a.is_part(b) for (_, a), (_, b) in pairs)
+
     def is_part(self, other: Energy) -> bool:
         """Whether two parts are one: the same object, or built-in ones with the same arguments."""
         if self is other:

@@ -45,11 +45,11 @@ from maskov.parts import (
     is_import_path,
     is_plain,
     load_part,
-    made_as,
+    not_reproducible,
     parse_call,
     part_text,
+    recipe_of,
     split_outside,
-    unnamed,
 )
 
 KERNELS = ("mh", "gibbs", "mask-predict")
@@ -99,8 +99,8 @@ def _energy_text(part: Energy) -> str:
     inner = getattr(part, "function", part)
     if type(inner).__module__.partition(".")[0] == "maskov":
         return str(part)
-    if made_as(inner) is None:
-        raise unnamed(inner)
+    if recipe_of(inner) is None:
+        raise not_reproducible(inner)
     return part_text(inner)
 
 
@@ -119,7 +119,7 @@ def energy_name(energy: Energy) -> str:
 
 def _own_data(part: Any) -> dict[str, Any]:
     """Return a custom part as plain data; its fields may be built-in parts."""
-    made = made_as(part)
+    made = recipe_of(part)
     if made is None and is_dataclass(part) and importable(part):
         values = {f.name: getattr(part, f.name) for f in fields(part) if f.init}
         options = {
@@ -130,7 +130,7 @@ def _own_data(part: Any) -> dict[str, Any]:
         }
         made = (f"{type(part).__module__}:{type(part).__qualname__}", [], options)
     if made is None or not is_plain(made[2]):
-        raise unnamed(part)
+        raise not_reproducible(part)
     name, arguments, options = made
     return {"part": name, "arguments": arguments, "options": options}
 

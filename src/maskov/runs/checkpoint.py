@@ -19,10 +19,7 @@ from typing import Any
 
 import torch
 
-from maskov.energies import Raw
-from maskov.energies.stages import AcceptanceStages
-from maskov.execution.buffers import Buffers
-from maskov.execution.span_buffers import SpanBuffers
+from maskov.execution.buffers import SiteBuffers, WindowBuffers
 from maskov.runs.async_group import AHEAD
 from maskov.runs.files import open_regular, write_atomically
 from maskov.runs.state import GroupState, pack, sizes_of, tensors_of, unpack
@@ -34,7 +31,7 @@ _KEPT = 2  # the newest and the one before it
 # Bytes of names and shapes; a checkpoint has about a hundred tensors.
 _MOST_HEADER = 2**20
 # Stages of a test, and values that are known of an energy.
-_MOST_STAGES, _MOST_VALUES = 64, 1024
+_MOST_STAGES, _MOST_VALUES = 64, 2**18
 _KINDS = {
     "BOOL": torch.bool,
     "I32": torch.int32,
@@ -182,7 +179,8 @@ class GroupShape:
 
     `slots` are the most that a chain may have; `vector` returns one that the model keeps of a
     masked position, of which only the width and the kind matter. `replicas` are the rows of each
-    chain. Asynchronous chains fill `windows` or have single sites.
+    chain, `particles` the chains of a population. Asynchronous chains fill `windows` or have single
+    sites.
     """
 
     fresh: GroupState
@@ -191,6 +189,7 @@ class GroupShape:
     vector: Callable[[], Tensor]
     replicas: int = 1
     windows: bool = False
+    particles: int = 0
 
     def takes(self, sizes: Sizes) -> bool:
         """Whether tensors of these kinds and shapes can be of this group; nothing is read yet."""
@@ -226,16 +225,13 @@ class GroupShape:
 
     def _buffers(self, chains: Chains, sizes: Sizes) -> dict[str, Tensor]:
         if self.windows:
-            return SpanBuffers.of(chains, 0, chains.step, AHEAD).tensors()
+            return WindowBuffers.of(chains, chains.step, 0, AHEAD).tensors()
         rows, length = chains.tokens.shape
         slots = (sizes["buffers.slot_place"][1][0] - 1) // rows
         stages = sizes["buffers.draw_accept"][1][-1]
         if not (1 <= slots <= min(self.slots, length) and 1 <= stages <= _MOST_STAGES):
             raise ValueError("more slots or stages than a chain has")
-        # Of the energy only the number of stages matters.
-        made = Buffers.of(chains, AcceptanceStages(Raw()), 0, slots, AHEAD)
-        made.draw_accept = made.draw_accept[..., :1].expand(-1, -1, stages)
-        return made.tensors()
+        return SiteBuffers.of(chains, stages, 0, slots, AHEAD).tensors()
 
     def fits(self, state: GroupState) -> bool:
         """Whether a state is one of these chains; its shapes are known to be right."""
@@ -250,8 +246,16 @@ class GroupShape:
             and (not fresh.resizable or _sizes_fit(chains))
             and _frozen(chains) == _frozen(fresh)
             and torch.equal(_outside(chains), _outside(fresh))
-            and torch.equal(_sorted(chains, self.replicas), _sorted(fresh, self.replicas))
+            and self._numbered(chains)
             and all(torch.equal(state.buffers[name], getattr(fresh, name)) for name in buffered)
+        )
+
+    def _numbered(self, chains: Chains) -> bool:
+        """Whether replicas are numbered as they can be: particles take over any of their number."""
+        if self.particles:
+            return bool(((chains.replica >= 0) & (chains.replica < self.particles)).all())
+        return torch.equal(
+            _sorted(chains, self.replicas), _sorted(self.fresh.chains, self.replicas)
         )
 
 

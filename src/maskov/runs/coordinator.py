@@ -21,6 +21,8 @@ from maskov.config import Manifest
 from maskov.diagnostics import diagnose
 from maskov.errors import Interrupted
 from maskov.execution.loop import kernel_at
+from maskov.execution.recorded import rounds_of
+from maskov.execution.window_rounds import WindowRounds
 from maskov.fasta import mutations
 from maskov.kernels import Exchange, Kernel
 from maskov.models.base import MaskedModel, Queries
@@ -101,7 +103,8 @@ class Coordinator:
         each = (kernel_at(self.kernel, self.schedule, epoch) for epoch in epochs)
         shape = GroupShape(
             self._fresh(group), self.schedule.epochs, MOST_SLOTS, lambda: self._vector,
-            self.kernel.replicas, any(kernel.fills_windows for kernel in each),
+            self.kernel.replicas, any(rounds_of(kernel) is WindowRounds for kernel in each),
+            self.kernel.particles,
         )  # fmt: skip
         return self.store.load(group, shape) or shape.fresh
 
@@ -268,13 +271,10 @@ class Coordinator:
         if manifest.config.until is None or manifest.stopped_at is not None:
             return
         traces = {name: trace[:epochs] for name, trace in self.store.traces().items()}
-        verdict = diagnose(manifest, traces, self._lengths, lambda: self._spelled).verdict
+        verdict = diagnose(manifest, traces, lambda: self._spelled).verdict
         if verdict.state == "converged":
             self.store.note(stopped_at=epochs)
         self._note(f"epoch {epochs}: {verdict}")
-
-    def _lengths(self) -> dict[int, int]:
-        return {chain: len(tokens) for chain, tokens in enumerate(self.layout.tokens)}
 
     def _samples(self, epoch: int) -> Iterator[Sample]:
         """Yield the samples of an epoch, as the arrays have them."""
@@ -294,8 +294,16 @@ class Coordinator:
             yield Sample(
                 chain, epoch, text, words, ids, raw, norm, template, energies,
                 None if lines is None else lines[template],
-                self._mutations(chain, words),
+                self._mutations(chain, words), *self._particle(chain, epoch),
             )  # fmt: skip
+
+    def _particle(self, chain: int, epoch: int) -> tuple[int, float, int] | tuple[()]:
+        """Return the population of a chain, its weight there and its ancestor, if it is in one."""
+        count = self.manifest.particles
+        if not count:
+            return ()
+        # Those that were drawn again by their weights all have the same.
+        return chain // count, 1 / count, int(self.store.array("ancestor")[epoch, chain])
 
     def _mutations(self, chain: int, tokens: list[str]) -> list[str] | None:
         """Return where a chain of a fixed length differs from the record that it started from."""

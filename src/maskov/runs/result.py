@@ -60,24 +60,18 @@ class Run:
 
     def diagnose(self) -> Diagnosis:
         """R-hat, effective sizes, autocorrelations, rates by position, and a verdict."""
-        diagnosis = diagnose(self.manifest, self.traces, self._lengths, self._token_texts)
+        diagnosis = diagnose(self.manifest, self.traces, self._token_texts)
         note = self.store.damage_note()
         return diagnosis if note is None else replace(diagnosis, notes=[note, *diagnosis.notes])
 
     def to_arviz(self, warmup: bool = False) -> Any:
         """Return the traces as the DataTree that ArviZ works on, burn-in only if asked for."""
-        return to_arviz(self.manifest, self.traces, self._lengths, warmup=warmup)
-
-    def _lengths(self) -> dict[int, int]:
-        try:
-            return {one.chain: len(one.ids) for one in self.samples}
-        except RunError:  # damaged samples do not keep anybody from the traces
-            return {}
+        return to_arviz(self.manifest, self.traces, warmup=warmup)
 
     def _token_texts(self) -> dict[int, str]:
         try:
             samples = self.samples
-        except RunError:
+        except RunError:  # damaged samples do not keep anybody from the traces
             samples = []
         pairs = (zip(one.ids, one.tokens, strict=False) for one in samples)
         return {token: text for sample in pairs for token, text in sample} | self.store.spellings()

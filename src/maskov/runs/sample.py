@@ -28,10 +28,6 @@ FASTA, TABLE = "samples.fa", "mutations.csv"
 _COLUMNS = ("sample", "parent", "chain", "epoch", "count", "mutations", "energy_raw", "energy_norm")
 
 
-def _are(kind: type, found: object) -> bool:
-    return isinstance(found, list) and all(type(one) is kind for one in found)
-
-
 @dataclass(frozen=True)
 class Sample:
     """A sequence that a chain held at the end of an epoch, with both energies.
@@ -41,6 +37,8 @@ class Sample:
     chain belongs to, 0 where there was none. `energies` are, where the energy has experts, those
     of the `target` and of each expert by name. Of chains that started from FASTA, `name` is the
     parent's and `mutations`, where lengths are fixed, are the differences to it, such as S31R.
+    Samples of populations have the number of theirs, their weight in it, and which of its first
+    particles they descend from.
     """
 
     chain: int
@@ -54,30 +52,16 @@ class Sample:
     energies: dict[str, float] = field(default_factory=dict)
     name: str | None = None
     mutations: list[str] | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what a damaged file may say."""
-        numbers = (self.chain, self.epoch, self.template)
-        if not isinstance(self.energies, dict):
-            raise TypeError("no sample")
-        energies = (self.energy_raw, self.energy_norm, *self.energies.values())
-        if not (
-            isinstance(self.text, str)
-            and all(type(one) is int for one in numbers)
-            and all(type(one) in (int, float) for one in energies)
-            and _are(str, self.tokens)
-            and _are(int, self.ids)
-            and (self.name is None or isinstance(self.name, str))
-            and (self.mutations is None or _are(str, self.mutations))
-        ):
-            raise TypeError("no sample")
+    population: int | None = None
+    weight: float | None = None
+    ancestor: int | None = None
 
     def to_json(self) -> str:
         """Return the sample as one line of JSON."""
         data = asdict(self)
         if not self.energies:
             del data["energies"]
-        for name in ("name", "mutations"):
+        for name in ("name", "mutations", "population", "weight", "ancestor"):
             if data[name] is None:
                 del data[name]
         return json.dumps(data, ensure_ascii=False)

@@ -19,8 +19,7 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 
 from maskov.config import Manifest
-from maskov.execution.buffers import COUNTS, ENERGIES, Buffers
-from maskov.execution.span_buffers import SpanBuffers
+from maskov.execution.buffers import COUNTS, ENERGIES, SiteBuffers, WindowBuffers
 from maskov.types import Chains, PartValues, PassCache, Tensor, Traces
 
 # The results of some chains at the end of an epoch, a row a chain: `energy`, `counts`, `tokens`,
@@ -35,8 +34,11 @@ PLACES = ("tokens", "rejected")
 REPLICAS = ("rung_energy", "rung_replica", "swap_tested", "swap_accepted")
 # The parts that have an entry for each expert of the energy: its value, and how often it was asked.
 EXPERTS = ("expert_energy", "expert_calls")
+# What chains have that are particles: their weights before they were drawn again, and which of the
+# first particles of their population they descend from.
+PARTICLES = ("log_weight", "ancestor")
 
-_BUFFERS = [{field.name for field in fields(kind)} for kind in (Buffers, SpanBuffers)]
+_BUFFERS = [{field.name for field in fields(kind)} for kind in (SiteBuffers, WindowBuffers)]
 _NUMBERS = {
     "epoch": int, "end": int, "begun": bool, "other_passes": int, "budget": int, "target": int,
 }  # fmt: skip
@@ -135,7 +137,7 @@ def traces_of(row: Row) -> Traces:
     """Name the columns of a row."""
     energies = zip(ENERGIES, row["energy"].unbind(1), strict=True)
     counts = zip(COUNTS, row["counts"][:, : len(COUNTS)].unbind(1), strict=True)
-    named = (*PLACES, *REPLICAS, *EXPERTS, "lengths", "sizes")
+    named = (*PLACES, *REPLICAS, *EXPERTS, *PARTICLES, "lengths", "sizes")
     if "expert_energy" in row:
         row = row | {"expert_calls": row["counts"][:, len(COUNTS) :]}
     others = ((name, row[name]) for name in named if name in row)

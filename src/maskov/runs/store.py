@@ -35,8 +35,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from maskov.config import Manifest, field_hashes, read_manifest, to_json
-from maskov.errors import RunError
+from maskov.config import Manifest, field_hashes, from_json, read_manifest, to_json
+from maskov.errors import InputError, RunError
 from maskov.execution.buffers import COUNTS, ENERGIES
 from maskov.runs import checkpoint
 from maskov.runs.checkpoint import GroupShape
@@ -55,7 +55,15 @@ from maskov.runs.files import (
     write_new,
 )
 from maskov.runs.sample import Sample
-from maskov.runs.state import EXPERTS, PLACES, REPLICAS, GroupState, groups_of, kept_epochs
+from maskov.runs.state import (
+    EXPERTS,
+    PARTICLES,
+    PLACES,
+    REPLICAS,
+    GroupState,
+    groups_of,
+    kept_epochs,
+)
 from maskov.types import Traces
 
 # Energies at the end of each epoch, what was counted within it, and what belongs to positions, to
@@ -73,6 +81,8 @@ TRACES: dict[str, type[np.generic]] = {
     "sizes": np.int32,
     "expert_energy": np.float64,
     "expert_calls": np.int64,
+    "log_weight": np.float64,
+    "ancestor": np.int32,
 }
 # Of runs too large to trace their tokens, those of the epochs with samples.
 ARRAYS: dict[str, type[np.generic]] = TRACES | {"kept": np.int32}
@@ -162,10 +172,10 @@ class Store:
     def open(cls, path: Path) -> Store:
         """Open an existing run folder."""
         try:
-            data = json.loads(read_text(path / "manifest.json"))
-        except (OSError, ValueError, RecursionError) as error:
+            text = read_text(path / "manifest.json")
+        except (OSError, ValueError) as error:
             raise RunError(f"'{path}' is no run folder: it has no readable manifest.") from error
-        return cls(read_manifest(data, str(path)), path)
+        return cls(read_manifest(text, str(path)), path)
 
     def discard(self) -> None:
         """Remove what `create` made, the manifest first, so that half of it is no run."""
@@ -255,6 +265,8 @@ class Store:
             return (shape[0], len(self.groups), len(_SUMMED))
         if name == "kept":
             return None if small else (len(kept_epochs(manifest)), *places[1:])
+        if name in PARTICLES and not manifest.particles:
+            return None
         if name not in entries:
             return shape
         return (*shape, entries[name]) if entries[name] else None
@@ -336,7 +348,9 @@ class Store:
 
     def row(self, epoch: int) -> Traces:
         """Return what all chains came to in an epoch, one number each."""
-        return {name: np.array(self.array(name)[epoch]) for name in TRACES if name not in _WIDE}
+        return {
+            name: np.array(self.array(name)[epoch]) for name in self.traced() if name not in _WIDE
+        }
 
     def tokens(self, epoch: int) -> npt.NDArray[Any]:
         """Return the tokens of all chains at the end of an epoch with samples."""
@@ -484,8 +498,8 @@ class Store:
         most = len(self.sampled(self.manifest.epochs)) * self.manifest.chains
         try:
             lines = read_lines(self.path / "samples.jsonl", most)
-            return [Sample(**json.loads(line)) for line in lines]
-        except (OSError, ValueError, TypeError, RecursionError) as error:
+            return [from_json(Sample, line) for line in lines]
+        except (OSError, ValueError, InputError) as error:
             reason = (getattr(error, "strerror", None) or str(error)).partition("\n")[0]
             raise RunError(
                 f"the samples of '{self.path}' are damaged ({reason}); `maskov resume "

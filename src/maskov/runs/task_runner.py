@@ -13,17 +13,18 @@ from maskov.config import Manifest, PrecisionCheck
 from maskov.energies import Norm, Raw
 from maskov.energies.stages import AcceptanceStages
 from maskov.errors import Interrupted, MaskovError
-from maskov.execution.async_chains import AsyncChains
 from maskov.execution.buffers import COUNTS
 from maskov.execution.loop import ended, epoch, kernel_at
+from maskov.execution.recorded import rounds_of, sampler_for
 from maskov.execution.recorded_gibbs import RecordedGibbs, records_gibbs
-from maskov.kernels import Exchange, Gibbs, Kernel, Metropolis
+from maskov.execution.rounds import Rounds
+from maskov.kernels import Exchange, Gibbs, Kernel, Metropolis, Population
 from maskov.kernels.base import energies_of
 from maskov.kernels.exchange import swapped
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer, refuse_out_of_memory
 from maskov.random import CounterRng
-from maskov.runs.async_group import AsyncGroup, sampler_for
+from maskov.runs.async_group import AsyncGroup
 from maskov.runs.state import (
     GroupState,
     Row,
@@ -74,7 +75,7 @@ class TaskRunner:
     # returned at the end of the task.
     deliver: Callable[[int, int, Traces], None] | None = None
     # What the last asynchronous group left on the device, for the next to use.
-    sampler: AsyncChains | None = None
+    sampler: Rounds | None = None
     gibbs: RecordedGibbs | None = None
     group: GroupState = field(init=False)
     _task: Task = field(init=False)
@@ -137,6 +138,8 @@ class TaskRunner:
     def _begin(self) -> None:
         """Fill the blanks, unless the kernel's first step does so itself."""
         chains, before = self.group.chains, self.scorer.passes
+        if isinstance(self.kernel, Population):
+            chains = self.kernel.first(chains, self.scorer, self.rng)
         blank = bool((chains.tokens == self.scorer.model.mask_id)[chains.inside].any())
         if blank and not self.kernel.fills_blanks:
             start = self.manifest.config.start
@@ -163,7 +166,7 @@ class TaskRunner:
     def _advances_asynchronously(self, kernel: Kernel) -> bool:
         """Whether chains go on asynchronously; they end what they have begun as they began it."""
         if self.group.buffers:
-            return kernel.asynchronous or kernel.fills_windows
+            return rounds_of(kernel) is not None
         here = sampler_for(self.scorer.model, kernel) is not None
         return here and not bool(self.group.chains.epoch_step.any())
 
@@ -237,6 +240,8 @@ class TaskRunner:
             row["expert_energy"] = experts[first]
         if chains.resizable:
             row["sizes"] = sizes_of(chains)[first]
+        if self.kernel.particles:
+            row |= {"log_weight": chains.log_weight, "ancestor": chains.replica}
         if replicas > 1:
             row |= _exchanged(kernel, group.chains, chains, target.view(-1, replicas))
         spent = self.scorer.passes - before
@@ -249,7 +254,7 @@ class TaskRunner:
         energy, known, count = kernel.energy, chains.part_values, len(self.manifest.experts)
         unknown = torch.full_like(chains.beta, torch.nan)
         experts = unknown[:, None].repeat(1, count)
-        if energy is None or known is None or not energy.same_as(known.of):
+        if energy is None or known is None or known.of is None or not energy.leads(known.of):
             return unknown, experts
         # Burn-in may have other experts, or in another order. A prior of lengths that the run found
         # comes last, and has no trace.
@@ -260,7 +265,8 @@ class TaskRunner:
             if found:
                 experts[:, column] = known.values[:, found[0]]
                 places.remove(found[0])
-        return known.energy, experts
+        whole = known.energy if energy.same_as(known.of) else energy.total(known.values)
+        return whole, experts
 
     def write(self, row: Row) -> None:
         """Keep the results of an epoch."""

@@ -25,29 +25,36 @@ _DIGITS = 9
 
 @dataclass(frozen=True)
 class Pilot:
-    """A path, and the passes that each particle of the pilot ran on it."""
+    """A path, and the passes of a particle: before the first point, and at each on average."""
 
     path: tuple[float, ...]
-    passes: float
+    before: float
+    each: float
+
+    def paid(self, passes: int) -> tuple[float, ...]:
+        """Return the path with as many points as so many passes of a particle pay for."""
+        return stretched(self.path, max(1, round((passes - self.before) / max(self.each, 1e-9))))
 
 
 def find_path(
     kernel: Population, blank: Chains, scorer: Scorer, rng: Rng, aim: float = AIM
 ) -> Pilot:
     """Return a path on which neighbouring points differ evenly, from particles to be drawn."""
-    begun = scorer.passes
+    begun, count = scorer.passes, len(blank.chain)
     chains, path = kernel.first(blank, scorer, rng), list[float]()
+    chains = replace(kernel, path=(), epoch=0).init(chains, scorer)
+    started = scorer.passes
     while not path or path[-1] < 1:
         if len(path) == _MOST:
             raise InputError("no path to the target was found: the start is too far from it.")
         here = path[-1] if path else 0.0
         now = replace(kernel, path=(), epoch=0)
-        chains = now.init(chains, scorer)
         path.append(_next(now, chains, here, aim))
         now = replace(kernel, path=(*path[:-1], *sorted({path[-1], 1.0})), epoch=len(path) - 1)
         chains = whole_epoch(now, now.init(chains, scorer), scorer, rng)
         scorer.check()
-    return Pilot(tuple(path), (scorer.passes - begun) / len(blank.chain))
+    each = (scorer.passes - started) / (count * len(path))
+    return Pilot(tuple(path), (started - begun) / count, each)
 
 
 def _next(kernel: Population, chains: Chains, here: float, aim: float) -> float:

@@ -10,12 +10,12 @@ import torch
 
 from maskov.config import Manifest
 from maskov.execution.loop import kernel_at
+from maskov.execution.recorded import sampler_for
 from maskov.execution.recorded_gibbs import records_gibbs
 from maskov.kernels import Kernel
 from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.models.serialization import PickledModel
-from maskov.runs.async_group import sampler_for
 from maskov.runs.coordinator import Coordinator
 from maskov.runs.preparation import threads
 from maskov.runs.task import Pool, Task, TaskResult
@@ -162,6 +162,8 @@ def pool_for(
 
 def group_size(scorer: Scorer, kernel: Kernel, schedule: Schedule, layout: Layout) -> int:
     """Return how many chains make a group; on a GPU two groups in lock-step take turns."""
+    if kernel.particles:
+        return kernel.particles
     chains = len(layout.tokens)
     # Epochs that accept everything come first, and those of a burn-in with another energy.
     first, moving = (kernel_at(kernel, schedule, e) for e in (0, schedule.epochs - 1))

@@ -1,12 +1,7 @@
-"""Asynchronous chains that propose windows: fill, test and move, as rounds of full batches.
+"""Rounds of windows: fill, test and move, as `Span.propose` and `Metropolis.step` do.
 
-A chain fills the window of its step one position after the other and then tests the proposal, as
-`Span.propose` and `Metropolis.step` do. Every pass that any chain waits for, to fill or to test, is
-run in the same round; no chain waits for another. Random numbers are keyed by (seed, chain, step),
-so the decisions are those of lock-step.
-
-Every operation works on whole tensors and by masks, so that a round has no shape that depends on
-its contents; the few places where rows are gathered are methods that `recorded_spans.py` replaces.
+A chain fills the window of its step one position after the other and then tests the proposal. Every
+pass that any chain waits for, to fill or to test, is run in the same round.
 """
 
 from __future__ import annotations
@@ -14,30 +9,21 @@ from __future__ import annotations
 import torch
 
 from maskov.energies.stages import near_all
-from maskov.execution.async_chains import AsyncChains
-from maskov.execution.span_buffers import FILLING, FILLS, IDLE, SpanBuffers
+from maskov.execution.buffers import FILLING, FILLS, IDLE, WindowBuffers
+from maskov.execution.rounds import Rounds
 from maskov.kernels.base import log_ratio
+from maskov.moves import Window
 from maskov.moves.filling import draw, log_q_of
 from maskov.random import Purpose
-from maskov.types import Bool, Float, Int, Sequences, Tensor
+from maskov.types import Bool, Float, Int, Tensor
 
 
-class SpanSampler(AsyncChains):
-    """A group of asynchronous chains that fill windows, advanced round by round."""
+class WindowRounds(Rounds):
+    """A group of chains that fill windows."""
 
-    buffers: SpanBuffers
-
-    def advance(self) -> None:
-        """Do one round, or finish one that was stopped while its passes ran."""
-        offered = self.buffers.offered
-        if not bool(offered):
-            self._prepare()
-            offered.fill_(True)
-        self._test()
-        offered.fill_(False)
+    buffers: WindowBuffers
 
     def _prepare(self) -> None:
-        """Fill what can be filled, end and begin epochs, and begin steps."""
         self._fill()
         self._normalise()
         self._close()
@@ -45,16 +31,12 @@ class SpanSampler(AsyncChains):
         self._begin()
 
     def _test(self) -> None:
-        """Run passes and decide what they decide."""
         self._pass()
         self._decide()
 
     # Epochs.
 
-    def _epoch_steps(self) -> Int[Tensor, " chains"]:
-        return self.buffers.steps
-
-    def _unnormalised(self) -> Bool[Tensor, "chains length"]:
+    def _stale(self) -> Bool[Tensor, "chains length"]:
         """Return where the log-sum-exp is to be found, which an epoch's energies need."""
         b = self.buffers
         ending = ~b.opening & (b.epoch_step >= b.steps)
@@ -63,7 +45,7 @@ class SpanSampler(AsyncChains):
     def _normalise(self) -> None:
         """Find the log-sum-exp of positions of chains that end their epoch."""
         b = self.buffers
-        where = self._stale()
+        where = self._stale_places()
         if where is None:
             return
         parts = torch.split(b.hidden[where], self.scorer.model.head_rows)
@@ -75,8 +57,8 @@ class SpanSampler(AsyncChains):
     def _close(self) -> None:
         """End the epoch of chains that have done their steps; keep its results."""
         b = self.buffers
-        ended = ~b.opening & (b.epoch_step >= b.steps) & ~self._unnormalised().any(1)
-        self._end_epoch(ended, b.steps)
+        ended = ~b.opening & (b.epoch_step >= b.steps) & ~self._stale().any(1)
+        self._end_epoch(ended)
 
     def _open(self) -> None:
         """Begin an epoch."""
@@ -93,6 +75,7 @@ class SpanSampler(AsyncChains):
         if rows is None:
             return
         step = (b.step + b.epoch_step)[rows]
+        assert isinstance(self.kernel.move, Window)
         window = self.kernel.move.window(b.chain[rows], step, b.free[rows], self.rng)
         self._put_rows(begun, rows, b.window, window)
         self._put_rows(begun, rows, b.proposed, b.tokens[rows])
@@ -124,21 +107,21 @@ class SpanSampler(AsyncChains):
         _, last = self._next()
         same = self._same()
         wanted = torch.stack([~(same & last), ~same & ~last], dim=1)
-        fills = b.pending[:-1, self._width :]
+        fills = b.slot_pending[:-1, self._width :]
         fills.copy_(torch.where(chosen[:, None], wanted, fills))
 
     def _fill(self) -> None:
         """Draw the next position of windows that have what they wait for."""
         b = self.buffers
-        ready = (b.stage == FILLING) & ~b.pending[:-1].any(1)
+        ready = (b.stage == FILLING) & ~b.slot_pending[:-1].any(1)
         rows = self._rows_to_fill(ready)
         if rows is None:
             return
         place, last = self._next()
         same = self._same()
         own = b.hidden[self._rows, place]
-        forward = torch.where((same & last)[:, None], own, b.new_hidden[:-1, -2])
-        backward = torch.where(last[:, None], own, b.new_hidden[:-1, -1])
+        forward = torch.where((same & last)[:, None], own, b.slot_hidden[:-1, -2])
+        backward = torch.where(last[:, None], own, b.slot_hidden[:-1, -1])
         old, chain = b.tokens[self._rows, place][rows], b.chain[rows]
         step, at = (b.step + b.epoch_step)[rows], place[rows]
 
@@ -176,9 +159,9 @@ class SpanSampler(AsyncChains):
         """Note a pass of the chosen proposals that needs not be run."""
         b = self.buffers
         row = torch.where(chosen, self._rows, len(self._rows))
-        b.new_hidden[row, place] = hidden
-        b.new_logit[row, place] = logit
-        b.new_normaliser[row, place] = normaliser
+        b.slot_hidden[row, place] = hidden
+        b.slot_logit[row, place] = logit
+        b.slot_normaliser[row, place] = normaliser
 
     def _begin_tests(
         self, ended: Bool[Tensor, " chains"], passed: Bool[Tensor, "chains length"]
@@ -211,32 +194,15 @@ class SpanSampler(AsyncChains):
     def _want(self, chosen: Tensor, needed: Bool[Tensor, "chains length"]) -> None:
         """Wait for the passes that a test needs and nobody has run."""
         b = self.buffers
-        pending = b.pending[:-1, : self._width]
+        pending = b.slot_pending[:-1, : self._width]
         pending.copy_(torch.where(chosen[:, None], needed & b.missing, pending))
 
     # Passes.
 
-    def _pass(self) -> None:
-        """Run the passes that chains wait for."""
-        b = self.buffers
-        row, column = b.pending[:-1].nonzero(as_tuple=True)
-        if not len(row):
-            return
-        tokens, place = self._queries(row, column)
-        given = Sequences(tokens, b.lengths[row], source=b.source[row])
-        answers = self.scorer.answers(
-            given, torch.arange(len(row), device=row.device), place, self.masked.needs_normaliser
-        )
-        self._receive(row, column, answers.hidden, answers.logit, answers.log_normaliser)
-        self._count_passes(row, torch.ones_like(row))
-
     def _queries(
         self, row: Int[Tensor, " passes"], column: Int[Tensor, " passes"]
     ) -> tuple[Int[Tensor, "passes length"], Int[Tensor, " passes"]]:
-        """Return the tokens of each pass and the place that it asks for, which is not masked yet.
-
-        Passes that fill mask the rest of the window, too.
-        """
+        """Return tokens and places; passes that fill mask the rest of the window, too."""
         b = self.buffers
         fills, given_old = column >= self._width, column == self._width + FILLS - 1
         place = torch.where(fills, self._next()[0][row], column)
@@ -244,27 +210,12 @@ class SpanSampler(AsyncChains):
         rest = (b.window[row] >= b.level[row][:, None]) & (self._places != place[:, None])
         return tokens.masked_fill(fills[:, None] & rest, self.scorer.model.mask_id), place
 
-    def _receive(
-        self,
-        row: Int[Tensor, " passes"],
-        column: Int[Tensor, " passes"],
-        hidden: Float[Tensor, "passes hidden"],
-        logit: Float[Tensor, " passes"],
-        log_normaliser: Float[Tensor, " passes"],
-    ) -> None:
-        """Put what the passes gave with their proposals."""
-        b = self.buffers
-        b.new_hidden[row, column] = hidden
-        b.new_logit[row, column] = logit
-        b.new_normaliser[row, column] = log_normaliser
-        b.pending[row, column] = torch.zeros_like(row, dtype=torch.bool)
-
     # Decisions.
 
     def _decide(self) -> None:
         """Test every proposal that has what its stage needs."""
         b = self.buffers
-        busy = (b.stage >= 0) & ~b.pending[:-1].any(1)
+        busy = (b.stage >= 0) & ~b.slot_pending[:-1].any(1)
         rows = self._rows_of(busy)
         if rows is None:
             return
@@ -289,7 +240,7 @@ class SpanSampler(AsyncChains):
         """Return what the tests compare with; meaningless where passes are missing."""
         b, masked, width = self.buffers, self.masked, self._width
         changed, lengths = b.proposed[rows] != b.tokens[rows], b.lengths[rows]
-        new = masked.of_scores(b.new_logit[rows, :width], b.new_normaliser[rows, :width])
+        new = masked.of_scores(b.slot_logit[rows, :width], b.slot_normaliser[rows, :width])
         falls = masked.of_scores(b.logit[rows], b.log_normaliser[rows]) - new
         log_q, beta = (b.log_forward[rows], b.log_reverse[rows]), self._beta()[rows]
         nears = (near_all(changed, lengths, stage.nearest) for stage in self.stages)
@@ -302,11 +253,11 @@ class SpanSampler(AsyncChains):
         rows = self._rows_of(taken)
         if rows is None:
             return
-        self._put_vectors(taken[:, None] & self._inside, self._rows, b.new_hidden)
+        self._put_vectors(taken[:, None] & self._inside, self._rows)
         for buffer, value in (
             (b.tokens, b.proposed[rows]),
-            (b.logit, b.new_logit[rows, :width]),
-            (b.log_normaliser, b.new_normaliser[rows, :width]),
+            (b.logit, b.slot_logit[rows, :width]),
+            (b.log_normaliser, b.slot_normaliser[rows, :width]),
         ):
             self._put_rows(taken, rows, buffer, value)
 
@@ -332,10 +283,3 @@ class SpanSampler(AsyncChains):
     ) -> tuple[Bool[Tensor, " chains"], list[Tensor]]:
         """Return which chains were filled, and values of them in an entry for each chain."""
         return ready, [v.new_zeros(len(ready)).index_copy(0, rows, v) for v in values]
-
-    def _stale(self) -> tuple[Tensor, Tensor] | None:
-        row, place = self._unnormalised().nonzero(as_tuple=True)
-        return (row, place) if len(row) else None
-
-    def _put_places(self, where: tuple[Tensor, Tensor], buffer: Tensor, value: Tensor) -> None:
-        buffer[where] = value

@@ -1,56 +1,89 @@
-"""Asynchronous chains: Metropolis-Hastings as rounds of full, unpadded batches.
+"""Rounds of single sites: Metropolis-Hastings with speculative tests.
 
 Chains cache the masked passes of their sequence, so all proposals of an epoch are known at once:
 draws equal to the current token are accepted without a test, and the next one that differs is
-tested in a *slot*. A round runs whatever the slots of all chains wait for together and settles
-every slot that is complete; no chain waits for another. With several slots a chain also tests the
-proposals that come next if the first is rejected. Because random numbers are keyed by (seed, chain,
-step), none of this changes the decisions: they are those of `Metropolis.step`.
-
-Every operation works on whole tensors and by masks, so that a round has no shape that depends on
-its contents; the few places where rows are gathered are methods that `cuda_graphs.py` replaces.
+tested in a *slot*. With several slots a chain also tests the proposals that come next if the first
+is rejected.
 """
 
 from __future__ import annotations
 
 import torch
 
-from maskov.execution.async_state import NONE_LEFT
-from maskov.execution.async_tests import AsyncTests
-from maskov.execution.buffers import ACCEPTED, FREE, REJECTED, TESTING
+from maskov.energies.stages import nearness
+from maskov.execution.buffers import ACCEPTED, FREE, REJECTED, TESTING, SiteBuffers
+from maskov.execution.rounds import Rounds
+from maskov.kernels.base import log_ratio
+from maskov.moves import Site, Sweep
 from maskov.moves.filling import draw
 from maskov.random import Purpose, accept, categorical
-from maskov.types import Float, Int, Tensor
+from maskov.types import Bool, Float, Int, Tensor
+
+# The rank of a step that does not exist: later than all.
+NONE_LEFT = 2**40
 
 
-class AsyncSampler(AsyncTests):
-    """A group of asynchronous chains, advanced round by round."""
+class SiteRounds(Rounds):
+    """A group of chains of single sites."""
 
-    def advance(self) -> None:
-        """Do one round, or finish one that was stopped while its passes ran.
+    buffers: SiteBuffers
 
-        To prepare twice would let some chains run ahead: the same chains, but other batches, and
-        batches round.
-        """
-        offered = self.buffers.offered
-        if not bool(offered):
-            self._prepare()
-            self._offer()
-            offered.fill_(True)
-        self._test()
-        offered.fill_(False)
+    @property
+    def _order(self) -> Sweep:
+        assert isinstance(self.kernel.move, Site)
+        assert isinstance(self.kernel.move.positions, Sweep)
+        return self.kernel.move.positions
 
     def _prepare(self) -> None:
-        """End and begin epochs, and draw what is to be tested."""
         self._close()
         self._open()
         self._draw()
 
     def _test(self) -> None:
-        """Run passes and settle what they decide."""
+        self._offer()
         self._pass()
         self._decide()
         self._settle()
+
+    # Where chains stand and what they wait for.
+
+    def _ready(self) -> Bool[Tensor, " chains"]:
+        """Return which chains have all their proposals drawn."""
+        return ~self.buffers.opening & self.buffers.fresh.all(1)
+
+    def _novel(self) -> Bool[Tensor, "chains length"]:
+        """Return where the proposal differs from the token that stands there."""
+        return self.buffers.free & (self.buffers.drawn != self.buffers.tokens)
+
+    def _slot_ranks(self) -> Int[Tensor, "chains slots"]:
+        """Return the step, within the epoch, that each slot tests."""
+        b = self.buffers
+        place = b.slot_place[:-1]
+        rank = b.rank[self._owner, place.clamp(min=0)]
+        return rank.masked_fill(place == FREE, NONE_LEFT).view(-1, self._slots)
+
+    def _stale(self) -> Bool[Tensor, "chains length"]:
+        return ~self.buffers.fresh & ~self.buffers.opening[:, None]
+
+    def _queries(
+        self, slot: Int[Tensor, " passes"], column: Int[Tensor, " passes"]
+    ) -> tuple[Int[Tensor, "passes length"], Int[Tensor, " passes"]]:
+        b, owner = self.buffers, self._owner
+        changed = self._places == b.slot_place[:-1, None]
+        return torch.where(changed, b.drawn[owner], b.tokens[owner])[slot], column
+
+    def _wanted(self, nearness: Int[Tensor, "n length"], number: int) -> Bool[Tensor, "n length"]:
+        """Return the passes that stage `number` needs beyond those before it."""
+        wanted = self._is_near(nearness, self.stages[number].nearest)
+        if number:
+            wanted &= ~self._is_near(nearness, self.stages[number - 1].nearest)
+        return wanted
+
+    def _is_near(
+        self, nearness: Int[Tensor, "n length"], count: int | None
+    ) -> Bool[Tensor, "n length"]:
+        """Mark the `count` nearest positions; None: all others."""
+        return nearness < (self._width if count is None else min(count, self._width))
 
     # The parts of a round.
 
@@ -60,10 +93,9 @@ class AsyncSampler(AsyncTests):
         idle = (b.slot_place[:-1] == FREE).view(-1, self._slots).all(1)
         left = (self._novel() & (b.rank >= b.epoch_step[:, None])).any(1)
         ended = self._ready() & idle & ~left
-        self._tell_repeated(ended, b.epoch_step, self._steps)
-        rest = torch.where(ended, self._steps - b.epoch_step, 0)
+        rest = torch.where(ended, b.steps - b.epoch_step, 0)
         self._count(steps=rest, accepted=rest)
-        self._end_epoch(ended, self._steps)
+        self._end_epoch(ended)
 
     def _open(self) -> None:
         """Begin an epoch: its order and all its random numbers."""
@@ -73,7 +105,7 @@ class AsyncSampler(AsyncTests):
         if rows is None:
             return
         chain, step, free = b.chain[rows], b.step[rows], b.free[rows]
-        rank = self.kernel.move.rank(chain, step, free, self.rng)
+        rank = self._order.rank(chain, step, free, self.rng)
         shape = rank.shape
         when = (step[:, None] + rank).flatten()
         who = chain[:, None].expand(shape).flatten()
@@ -92,7 +124,7 @@ class AsyncSampler(AsyncTests):
     def _draw(self) -> None:
         """Draw the proposals of chains that have moved or begun an epoch."""
         b = self.buffers
-        where = self._stale()
+        where = self._stale_places()
         if where is None:
             return
         uniform = b.draw_token[where]
@@ -135,38 +167,12 @@ class AsyncSampler(AsyncTests):
         # Where the reverse is impossible the move is rejected whatever its energy.
         possible = b.log_reverse.gather(1, place).flatten() > -torch.inf
         place = place.flatten()
-        nearness = self._nearness(place, b.lengths[self._owner])
-        wanted = self._wanted(nearness, 0) & possible[:, None]
+        near = nearness(place, b.lengths[self._owner], self._width)
+        wanted = self._wanted(near, 0) & possible[:, None]
         b.slot_place[:-1] = torch.where(begun, place, b.slot_place[:-1])
         b.slot_pending[:-1] = torch.where(begun[:, None], wanted, b.slot_pending[:-1])
         for field in (b.slot_stage, b.slot_verdict, b.slot_ratio, b.slot_acceptance):
             field[:-1] = field[:-1].masked_fill(begun, 0)
-
-    def _pass(self) -> None:
-        """Run the passes that slots wait for."""
-        slot, place = self.buffers.slot_pending[:-1].nonzero(as_tuple=True)
-        if not len(slot):
-            return
-        answers = self.scorer.answers(
-            self._slot_sequences(), slot, place, self.masked.needs_normaliser
-        )
-        self._receive(slot, place, answers.hidden, answers.logit, answers.log_normaliser)
-        self._count_passes(self._owner[slot], torch.ones_like(slot))
-
-    def _receive(
-        self,
-        slot: Int[Tensor, " passes"],
-        place: Int[Tensor, " passes"],
-        hidden: Float[Tensor, "passes hidden"],
-        logit: Float[Tensor, " passes"],
-        log_normaliser: Float[Tensor, " passes"],
-    ) -> None:
-        """Put what the passes gave into their slots."""
-        b = self.buffers
-        b.slot_hidden[slot, place] = hidden
-        b.slot_logit[slot, place] = logit
-        b.slot_normaliser[slot, place] = log_normaliser
-        b.slot_pending[slot, place] = torch.zeros_like(slot, dtype=torch.bool)
 
     def _decide(self) -> None:
         """Test every slot that has what its stage needs."""
@@ -174,9 +180,8 @@ class AsyncSampler(AsyncTests):
         busy = (b.slot_place[:-1] != FREE) & (b.slot_verdict[:-1] == TESTING)
         busy &= ~b.slot_pending[:-1].any(1)
         place = b.slot_place[:-1].clamp(min=0)
-        nearness, stage = self._nearness(place, b.lengths[owner]), b.slot_stage[:-1]
-        found = self._ratios(nearness)
-        ratio = found.log_ratio.gather(1, stage[:, None]).squeeze(1)
+        near, stage = nearness(place, b.lengths[owner], self._width), b.slot_stage[:-1]
+        ratio = self._ratios(near, place).gather(1, stage[:, None]).squeeze(1)
         gained = ratio - b.slot_ratio[:-1]
         uniform = b.draw_accept[owner, place, stage]
         passed = accept(gained, uniform)
@@ -188,9 +193,28 @@ class AsyncSampler(AsyncTests):
         b.slot_ratio[:-1] = torch.where(further, ratio, b.slot_ratio[:-1])
         b.slot_stage[:-1] += further
         for number in range(1, len(self.stages)):
-            wanted = self._wanted(nearness, number)
+            wanted = self._wanted(near, number)
             begun = further & (b.slot_stage[:-1] == number)
             b.slot_pending[:-1] = torch.where(begun[:, None], wanted, b.slot_pending[:-1])
+
+    def _ratios(
+        self, near: Int[Tensor, "slots length"], place: Int[Tensor, " slots"]
+    ) -> Float[Tensor, "slots stages"]:
+        """Return what every slot's tests compare with; meaningless where passes are missing."""
+        b, energy, owner = self.buffers, self.masked, self._owner
+        at, beta = (owner, place), self._beta()[owner]
+        new = energy.of_scores(b.slot_logit[:-1], b.slot_normaliser[:-1])
+        others = energy.of_scores(b.logit, b.log_normaliser)[owner] - new
+        # The pass that masks the changed position is the same before and after the move.
+        normaliser = b.log_normaliser[at]
+        own = energy.of_scores(b.logit[at], normaliser)
+        own = own - energy.of_scores(b.drawn_logit[at], normaliser)
+        ratios = []
+        for stage in self.stages:
+            known = self._is_near(near, stage.nearest)
+            drop = own + torch.where(known, others, 0.0).sum(1)
+            ratios.append(log_ratio(drop, b.log_forward[at], b.log_reverse[at], beta))
+        return torch.stack(ratios, dim=1)
 
     def _settle(self) -> None:
         """Move chains along: past rejected proposals in order, to the first accepted one."""
@@ -204,7 +228,6 @@ class AsyncSampler(AsyncTests):
         # What comes after an acceptance, or after an open test, is not settled.
         settled = (done & (passed.cumsum(1) == passed)).long().cumprod(1).bool()
         taken = settled & passed
-        self._tell_settled(settled, taken, rank, slot, place)
         moves, count = taken.any(1), settled.sum(1)
         reached = torch.where(settled, rank + 1, 0).amax(1)
         number = torch.maximum(b.epoch_step, reached)
@@ -233,7 +256,7 @@ class AsyncSampler(AsyncTests):
         if rows is None:
             return
         moved = taken[:, None] & self._inside & (self._places != place[:, None])
-        self._put_vectors(moved, slot, b.slot_hidden)
+        self._put_vectors(moved, slot)
         slot, place = slot[rows], place[rows]
         changed = self._places == place[:, None]
         other = self._inside[rows] & ~changed
@@ -253,15 +276,6 @@ class AsyncSampler(AsyncTests):
     def _usable_slots(self) -> Int[Tensor, " chains"] | None:
         """Return how many slots of each chain may be filled; None: all of them."""
         return None
-
-    # Where rows are gathered; a GPU does these without asking which rows there are.
-
-    def _stale(self) -> tuple[Tensor, Tensor] | None:
-        row, place = self._undrawn().nonzero(as_tuple=True)
-        return (row, place) if len(row) else None
-
-    def _put_places(self, where: tuple[Tensor, Tensor], buffer: Tensor, value: Tensor) -> None:
-        buffer[where] = value
 
 
 def _smallest(

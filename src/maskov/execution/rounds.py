@@ -1,21 +1,31 @@
-"""Asynchronous chains of any move: their results, and how they are exchanged for others."""
+"""Rounds: chains that advance at their own pace, in full and unpadded batches.
+
+A round runs whatever passes the proposals of all chains wait for together, and decides what they
+decide; no chain waits for another. Random numbers are keyed by (seed, chain, step), so the
+decisions are those of `Metropolis.step`. Single sites are in `site_rounds.py`, windows in
+`window_rounds.py`; here is what any move needs.
+
+Every operation works on whole tensors and by masks, so that a round has no shape that depends on
+its contents; the few places where rows are gathered are methods that `recorded.py` replaces.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 
 import torch
 
 from maskov.energies.stages import AcceptanceStages
-from maskov.execution.buffers import COUNTS, ENERGIES, ChainBuffers
+from maskov.execution.buffers import COUNTS, ENERGIES, Buffers
 from maskov.kernels import Metropolis
 from maskov.models.scorer import Scorer
 from maskov.random import Rng
-from maskov.types import Bool, Chains, Float, Int, PartValues, PassCache, Tensor, inside
+from maskov.types import Bool, Chains, Float, Int, PartValues, PassCache, Sequences, Tensor, inside
 
 
-class AsyncChains:
-    """A group of asynchronous chains between two rounds."""
+class Rounds(ABC):
+    """A group of chains, advanced round by round."""
 
     def __init__(
         self,
@@ -23,7 +33,7 @@ class AsyncChains:
         plan: AcceptanceStages,
         scorer: Scorer,
         rng: Rng,
-        buffers: ChainBuffers,
+        buffers: Buffers,
         temperatures: Float[Tensor, " epochs"],
         shortest: int = 1,
         mean: int = 1,
@@ -32,7 +42,7 @@ class AsyncChains:
         self.plan = plan
         self.stages = plan.stages
         self.masked = kernel.energy
-        assert self.masked.sums_over_passes, "asynchronous chains are tested by masked passes only"
+        assert self.masked.sums_over_passes, "rounds test by masked passes only"
         self.scorer = scorer
         self.rng = rng
         self.buffers = buffers
@@ -46,22 +56,39 @@ class AsyncChains:
         self._rows = torch.arange(count, device=device)
         self._places = torch.arange(self._width, device=device)
         self._inside = inside(buffers.lengths, self._width)
+        self._slots = (len(buffers.slot_pending) - 1) // count
+        self._owner = self._rows.repeat_interleave(self._slots)
 
     def advance(self) -> None:
-        """Do one round."""
-        raise NotImplementedError
+        """Do one round, or finish one that was stopped while its passes ran.
 
+        To prepare twice would let some chains run ahead: the same chains, but other batches, and
+        batches round.
+        """
+        offered = self.buffers.offered
+        if not bool(offered):
+            self._prepare()
+            offered.fill_(True)
+        self._test()
+        offered.fill_(False)
+
+    @abstractmethod
     def _prepare(self) -> None:
-        """Begin a round: find out what is to be run."""
-        raise NotImplementedError
+        """Begin a round: end and begin epochs, and draw what needs no pass."""
 
+    @abstractmethod
     def _test(self) -> None:
         """End a round: run passes and decide by them."""
-        raise NotImplementedError
 
-    def _epoch_steps(self) -> Int[Tensor, " chains"]:
-        """Return the steps of an epoch of every chain."""
-        raise NotImplementedError
+    @abstractmethod
+    def _queries(
+        self, slot: Int[Tensor, " passes"], column: Int[Tensor, " passes"]
+    ) -> tuple[Int[Tensor, "passes length"], Int[Tensor, " passes"]]:
+        """Return the tokens of each pass and the place it asks for, which is not masked yet."""
+
+    @abstractmethod
+    def _stale(self) -> Bool[Tensor, "chains length"]:
+        """Return the positions that wait for the head."""
 
     def slowest(self) -> int:
         """Return the epoch of the slowest chain."""
@@ -82,7 +109,7 @@ class AsyncChains:
         b = self.buffers
         return b.beta / self._temperatures[b.epoch.clamp(max=len(self._temperatures) - 1)]
 
-    def _end_epoch(self, ended: Bool[Tensor, " chains"], steps: Int[Tensor, " chains"]) -> None:
+    def _end_epoch(self, ended: Bool[Tensor, " chains"]) -> None:
         """Keep the epoch's results for the chains that have ended it, and open the next."""
         b = self.buffers
         ring_row = b.epoch % len(b.ring_tokens)
@@ -94,7 +121,7 @@ class AsyncChains:
         ):
             kept = torch.where(ended[:, None], value, ring[ring_row, self._rows])
             ring.index_put_((ring_row, self._rows), kept)
-        b.step += torch.where(ended, steps, 0)
+        b.step += torch.where(ended, b.steps, 0)
         b.epoch_step.masked_fill_(ended, 0)
         b.counts.masked_fill_(ended[:, None], 0)
         b.rejected &= ~ended[:, None]
@@ -104,6 +131,36 @@ class AsyncChains:
     def _count(self, **happened: Tensor) -> None:
         for name, value in happened.items():
             self.buffers.counts[:, COUNTS.index(name)] += value
+
+    def _pass(self) -> None:
+        """Run the passes that slots wait for."""
+        b = self.buffers
+        slot, column = b.slot_pending[:-1].nonzero(as_tuple=True)
+        if not len(slot):
+            return
+        tokens, place = self._queries(slot, column)
+        owner = self._owner[slot]
+        given = Sequences(tokens, b.lengths[owner], source=b.source[owner])
+        found = self.scorer.answers(
+            given, torch.arange(len(slot), device=slot.device), place, self.masked.needs_normaliser
+        )
+        self._receive(slot, column, found.hidden, found.logit, found.log_normaliser)
+        self._count_passes(owner, torch.ones_like(slot))
+
+    def _receive(
+        self,
+        slot: Int[Tensor, " passes"],
+        column: Int[Tensor, " passes"],
+        hidden: Float[Tensor, "passes hidden"],
+        logit: Float[Tensor, " passes"],
+        log_normaliser: Float[Tensor, " passes"],
+    ) -> None:
+        """Put what the passes gave into their slots."""
+        b = self.buffers
+        b.slot_hidden[slot, column] = hidden
+        b.slot_logit[slot, column] = logit
+        b.slot_normaliser[slot, column] = log_normaliser
+        b.slot_pending[slot, column] = torch.zeros_like(slot, dtype=torch.bool)
 
     def _count_passes(self, chain: Tensor, passes: Tensor) -> None:
         self.buffers.counts[:, COUNTS.index("passes")].index_add_(0, chain, passes)
@@ -120,16 +177,22 @@ class AsyncChains:
     def _put_vectors(
         self,
         chosen: Bool[Tensor, "chains length"],
-        row: Int[Tensor, " chains"],
-        source: Float[Tensor, "rows columns hidden"],
+        slot: Int[Tensor, " chains"],
     ) -> None:
-        """Cache the vectors of the chosen places, which are in one row of `source` a chain."""
+        """Cache the vectors of the chosen places, which are in one slot of each chain."""
         chain, place = chosen.nonzero(as_tuple=True)
-        self.buffers.hidden[chain, place] = source[row[chain], place]
+        self.buffers.hidden[chain, place] = self.buffers.slot_hidden[slot[chain], place]
 
-    # Between groups and windows.
+    def _stale_places(self) -> tuple[Tensor, Tensor] | None:
+        row, place = self._stale().nonzero(as_tuple=True)
+        return (row, place) if len(row) else None
 
-    def reload(self, buffers: ChainBuffers) -> bool:
+    def _put_places(self, where: tuple[Tensor, Tensor], buffer: Tensor, value: Tensor) -> None:
+        buffer[where] = value
+
+    # Between groups and tasks.
+
+    def reload(self, buffers: Buffers) -> bool:
         """Load other chains, if there are as many of them and as long."""
         mine, others = self.buffers.tensors(), buffers.tensors()
         if mine.keys() != others.keys() or any(
@@ -162,13 +225,9 @@ class AsyncChains:
 
     def row(self, epoch: int) -> dict[str, Tensor]:
         """Return the results of an epoch that all chains have finished."""
-        b = self.buffers
-        ring_row = epoch % len(b.ring_tokens)
-        rings = {
-            "energy": b.ring_energy,
-            "counts": b.ring_counts,
-            "tokens": b.ring_tokens,
-            "rejected": b.ring_rejected,
+        rings = {n: v for n, v in self.buffers.tensors().items() if n.startswith("ring_")}
+        row = {
+            name.removeprefix("ring_"): ring[epoch % len(ring)].to("cpu", copy=True)
+            for name, ring in rings.items()
         }
-        row = {name: ring[ring_row].to("cpu", copy=True) for name, ring in rings.items()}
-        return row | {"lengths": b.lengths.to("cpu", copy=True)}
+        return row | {"lengths": self.buffers.lengths.to("cpu", copy=True)}
