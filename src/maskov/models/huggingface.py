@@ -163,9 +163,7 @@ class HuggingFaceModel(PackedModel):
 
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
         """Run the masked sequences and select the masked positions."""
-        # In lower precision all passes must be those of one network. In full precision on a CPU the
-        # network's own forward is as fast.
-        if self.encoder is not None and (self.exact is not None or self.device.type == "cuda"):
+        if self.encoder is not None:
             return super().hidden(queries)
         passes = pack_masked(queries.tokens, queries.lengths, queries.masked, self.frame)
         lengths = queries.lengths + self.frame.size
