@@ -26,7 +26,7 @@ from maskov import (
     Workers,
 )
 from maskov.cli import main
-from maskov.energies.lengths import Length
+from maskov.energies.counting import Length
 from maskov.errors import Interrupted
 from maskov.execution.loop import kernel_at
 from maskov.kernels.base import BurnIn
