@@ -77,7 +77,7 @@ def short(visit):
 def test_cards_wear_the_verdict_and_the_name(visit, runs):
     page = visit()
     for folder in ("short", "gibbs"):
-        found = Run.open(runs / folder).diagnose().verdict.headline
+        found = Run.open(runs / folder).diagnose().verdict
         card = page.locator("#runs-list li", has_text=folder)
         expect(card.locator(".pill.wears")).to_have_text(found.state, timeout=PATIENCE)
         expect(card.locator(".pill.wears")).to_have_attribute("title", found.reason)
