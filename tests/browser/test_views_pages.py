@@ -93,7 +93,8 @@ def play(visit, served):
         page.locator("#runs-list a", has_text=re.compile(f"^{name}$")).click()
         page.locator("html[data-ready]").wait_for(timeout=PATIENCE)
         if place:
-            page.goto(f"{page.url}{place}")
+            # The player may have added its own place to the address.
+            page.goto(page.url.partition("&")[0] + place)
             page.locator("html[data-ready]").wait_for(timeout=PATIENCE)
         replayed(page)
         page.evaluate("document.getElementById('play').scrollIntoView()")

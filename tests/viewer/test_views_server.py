@@ -539,6 +539,8 @@ def test_a_run_starts_from_a_text_with_frozen_words_and_a_name(client, tmp_path)
         ({"text": "a river", "prefix": "\0"}, "one line"),
         ({"text": "a river", "freeze": __file__}, "not a file"),
         ({"text": "x" * (LONGEST_TEXT + 1)}, "text"),
+        # Longer than the name of any file.
+        ({"model": "nobody", "text": "a river", "freeze": "ä" * 200}, "no such model"),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(client, changes, reason):
