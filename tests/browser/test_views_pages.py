@@ -45,7 +45,7 @@ SPELLINGS = {
 def runs(tmp_path_factory):
     folder = make_runs(tmp_path_factory.mktemp("pages"))
     make_expert_run(folder / "experts")
-    make_run(folder / "short", name=NAME, schedule=Schedule(epochs=12))
+    make_run(folder / "second-try", name=NAME, schedule=Schedule(epochs=12))
     # Markup wherever a run can hold text.
     make_run(folder / "evil", chains=1)
     file = folder / "evil" / "manifest.json"
@@ -422,14 +422,14 @@ def test_markup_in_a_run_does_nothing(play):
 
 def test_cards_wear_the_verdict_and_the_name(visit, runs):
     page = visit()
-    for folder in ("short", "gibbs"):
+    for folder in ("second-try", "gibbs"):
         found = Run.open(runs / folder).diagnose().verdict
         card = page.locator("#runs-list li", has_text=folder)
         expect(card.locator(".pill.wears")).to_have_text(found.state, timeout=PATIENCE)
         expect(card.locator(".pill.wears")).to_have_attribute("title", found.reason)
-    named = page.locator("#runs-list li", has_text="short")
+    named = page.locator("#runs-list li", has_text="second-try")
     expect(named.locator("h3")).to_have_text(NAME)
-    said = Run.open(runs / "short").diagnose().verdict.headline
+    said = Run.open(runs / "second-try").diagnose().verdict.headline
     assert said.startswith("The rule is exact;")
     expect(named.locator(".said-of-it")).to_contain_text(said)
     expect(named.locator(".bad")).to_have_count(0)
@@ -440,7 +440,7 @@ def test_cards_wear_the_verdict_and_the_name(visit, runs):
 
 
 def test_a_run_and_its_report_tell_the_rule_from_the_run(short, runs):
-    page, said = short(), Run.open(runs / "short").diagnose().verdict.headline
+    page, said = short(), Run.open(runs / "second-try").diagnose().verdict.headline
     expect(page.locator("h1")).to_have_text(NAME)
     banner = page.locator(".verdict")
     expect(banner).to_contain_text(said)
@@ -454,7 +454,7 @@ def test_a_run_and_its_report_tell_the_rule_from_the_run(short, runs):
 
 def test_the_player_opens_at_the_first_accepted_change(short, runs):
     page = short()
-    novel = Run.open(runs / "short").traces["novel"][:, 0]
+    novel = Run.open(runs / "second-try").traces["novel"][:, 0]
     first = next(epoch for epoch, count in enumerate(novel) if count)
     expect(page.locator("#epoch-said")).to_have_text(f"{first + 1} of 12")
     expect(page.locator("#decision [data-part=outcome]")).to_have_text("✓ accepted")
@@ -550,7 +550,7 @@ def test_a_run_is_started_from_a_text_with_frozen_tokens_and_a_name(visit):
 def test_similar_samples_are_one_row_that_opens(short, runs):
     page = short()
     rows = page.locator("#found tr")
-    every = len(Run.open(runs / "short").samples)
+    every = len(Run.open(runs / "second-try").samples)
     expect(page.locator("#count")).to_have_text(re.compile(rf"^{every} of {every} samples in \d+"))
     grouped = rows.count()
     assert grouped < every
