@@ -10,7 +10,7 @@ import torch
 
 from maskov.energies import parse_energy
 from maskov.energies.autoregressive import AutoregressiveTranslation
-from maskov.energies.lengths import PredictedLength
+from maskov.energies.counting import PredictedLength
 from maskov.energies.networks import Loading
 from maskov.energies.stages import parse_delayed
 from maskov.errors import InputError
