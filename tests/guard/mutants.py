@@ -74,7 +74,7 @@ MUTANTS = [
     # storage
     ("runs/store.py", "[row, first : first + len(rows)]", "[row, : len(rows)]", ENGINES),
     ("runs/checkpoint.py", "for file in reversed(_files(folder, group)):\n        state",
-     "for file in _files(folder, group):\n        state", "resume/test_resume.py"),
+     "for file in _files(folder, group):\n        state", "resume/test_faults.py"),
     ("runs/state.py", "else sites.groups or 0", "else 0", "resume/test_grouped_runs.py"),
     # configuration
     ("schedules.py", "max(self.floor, self.start - self.rate * epoch)",
