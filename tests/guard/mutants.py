@@ -90,7 +90,7 @@ MUTANTS = [
     ("schedules.py", "max(self.floor, self.start - self.rate * epoch)",
      "self.start - self.rate * epoch", "unit/test_schedules.py"),
     ("energies/base.py", "{repr(float(weight)).removesuffix('.0')}*", "{weight:g}*",
-     "models/test_energy_names.py"),
+     "models/test_experts_refused.py"),
     ("random.py", "_on_cpu(chain, step, where, self.seed, int(purpose))",
      "_on_cpu(chain, step, where, self.seed, 1)", "unit/test_random.py"),
 ]  # fmt: skip
