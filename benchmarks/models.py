@@ -17,7 +17,7 @@ import torch
 
 from maskov.errors import InputError
 from maskov.models import HuggingFaceModel, MaskedModel, choose_device, load
-from maskov.models.precision import in_precision
+from maskov.models.base import in_precision
 from maskov.types import Tensor
 
 _SHAPE = re.compile(r"bert-(?:base|(\d{1,3})x(\d{1,5}))-shaped")

@@ -17,7 +17,7 @@ from maskov.cli import run_app
 from maskov.cli.output import say
 from maskov.cli.signals import stop_on_signals
 from maskov.errors import InputError, Interrupted
-from maskov.models.smoothing import check_smoothing
+from maskov.models.packed import check_smoothing
 
 # The cells that --only selects.
 _ONLY: dict[str, Callable[[Cell], bool]] = {

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maskov.models.heads import FAMILIES
+from maskov.models.huggingface import FAMILIES
 from maskov.shipped import source_of
 from recipes.labelled import (
     Batch,

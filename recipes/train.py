@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maskov.models.heads import FAMILIES
+from maskov.models.huggingface import FAMILIES
 from recipes import clean
 from recipes.corpus import Corpus
 from recipes.export import export

@@ -99,3 +99,25 @@ def changed(draw, found: dict) -> dict:
         else:
             inner[key] = draw(ODD)
     return found
+
+
+DEEP = "[" * 100_000
+HUGE = ["9" * 5000, "1e999", "-1e999", "NaN", "Infinity", "9" * 400]
+STRANGE = [DEEP, '{"a":' * 50_000, "", "null", "0", '""', "[]", "{}", "\ufeff{}", *HUGE]
+
+
+def anything(content: bytes) -> st.SearchStrategy[bytes]:
+    """Return a strategy of files: damaged, random, odd JSON, or other entries if it is JSON."""
+    kinds = [
+        damaged(content),
+        damaged(content),
+        st.binary(max_size=60),
+        st.text(max_size=60).map(lambda text: text.encode("utf-8", "surrogatepass")),
+        st.sampled_from(STRANGE).map(str.encode),
+    ]
+    try:
+        found = {"": json.loads(content)}  # the root may be a list
+    except ValueError:
+        return st.one_of(kinds)
+    other = changed(found).map(lambda one: json.dumps(one.get("")).encode())
+    return st.one_of(other, *kinds, other)

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 import maskov
-from maskov.models.serialization import PackedModel
+from maskov.models.serialization import PickledModel
 from maskov.runs.task import Task, TaskResult, WorkerPool
 from maskov.workers import carry_out as api
 from maskov.workers.job import Job, result_from, task_from, to_bytes
@@ -66,7 +66,7 @@ def oddly(monkeypatch, count: int, seed: int, **settings) -> list[OddPool]:
     made: list[OddPool] = []
 
     def pool(workers, manifest, model, groups, stop):
-        made.append(OddPool(Job(manifest, PackedModel.of(model)), count, seed, **settings))
+        made.append(OddPool(Job(manifest, PickledModel.of(model)), count, seed, **settings))
         return made[-1]
 
     monkeypatch.setattr(api, "pool_for", pool)

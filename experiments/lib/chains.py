@@ -23,8 +23,8 @@ from maskov import (
     Sweep,
 )
 from maskov.energies import parse_energy
-from maskov.evaluation.perplexity import perplexity
-from maskov.evaluation.risk import most_alike
+from maskov.evaluation.texts import perplexity
+from maskov.evaluation.translation import most_alike
 from maskov.models.conditional.model import ConditionalModel
 from maskov.moves import Site
 

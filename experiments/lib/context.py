@@ -14,8 +14,8 @@ import maskov
 from experiments.lib.settings import Setting
 from maskov import models as maskov_models
 from maskov.errors import InputError
+from maskov.models.checkpoint import model_weights_hash
 from maskov.models.conditional.model import ConditionalModel
-from maskov.models.fingerprints import model_weights_hash
 from maskov.shipped import folder_of, model_for
 from maskov.translation.autoregressive import AutoregressiveTranslator
 

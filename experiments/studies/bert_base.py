@@ -25,7 +25,7 @@ from experiments.lib.settings import SETTINGS
 from experiments.paper.driver import report, reproduce
 from experiments.paper.registry import RESULTS
 from maskov.models import device_name
-from maskov.models.fingerprints import model_weights_hash
+from maskov.models.checkpoint import model_weights_hash
 from maskov.runs.files import write_atomically
 from recipes import train
 

@@ -24,7 +24,7 @@ import torch
 
 from maskov.errors import MaskovError, ModelError
 from maskov.models.conditional import checkpoint
-from maskov.models.conditional.bpe import CONTINUES, BytePairTokenizer, Merges
+from maskov.models.conditional.checkpoint import CONTINUES, BytePairTokenizer, Merges
 from recipes.translation.fairseq_weights import PADDING_ID, read_network
 
 # Mask-Predict's fairseq puts these before the tokens of every dictionary file.

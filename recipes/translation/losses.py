@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maskov.models.conditional.network import TranslationNetwork
-from maskov.models.conditional.special_tokens import SpecialTokens
+from maskov.models.conditional.network import SpecialTokens, TranslationNetwork
 from recipes.translation.corpus import Batch
 
 _IGNORED = -100

@@ -32,8 +32,7 @@ from torch import Tensor
 
 from maskov.models import device_name
 from maskov.models.conditional.checkpoint import load, load_tokenizer, save
-from maskov.models.conditional.network import TranslationNetwork, TranslationShape
-from maskov.models.conditional.special_tokens import SpecialTokens
+from maskov.models.conditional.network import SpecialTokens, TranslationNetwork, TranslationShape
 from recipes.trainer import BestAverage, Precision, Trainer, Training
 from recipes.translation.compiling import compiled, succeeds, tolerate_failures, uncompile
 from recipes.translation.corpus import Batch, Pairs, read_lines

@@ -17,7 +17,7 @@ from typing import Protocol, runtime_checkable
 
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
-from maskov.models.forbidden_tokens import MARKS
+from maskov.models.tokens import MARKS
 
 SUFFIXES = (".fa", ".fasta", ".faa")
 # The letter of a blank in a template.

@@ -25,9 +25,8 @@ from maskov.energies.distances import Distance, Edit, words_changed
 from maskov.energies.stages import DelayedAcceptance
 from maskov.energies.words import Avoids, Contains, Repeats
 from maskov.errors import InputError, RunError
-from maskov.evaluation.risk import most_alike
+from maskov.evaluation.translation import most_alike
 from maskov.fasta import Record, letter, mutations, to_fasta
-from maskov.frozen import Mask, frozen_positions
 from maskov.kernels import Kernel
 from maskov.kernels.registry import named_kernel, to_data
 from maskov.models import MaskedModel
@@ -42,7 +41,7 @@ from maskov.runs.task_runner import Listener
 from maskov.sampling import resume_chains, run_chains
 from maskov.schedules import LinearSchedule, Schedule
 from maskov.shipped import default_judge
-from maskov.starts import read_text
+from maskov.texts import Mask, frozen_positions, read_text
 from maskov.types import Chains, Traces
 from maskov.workers import Workers
 

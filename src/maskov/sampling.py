@@ -17,7 +17,6 @@ from maskov.config import (
 from maskov.energies import Energy
 from maskov.errors import InputError, ModelError
 from maskov.fasta import Record
-from maskov.frozen import Mask
 from maskov.kernels import Kernel
 from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
@@ -54,6 +53,7 @@ from maskov.runs.signature import resizes
 from maskov.runs.store import Store
 from maskov.runs.task_runner import Listener
 from maskov.schedules import Schedule
+from maskov.texts import Mask
 from maskov.workers import Workers
 from maskov.workers.carry_out import carry_out, group_size
 

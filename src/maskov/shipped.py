@@ -9,9 +9,10 @@ command line names the default model.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -67,7 +68,7 @@ BUILT_IN = (
     ),
 )
 
-# Models whose weights are in packages of other people (`models/antibody.py`).
+# Models whose weights are in packages of other people, which `models/antibody.py` reads.
 PACKAGED = (
     Shipped(
         name="antiberty",
@@ -99,6 +100,65 @@ PACKAGED = (
 )
 
 
+@dataclass(frozen=True)
+class Package:
+    """Where a package of other people keeps a model."""
+
+    name: str
+    install: str
+    weights: str
+    vocabulary: str
+
+    def folder(self) -> Path | None:
+        """Return the folder of the package, if it has the weights, without importing it."""
+        try:
+            spec = importlib.util.find_spec(self.name)
+        except (ImportError, ValueError, AttributeError):
+            return None
+        places = map(Path, (spec and spec.submodule_search_locations) or ())
+        return next((place for place in places if (place / self.weights).is_file()), None)
+
+
+PACKAGES = {
+    "antiberty": Package(
+        "antiberty",
+        "pip install '.[antibody]'",
+        "trained_models/AntiBERTy_md_smooth/pytorch_model.bin",
+        "trained_models/vocab.txt",
+    )
+} | {
+    f"sapiens-{chain}": Package(
+        "sapiens",
+        "pip install --no-deps sapiens==1.0.3",
+        f"models/v1/checkpoint_{chain}.pt",
+        "models/v1/dict.txt",
+    )
+    for chain in ("vh", "vl")
+}
+
+
+def listed() -> list[Shipped]:
+    """Return every model that needs no download, the defaults marked."""
+    defaults = (default_model(), default_judge())
+    every = (*shipped(), *BUILT_IN, *installed())
+    return [replace(model, default=model.name in defaults) for model in every]
+
+
+def installed() -> list[Shipped]:
+    """Return the models whose packages are there."""
+    found = []
+    for model in PACKAGED:
+        package = PACKAGES[model.name]
+        folder = package.folder()
+        if folder is not None:
+            found.append(replace(model, bytes=(folder / package.weights).stat().st_size))
+    return found
+
+
+def _known() -> tuple[Shipped, ...]:
+    return (*shipped(), *BUILT_IN, *PACKAGED)
+
+
 def shipped() -> list[Shipped]:
     """Return the shipped models, sorted by name within each folder."""
     return [_read(folder) for folder in _folders().values()]
@@ -121,7 +181,7 @@ def _roots() -> list[Path]:
 
 def is_name(name: str) -> bool:
     """Whether this is the name of a model, so that no folder is meant."""
-    return any(model.name == name for model in (*shipped(), *BUILT_IN, *PACKAGED))
+    return any(model.name == name for model in _known())
 
 
 def folder_of(name: str) -> Path | None:
@@ -146,7 +206,7 @@ def model_for(pair: str, kind: str) -> str:
 
 def source_of(name: str, kind: str) -> str:
     """Return where to load a model of this kind from: a shipped model's folder, or `name`."""
-    for model in (*shipped(), *BUILT_IN, *PACKAGED):
+    for model in _known():
         if model.name == name and model.kind != kind:
             raise ModelError(
                 f"'{name}' is a {model.kind} model, not a {kind} one; `maskov models` lists all "
@@ -158,7 +218,7 @@ def source_of(name: str, kind: str) -> str:
 
 def did_you_mean(name: str) -> str:
     """Return a question with the nearest name of a model, and a space; empty if none is near."""
-    models = {model.name.lower(): model.name for model in (*shipped(), *BUILT_IN, *PACKAGED)}
+    models = {model.name.lower(): model.name for model in _known()}
     near = get_close_matches(name.lower(), models, 1, 0.75)
     return f"Did you mean '{models[near[0]]}'? " if near else ""
 

@@ -5,27 +5,27 @@ Filling accepts every draw, so it is initialisation: it samples from no target.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from itertools import count, groupby
+from itertools import chain, groupby, product
 from typing import Any
 
 import torch
 
-from maskov.constraints import Constraint, ContainsWords, PartlyFilled, check_constraints
+from maskov.constraints import Constraint, ContainsWords, PartlyFilled, check_words_agree
 from maskov.constraints.words import continues, spellings
 from maskov.errors import InputError
 from maskov.execution.loop import whole_epoch
-from maskov.fasta import BLANK, has_letters
 from maskov.kernels import Gibbs, mask_predict
 from maskov.models.base import MaskedModel
+from maskov.models.conditional.model import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Site, Sweep
 from maskov.random import CounterRng, Purpose, Rng
-from maskov.types import Chains, Int, Tensor
+from maskov.texts import between, read_template, read_text
+from maskov.types import Bool, Chains, Tensor
 
 STARTS = ("masked", "greedy", "mask-predict")
 # Of a start by mask-predict.
@@ -47,9 +47,9 @@ class Layout:
     tokens: list[list[int]]
     free: list[list[bool]]
     template: list[int]
-    region: list[list[int]] = field(default_factory=list)
-    bounds: list[list[tuple[int, int]]] = field(default_factory=list)
-    reference: list[list[int]] = field(default_factory=list)
+    region: list[list[int]]
+    bounds: list[list[tuple[int, int]]]
+    reference: list[list[int]]
 
     @property
     def resizable(self) -> bool:
@@ -59,13 +59,11 @@ class Layout:
     @cached_property
     def widths(self) -> list[tuple[int, int]]:
         """The fewest and the most positions that each chain may have."""
-        if not self.resizable:
-            return [(len(tokens), len(tokens)) for tokens in self.tokens]
-        found = []
-        for region, bounds in zip(self.region, self.bounds, strict=True):
-            fixed = sum(one < 0 for one in region)
-            found.append((fixed + sum(a for a, _ in bounds), fixed + sum(b for _, b in bounds)))
-        return found
+        fixed = [region.count(-1) for region in self.region]
+        return [
+            (own + sum(a for a, _ in bounds), own + sum(b for _, b in bounds))
+            for own, bounds in zip(fixed, self.bounds, strict=True)
+        ]
 
     @property
     def width(self) -> int:
@@ -83,13 +81,22 @@ class Layout:
         return -(-sum(map(len, self.tokens)) // len(self.tokens))
 
     @classmethod
+    def of_tokens(
+        cls,
+        tokens: list[list[int]],
+        free: list[list[bool]],
+        template: list[int],
+        reference: list[list[int]] | None = None,
+    ) -> Layout:
+        """Lay out sequences whose lengths stay."""
+        region = [[-1] * len(ids) for ids in tokens]
+        return cls(tokens, free, template, region, [[] for _ in tokens], reference or [])
+
+    @classmethod
     def blank(cls, model: MaskedModel, lengths: Sequence[int]) -> Layout:
         """Lay out sequences of the given lengths, all masked."""
-        return cls(
-            [[model.mask_id] * length for length in lengths],
-            [[True] * length for length in lengths],
-            [0] * len(lengths),
-        )
+        tokens = [[model.mask_id] * length for length in lengths]
+        return cls.of_tokens(tokens, [[True] * length for length in lengths], [0] * len(lengths))
 
     @classmethod
     def of_templates(
@@ -99,41 +106,34 @@ class Layout:
 
         A blank of unknown length begins at a size drawn for each chain.
         """
-        tokens, regions, bounds = (
-            list[list[int]](),
-            list[list[int]](),
-            list[list[tuple[int, int]]](),
+        read = [read_template(model, text, line) for line, text in enumerate(templates, 1)]
+        smallest = cls(
+            [one.ids for one in read],
+            [[token == model.mask_id for token in one.ids] for one in read],
+            list(range(len(read))),
+            [one.region for one in read],
+            [list(one.bounds.values()) for one in read],
+            [],
         )
-        templates = [_spelled(model, template) for template in templates]
-        for number in range(len(templates) * chains):
-            line = number // chains
-            blanks = find_blanks(templates[line])
-            _check_blanks(model, templates[line], line)
-            sizes = _drawn_sizes(blanks, number, seed)
-            ids = read_text(
-                model, expanded(templates[line], sizes), f"template {line + 1}", blanks=True
-            )
-            if model.mask_id not in ids:
-                raise InputError(
-                    f"template {line + 1} has no blank; write [MASK] where one may stand."
-                )
-            tokens.append(ids)
-            regions.append(_regions(ids, model.mask_id, blanks, sizes, line))
-            bounds.append([blank for blank in blanks if blank != ONE])
-        layout = cls(
-            tokens,
-            [[token == model.mask_id for token in ids] for ids in tokens],
-            [index // chains for index in range(len(tokens))],
-        )
-        if not any(bounds):
-            return layout
-        layout = replace(layout, region=regions, bounds=bounds)
-        if layout.width > model.max_length:
+        if smallest.width > model.max_length:
             raise InputError(
-                f"a template may grow to {layout.width} tokens; '{model.name}' takes "
-                f"{_between(model)}. Bound its blanks, as in [MASK{{1,3}}]."
+                f"a template may grow to {smallest.width} tokens; '{model.name}' takes "
+                f"{between(model)}. Bound its blanks, as in [MASK{{1,3}}]."
             )
-        return layout
+        layout = smallest.chosen([index // chains for index in range(len(read) * chains)])
+        if not layout.resizable:
+            return layout
+        sizes = []
+        for number, line in enumerate(layout.template):
+            bounds = read[line].bounds
+            drawn = _uniform(seed, [number] * len(bounds), list(bounds))
+            sizes.append(
+                [
+                    a + int(share * (b - a + 1))
+                    for share, (a, b) in zip(drawn, bounds.values(), strict=True)
+                ]
+            )
+        return layout._sized(model, sizes)
 
     @classmethod
     def of_texts(
@@ -158,9 +158,8 @@ class Layout:
                 free[line][place] = False
             if not any(free[line]):
                 raise InputError(f"every token of text {line + 1} is frozen: leave one free.")
-        lines = [index // chains for index in range(len(ids) * chains)]
-        tokens = [ids[line] for line in lines]
-        return cls(tokens, [free[line] for line in lines], lines, reference=tokens)
+        layout = cls.of_tokens(ids, free, list(range(len(ids))), ids)
+        return layout.chosen([index // chains for index in range(len(ids) * chains)])
 
     @classmethod
     def of_sources(
@@ -186,71 +185,96 @@ class Layout:
         """Return a layout in which each stretch of free positions may have a size in its bounds."""
         regions = []
         for free in self.free:
-            numbers = count()
-            runs = ((is_free, list(run)) for is_free, run in groupby(free))
-            each = ([next(numbers) if is_free else -1] * len(run) for is_free, run in runs)
-            regions.append([number for run in each for number in run])
+            number, region = -1, list[int]()
+            for before, here in zip([False, *free], free, strict=False):
+                number += here and not before
+                region.append(number if here else -1)
+            regions.append(region)
         return replace(self, region=regions, bounds=[list(own) for own in bounds])
 
-    def blanked(self, model: MaskedModel, rows: Sequence[int], sizes: int | None = None) -> Layout:
+    def blanked(self, model: MaskedModel, rows: Sequence[int], end: int | None = None) -> Layout:
         """Return some chains with the mask wherever they are free to change.
 
-        Where lengths may change they are spread evenly over the bounds, or with `sizes` 0 or 1 all
+        Where lengths may change they are spread evenly over the bounds, or with `end` 0 or 1 all
         the smallest or the largest.
         """
+        chosen, count = self.chosen(rows), len(rows)
+        sizes = [
+            [
+                a + int((n + 0.5) / count * (b - a + 1)) if end is None else (a, b)[end]
+                for a, b in own
+            ]
+            for n, own in enumerate(chosen.bounds)
+        ]
+        return chosen._sized(model, sizes)
+
+    def _sized(self, model: MaskedModel, sizes: Sequence[Sequence[int]]) -> Layout:
+        """Return the chains all blank, their regions at the given sizes."""
         tokens, frees, regions = list[list[int]](), list[list[bool]](), list[list[int]]()
-        for number, row in enumerate(rows):
-            free, region = self.free[row], self.region[row] if self.resizable else []
-            held = [token for token, one in zip(self.tokens[row], free, strict=True) if not one]
-            if self.resizable:
-                share = (number + 0.5) / len(rows)
-                spread = [a + int(share * (b - a + 1)) for a, b in self.bounds[row]]
-                ends = None if sizes is None else [bound[sizes] for bound in self.bounds[row]]
-                free, region = self.at_sizes(row, ends or spread)
-            rest = iter(held)
-            tokens.append([model.mask_id if one else next(rest) for one in free])
+        for row, own in enumerate(sizes):
+            free, region = self.at_sizes(row, own)
+            before = zip(self.tokens[row], self.free[row], strict=True)
+            held = iter([token for token, is_free in before if not is_free])
+            tokens.append([model.mask_id if is_free else next(held) for is_free in free])
             frees.append(free)
             regions.append(region)
-        lines = [self.template[row] for row in rows]
-        reference = [self.reference[row] for row in rows] if self.reference else []
-        if not self.resizable:
-            return Layout(tokens, frees, lines, reference=reference)
-        bounds = [self.bounds[row] for row in rows]
-        return Layout(tokens, frees, lines, regions, bounds, reference)
+        return replace(self, tokens=tokens, free=frees, region=regions)
 
-    def chosen(self, rows: Sequence[int]) -> Layout:
+    def at_sizes(self, chain: int, sizes: Sequence[int]) -> tuple[list[bool], list[int]]:
+        """Return which positions are free, and the regions, of a chain whose regions have sizes."""
+        free, region = list[bool](), list[int]()
+        for is_free, number in zip(self.free[chain], self.region[chain], strict=True):
+            if number < 0 or number not in region:
+                count = 1 if number < 0 else sizes[number]
+                free += [is_free] * count
+                region += [number] * count
+        return free, region
+
+    def chosen(self, rows: Iterable[int]) -> Layout:
         """Return some chains as they are."""
-
-        def pick(values: list[Any]) -> list[Any]:
-            return [values[row] for row in rows] if values else []
-
+        rows = list(rows)
         return Layout(
-            pick(self.tokens),
-            pick(self.free),
-            pick(self.template),
-            pick(self.region),
-            pick(self.bounds),
-            pick(self.reference),
+            *([column[row] for row in rows] if column else [] for column in self._columns)
         )
+
+    @property
+    def _columns(self) -> list[list[Any]]:
+        return [getattr(self, field.name) for field in fields(self)]
+
+    @staticmethod
+    def _joined(parts: Sequence[Layout]) -> Layout:
+        """Return the chains of several layouts."""
+        columns = zip(*(part._columns for part in parts), strict=True)
+        return Layout(*(list(chain.from_iterable(column)) for column in columns))
+
+    def _distinct(self) -> dict[tuple[int, tuple[int, ...]], int]:
+        """Return a chain for each line and first sequence: many chains may begin alike."""
+        every = zip(self.template, map(tuple, self.tokens), strict=True)
+        return {key: row for row, key in enumerate(every)}
 
     def check(self, model: MaskedModel, constraints: Sequence[Constraint]) -> None:
         """Refuse constraints that these sequences cannot meet, with the reason."""
         if not constraints:
             return
-        # Many chains may begin alike.
-        first = {(self.template[row], tuple(tokens)): row for row, tokens in enumerate(self.tokens)}
-        rows = list(first.values())
+        if isinstance(model, ConditionalModel):
+            raise InputError("translations take no constraints: drop them.")
+        distinct = self.chosen(self._distinct().values())
+        sequences = distinct._partly(model, constraints)
+        for constraint in constraints:
+            constraint.check(model, sequences, self.resizable)
+        check_words_agree(constraints, model)
+        for constraint in constraints:
+            wrong = (~constraint.possible(sequences, model)).nonzero().flatten()
+            if wrong.numel():
+                raise InputError(f"{distinct._name(int(wrong[0]))} {constraint.violation}.")
 
-        def name(index: int) -> str:
-            line = self.template[rows[index]] + 1
-            if self.reference:
-                return f"text {line}"
-            if not all(self.free[rows[index]]):
-                return f"template {line}"
-            return f"a sequence of {len(self.tokens[rows[index]])} tokens"
-
-        sequences = self.chosen(rows)._partly(model, constraints)
-        check_constraints(constraints, model, sequences, self.resizable, name)
+    def _name(self, row: int) -> str:
+        """Return what a sequence is to the user."""
+        if self.reference:
+            return f"text {self.template[row] + 1}"
+        if not all(self.free[row]):
+            return f"template {self.template[row] + 1}"
+        return f"a sequence of {len(self.tokens[row])} tokens"
 
     def fitted(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
         """Return a layout that has what must stand there, if it has room for it.
@@ -261,54 +285,32 @@ class Layout:
         blank = any(model.mask_id in tokens for tokens in layout.tokens)
         if not constraints or not layout.resizable or not blank:
             return layout
-        fitting: dict[tuple[int, tuple[int, ...]], Layout] = {}
-        for row, tokens in enumerate(layout.tokens):
-            key = (layout.template[row], tuple(tokens))
-            if key not in fitting:
-                fitting[key] = layout.chosen([row])._fitting(model, constraints)
-        every = [
-            fitting[line, tuple(tokens)]
-            for line, tokens in zip(layout.template, layout.tokens, strict=True)
-        ]
-        return replace(
-            layout,
-            tokens=[one.tokens[0] for one in every],
-            free=[one.free[0] for one in every],
-            region=[one.region[0] for one in every],
-        )
+        fitting = {
+            key: layout.chosen([row])._fitting(model, constraints)
+            for key, row in layout._distinct().items()
+        }
+        every = zip(layout.template, map(tuple, layout.tokens), strict=True)
+        return Layout._joined([fitting[key] for key in every])
 
     def _fitting(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
         """Return a layout of one chain with its smallest blanks enlarged as much as needed.
 
         Where that does not help, its largest blanks are shortened.
         """
-        grown, fits = self._changed(model, constraints, 1)
-        if fits:
-            return grown
-        shortened, fits = self._changed(model, constraints, -1)
-        return shortened if fits else grown
-
-    def _changed(
-        self, model: MaskedModel, constraints: Sequence[Constraint], step: int
-    ) -> tuple[Layout, bool]:
-        """Change the blanks of one chain by one position at a time; return whether it fits now."""
-        layout, bounds = self, self.bounds[0]
-        while True:
-            sequences = layout._partly(model, constraints)
-            if all(bool(one.possible(sequences, model)) for one in constraints):
-                return layout, True
-            sizes = [layout.region[0].count(number) for number in range(len(bounds))]
-            room = [n for n, (a, b) in enumerate(bounds) if a <= sizes[n] + step <= b]
-            if not room:
-                return layout, False
-            number = min(room, key=lambda n: step * sizes[n])
-            at = layout.region[0].index(number)
-            parts = (layout.tokens[0], layout.free[0], layout.region[0])
-            # One more of what stands there, or one fewer.
-            tokens, free, region = (
-                [*p[:at], *p[at : at + 1] * (1 + step), *p[at + 1 :]] for p in parts
-            )
-            layout = replace(layout, tokens=[tokens], free=[free], region=[region])
+        (bounds,), grown = self.bounds, self
+        for step in (1, -1):
+            layout = self
+            sizes = [self.region[0].count(number) for number in range(len(bounds))]
+            while not bool(layout._possible(model, constraints)):
+                room = [n for n, (a, b) in enumerate(bounds) if a <= sizes[n] + step <= b]
+                if not room:
+                    break
+                sizes[min((step * sizes[n], n) for n in room)[1]] += step
+                layout = self._sized(model, [sizes])
+            else:
+                return layout
+            grown = layout if step == 1 else grown
+        return grown
 
     def _holding(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
         """Return a layout of texts into which the words are put that they must hold and lack.
@@ -317,15 +319,13 @@ class Layout:
         not; the chains of a text have it at different places. Where none will do, the text stays.
         """
         words = tuple(w for one in constraints if isinstance(one, ContainsWords) for w in one.words)
-        if not words:
-            return self
         others = [one for one in constraints if not isinstance(one, ContainsWords)]
-        chains, first = Counter(self.template), dict[int, int]()
+        chains, seen = Counter(self.template), Counter[int]()
         found: dict[tuple[int, tuple[int, ...], int], list[Layout]] = {}
         rows = list[Layout]()
         for row, line in enumerate(self.template):
-            own = self.chosen([row])
-            share = (row - first.setdefault(line, row) + 0.5) / chains[line]
+            own, share = self.chosen([row]), (seen[line] + 0.5) / chains[line]
+            seen[line] += 1
             # Blanks that have not been filled yet may hold any word.
             for size in () if model.mask_id in own.tokens[0] else range(1, len(words) + 1):
                 key = (line, tuple(own.tokens[0]), size)
@@ -335,12 +335,7 @@ class Layout:
                 if found[key]:
                     own = found[key][int(share * len(found[key]))]
             rows.append(own)
-        return replace(
-            self,
-            tokens=[one.tokens[0] for one in rows],
-            free=[one.free[0] for one in rows],
-            region=[one.region[0] for one in rows] if self.region else [],
-        )
+        return Layout._joined(rows)
 
     def _with_word(
         self, model: MaskedModel, word: str, constraints: Sequence[Constraint]
@@ -349,41 +344,39 @@ class Layout:
 
         They are those that meet the constraints then.
         """
-        (tokens,), (free,), inner = self.tokens, self.free, continues(model)
-        region = self.region[0] if self.resizable else []
+        (tokens,), (free,), (region,), (bounds,) = self.tokens, self.free, self.region, self.bounds
+        inner = continues(model)
         begins = [*(not bool(inner[token]) for token in tokens), True]
         tried = [self]
-        for at in range(len(tokens) + 1):
-            for ids in spellings(model, word):
-                end = at if self.resizable else at + len(ids)
-                if end > len(tokens) or not (begins[at] and begins[end]):
-                    continue
-                number = -1
-                if self.resizable:  # of the stretch before or behind it
-                    number = max(region[max(at - 1, 0) : at + 1])
-                    size = region.count(number) + len(ids)
-                    if number < 0 or size > self.bounds[0][number][1]:
-                        continue
-                elif not all(free[at:end]):
-                    continue
+        for at, ids in product(range(len(tokens) + 1), spellings(model, word)):
+            size, number = len(ids), -1
+            end = at if bounds else at + size
+            if end > len(tokens) or not (begins[at] and begins[end]):
+                continue
+            if bounds:  # it joins the stretch before or behind it
+                number = max(region[max(at - 1, 0) : at + 1])
+                fits = number >= 0 and region.count(number) + size <= bounds[number][1]
+            else:
+                fits = all(free[at:end])
+            if fits:
                 changed = replace(
                     self,
                     tokens=[[*tokens[:at], *ids, *tokens[end:]]],
-                    free=[[*free[:at], *[True] * len(ids), *free[end:]]],
+                    free=[[*free[:at], *[True] * size, *free[end:]]],
+                    region=[[*region[:at], *[number] * size, *region[end:]]],
                 )
-                if self.resizable:
-                    held = [*region[:at], *[number] * len(ids), *region[end:]]
-                    changed = replace(changed, region=[held])
                 tried.append(changed)
-        every = Layout(
-            [one.tokens[0] for one in tried], [one.free[0] for one in tried],
-            self.template * len(tried), reference=self.reference * len(tried),
-        )  # fmt: skip
-        sequences = every._partly(model, constraints)
-        fits = torch.stack([one.possible(sequences, model) for one in constraints]).all(0).tolist()
-        if fits[0]:
+        fine = Layout._joined(tried)._possible(model, constraints).tolist()
+        if fine[0]:
             return [self]
-        return [one for one, fine in zip(tried, fits, strict=True) if fine]
+        return [one for one, fits in zip(tried, fine, strict=True) if fits]
+
+    def _possible(
+        self, model: MaskedModel, constraints: Sequence[Constraint]
+    ) -> Bool[Tensor, " chains"]:
+        """Return which chains can meet all constraints."""
+        sequences = self._partly(model, constraints)
+        return torch.stack([one.possible(sequences, model) for one in constraints]).all(0)
 
     def _partly(self, model: MaskedModel, constraints: Sequence[Constraint]) -> PartlyFilled:
         """Return these sequences as constraints are asked about them."""
@@ -397,160 +390,30 @@ class Layout:
 
     def chains(self, model: MaskedModel, rows: range, width: int) -> Chains:
         """Return some chains at their layout, before any step, padded to a width."""
-        lengths = torch.tensor([len(self.tokens[row]) for row in rows])
-        shape = (len(rows), width)
-        tokens = torch.full(shape, model.mask_id)
-        free = torch.zeros(shape, dtype=torch.bool)
-        for place, row in enumerate(rows):
-            tokens[place, : len(self.tokens[row])] = torch.tensor(self.tokens[row])
-            free[place, : len(self.free[row])] = torch.tensor(self.free[row])
+        own, longest = self.chosen(rows), max(map(len, self.reference), default=0)
         chains = Chains.at(
-            tokens,
-            lengths,
-            free,
+            _padded(own.tokens, width, model.mask_id),
+            torch.tensor([len(tokens) for tokens in own.tokens]),
+            _padded(own.free, width, False),
             chain=torch.arange(rows.start, rows.stop),
-            source=torch.tensor(self.template[rows.start : rows.stop]),
-            reference=self._references(rows),
+            source=torch.tensor(own.template),
+            reference=_padded(own.reference, longest, -1) if own.reference else None,
         )
         if not self.resizable:
             return chains
-        region = torch.full(shape, -1)
         # Chains with fewer regions have some that are always empty.
-        most = max(map(len, self.bounds))
-        bounds = torch.zeros((len(rows), most, 2), dtype=torch.long)
-        for place, row in enumerate(rows):
-            region[place, : len(self.region[row])] = torch.tensor(self.region[row])
-            if self.bounds[row]:
-                bounds[place, : len(self.bounds[row])] = torch.tensor(self.bounds[row])
-        return replace(chains, region=region, bounds=bounds)
-
-    def _references(self, rows: range) -> Int[Tensor, "chains reference"] | None:
-        if not self.reference:
-            return None
-        table = torch.full((len(rows), max(map(len, self.reference))), -1)
-        for place, row in enumerate(rows):
-            table[place, : len(self.reference[row])] = torch.tensor(self.reference[row])
-        return table
-
-    def at_sizes(self, chain: int, sizes: Sequence[int]) -> tuple[list[bool], list[int]]:
-        """Return which positions are free, and the regions, of a chain whose regions have sizes."""
-        free, region, seen = list[bool](), list[int](), set[int]()
-        for is_free, number in zip(self.free[chain], self.region[chain], strict=True):
-            if number < 0:
-                free.append(is_free)
-                region.append(-1)
-            elif number not in seen:
-                seen.add(number)
-                free += [True] * sizes[number]
-                region += [number] * sizes[number]
-        return free, region
+        bounds = _padded(own.bounds, max(map(len, self.bounds)), (0, 0))
+        return replace(chains, region=_padded(own.region, width, -1), bounds=bounds)
 
 
-# A blank of one token; others have their own bounds.
-ONE = (1, 1)
-_BLANK = re.compile(r"(\[MASK|<mask)(?:(\*)|\{(\d+),(\d+)\})?(\]|>)")
-_ANY_LENGTH = (1, 8)
+def _padded(lines: Sequence[Sequence[Any]], width: int, value: Any) -> Tensor:
+    return torch.tensor([[*line, *[value] * (width - len(line))] for line in lines])
 
 
-def find_blanks(template: str) -> list[tuple[int, int]]:
-    """Return the fewest and the most tokens of each blank: [MASK], [MASK*] or [MASK{2,5}]."""
-    found = []
-    for match in _BLANK.finditer(template):
-        bounds = ONE
-        if match[2]:
-            bounds = _ANY_LENGTH
-        elif match[3]:
-            bounds = (int(match[3]), int(match[4]))
-        if not 1 <= bounds[0] <= bounds[1]:
-            raise InputError(
-                f"the blank '{match[0]}' has no length: write [MASK{{2,5}}] for two to five tokens."
-            )
-        found.append(bounds)
-    return found
-
-
-def _spelled(model: MaskedModel, template: str) -> str:
-    """Return a template with [MASK] wherever it has the model's own spelling of the mask."""
-    (mask,) = model.token_strings([model.mask_id])
-    either = f"{_BLANK.pattern}|{re.escape(mask)}"
-    return re.sub(either, lambda match: match[0] if match[1] else "[MASK]", template)
-
-
-def _check_blanks(model: MaskedModel, template: str, line: int) -> None:
-    """Refuse <mask> where the model's tokenizer reads it as a word; [MASK] is a blank anywhere."""
-    if "<mask" in template and model.encode("<mask>") != [model.mask_id]:
-        raise InputError(
-            f"template {line + 1} has <mask>, which is not a blank of '{model.name}': write [MASK]."
-        )
-
-
-def expanded(template: str, sizes: Sequence[int]) -> str:
-    """Return a template with a [MASK] for every token of each blank."""
-    rest = iter(sizes)
-    return _BLANK.sub(lambda match: " ".join([match[1] + match[5]] * next(rest)), template)
-
-
-def _drawn_sizes(blanks: Sequence[tuple[int, int]], chain: int, seed: int) -> list[int]:
-    """Draw a size for each blank of a chain, evenly within its bounds."""
-    sizes = []
-    for number, (fewest, most) in enumerate(blanks):
-        where = torch.tensor([chain]), torch.tensor([number])
-        drawn = float(CounterRng(seed).uniform(*where, Purpose.LENGTH)[0])
-        sizes.append(fewest + int(drawn * (most - fewest + 1)))
-    return sizes
-
-
-def _regions(
-    ids: Sequence[int],
-    mask_id: int,
-    blanks: Sequence[tuple[int, int]],
-    sizes: Sequence[int],
-    line: int,
-) -> list[int]:
-    """Return the region of each position: blanks of unknown length are counted from 0."""
-    numbers, region = list[int](), 0
-    for blank, size in zip(blanks, sizes, strict=True):
-        numbers += [-1 if blank == ONE else region] * size
-        region += blank != ONE
-    if ids.count(mask_id) != len(numbers):  # some other spelling of the mask
-        if region:
-            raise InputError(
-                f"template {line + 1} spells its blanks in several ways: write [MASK] for each "
-                "token, and [MASK{2,5}] for a blank of unknown length."
-            )
-        numbers = [-1] * ids.count(mask_id)
-    rest = iter(numbers)
-    return [next(rest) if token == mask_id else -1 for token in ids]
-
-
-def read_text(
-    model: MaskedModel, text: str, what: str, blanks: bool = False, unknown: bool = False
-) -> list[int]:
-    """Tokenise a line and refuse what no chain may hold; `what` names it in the complaint."""
-    if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
-        raise InputError(f"{what} is not UTF-8 text.")
-    if BLANK in text and not blanks and has_letters(model):
-        raise InputError(f"{what} has a blank '{BLANK}'; fill it in, or use `maskov infill`.")
-    ids = model.encode(text)
-    if not ids:
-        raise InputError(f"{what} is empty; give at least one word.")
-    if not model.min_length <= len(ids) <= model.max_length:
-        raise InputError(
-            f"{what} has {len(ids)} tokens; '{model.name}' takes {_between(model)}. Shorten it or "
-            "use another model."
-        )
-    if model.mask_id in ids and not blanks:
-        raise InputError(f"{what} holds a mask; fill it in, or use `maskov infill`.")
-    control = model.control_ids() - {model.mask_id}
-    for token in ids:
-        bad = token in control if unknown else token != model.mask_id and not model.may_stand(token)
-        if bad:
-            word = model.token_strings([token])[0]
-            raise InputError(
-                f"{what} holds '{word}', a special or unknown token, which no sample may hold; "
-                "use words of the model's vocabulary."
-            )
-    return ids
+def _uniform(seed: int, chains: Sequence[int], steps: Sequence[int]) -> list[float]:
+    where = torch.tensor(chains, dtype=torch.long), torch.tensor(steps, dtype=torch.long)
+    drawn: list[float] = CounterRng(seed).uniform(*where, Purpose.LENGTH).tolist()
+    return drawn
 
 
 def draw_lengths(
@@ -561,11 +424,9 @@ def draw_lengths(
         raise InputError(f"the length {shortest}:{longest} is not a range; write 20 or 15:45.")
     if shortest < model.min_length or longest > model.max_length:
         asked = f"{shortest}" if shortest == longest else f"{shortest}:{longest}"
-        raise InputError(f"length {asked} is out of range: '{model.name}' takes {_between(model)}.")
-    chain = torch.arange(chains)
-    uniform = CounterRng(seed).uniform(chain, torch.zeros_like(chain), Purpose.LENGTH)
-    drawn: Int[Tensor, " chains"] = shortest + (uniform * (longest - shortest + 1)).long()
-    return [int(length) for length in drawn]
+        raise InputError(f"length {asked} is out of range: '{model.name}' takes {between(model)}.")
+    drawn = _uniform(seed, range(chains), [0] * chains)
+    return [shortest + int(share * (longest - shortest + 1)) for share in drawn]
 
 
 def fill(
@@ -616,9 +477,3 @@ def _refilled(kernel: Gibbs, blank: Chains, filled: Chains, scorer: Scorer, rng:
         f"no sequence that meets {constraints} was found in {_ATTEMPTS} attempts to fill a chain "
         "at random: loosen them, or start from texts that meet them."
     )
-
-
-def _between(model: MaskedModel) -> str:
-    if model.min_length == model.max_length:
-        return f"exactly {model.max_length} tokens"
-    return f"{model.min_length} to {model.max_length} tokens"

@@ -45,8 +45,8 @@ from maskov.execution.loop import epoch as run_epoch
 from maskov.kernels import Exchange, Kernel, Metropolis
 from maskov.kernels.metropolis import Comparison
 from maskov.models.base import MaskedModel, Queries
+from maskov.models.builtin import TabularModel
 from maskov.models.scorer import Scorer
-from maskov.models.tabular import TabularModel
 from maskov.moves import Move, Site
 from maskov.random import CounterRng, Purpose, Rng
 from maskov.types import Chains, Float, Int, Proposal, Sequences, Tensor

@@ -194,7 +194,7 @@ def test_other_letters_of_given_sequences_stay_and_are_scored(call, folders, tmp
 
 
 def test_models_of_letters_that_are_not_proteins_keep_their_letters(tmp_path):
-    from maskov.models.forbidden_tokens import other_letters
+    from maskov.models.tokens import other_letters
 
     none = maskov.load("untrained").forbidden[:0]
     for letters in ("ACGTN-", "ACDEFGHIKLMNPQRSTVWYabc", "ACDEFGHIKLMNPQRSTVWY"):
@@ -204,10 +204,10 @@ def test_models_of_letters_that_are_not_proteins_keep_their_letters(tmp_path):
 
 
 def test_workers_are_sent_the_letters(folders):
-    from maskov.models.serialization import PackedModel
+    from maskov.models.serialization import PickledModel
 
     model = maskov.load(folders / "esm", "cpu", extra_letters="XU")
-    sent = PackedModel.of(model).unpack(model.device)
+    sent = PickledModel.of(model).unpack(model.device)
     assert sent.extra_letters == "UX"
     assert sent.fingerprint() == model.fingerprint()
     assert sent.fingerprint() != maskov.load(folders / "esm", "cpu").fingerprint()

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from maskov.models.token_spans import words_of
+from maskov.models.tokens import words_of
 from tiny_proteins import save_bert
 
 MODEL = ["--model", "untrained", "--energy", "norm"]

@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 
 import maskov
-from maskov.evaluation.copies import copied
+from maskov.evaluation.texts import copied
 
 TRAINING = "The cat sat , quietly .\n\nA  dog\tran\r\nthe bird ate"
 TEXTS = ["the cat sat, quietly.", "a dog", "a dog ran", "bird ate", "THE BIRD  ATE"]

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 import sacrebleu
 
-from maskov.evaluation.diversity import distinct, self_bleu, subset
+from maskov.evaluation.texts import distinct, self_bleu, subset
 
 TEXTS = [
     "the cat sat on the mat .",

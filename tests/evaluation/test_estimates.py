@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from maskov.evaluation.estimates import mean, ratio
+from maskov.evaluation.texts import mean, ratio
 
 
 def test_mean_and_its_error_by_hand():

@@ -13,8 +13,7 @@ import tiny_models
 import tiny_tokenizers
 from maskov import InputError, Record, Schedule
 from maskov.evaluation import evaluate, evaluate_run
-from maskov.evaluation.copies import copied
-from maskov.evaluation.diversity import self_bleu
+from maskov.evaluation.texts import copied, self_bleu
 from tiny_proteins import AMINO_ACIDS, SPECIAL, spaced_model
 
 RECORDS = [Record("one heavy", "EVQLVESGGG"), Record("two", "DIQMTQ"), Record("three", "EVQLQE")]

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import maskov
 import tiny_models
-from maskov.evaluation.perplexity import perplexity
+from maskov.evaluation.texts import perplexity
 from plain_energies import causal_terms
 
 TEXTS = tiny_models.TEXTS

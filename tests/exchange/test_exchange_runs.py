@@ -159,8 +159,8 @@ def test_processes_give_the_same_bytes(tmp_path):
 
 
 def test_a_run_stopped_before_it_has_a_ladder_finds_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr("maskov.tuning.ladder._WARM_UP", 0)
-    monkeypatch.setattr("maskov.tuning.ladder._ROUNDS", 1)
+    monkeypatch.setattr("maskov.tuning.tune._WARM_UP", 0)
+    monkeypatch.setattr("maskov.tuning.tune._ROUNDS", 1)
     settings = SETTINGS | {"ladder": (), "replicas": 2, "chains": 2, "length": 4}
     whole = maskov.sample(MODEL, KERNELS["sites"], out=tmp_path / "whole", **settings)
     with pytest.raises(Interrupted):

@@ -187,7 +187,7 @@ def test_the_translation_of_least_risk_is_one_of_the_chains(context, again):
     from experiments.lib.bleu import corpus_bleu
 
     import maskov
-    from maskov.evaluation.risk import most_alike
+    from maskov.evaluation.translation import most_alike
 
     cell = run_cell(LINES, again(keep_runs=True))
     run = maskov.Run.open(context.out / "runs" / cell["key"])

@@ -1,52 +1,233 @@
-"""A run folder that was changed after its run began: noticed, named, and never followed."""
+"""Whatever becomes of a run folder: the run goes on to the same bytes, or says why not."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import shutil
+import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
-from maskov import Metropolis, Norm, RunError, Schedule, resume, sample
+from maskov import MaskovError, Metropolis, Norm, Run, RunError, Site, resume
+from maskov.config import ModelSource
+from maskov.energies.lengths import Length
 from maskov.errors import Interrupted
-from mutations import examples
+from maskov.moves import Resize
 from odd_workers import files
-from small import tiny_bert
+from stopped_runs import MODEL, run
 
-MODEL = tiny_bert("red green blue white", torch.float32)
-SETTINGS = {"chains": 4, "length": (4, 6), "seed": 1, "thin": 1, "resident": 2}
-# What a run adds to its manifest on the way.
-ADDED = ("precision_check", "stopped_at")
+NEWEST, OLDER = "newest checkpoint", "older checkpoint"
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> tuple[Path, Path]:
-    """A run that was stopped on its way, and the same run to its end."""
-    home = tmp_path_factory.mktemp("runs")
-    for name, looks in (("stopped", 60), ("whole", 10**9)):
-        left = iter(range(10**9))
-        try:
-            sample(
-                MODEL, Metropolis(Norm()), Schedule(epochs=6, burn_in=1), out=home / name,
-                stop=lambda left=left, looks=looks: next(left) > looks, checkpoint_every=0,
-                **SETTINGS,
-            )  # fmt: skip
-        except Interrupted:
-            assert name == "stopped"
-    return home / "stopped", home / "whole"
+def _file(folder: Path, name: str) -> Path:
+    if "checkpoint" in name:
+        return sorted((folder / "checkpoints").glob("00000-*"))[-1 if name == NEWEST else 0]
+    return folder / name
 
 
-@pytest.fixture
-def copy(runs, tmp_path) -> Path:
-    shutil.copytree(runs[0], tmp_path / "copy")
-    return tmp_path / "copy"
+def _held(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in (folder, *folder.rglob("*")) if path.is_file()}
+
+
+# One file at a time.
+
+
+def _flipped(content: bytes) -> bytes:
+    """Change one bit of the first value after the header of an array."""
+    place = content.index(b"\n") + 1 if content.startswith(b"\x93NUMPY") else len(content) // 2
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+def _reordered(content: bytes) -> bytes:
+    first, second, *rest = content.splitlines(keepends=True)
+    return b"".join([second, first, *rest])
+
+
+CHANGES: dict[str, Callable[[bytes, bytes], bytes]] = {
+    "emptied": lambda content, other: b"",
+    "cut": lambda content, other: content[: len(content) // 2],
+    "swapped": lambda content, other: other,
+    "extended": lambda content, other: content + b"extra",
+    "flipped": lambda content, other: _flipped(content),
+}
+FILES = [
+    "manifest.json", "samples.jsonl", "checksums.npy", "lock", "traces/steps.npy",
+    "traces/energy_target.npy", "traces/rejected.npy", "traces/tokens.npy", NEWEST, OLDER,
+]  # fmt: skip
+ANOTHER = r"'\w+(\.\w+)*' is not what it was"
+# What is refused, and what the refusal says; everything else goes on to the same bytes.
+REFUSED = {
+    **{("manifest.json", change): "no readable manifest|is damaged|is not what it was|version"
+       for change in ("removed", "emptied", "cut", "extended", "flipped")},
+    **{(name, "swapped"): ANOTHER for name in ("manifest.json", NEWEST, OLDER)},
+    **{(name, change): "cannot be read: .*remove" for name in FILES if name.startswith("traces")
+       for change in ("emptied", "cut")},
+    **{(name, "extended"): r"5 bytes too many; remove" for name in FILES if name.startswith("tr")},
+}  # fmt: skip
+FAST = [("manifest.json", "swapped"), ("samples.jsonl", "swapped"), ("samples.jsonl", "flipped"),
+        ("checksums.npy", "emptied"), (NEWEST, "swapped"), (NEWEST, "cut"), ("lock", "removed"),
+        ("traces/steps.npy", "cut"), ("traces/rejected.npy", "removed"),
+        ("traces/energy_target.npy", "flipped"), ("traces/tokens.npy", "extended")]  # fmt: skip
+# A lock holds nothing, and an older checkpoint is only missed where the newest is gone, too.
+UNNOTICED = [("lock", None), (OLDER, None), (NEWEST, "removed"), ("samples.jsonl", "extended")]
+
+
+@pytest.mark.parametrize("which", ["stopped", pytest.param("whole", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("name", "change"), [
+    pytest.param(name, change, marks=() if (name, change) in FAST else pytest.mark.slow)
+    for name in FILES for change in ["removed", *CHANGES]
+    if (name, change) != ("lock", "flipped")
+])  # fmt: skip
+def test_a_changed_file_changes_no_result(which, name, change, runs, tmp_path):
+    copy = Path(shutil.copytree(runs[which], tmp_path / "copy"))
+    path = _file(copy, name)
+    if change == "removed":
+        path.unlink()
+    else:
+        path.write_bytes(
+            CHANGES[change](path.read_bytes(), _file(runs["other"], name).read_bytes())
+        )
+    before = _held(copy)
+    if (name, change) in REFUSED:
+        with pytest.raises(RunError, match=REFUSED[name, change]) as refused:
+            resume(copy, MODEL)
+        assert "\n" not in str(refused.value)
+        assert before == {path: path.read_bytes() for path in before}
+        if "remove" not in REFUSED[name, change]:
+            return
+        path.unlink()  # as the refusal advises
+    ended = resume(copy, MODEL)
+    assert files(copy) == files(runs["whole"])
+    assert ended.finished
+    if which == "stopped":
+        unnoticed = {(name, None), (name, change)} & set(UNNOTICED)
+        assert bool(ended.recovered) is not bool(unnoticed), ended.recovered
+
+
+def test_samples_in_another_order_and_missing_checkpoints(copy, runs):
+    (copy / "samples.jsonl").write_bytes(_reordered((copy / "samples.jsonl").read_bytes()))
+    assert resume(copy, MODEL).damaged == [copy / "samples.jsonl"]
+    assert files(copy) == files(runs["whole"])
+    shutil.rmtree(copy)
+    shutil.copytree(runs["stopped"], copy)
+    shutil.rmtree(copy / "checkpoints")
+    resume(copy, MODEL)
+    assert files(copy) == files(runs["whole"])
+    shutil.rmtree(copy / "checkpoints")
+    (copy / "checkpoints").touch()
+    with pytest.raises(RunError, match="is no folder"):
+        resume(copy, MODEL)
+
+
+def test_an_unchanged_copy_has_nothing_to_say(copy, runs):
+    """Also if its files are newer than now, as after a clock was set back."""
+    for number, path in enumerate(sorted(copy.rglob("*"), reverse=True)):
+        os.utime(path, (2**32 - number, 2**32 - number))
+    assert Run.open(copy).store.damage_note() is None
+    ended = resume(copy, MODEL)
+    assert (ended.damaged, ended.recovered) == ([], [])
+    assert files(copy) == files(runs["whole"])
+
+
+@pytest.mark.parametrize("sums", [False, True])
+def test_traces_of_another_run_do_not_fit(sums, runs, copy):
+    shutil.rmtree(copy / "traces")
+    shutil.copytree(runs["other"] / "traces", copy / "traces")
+    if sums:
+        shutil.copy(runs["other"] / "checksums.npy", copy / "checksums.npy")
+    assert {one.parent.name for one in resume(copy, MODEL).damaged} == {"checkpoints", "traces"}
+    assert files(copy) == files(runs["whole"])
+
+
+# Traces that only some runs have.
+RARE = [
+    {"kernel": Metropolis(Norm() + 0.1 * Length(4, 2), Site())},
+    {"replicas": 2, "ladder": (1.0, 0.7), "resident": 4},
+    {"kernel": Metropolis(Norm(), Resize())},
+]
+
+
+def _flip(folder: Path, name: str, epoch: int, chain: int) -> None:
+    """Change one value by as little as its kind allows."""
+    trace = np.load(folder / "traces" / name)
+    trace.view(np.uint8).reshape(*trace.shape[:2], -1)[epoch, chain, 0] ^= 1
+    np.save(folder / "traces" / name, trace)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [{}, *RARE], ids=["plain", "experts", "replicas", "sizes"])
+def test_one_bit_of_any_trace_is_noticed_and_mended(settings, tmp_path):
+    run(tmp_path / "whole", **settings)
+    lines = tmp_path / "stopped" / "samples.jsonl"
+    with pytest.raises(Interrupted):  # when all chains have ended an epoch
+        run(lines.parent, looks=lambda: lines.read_bytes().count(b"\n") > 4, **settings)
+    for trace in sorted((tmp_path / "stopped" / "traces").iterdir()):
+        copy = Path(shutil.copytree(tmp_path / "stopped", tmp_path / trace.stem))
+        _flip(copy, trace.name, 0, 3)
+        assert copy / "traces" / trace.name in resume(copy, MODEL).damaged
+        assert files(copy) == files(tmp_path / "whole")
+
+
+def test_diagnose_names_what_is_damaged_and_the_command(runs, tmp_path, call):
+    whole = Path(shutil.copytree(runs["whole"], tmp_path / "whole"))
+    for epoch, chain in ((1, 0), (2, 3), (4, 1)):
+        _flip(whole, "accepted.npy", epoch, chain)
+    told = call("diagnose", whole)[1]
+    assert "note: traces/accepted.npy in epochs 2-3 and 5 does not fit the run" in told
+    assert f"maskov resume {whole}" in told
+    assert not Run.open(whole).finished
+    assert call("resume", whole, "-q")[0] == 0
+    assert files(whole) == files(runs["whole"])
+
+
+def _cut_samples(copy: Path) -> str:
+    lines = (copy / "samples.jsonl").read_text().splitlines(keepends=True)
+    (copy / "samples.jsonl").write_text("".join(lines[:-1]))
+    return "samples.jsonl was damaged; it is written again"
+
+
+def _changed_trace(copy: Path) -> str:
+    _flip(copy, "energy_raw.npy", 0, 0)
+    return "traces/energy_raw.npy in epoch 1 does not fit the run of the chains 0-1; these start"
+
+
+def _empty_checkpoints(copy: Path) -> str:
+    for file in (copy / "checkpoints").glob("00001-*"):
+        file.write_bytes(b"")
+    return "was damaged; its chains start again from their beginning"
+
+
+@pytest.mark.parametrize("damage", [_cut_samples, _changed_trace, _empty_checkpoints])
+def test_resume_says_what_became_of_it(damage, copy, call):
+    phrase = damage(copy)
+    code, out, err = call("resume", copy, "--json", "--quiet")
+    assert (code, len(list(map(json.loads, out.splitlines())))) == (0, 5 * 4)
+    assert err.count(phrase) == 1
+
+
+def test_stopped_again_after_it_started_over_it_does_not_start_over_again(copy, runs):
+    _flip(copy, "energy_raw.npy", 1, 0)
+    samples, seen = copy / "samples.jsonl", []
+
+    def stop() -> bool:
+        seen.append(samples.stat().st_size)
+        return min(seen) < seen[-1]
+
+    with pytest.raises(Interrupted):
+        resume(copy, MODEL, stop=stop, checkpoint_every=0)
+    assert not resume(copy, MODEL).recovered
+    assert files(copy) == files(runs["whole"])
+
+
+# Every field of the manifest, one at a time.
 
 
 def _leaves(data: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
@@ -55,158 +236,207 @@ def _leaves(data: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     return [path]
 
 
-def _other(value: Any, draw) -> Any:
-    """Return another value of the same kind where there is one."""
+def _others(value: Any) -> list[Any]:
+    """Return other values: of the same kind, of other kinds, and out of bounds."""
+    near: list[Any] = []
     if isinstance(value, bool):
-        return not value
-    if isinstance(value, int):
-        return draw(st.integers(0, 10).filter(lambda one: one != value))
-    if isinstance(value, float):
-        return draw(st.sampled_from([0.25, 0.5, 1.5]).filter(lambda one: one != value))
-    if isinstance(value, str):
-        return draw(
-            st.sampled_from(["norm", "raw", "cpu", value + "x"]).filter(lambda x: x != value)
-        )
-    if isinstance(value, list):
-        return [*value, "more"] if value and isinstance(value[0], str) else value[::-1]
-    return draw(st.sampled_from([1, "x"]))
+        near = [not value]
+    elif isinstance(value, int | float):
+        near = [value + 1, value * 2 + 1, -1]
+    elif isinstance(value, str):
+        near = [value + "x", "", "raw"]
+    elif isinstance(value, list):
+        near = [value[::-1], [*value, *value], []]
+    return [one for one in [*near, None, 10**30, {"part": "mh"}] if one != value]
 
 
-def test_an_unchanged_copy_goes_on_to_the_same_bytes(runs, copy):
-    assert not resume(copy, MODEL).damaged
-    assert files(copy) == files(runs[1])
-
-
-@examples(60)
-@given(data=st.data())
-def test_a_field_of_the_manifest_that_was_changed_is_named(data, runs, tmp_path):
-    copy = tmp_path / "copy"
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(runs[data.draw(st.integers(0, 1))], copy)
-    manifest = json.loads((copy / "manifest.json").read_text())
-    leaves = [leaf for leaf in _leaves(manifest) if leaf[0] not in ADDED]
-    leaf = data.draw(st.sampled_from(leaves))
-    inner = manifest
-    for key in leaf[:-1]:
-        inner = inner[key]
-    before = inner[leaf[-1]]
-    inner[leaf[-1]] = _other(before, data.draw)
-    if inner[leaf[-1]] == before:
-        return
-    (copy / "manifest.json").write_text(json.dumps(manifest))
-    kept = files(copy)
-    with pytest.raises(RunError) as refused:
-        resume(copy, MODEL, stop=lambda: pytest.fail("it went on"))
-    told = str(refused.value)
-    assert "\n" not in told
-    # A value that cannot be is refused when it is read, perhaps by what it contradicts.
-    impossible = "another version" in told or re.search(r"is damaged: .*'[\w.]+'", told)
-    assert impossible or f"'{'.'.join(leaf)}' is not what it was" in told
+def test_every_field_of_the_manifest_is_held_to(copy):
+    """With the checkpoints there, any change is named; a run never goes on with another one."""
+    manifest, kept, named = json.loads((copy / "manifest.json").read_text()), files(copy), 0
+    for leaf in _leaves(manifest):
+        if leaf[0] in ("precision_check", "stopped_at"):  # added on the way
+            continue
+        inner = manifest
+        for key in leaf[:-1]:
+            inner = inner[key]
+        before = inner[leaf[-1]]
+        for other in _others(before):
+            inner[leaf[-1]] = other
+            (copy / "manifest.json").write_text(json.dumps(manifest))
+            with pytest.raises(RunError, match=r"\A.+\Z") as refused:
+                resume(copy, MODEL, stop=lambda: pytest.fail("it went on"))
+            told = str(refused.value)
+            # A value that cannot be is refused when it is read, perhaps by what it contradicts.
+            is_named = f"'{'.'.join(leaf)}' is not what it was" in told
+            assert is_named or "version" in told or re.search(r"is damaged: .*'[\w.]+'", told), leaf
+            named += is_named
+        inner[leaf[-1]] = before
+    assert named > 50
     assert files(copy) == kept
 
 
-@pytest.mark.parametrize("finished", [False, True])
-def test_samples_in_another_order_are_written_again(finished, runs, tmp_path):
-    copy = tmp_path / "copy"
-    shutil.copytree(runs[int(finished)], copy)
-    lines = (copy / "samples.jsonl").read_bytes().splitlines(keepends=True)
-    assert len(lines) > 2
-    lines[0], lines[1] = lines[1], lines[0]
-    (copy / "samples.jsonl").write_bytes(b"".join(lines))
-    run = resume(copy, MODEL)
-    assert run.damaged == [copy / "samples.jsonl"]
-    assert files(copy) == files(runs[1])
+# While the run is on.
 
 
-def test_one_letter_of_the_samples_is_enough(runs, copy):
-    content = bytearray((copy / "samples.jsonl").read_bytes())
-    content[content.index(b'"text"') + 10] ^= 1
-    (copy / "samples.jsonl").write_bytes(content)
-    assert resume(copy, MODEL).damaged == [copy / "samples.jsonl"]
-    assert files(copy) == files(runs[1])
+def test_copies_made_while_the_run_is_on_go_on(runs, tmp_path):
+    """As `cp -r` finds them; the files of a slow copy are of different moments."""
+    folder, slow = tmp_path / "run", tmp_path / "slow"
+    acts = {
+        15: lambda: shutil.copytree(folder, slow),
+        40: lambda: [
+            shutil.copytree(folder / "checkpoints", slow / "checkpoints", dirs_exist_ok=True),
+            shutil.copytree(folder, tmp_path / "copy"),
+        ],
+        65: lambda: shutil.copy(folder / "samples.jsonl", slow / "samples.jsonl"),
+    }
+    run(folder, acts=acts)
+    for one in (slow, tmp_path / "copy"):
+        resume(one, MODEL)
+        assert files(one) == files(runs["whole"])
 
 
-@pytest.mark.parametrize("name", ["samples.jsonl", "traces/steps.npy", "manifest.json"])
-def test_a_hard_link_is_not_written_through(name, copy, tmp_path):
+def test_checkpoints_removed_while_the_run_is_on_are_missed_by_nobody(runs, tmp_path):
+    folder = tmp_path / "run"
+    acts = dict.fromkeys((20, 40), lambda: shutil.rmtree(folder / "checkpoints"))
+    with pytest.raises(Interrupted):
+        run(folder, looks=60, acts=acts)
+    assert list((folder / "checkpoints").iterdir())
+    assert not resume(folder, MODEL).recovered
+    assert files(folder) == files(runs["whole"])
+
+
+def test_a_trace_that_grows_while_the_run_is_on_is_not_written(tmp_path):
+    trace = tmp_path / "run" / "traces" / "energy_raw.npy"
+    with pytest.raises(RunError, match=r"energy_raw\.npy has 5 bytes too many"):
+        run(
+            tmp_path / "run",
+            acts={40: lambda: trace.write_bytes(trace.read_bytes() + b"extra")},
+        )
+
+
+MODEL_FILES = {
+    "tokenizer.json": ('"red"', '"pink"'),
+    "config.json": ('"gelu"', '"relu"'),
+    "model.safetensors": None,
+}
+
+
+@pytest.mark.parametrize("name", MODEL_FILES)
+def test_a_model_changed_while_a_run_is_on_is_noticed_when_it_is_resumed(name, runs, tmp_path):
+    """The run itself has its weights in memory."""
+    home = Path(shutil.copytree(runs["model"], tmp_path / "model"))
+    with pytest.raises(Interrupted):
+        run(tmp_path / "run", looks=40, source=ModelSource(str(home)))
+    if MODEL_FILES[name]:
+        text = (home / name).read_text()
+        (home / name).write_text(text.replace(*MODEL_FILES[name]))
+    else:
+        weights = load_file(home / name)
+        weights["cls.predictions.bias"][0] += 1e-4
+        save_file(weights, home / name, metadata={"format": "pt"})
+    kept = files(tmp_path / "run")
+    with pytest.raises(RunError, match="not the one this run began with"):
+        resume(tmp_path / "run")
+    assert files(tmp_path / "run") == kept
+
+
+@pytest.mark.parametrize("write", [3, 9, 20])
+def test_a_disk_that_is_full_at_any_write_is_one_sentence(write, copy, runs, monkeypatch):
+    """With room again, the run goes on to the same bytes."""
+    left, sync = iter(range(10**9)), os.fsync
+
+    def full(handle: int) -> None:
+        if next(left) >= write:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(MaskovError, match=r"\Acannot write .*: no space left on device\. .*\Z"):
+            resume(copy, MODEL, checkpoint_every=0)
+    resume(copy, MODEL)
+    assert files(copy) == files(runs["whole"])
+
+
+# Links and special files.
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+@pytest.mark.parametrize("name", [
+    "traces/steps.npy", "samples.jsonl", "manifest.json", "lock", "traces", "checkpoints",
+])  # fmt: skip
+def test_a_link_out_of_the_folder_is_not_followed(name, link, copy, tmp_path):
     outside = tmp_path / "outside"
-    shutil.copy(copy / name, outside)
-    (copy / name).unlink()
-    os.link(outside, copy / name)
-    before = outside.read_bytes()
-    with pytest.raises(RunError, match="hard link"):
+    if (copy / name).is_dir() and link is os.link:
+        return
+    (copy / name).rename(outside)
+    link(outside, copy / name)
+    before = _held(outside)
+    if (name, link) == ("lock", os.symlink):
+        outside.unlink()  # it must not be made, either
+    with pytest.raises(RunError, match="link"):
         resume(copy, MODEL)
+    assert {path: path.read_bytes() for path in before if path.exists()} == _held(outside)
+    assert outside.exists() is ((name, link) != ("lock", os.symlink))
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+@pytest.mark.parametrize("name", ["traces/energy_raw.npy", "manifest.json.tmp", "samples.jsonl"])
+def test_a_new_run_writes_through_no_link_of_what_was_left(name, link, tmp_path):
+    """In a folder that looks like one whose run was killed before it began."""
+    (tmp_path / "left" / "traces").mkdir(parents=True)
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"" if name == "samples.jsonl" else b"mine")
+    before = outside.read_bytes()
+    link(outside, tmp_path / "left" / name)
+    with pytest.raises(RunError, match="link"):
+        run(tmp_path / "left")
     assert outside.read_bytes() == before
 
 
-LEFT = ["traces/energy_raw.npy", "manifest.json.tmp", "samples.jsonl", "lock", "traces"]
-
-
-@pytest.mark.parametrize("link", [os.symlink, os.link], ids=["symlink", "hard link"])
-@pytest.mark.parametrize("name", LEFT)
-def test_a_new_run_writes_through_no_link_of_what_was_left(name, link, runs, tmp_path):
-    """In a folder that looks like one whose run was killed before it began."""
-    left, outside = tmp_path / "left", tmp_path / "outside"
-    (left / "traces").mkdir(parents=True)
-    if name == "traces":
-        if link is os.link:
-            return
-        (left / "traces").rmdir()
-        shutil.copytree(runs[1] / "traces", outside)
-    else:
-        outside.write_bytes(b"" if name == "samples.jsonl" else b"mine")
-    link(outside, left / name)
-    before = {path: path.read_bytes() for path in (outside, *outside.rglob("*")) if path.is_file()}
-    with pytest.raises(RunError, match="link"):
-        sample(MODEL, Metropolis(Norm()), Schedule(epochs=6), out=left, **SETTINGS)
-    assert before == {path: path.read_bytes() for path in before}
-
-
-def test_the_lock_of_a_finished_run_creates_nothing_elsewhere(runs, tmp_path):
-    copy = Path(shutil.copytree(runs[1], tmp_path / "copy"))
-    (copy / "lock").unlink()
-    (copy / "lock").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(RunError, match="lock' is a link"):
-        resume(copy, MODEL)
-    assert not (tmp_path / "elsewhere").exists()
-
-
 @pytest.mark.parametrize("name", ["traces/steps.npy", "traces", "checkpoints", "samples.jsonl"])
-def test_a_link_made_while_the_run_is_on_is_not_written_through(name, runs, tmp_path):
-    folder, outside, left = tmp_path / "run", tmp_path / "outside", iter(range(10**9))
+def test_a_link_made_while_the_run_is_on_is_not_written_through(name, tmp_path):
+    held, path, outside = {}, tmp_path / "run" / name, tmp_path / "outside"
 
-    def stop() -> bool:
-        if next(left) == 40:
-            (folder / name).rename(outside)
-            (folder / name).symlink_to(outside)
-            held.update({path: path.read_bytes() for path in outside.rglob("*")})
-        return False
+    def act() -> None:
+        path.rename(outside)
+        path.symlink_to(outside)
+        held.update(_held(outside))
 
-    held: dict[Path, bytes] = {}
     with pytest.raises(RunError, match="link"):
-        sample(
-            MODEL, Metropolis(Norm()), Schedule(epochs=6, burn_in=1), out=folder, stop=stop,
-            checkpoint_every=0, **SETTINGS,
-        )  # fmt: skip
-    assert held == {path: path.read_bytes() for path in outside.rglob("*")}
+        run(tmp_path / "run", acts={40: act})
+    assert held == _held(outside)
 
 
 def test_a_run_folder_that_is_itself_a_link_is_the_users_choice(runs, tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "disk")
-    sample(
-        MODEL, Metropolis(Norm()), Schedule(epochs=6, burn_in=1), out=tmp_path / "run", **SETTINGS
-    )
-    assert files(tmp_path / "disk") == files(runs[1])
+    run(tmp_path / "run")
+    assert files(tmp_path / "disk") == files(runs["whole"])
 
 
-def test_a_link_in_place_of_the_traces_is_refused_by_name(copy, tmp_path):
-    shutil.move(copy / "traces", tmp_path / "elsewhere")
-    (copy / "traces").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(RunError, match=r"traces' is a link"):
+def _socket(path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(path.parent)  # the path of a socket may not be long
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(path.name)
+
+
+@pytest.mark.parametrize(("name", "kind"), [
+    *((name, "pipe") for name in ("manifest.json", "samples.jsonl", "lock", "traces/steps.npy",
+                                  "traces/tokens.npy", NEWEST)),
+    ("samples.jsonl", "socket"), ("traces/steps.npy", "device"),
+])  # fmt: skip
+def test_only_regular_files_are_opened(name, kind, copy, monkeypatch, call):
+    """A command that waits for a pipe would hang here."""
+    path = _file(copy, name)
+    path.unlink(missing_ok=True)
+    {"pipe": os.mkfifo, "socket": lambda one: _socket(one, monkeypatch),
+     "device": lambda one: one.symlink_to("/dev/zero")}[kind](path)  # fmt: skip
+    with pytest.raises(RunError, match=r"no regular file|is a link"):
         resume(copy, MODEL)
-
-
-def test_without_checkpoints_a_run_starts_from_its_beginning(runs, copy):
-    shutil.rmtree(copy / "checkpoints")
-    resume(copy, MODEL)
-    assert files(copy) == files(runs[1])
+    # A diagnosis does without samples, and an evaluation without traces.
+    for command in ("diagnose", "report", "evaluate"):
+        call(command, copy)
+    if name == "manifest.json":
+        code, _, err = call("diagnose", copy)
+        assert (code, f"'{path}' is no regular file but a named pipe" in err) == (2, True)

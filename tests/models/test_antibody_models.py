@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import maskov
-from maskov import ModelError, Record
+from maskov import ModelError, Record, shipped
 from maskov.models import antibody
-from maskov.models.registry import listed
 from maskov.options.model import findable
+from maskov.shipped import listed
 from plain_energies import site_terms
 from tiny_antibodies import write_antiberty, write_sapiens
 
@@ -69,7 +69,7 @@ def test_installed_models_are_listed(networks):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_without_its_package_a_model_says_what_to_install(monkeypatch, name):
-    monkeypatch.setattr(antibody.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(shipped.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ModelError, match="pip install") as refused:
         maskov.load(name, "cpu")
     assert f"'{name}' needs the weights in the package" in str(refused.value)

@@ -10,8 +10,7 @@ from scipy import stats
 
 from maskov import InputError, ModelError, Norm, Raw, TranslationMethod, translate
 from maskov.models import Queries
-from maskov.models.conditional.lengths import choose_lengths
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional.model import ConditionalModel, choose_lengths
 from maskov.models.scorer import Scorer
 from maskov.types import Sequences
 from tiny_translation import (
@@ -161,7 +160,7 @@ def test_the_encoder_runs_once_a_sentence_and_never_again(monkeypatch):
 
 def test_batches_of_the_encoder_do_not_change_what_it_says(monkeypatch):
     alone = [MODEL.given([text]).sources for text in SOURCES]
-    monkeypatch.setattr("maskov.models.conditional.sources.token_budget", lambda *_: 1)
+    monkeypatch.setattr("maskov.models.conditional.model.token_budget", lambda *_: 1)
     both = [MODEL.given(SOURCES).sources]
     monkeypatch.undo()
     for found in (*both, MODEL.given(SOURCES).sources):

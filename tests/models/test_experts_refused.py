@@ -13,12 +13,11 @@ import maskov
 import tiny_models
 from maskov import InputError, Metropolis, ModelError, Norm, Raw, Schedule, Site, parse_energy
 from maskov.energies import Energy, TextEnergy
+from maskov.energies.autoregressive import Autoregressive
 from maskov.energies.base import evaluated
-from maskov.energies.causal import Autoregressive
-from maskov.energies.classifier import Classifier
 from maskov.energies.lengths import Length
+from maskov.energies.networks import Classifier, Similar
 from maskov.energies.product import OtherModel
-from maskov.energies.similarity import Similar
 from maskov.energies.words import Avoids, Contains, Matches
 from maskov.moves import Resize
 from maskov.types import Sequences

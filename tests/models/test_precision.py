@@ -10,8 +10,7 @@ import torch
 
 from maskov import Metropolis, Norm, Schedule, load, sample
 from maskov.errors import InputError
-from maskov.models.base import Queries
-from maskov.models.precision import coarse
+from maskov.models.base import Queries, coarse
 from maskov.types import inside
 from small import random_state, tiny_bert
 

@@ -12,7 +12,7 @@ from maskov import Norm
 from maskov.errors import InputError
 from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
-from maskov.models.serialization import PackedModel
+from maskov.models.serialization import PickledModel
 from maskov.scoring import score_texts
 from maskov.types import Sequences
 from small import tiny_bert
@@ -86,7 +86,7 @@ def test_the_fingerprint_is_that_of_the_prefix_too():
 @pytest.mark.parametrize("coarse", [False, True])
 def test_a_model_that_is_sent_elsewhere_keeps_its_prefix(coarse):
     model = PREFIXED.in_precision(torch.bfloat16) if coarse else PREFIXED
-    there = PackedModel.of(model).unpack(torch.device("cpu"))
+    there = PickledModel.of(model).unpack(torch.device("cpu"))
     assert (there.prefix, there.fingerprint()) == (PREFIX, PREFIXED.fingerprint())
     found, wanted = (score_texts(one, ["green white"], Norm())[0].terms for one in (there, model))
     assert found == wanted

@@ -10,7 +10,6 @@ import maskov
 import tiny_models
 import tiny_tokenizers
 from maskov import shipped
-from maskov.models import registry
 
 ABOUT = {
     "summary": "a small model",
@@ -42,7 +41,7 @@ def pretrained(tmp_path_factory):
 def root(pretrained, monkeypatch):
     monkeypatch.setattr(shipped, "ROOT", pretrained)
     monkeypatch.setenv("MASKOV_MODELS", str(pretrained / "none"))
-    monkeypatch.setattr(registry, "installed", list)
+    monkeypatch.setattr(shipped, "installed", list)
     return pretrained
 
 
@@ -50,7 +49,7 @@ def root(pretrained, monkeypatch):
 def nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(shipped, "ROOT", tmp_path / "pretrained")
     monkeypatch.setenv("MASKOV_MODELS", str(tmp_path / "none"))
-    monkeypatch.setattr(registry, "installed", list)
+    monkeypatch.setattr(shipped, "installed", list)
     return tmp_path / "pretrained"
 
 

@@ -11,10 +11,10 @@ import maskov
 from maskov.config import ModelSource, from_json, to_json
 from maskov.errors import InputError
 from maskov.models.base import Queries
-from maskov.models.fingerprints import fingerprint, forbidden_ids
+from maskov.models.checkpoint import fingerprint, forbidden_ids
+from maskov.models.packed import FLOOR, without_smoothing
 from maskov.models.scorer import Scorer
-from maskov.models.serialization import PackedModel
-from maskov.models.smoothing import FLOOR, without_smoothing
+from maskov.models.serialization import PickledModel
 from maskov.types import Sequences
 from small import tiny_bert
 from tiny_models import FAMILIES, build, texts_for
@@ -151,13 +151,13 @@ def test_it_is_part_of_what_a_model_is(kind):
         assert one.fingerprint() == model.fingerprint()
         assert one.exact.remove_smoothing == one.remove_smoothing == SHARE
     for one in (model, *coarse):
-        there = PackedModel.of(one).unpack(torch.device("cpu"))
+        there = PickledModel.of(one).unpack(torch.device("cpu"))
         assert (there.remove_smoothing, there.fingerprint()) == (SHARE, model.fingerprint())
     if kind == "masked":
         prefixed = [
             model.with_prefix("red"),
             plain.with_prefix("red").without_smoothing(SHARE),
-            PackedModel.of(model.with_prefix("red")).unpack(torch.device("cpu")),
+            PickledModel.of(model.with_prefix("red")).unpack(torch.device("cpu")),
         ]
         assert len({one.fingerprint() for one in prefixed}) == 1
         assert prefixed[0].fingerprint() != model.fingerprint()

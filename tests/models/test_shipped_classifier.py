@@ -12,7 +12,7 @@ from transformers import AutoModelForSequenceClassification
 import maskov
 from maskov import shipped
 from maskov.energies import parse_energy
-from maskov.energies.loading import Loading
+from maskov.energies.networks import Loading
 from maskov.types import Sequences
 
 NEWS = "police said on tuesday that two people were arrested after the explosion."

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import maskov
-from maskov.models import hf_logging
+from maskov.models import tokens
 from maskov.ui import progress_bar
 from maskov.ui.progress_bar import ProgressBar
 from small import random_state, tiny_bert
@@ -152,4 +152,4 @@ def test_a_notebook_without_widgets_is_not_warned(monkeypatch):
     monkeypatch.setitem(sys.modules, "ipykernel.zmqshell", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
     assert _warnings_of_tqdm(monkeypatch, lambda: import_module("tqdm.auto"))
-    assert not _warnings_of_tqdm(monkeypatch, lambda: runpy.run_path(hf_logging.__file__))
+    assert not _warnings_of_tqdm(monkeypatch, lambda: runpy.run_path(tokens.__file__))

@@ -16,9 +16,9 @@ from recipes.translation.fairseq import convert, convert_once, main, read_dictio
 import maskov
 from maskov.errors import ModelError
 from maskov.models.conditional import checkpoint
-from maskov.models.conditional.bpe import FILE, Merges
+from maskov.models.conditional.checkpoint import FILE, Merges
 from maskov.models.conditional.model import ConditionalModel
-from maskov.models.forbidden_tokens import forbidden_tokens
+from maskov.models.tokens import forbidden_tokens
 from tiny_fairseq import (
     DECODERS,
     ENCODERS,

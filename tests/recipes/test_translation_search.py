@@ -10,8 +10,7 @@ import torch
 from recipes.translation.corpus import Batch
 from recipes.translation.losses import causal_loss
 
-from maskov.models.conditional.network import TranslationNetwork, TranslationShape
-from maskov.models.conditional.special_tokens import SpecialTokens
+from maskov.models.conditional.network import SpecialTokens, TranslationNetwork, TranslationShape
 from maskov.translation import search as searching
 from maskov.translation.search import _Beams, search
 

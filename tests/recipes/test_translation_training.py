@@ -19,8 +19,7 @@ from recipes.translation.corpus import Batch, Pairs, Side, read_lines
 from recipes.translation.losses import Masking, causal_loss, masked_loss
 
 from maskov.models.conditional.checkpoint import load, load_tokenizer
-from maskov.models.conditional.network import TranslationNetwork, TranslationShape
-from maskov.models.conditional.special_tokens import SpecialTokens
+from maskov.models.conditional.network import SpecialTokens, TranslationNetwork, TranslationShape
 
 CPU = torch.device("cpu")
 PAD, BEGIN, END, MASK = 0, 1, 2, 4

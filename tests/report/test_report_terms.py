@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import maskov
 from maskov.cli import main
 from maskov.errors import RunError
-from maskov.models.token_spans import token_spans
+from maskov.models.tokens import token_spans
 from maskov.runs import Run
 from maskov.schedules import Schedule
 from maskov.ui.report import build

@@ -18,8 +18,7 @@ from maskov.moves import MaskedConditional, Resize, Site, Span
 from maskov.random import CounterRng
 from maskov.starts import Layout
 from maskov.testing import step_matrix
-from maskov.tuning.pilot import FIRST_CHAIN, pilot_chains
-from maskov.tuning.tune import tune
+from maskov.tuning.tune import FIRST_CHAIN, pilot_chains, tune
 from small import random_table, tiny_bert
 
 MODEL = random_table(4, 3, scale=2.5)
@@ -67,7 +66,7 @@ def test_pilots_meet_constraints_at_lengths_that_allow_it(name):
     """Two edits of a text of six allow four to eight tokens, and the bounds three to twelve."""
     text, kernel = "red green blue red red green", constrained(CONSTRAINTS[name])
     layout = Layout.of_texts(WORDS, [text], 1).resized([[(3, 12)]])
-    pilots = pilot_chains(layout, 10, kernel, Scorer(WORDS), CounterRng(0), repeat=True)
+    pilots = pilot_chains(layout, 10, kernel, Scorer(WORDS), CounterRng(0))
     assert kernel.conditional.possible(pilots.sequences, WORDS).all()
     expected = {"contains": range(3, 13), "edits": range(4, 9)}[name]
     assert set(pilots.lengths.tolist()) == set(expected)

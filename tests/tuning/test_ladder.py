@@ -15,8 +15,7 @@ from maskov.exact import all_states
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
 from maskov.starts import Layout
-from maskov.tuning.ladder import find_ladder
-from maskov.tuning.pilot import FIRST_CHAIN, pilot_chains
+from maskov.tuning.tune import FIRST_CHAIN, find_ladder, pilot_chains
 from maskov.types import Sequences
 from small import random_table, tiny_bert
 
@@ -94,7 +93,7 @@ def test_pilots_have_chains_and_random_numbers_of_their_own():
 def test_frozen_words_of_a_template_stay():
     layout = Layout.of_templates(MODEL, ["red [MASK] blue [MASK]"], 2)
     kernel = Metropolis(Raw(), delayed=OFF)
-    pilots = pilot_chains(layout, 4, kernel, Scorer(MODEL), CounterRng(0), repeat=True)
+    pilots = pilot_chains(layout, 4, kernel, Scorer(MODEL), CounterRng(0))
     frozen = ~pilots.free
     expected = torch.tensor(layout.tokens[0]).expand_as(pilots.tokens)
     assert torch.equal(pilots.tokens[frozen], expected[frozen])

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from maskov import Metropolis, ModelError, Norm, Run, Schedule, sample
 from maskov.errors import Interrupted
-from maskov.models.batches import Batcher, pack
-from maskov.models.scorer import Scorer
+from maskov.models.scorer import Batcher, Scorer, batch_bounds
 from small import random_state, tiny_bert
 
 
@@ -21,7 +20,7 @@ from small import random_state, tiny_bert
 def test_packing_covers_every_row_once_within_the_budget(lengths, budget):
     ordered = torch.tensor(sorted(lengths))
     position = 0
-    for begin, end, width in pack(ordered, budget):
+    for begin, end, width in batch_bounds(ordered, budget):
         assert begin == position < end
         assert width == int(ordered[end - 1])
         assert (end - begin) * width <= max(budget, width)
@@ -33,7 +32,7 @@ def test_packing_covers_every_row_once_within_the_budget(lengths, budget):
 def test_even_cuts_hold_one_length_each_and_hardly_differ(lengths, budget):
     ordered = torch.tensor(sorted(lengths))
     position, sizes = 0, {}
-    for begin, end, width in pack(ordered, budget, padded_share=0):
+    for begin, end, width in batch_bounds(ordered, budget, padded_share=0):
         assert begin == position < end
         assert set(ordered[begin:end].tolist()) == {width}
         assert (end - begin) * width <= max(budget, width)
@@ -47,7 +46,7 @@ def test_even_cuts_hold_one_length_each_and_hardly_differ(lengths, budget):
 
 def test_equal_lengths_share_batches_and_full_groups_are_not_padded():
     ordered = torch.tensor([5] * 40 + [9] * 40)
-    widths = [(int(ordered[begin]), width) for begin, _, width in pack(ordered, 100)]
+    widths = [(int(ordered[begin]), width) for begin, _, width in batch_bounds(ordered, 100)]
     assert all(shortest == width for shortest, width in widths)
 
 

@@ -8,10 +8,10 @@ import maskov
 from maskov import Metropolis, Mixture, Norm, Schedule, sample
 from maskov.config import Inputs, from_json, to_json
 from maskov.errors import InputError
-from maskov.frozen import frozen_positions
 from maskov.moves import Resize, Span
 from maskov.runs.inputs import inputs_of, layout_of
 from maskov.starts import Layout
+from maskov.texts import frozen_positions
 from small import random_table, tiny_bert
 from tiny_models import PROTEINS, build
 from tiny_proteins import joined_model, spaced_model

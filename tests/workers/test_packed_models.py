@@ -10,7 +10,7 @@ import torch
 import maskov
 from maskov.errors import InputError
 from maskov.models.scorer import Scorer
-from maskov.models.serialization import PackedModel
+from maskov.models.serialization import PickledModel
 from maskov.types import Sequences
 from small import random_table, tiny_bert
 from tiny_models import build
@@ -20,7 +20,7 @@ TOKENS = torch.tensor([[6, 7, 8, 6], [8, 8, 6, 7]])
 
 
 def _sent(model):
-    return pickle.loads(pickle.dumps(PackedModel.of(model))).unpack(torch.device("cpu"))
+    return pickle.loads(pickle.dumps(PickledModel.of(model))).unpack(torch.device("cpu"))
 
 
 @pytest.mark.parametrize("precision", [torch.float64, torch.float32, torch.bfloat16])
@@ -75,4 +75,4 @@ def test_what_cannot_be_sent_is_one_sentence():
     model = random_table()
     model.secret = lambda: None
     with pytest.raises(InputError, match="without workers"):
-        PackedModel.of(model)
+        PickledModel.of(model)

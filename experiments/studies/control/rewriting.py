@@ -12,7 +12,7 @@ from typing import Any
 from experiments.studies.control.bag import Bag
 from experiments.studies.control.data import lines_of
 from maskov.energies import parse_energy
-from maskov.energies.loading import Loading
+from maskov.energies.networks import Loading
 from maskov.kernels.registry import named_moves, parse_moves
 from maskov.models import choose_device, load
 from maskov.moves import MaskedConditional, Span

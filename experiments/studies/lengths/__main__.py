@@ -41,13 +41,12 @@ from experiments.studies.lengths.systems import (
     variants,
 )
 from maskov.energies import AutoregressiveTranslation
-from maskov.energies.loading import Loading
+from maskov.energies.networks import Loading
 from maskov.errors import InputError
 from maskov.evaluation.translation import compare
 from maskov.models import choose_device, device_name, load
-from maskov.models.conditional.lengths import choose_lengths
-from maskov.models.conditional.model import ConditionalModel, read_sources
-from maskov.models.fingerprints import model_weights_hash, weights_hash
+from maskov.models.checkpoint import model_weights_hash, weights_hash
+from maskov.models.conditional.model import ConditionalModel, choose_lengths, read_sources
 from maskov.models.scorer import Scorer
 from maskov.runs.files import write_atomically
 from maskov.runs.sample import Sample

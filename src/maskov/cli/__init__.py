@@ -93,7 +93,7 @@ def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None = None)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (OSError, MemoryError, RuntimeError) as error:
-        from maskov.models.batches import is_out_of_memory
+        from maskov.models.scorer import is_out_of_memory
 
         if debug or not (isinstance(error, OSError) or is_out_of_memory(error)):
             raise

@@ -18,7 +18,7 @@ def models(
     json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
 ) -> None:
     """List the models that need no download."""
-    from maskov.models.registry import listed
+    from maskov.shipped import listed
 
     if json:
         print_json(model.to_json() for model in listed())

@@ -83,7 +83,7 @@ def infill(
     """Fill blanks: sample them given the rest, from the same energy."""
     from maskov.fasta import BLANK
     from maskov.options.running import check_start, for_templates
-    from maskov.starts import find_blanks
+    from maskov.texts import find_blanks
 
     check_start(options, templates=template)
     # Models of letters have another blank, which may also stand in the name of a file.

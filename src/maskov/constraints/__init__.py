@@ -1,11 +1,8 @@
 """Hard constraints: what sequences must or must not hold, kept by every proposal."""
 
 from maskov.constraints.base import Constraint, PartlyFilled
-from maskov.constraints.changes import MaxChanges, MaxEdits
-from maskov.constraints.check import check_constraints
-from maskov.constraints.contains import ContainsWords
-from maskov.constraints.tokens import AllowedTokens
-from maskov.constraints.words import AvoidWords
+from maskov.constraints.positions import AllowedTokens, MaxChanges, MaxEdits
+from maskov.constraints.words import AvoidWords, ContainsWords, check_words_agree
 
 __all__ = [
     "AllowedTokens",
@@ -15,5 +12,5 @@ __all__ = [
     "MaxChanges",
     "MaxEdits",
     "PartlyFilled",
-    "check_constraints",
+    "check_words_agree",
 ]

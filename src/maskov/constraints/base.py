@@ -15,8 +15,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, TypeVar
+from functools import cached_property, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -28,6 +28,7 @@ from maskov.types import Bool, Int, Tensor, inside
 UNFILLED, OUTSIDE = -1, -2
 
 _Made = TypeVar("_Made")
+_Rest = ParamSpec("_Rest")
 _TABLES: WeakKeyDictionary[MaskedModel, dict[Any, Any]] = WeakKeyDictionary()
 
 
@@ -89,13 +90,21 @@ class Constraint(ABC):
         """Refuse what no run of a model from these first sequences can meet."""
 
 
-def remembered(model: MaskedModel, key: Any, make: Callable[[], _Made]) -> _Made:
-    """Return what was made for a model before, or make it now."""
-    tables = _TABLES.setdefault(model, {})
-    if key not in tables:
-        tables[key] = make()
-    made: _Made = tables[key]
-    return made
+def per_model(
+    make: Callable[Concatenate[MaskedModel, _Rest], _Made],
+) -> Callable[Concatenate[MaskedModel, _Rest], _Made]:
+    """Make something for a model and some arguments once; it is forgotten with the model."""
+
+    @wraps(make)
+    def remembered(model: MaskedModel, /, *args: _Rest.args, **kwargs: _Rest.kwargs) -> _Made:
+        tables = _TABLES.setdefault(model, {})
+        key = (make, args, *kwargs.items())
+        if key not in tables:
+            tables[key] = make(model, *args, **kwargs)
+        made: _Made = tables[key]
+        return made
+
+    return remembered
 
 
 def quoted(words: tuple[str, ...]) -> str:

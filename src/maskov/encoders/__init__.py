@@ -2,13 +2,13 @@
 
 The decoder of a conditional masked LM is such an encoder with attention to a source.
 
-- `layout`: how the tokens of many sequences lie in one row.
+- `blocks`: the parts of an encoder, and how the tokens of many sequences lie in one row.
 - `encoder`: the forward pass.
-- `families`: where each Hugging Face family stores its weights.
+- `families`: where each Hugging Face family stores its weights, and whether they agree.
 - `torch_operations`, `fused`: the same operations in torch and as Triton kernels.
 """
 
+from maskov.encoders.blocks import Memory, Packed, Reading, TokenLayout, Uniform
 from maskov.encoders.encoder import Encoder
-from maskov.encoders.layout import Memory, Packed, Reading, TokenLayout, Uniform
 
 __all__ = ["Encoder", "Memory", "Packed", "Reading", "TokenLayout", "Uniform"]

@@ -15,10 +15,18 @@ from typing import Any
 import torch
 
 from maskov.encoders import torch_operations
-from maskov.encoders.blocks import Block, EncoderNetwork, FeedForward, cast
-from maskov.encoders.families import describe
-from maskov.encoders.layout import Memory, Packed, Reading, TokenLayout, Uniform
-from maskov.encoders.probe import agrees
+from maskov.encoders.blocks import (
+    Block,
+    EncoderNetwork,
+    FeedForward,
+    Memory,
+    Packed,
+    Reading,
+    TokenLayout,
+    Uniform,
+    cast,
+)
+from maskov.encoders.families import agrees, describe
 from maskov.types import Float, Int, Tensor
 
 

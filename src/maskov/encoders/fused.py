@@ -13,8 +13,17 @@ import torch
 
 from maskov.encoders import torch_operations
 from maskov.encoders import triton_kernels as kernels
-from maskov.encoders.blocks import Block, Embedding, FeedForward, LayerNorm
-from maskov.encoders.layout import Memory, Packed, Reading, TokenLayout, Uniform
+from maskov.encoders.blocks import (
+    Block,
+    Embedding,
+    FeedForward,
+    LayerNorm,
+    Memory,
+    Packed,
+    Reading,
+    TokenLayout,
+    Uniform,
+)
 from maskov.types import Float, Int, Tensor
 
 # Longer sequences are processed block by block.

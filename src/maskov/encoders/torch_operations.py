@@ -11,8 +11,16 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from maskov.encoders.blocks import Block, Embedding, FeedForward, LayerNorm
-from maskov.encoders.layout import Memory, Reading, TokenLayout, Uniform
+from maskov.encoders.blocks import (
+    Block,
+    Embedding,
+    FeedForward,
+    LayerNorm,
+    Memory,
+    Reading,
+    TokenLayout,
+    Uniform,
+)
 from maskov.types import Bool, Float, Int, Tensor
 
 

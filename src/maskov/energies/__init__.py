@@ -1,10 +1,9 @@
 """Energies: low is probable, p(x) ∝ exp(−E(x)/T)."""
 
+from maskov.energies.autoregressive import Autoregressive, AutoregressiveTranslation
 from maskov.energies.base import Energy, MaskedEnergy, Sum, TextEnergy
-from maskov.energies.causal import Autoregressive
 from maskov.energies.masked import Norm, Raw, grouped
 from maskov.energies.registry import as_energy, parse_energy
-from maskov.energies.translation import AutoregressiveTranslation
 
 __all__ = [
     "Autoregressive",

@@ -22,7 +22,7 @@ import torch
 
 from maskov.errors import InputError, MaskovError, TooLongError
 from maskov.models.base import MaskedModel
-from maskov.models.batches import is_out_of_memory
+from maskov.models.scorer import is_out_of_memory
 from maskov.parts import part_text
 from maskov.types import Float, Sequences, Tensor
 

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 
 from maskov.energies.base import Energy
-from maskov.energies.loading import contents, references
+from maskov.energies.networks import contents, references
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
 from maskov.types import Float, Int, Sequences, Tensor

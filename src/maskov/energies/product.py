@@ -8,8 +8,8 @@ from functools import cached_property
 import torch
 
 from maskov.energies.base import Energy
-from maskov.energies.loading import Loading, check_lengths
 from maskov.energies.masked import Norm, Raw
+from maskov.energies.networks import Loading, check_lengths
 from maskov.errors import InputError
 from maskov.models import load
 from maskov.models.base import MaskedModel

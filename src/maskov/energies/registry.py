@@ -12,16 +12,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from maskov.energies.autoregressive import Autoregressive, AutoregressiveTranslation
 from maskov.energies.base import Energy, TextEnergy
-from maskov.energies.causal import Autoregressive
-from maskov.energies.classifier import Classifier
 from maskov.energies.distances import Edit, Hamming
 from maskov.energies.lengths import Length, LengthPrior, PredictedLength
-from maskov.energies.loading import Loading
 from maskov.energies.masked import Norm, Raw
+from maskov.energies.networks import Classifier, Loading, Similar
 from maskov.energies.product import OtherModel
-from maskov.energies.similarity import Similar
-from maskov.energies.translation import AutoregressiveTranslation
 from maskov.energies.words import Avoids, Contains, Matches, Repeats
 from maskov.errors import InputError
 from maskov.models.conditional.checkpoint import translation_folder

@@ -15,7 +15,7 @@ import re2
 import torch
 
 from maskov.energies.base import Energy
-from maskov.energies.loading import contents
+from maskov.energies.networks import contents
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
 from maskov.parts import quoted, written

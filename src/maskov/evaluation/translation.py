@@ -1,4 +1,4 @@
-"""BLEU and chrF of translations against references, computed by sacreBLEU."""
+"""BLEU and chrF of translations against references, and the text most like others: by sacreBLEU."""
 
 from __future__ import annotations
 
@@ -114,3 +114,22 @@ def _refuse_varying_seed() -> None:
             f"SACREBLEU_SEED is '{seed}'; unset it or give a whole number, so that the intervals "
             "are reproducible."
         )
+
+
+def most_alike(texts: Sequence[str]) -> int:
+    """Return which text is the most similar to all others by chrF, the first of equals."""
+    if len(texts) < 2:
+        return 0
+    try:
+        from sacrebleu.metrics.chrf import CHRF
+    except ImportError as error:
+        raise InputError("--pick mbr needs sacreBLEU: pip install '.[evaluate]'.") from error
+    metric = CHRF()
+    # Each distinct text is compared once.
+    distinct = list(dict.fromkeys(texts))
+
+    def gain(text: str) -> float:
+        alike = (metric.sentence_score(text, [other]).score for other in distinct)
+        return float(sum(texts.count(o) * a for o, a in zip(distinct, alike, strict=True)))
+
+    return texts.index(max(distinct, key=gain))

@@ -22,8 +22,7 @@ from maskov.execution.async_chains import AsyncChains
 from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import COUNTS, ChainBuffers
 from maskov.execution.selection import Chosen, choose_first
-from maskov.models.packed import PackedModel
-from maskov.models.packing import pack
+from maskov.models.packed import PackedModel, pack_passes
 from maskov.models.scorer import BUSY_TOKENS
 from maskov.types import Bool, Float, Int, Tensor
 
@@ -232,7 +231,7 @@ class RecordedSampler(Recording, AsyncSampler):
         tokens = self._slot_tokens()
         owner = self._owner[slot]
         lengths = torch.where(valid, b.lengths[owner], 0)
-        packed = pack(tokens[slot], lengths, place, model.frame, self._room)
+        packed = pack_passes(tokens[slot], lengths, place, model.frame, self._room)
         hidden = model.hidden_of(packed, self._width + self._frame, b.source[owner])
         logit, normaliser = scorer.scores(
             hidden, tokens[slot, place], self.masked.needs_normaliser, valid

@@ -16,8 +16,7 @@ import torch
 from maskov.execution.cuda_graphs import fitting, recorded
 from maskov.kernels import Gibbs, Kernel
 from maskov.models.base import MaskedModel
-from maskov.models.packed import PackedModel
-from maskov.models.packing import pack
+from maskov.models.packed import PackedModel, pack_passes
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
 from maskov.moves.filling import draw
@@ -151,7 +150,7 @@ class RecordedGibbs:
         moves = number < b.steps[:size]
         place = (b.rank[:size] == number[:, None]).int().argmax(1)
         lengths = torch.where(moves, b.lengths[:size], 0)
-        packed = pack(tokens, lengths, place, model.frame, room)
+        packed = pack_passes(tokens, lengths, place, model.frame, room)
         longest = tokens.shape[1] + model.frame.size
         hidden = model.hidden_of(packed, longest, b.source[:size])
         current = tokens[rows, place]

@@ -10,8 +10,7 @@ from maskov.execution.async_spans import SpanSampler
 from maskov.execution.cuda_graphs import Recording
 from maskov.execution.selection import choose_first
 from maskov.execution.span_buffers import FILLING
-from maskov.models.packed import PackedModel
-from maskov.models.packing import pack
+from maskov.models.packed import PackedModel, pack_passes
 from maskov.types import Bool, Int, Tensor
 
 # Windows filled, and positions given to the head, at once.
@@ -45,7 +44,7 @@ class RecordedSpanSampler(Recording, SpanSampler):
         row, column, valid = self._fill_room(b.pending[:-1])
         tokens, place = self._queries(row, column)
         lengths = torch.where(valid, b.lengths[row], 0)
-        packed = pack(tokens, lengths, place, model.frame, self._room)
+        packed = pack_passes(tokens, lengths, place, model.frame, self._room)
         hidden = model.hidden_of(packed, self._width + self._frame, b.source[row])
         current = b.proposed[row, place]
         scores = scorer.scores(hidden, current, self.masked.needs_normaliser, valid)

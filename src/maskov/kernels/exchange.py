@@ -41,7 +41,7 @@ class Exchange(Wrapper):
     """Move `replicas` copies of each chain by a kernel, and let neighbours of the ladder swap.
 
     `ladder` are the inverse temperatures from 1 downwards. Without one the run finds it before its
-    first epoch (`maskov.tuning.ladder`). `epoch` decides which pairs are tested. Nothing is swapped
+    first epoch (`maskov.tuning.tune`). `epoch` decides which pairs are tested. Nothing is swapped
     while acceptance is forced.
     """
 

@@ -22,7 +22,7 @@ from maskov.constraints import (
 )
 from maskov.energies import Energy, as_energy, parse_energy
 from maskov.energies.base import weighted
-from maskov.energies.loading import Loading
+from maskov.energies.networks import Loading
 from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError
 from maskov.kernels.base import Kernel

@@ -7,14 +7,11 @@ from pathlib import Path
 import torch
 
 from maskov.errors import InputError
-from maskov.models.base import MaskedModel, Queries
+from maskov.models.base import PRECISIONS, MaskedModel, Queries, in_precision, weights_of
+from maskov.models.builtin import TabularModel, counterexample, untrained
+from maskov.models.checkpoint import LOADING
 from maskov.models.huggingface import HuggingFaceModel
-from maskov.models.loading import LOADING
-from maskov.models.packed import PackedModel
-from maskov.models.precision import PRECISIONS, in_precision, weights_of
-from maskov.models.smoothing import check_smoothing
-from maskov.models.tabular import TabularModel, counterexample
-from maskov.models.untrained import untrained
+from maskov.models.packed import PackedModel, check_smoothing
 from maskov.shipped import PACKAGED, default_judge, default_model, source_of
 
 # The untrained stand-in if no model is shipped; None if no judge is.

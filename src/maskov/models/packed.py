@@ -5,18 +5,125 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
 
 from maskov.encoders import Encoder, Packed, Reading, TokenLayout, Uniform
 from maskov.errors import InputError, ModelError
-from maskov.models.base import MaskedModel, Queries
-from maskov.models.packing import Frame, PackedPasses, pack, pack_masked
-from maskov.models.precision import coarse
-from maskov.models.smoothing import check_smoothing, without_smoothing
-from maskov.models.tokenizing import token_ids
-from maskov.types import Float, Int, Tensor
+from maskov.models.base import MaskedModel, Queries, coarse
+from maskov.models.tokens import token_ids
+from maskov.types import Bool, Float, Int, Tensor
+
+# A place that no sequence has.
+_NOWHERE = 2**30
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The special tokens before and after a text, and the mask token."""
+
+    before: Int[Tensor, " before"]
+    after: Int[Tensor, " after"]
+    mask_id: int
+
+    @classmethod
+    def of(
+        cls, before: Sequence[int], after: Sequence[int], mask_id: int, device: torch.device
+    ) -> Frame:
+        """Return the frame of these tokens on a device."""
+        first = torch.tensor(before, dtype=torch.long, device=device)
+        return cls(first, torch.tensor(after, dtype=torch.long, device=device), mask_id)
+
+    @property
+    def size(self) -> int:
+        """Number of tokens added to each sequence."""
+        return len(self.before) + len(self.after)
+
+
+@dataclass(frozen=True)
+class PackedPasses:
+    """Concatenated masked passes: `starts` is where each begins, `query` where its masks are."""
+
+    ids: Int[Tensor, " tokens"]
+    position: Int[Tensor, " tokens"]
+    starts: Int[Tensor, " bounds"]
+    query: Int[Tensor, " queries"]
+
+
+def pack_masked(
+    tokens: Int[Tensor, "passes length"],
+    lengths: Int[Tensor, " passes"],
+    masked: Bool[Tensor, "passes length"],
+    frame: Frame,
+) -> PackedPasses:
+    """Mask any places of each sequence and concatenate them; `query` is in row-major order."""
+    total = int(lengths.sum()) + len(tokens) * frame.size
+    content = tokens.masked_fill(masked, frame.mask_id)
+    packed = pack_passes(content, lengths, torch.full_like(lengths, _NOWHERE), frame, total)
+    row, place = masked.nonzero(as_tuple=True)
+    return replace(packed, query=packed.starts.long()[row] + len(frame.before) + place)
+
+
+def pack_passes(
+    tokens: Int[Tensor, "passes length"],
+    lengths: Int[Tensor, " passes"],
+    place: Int[Tensor, " passes"],
+    frame: Frame,
+    total: int,
+) -> PackedPasses:
+    """Mask one place of each sequence and concatenate them into a row of `total` tokens.
+
+    A sequence of length zero takes no room. Nothing synchronises with the device.
+    """
+    count, width = tokens.shape
+    device = tokens.device
+    full = torch.where(lengths > 0, lengths + frame.size, 0)
+    ends = full.cumsum(0)
+    starts = torch.cat([ends.new_zeros(1), ends])
+    token = torch.arange(total, device=device)
+    owner = torch.searchsorted(ends, token, right=True).clamp(max=count - 1)
+    offset = token - starts[owner]
+    inner = offset - len(frame.before)
+    ids = tokens[owner, inner.clamp(0, width - 1)]
+    ids = torch.where(inner == place[owner], frame.mask_id, ids)
+    if len(frame.before):
+        ids = torch.where(inner < 0, frame.before[offset.clamp(0, len(frame.before) - 1)], ids)
+    if len(frame.after):
+        past = inner - lengths[owner]
+        ids = torch.where(past >= 0, frame.after[past.clamp(0, len(frame.after) - 1)], ids)
+    query = (starts[:-1] + len(frame.before) + place).clamp(0, total - 1)
+    return PackedPasses(ids, offset, starts.int(), query)
+
+
+# The share of its probability that every token keeps.
+FLOOR = 0.01
+
+
+def check_smoothing(share: float) -> None:
+    """Refuse a share that no label smoothing has."""
+    if not 0 <= share < 1:
+        raise InputError(f"--remove-smoothing must be at least 0 and below 1, not {share}.")
+
+
+def without_smoothing(
+    scores: Float[Tensor, "*positions tokens"],
+    log_normaliser: Float[Tensor, "*positions 1"],
+    share: float,
+    vocabulary: int,
+) -> Float[Tensor, "*positions tokens"]:
+    """Return scores f' without the tail of a label smoothing `share` (ε).
+
+        f'_i = f_i + log(max(1 − (ε/V) exp(L − f_i), FLOOR))
+
+    `scores` f are those of any tokens, `log_normaliser` L is the log-sum-exp of all V tokens of the
+    `vocabulary` that the training's softmax had. The softmax of f' is the distribution without the
+    tail. Nothing waits for the device, and no shape depends on values.
+    """
+    tail = (log_normaliser - scores).exp() * (share / vocabulary)
+    return scores + (1 - tail).clamp(min=FLOOR).log()
+
 
 M = TypeVar("M", bound="PackedModel")
 
@@ -113,7 +220,7 @@ class PackedModel(TokenizedModel):
         """Return this model with the label smoothing of its training removed.
 
         `share` is what the training spread over the vocabulary, such as 0.1;
-        `maskov.models.smoothing` defines what is left. Energies and proposals both change.
+        the function of this name defines what is left. Energies and proposals both change.
         """
         check_smoothing(share)
         if not share:
@@ -147,7 +254,7 @@ class PackedModel(TokenizedModel):
         if self.encoder is None:
             return super().hidden_at(tokens, lengths, place, source)
         total = int(lengths.sum()) + len(tokens) * self.frame.size
-        passes = pack(tokens, lengths, place, self.frame, total)
+        passes = pack_passes(tokens, lengths, place, self.frame, total)
         layout = self._layout(passes, lengths, tokens.shape[1])
         return self._encoded(passes, layout, source)
 

@@ -17,22 +17,21 @@ import numpy.typing as npt
 import torch
 
 from maskov.errors import InputError
-from maskov.models.base import MaskedModel
+from maskov.models.base import MaskedModel, in_precision
 from maskov.models.checkpoint import ALIGNMENT
 from maskov.models.huggingface import HuggingFaceModel
-from maskov.models.precision import in_precision
 from maskov.types import Tensor
 
 
 @dataclass(frozen=True)
-class PackedModel:
+class PickledModel:
     """A pickled model without its tensors, and the tensors as bytes."""
 
     pickled: bytes
     arrays: list[npt.NDArray[np.uint8]]
 
     @classmethod
-    def of(cls, model: MaskedModel) -> PackedModel:
+    def of(cls, model: MaskedModel) -> PickledModel:
         """Pack a model, which stays as it is."""
         file, arrays = io.BytesIO(), list[npt.NDArray[np.uint8]]()
         try:

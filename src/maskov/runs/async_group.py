@@ -25,7 +25,7 @@ from maskov.execution.recorded_spans import RecordedSpanSampler
 from maskov.execution.span_buffers import SpanBuffers
 from maskov.kernels import Kernel, Metropolis
 from maskov.models.base import MaskedModel
-from maskov.models.batches import refuse_out_of_memory
+from maskov.models.scorer import refuse_out_of_memory
 from maskov.types import Tensor
 
 if TYPE_CHECKING:

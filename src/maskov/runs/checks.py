@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Literal
 
 from maskov.config import MOST_TRACED, Inputs
+from maskov.energies.autoregressive import AutoregressiveTranslation, no_sources
 from maskov.energies.lengths import (
     LengthPrior,
     PredictedLength,
     no_length_predictor,
     parse_table,
 )
-from maskov.energies.translation import AutoregressiveTranslation, no_sources
 from maskov.errors import InputError
 from maskov.execution.loop import kernel_at
 from maskov.kernels import Kernel

@@ -10,14 +10,19 @@ from maskov.constraints import Constraint
 from maskov.energies import Norm
 from maskov.errors import InputError
 from maskov.fasta import Record, spelled, with_blanks
-from maskov.frozen import Mask, frozen_positions
 from maskov.models import MaskedModel
-from maskov.models.conditional.lengths import DRAFTED, SEARCHED, bounds_of, choose_lengths
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional.model import (
+    DRAFTED,
+    SEARCHED,
+    ConditionalModel,
+    bounds_of,
+    choose_lengths,
+)
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional
 from maskov.random import CounterRng
-from maskov.starts import Layout, draw_lengths, fill, read_text
+from maskov.starts import Layout, draw_lengths, fill
+from maskov.texts import Mask, frozen_positions, read_text
 
 
 def inputs_of(

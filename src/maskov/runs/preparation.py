@@ -11,7 +11,6 @@ import torch
 from maskov.errors import InputError
 from maskov.execution.loop import kernel_at
 from maskov.fasta import Record
-from maskov.frozen import Mask
 from maskov.kernels import Exchange, Kernel
 from maskov.kernels.base import BurnIn
 from maskov.models import MaskedModel
@@ -24,8 +23,8 @@ from maskov.runs.store import Store
 from maskov.runs.task_runner import Listener
 from maskov.schedules import Schedule
 from maskov.starts import Layout
-from maskov.tuning.ladder import find_ladder
-from maskov.tuning.tune import cautions, epochs_for, tune, tuned
+from maskov.texts import Mask
+from maskov.tuning.tune import cautions, epochs_for, find_ladder, tune, tuned
 
 # Passes of a step, roughly.
 _PASSES = 3

@@ -11,7 +11,7 @@ from typing import Any
 from maskov.config import Manifest, RunConfig, to_json
 from maskov.defaults import GROUPS
 from maskov.energies import Energy, grouped, parse_energy
-from maskov.energies.loading import Loading
+from maskov.energies.networks import Loading
 from maskov.errors import InputError, RunError
 from maskov.kernels import Exchange, Kernel
 from maskov.kernels.base import BurnIn, energies_of

@@ -21,8 +21,7 @@ from maskov.kernels import Exchange, Gibbs, Kernel, Metropolis
 from maskov.kernels.base import energies_of
 from maskov.kernels.exchange import swapped
 from maskov.models.base import MaskedModel
-from maskov.models.batches import refuse_out_of_memory
-from maskov.models.scorer import Scorer
+from maskov.models.scorer import Scorer, refuse_out_of_memory
 from maskov.random import CounterRng
 from maskov.runs.async_group import AsyncGroup, sampler_for
 from maskov.runs.group import (

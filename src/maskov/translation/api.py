@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from maskov.energies import Norm, Raw
-from maskov.energies.loading import Loading
+from maskov.energies.networks import Loading
 from maskov.errors import InputError
 from maskov.models.conditional.model import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.runs import Run, Sample
 from maskov.sampling import run_chains
-from maskov.starts import read_text
+from maskov.texts import read_text
 from maskov.translation.autoregressive import DEFAULT_BEAM, AutoregressiveTranslator
 from maskov.translation.methods import (
     DEFAULT_LENGTHS,

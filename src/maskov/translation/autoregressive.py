@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 
 from maskov.errors import InputError
-from maskov.models.batches import Batcher
 from maskov.models.conditional.autoregressive import AutoregressiveModel
+from maskov.models.scorer import Batcher
 from maskov.translation.search import search
 from maskov.types import Tensor, inside
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, fields, replace
 import torch
 
 from maskov.energies import parse_energy
+from maskov.energies.autoregressive import AutoregressiveTranslation
 from maskov.energies.lengths import PredictedLength
-from maskov.energies.loading import Loading
+from maskov.energies.networks import Loading
 from maskov.energies.stages import parse_delayed
-from maskov.energies.translation import AutoregressiveTranslation
 from maskov.errors import InputError
-from maskov.evaluation.risk import most_alike
+from maskov.evaluation.translation import most_alike
 from maskov.kernels import Kernel
 from maskov.kernels.registry import (
     Moves,
@@ -24,7 +24,7 @@ from maskov.kernels.registry import (
     parse_moves,
     parse_sizes,
 )
-from maskov.models.conditional.lengths import RULES
+from maskov.models.conditional.model import RULES
 from maskov.moves import MaskedConditional, Move, Resize, Sweep
 from maskov.runs.sample import Sample
 from maskov.schedules import LinearSchedule, Schedule

@@ -7,8 +7,7 @@ import math
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from maskov.models.conditional.network import KeyValues, TranslationNetwork, additive
-from maskov.models.conditional.special_tokens import SpecialTokens
+from maskov.models.conditional.network import KeyValues, SpecialTokens, TranslationNetwork, additive
 from maskov.types import Bool, Float, Int, Tensor
 
 # Steps between checks for finished sources: each check synchronises with the device.

@@ -28,12 +28,11 @@ import torch
 from maskov.energies.lengths import LengthPrior
 from maskov.execution.loop import ended, epoch
 from maskov.kernels import Kernel, Metropolis
-from maskov.kernels.base import BurnIn
+from maskov.kernels.base import BurnIn, with_leaves
 from maskov.kernels.metropolis import Comparison
 from maskov.models.scorer import Scorer
 from maskov.moves import Resize
 from maskov.random import Rng
-from maskov.tuning.pilot import with_parts
 from maskov.types import Chains, Float, Int, Proposal, StepInfo, Tensor
 
 # Steps in which ratios are measured at fixed lengths, and those of the first round.
@@ -91,7 +90,7 @@ def flat_weights(
     inside = ((length >= spans[:, :1]) & (length <= spans[:, 1:])).double()
     expected = (inside / inside.sum(1, keepdim=True)).sum(0)
     ratios: list[tuple[int, int, float]] = []
-    watched = with_parts(kernel, lambda part: _watched(part, ratios))
+    watched = with_leaves(kernel, lambda part: _watched(part, ratios))
     chains, _ = _transitions(watched, chains, _MEASURED, first, len(length), scorer, rng)
     weights = _begin(ratios, first, last)
     steps = done = min(_ROUND, most)
@@ -142,10 +141,14 @@ def correction(
 
 def weighed(kernel: Kernel, prior: LengthPrior) -> Kernel:
     """Return a kernel whose target weighs lengths by a prior."""
-    # Times T, by which the kernel divides.
-    kernel = with_parts(
-        kernel, lambda part: replace(part, energy=part.energy + part.target_temperature * prior)
-    )
+
+    def with_prior(part: Kernel) -> Kernel:
+        if not isinstance(part, Metropolis):
+            return part
+        # Times T, by which the kernel divides.
+        return replace(part, energy=part.energy + part.target_temperature * prior)
+
+    kernel = with_leaves(kernel, with_prior)
     if not isinstance(kernel, BurnIn):
         return kernel
     assert kernel.target is not None
@@ -153,8 +156,8 @@ def weighed(kernel: Kernel, prior: LengthPrior) -> Kernel:
     return replace(kernel, first=kernel.first + heat * prior)
 
 
-def _watched(part: Metropolis, ratios: list[tuple[int, int, float]]) -> Metropolis:
-    if not isinstance(part.move, Resize):
+def _watched(part: Kernel, ratios: list[tuple[int, int, float]]) -> Kernel:
+    if not isinstance(part, Metropolis) or not isinstance(part.move, Resize):
         return part
     return _Watched(part.energy, part.move, part.target_temperature, part.delayed, ratios=ratios)
 

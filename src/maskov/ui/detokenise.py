@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from maskov.models.token_spans import token_spans
+from maskov.models.tokens import token_spans
 
 _NO_SPACE_BEFORE = frozenset(".,;:!?%)]}…»”’")
 _NO_SPACE_AFTER = frozenset("([{$£€«“¿¡")

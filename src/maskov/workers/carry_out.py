@@ -13,7 +13,7 @@ from maskov.execution.recorded_gibbs import records_gibbs
 from maskov.kernels import Kernel
 from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
-from maskov.models.serialization import PackedModel
+from maskov.models.serialization import PickledModel
 from maskov.runs.async_group import sampler_for
 from maskov.runs.coordinator import Coordinator
 from maskov.runs.preparation import threads
@@ -117,7 +117,7 @@ def pool_for(
     stop: Callable[[], bool] | None,
 ) -> WorkerPool:
     """Return the workers of a run; on this machine no more of them than there are groups."""
-    job = Job(manifest, PackedModel.of(model))
+    job = Job(manifest, PickledModel.of(model))
     if workers.engine == "ray":
         return Cluster(job, workers, model.device, stop)
     automatic = workers.count is None

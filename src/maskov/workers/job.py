@@ -13,8 +13,8 @@ import torch
 
 from maskov.config import Manifest
 from maskov.errors import MaskovError, RunError
-from maskov.models.batches import is_out_of_memory
-from maskov.models.serialization import PackedModel
+from maskov.models.scorer import is_out_of_memory
+from maskov.models.serialization import PickledModel
 from maskov.runs.checkpoint import pack, unpack
 from maskov.runs.rebuild import kernel_of
 from maskov.runs.task import Task, TaskResult
@@ -30,7 +30,7 @@ class Job:
     """A run's description and its model; `paths` is where modules of its parts are found."""
 
     manifest: Manifest
-    model: PackedModel
+    model: PickledModel
     paths: tuple[str, ...] = field(default_factory=lambda: tuple(path for path in sys.path if path))
 
     def runner(self, device: torch.device, stop: Callable[[], bool] | None = None) -> TaskRunner:

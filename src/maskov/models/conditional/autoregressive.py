@@ -11,15 +11,12 @@ from typing import Any
 import torch
 
 from maskov.errors import InputError, ModelError
-from maskov.models.batches import Batcher, token_budget
+from maskov.models.checkpoint import LOADING, fingerprint, forbidden_ids
 from maskov.models.conditional import checkpoint
-from maskov.models.conditional.network import TranslationNetwork
-from maskov.models.conditional.sources import Sources
-from maskov.models.conditional.special_tokens import SpecialTokens
-from maskov.models.fingerprints import fingerprint, forbidden_ids
-from maskov.models.forbidden_tokens import forbidden_tokens
-from maskov.models.loading import LOADING
-from maskov.models.tokenizing import token_ids
+from maskov.models.conditional.model import Sources
+from maskov.models.conditional.network import SpecialTokens, TranslationNetwork
+from maskov.models.scorer import Batcher, token_budget
+from maskov.models.tokens import forbidden_tokens, token_ids
 from maskov.types import Float, Int, Tensor, inside
 
 

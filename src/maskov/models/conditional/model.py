@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,66 @@ import torch
 
 from maskov.encoders import Encoder, Memory, Reading
 from maskov.errors import InputError, ModelError
-from maskov.models.base import Queries
+from maskov.models.base import Queries, coarse
+from maskov.models.checkpoint import fingerprint, forbidden_ids
 from maskov.models.conditional import checkpoint
-from maskov.models.conditional.decoder import decoder_of
-from maskov.models.conditional.network import TranslationNetwork
-from maskov.models.conditional.sources import Sources
-from maskov.models.fingerprints import fingerprint, forbidden_ids
-from maskov.models.forbidden_tokens import forbidden_tokens
-from maskov.models.packed import PackedModel
-from maskov.models.packing import Frame
-from maskov.models.precision import coarse
-from maskov.models.tokenizing import token_ids
-from maskov.types import Float, Int, Tensor
+from maskov.models.conditional.network import TranslationNetwork, decoder_of
+from maskov.models.packed import Frame, PackedModel
+from maskov.models.scorer import Batcher, token_budget
+from maskov.models.tokens import forbidden_tokens, token_ids
+from maskov.random import CounterRng, Purpose, categorical
+from maskov.types import Float, Int, Tensor, inside
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Concatenated encoder states of source texts, and the scores of their target lengths.
+
+    No text has more tokens than `longest`, which the host knows.
+    """
+
+    texts: tuple[str, ...]
+    states: Float[Tensor, "tokens width"]
+    starts: Int[Tensor, " texts"]
+    sizes: Int[Tensor, " texts"]
+    length_scores: Float[Tensor, "texts lengths"]
+    longest: int
+
+    @classmethod
+    def encode(
+        cls, network: TranslationNetwork, texts: Sequence[str], ids: Sequence[Sequence[int]]
+    ) -> Sources:
+        """Run the encoder over all texts, batched by length."""
+        weight = network.words.weight
+        device = weight.device
+        sizes = torch.tensor([len(line) for line in ids], device=device)
+        starts = sizes.cumsum(0) - sizes
+        flat = torch.tensor([token for line in ids for token in line], device=device)
+        states = weight.new_zeros((len(flat), weight.shape[1]))
+        lengths = weight.new_zeros((len(ids), network.lengths.weight.shape[0]))
+
+        def work(rows: Tensor, width: int) -> None:
+            within = inside(sizes[rows], width)
+            place = starts[rows][:, None] + torch.arange(width, device=device)
+            source = flat[torch.where(within, place, 0)]
+            memory, scores = network.encode(source, within)
+            states[place[within]] = memory[within]
+            lengths[rows] = scores
+
+        bytes_per_token = 16 * weight.shape[1] * weight.dtype.itemsize
+        Batcher(token_budget(bytes_per_token, device)).each(sizes, work)
+        return cls(tuple(texts), states, starts, sizes, lengths, max(map(len, ids)))
+
+    def only(self, index: Int[Tensor, " n"]) -> Sources:
+        """Return some of the texts, in this order."""
+        sizes = self.sizes[index]
+        starts = sizes.cumsum(0) - sizes
+        text = torch.repeat_interleave(torch.arange(len(index), device=index.device), sizes)
+        place = self.starts[index][text] + torch.arange(len(text), device=index.device)
+        texts = tuple(self.texts[number] for number in index.tolist())
+        states, scores = self.states[place - starts[text]], self.length_scores[index]
+        return Sources(texts, states, starts, sizes, scores, self.longest)
+
 
 # Bytes that the keys and values of all sources may take; larger ones are computed when needed.
 _CPU_KEPT, _GPU_KEPT = 2**30, 2**34
@@ -223,3 +272,47 @@ def read_sources(
                 "it into sentences."
             )
     return lines
+
+
+RULES = ("best", "top", "drawn", "searched")
+# Of translations that start from drafts, as a manifest has it: nothing is chosen.
+DRAFTED = "drafts"
+# The likeliest lengths that a search tries.
+SEARCHED = 5
+
+
+def bounds_of(model: ConditionalModel, chosen: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """Return the fewest and the most tokens of each source's translations, if lengths are sampled.
+
+    They are half its likeliest length and half as much again, and hold the lengths `chosen` for its
+    chains, which thus have one target.
+    """
+    found = []
+    for best, lengths in zip(model.length_scores().argmax(1).tolist(), chosen, strict=True):
+        most = min(model.max_length, best + best // 2 + 1)
+        found.append((min((best + 1) // 2, *lengths), max(most, *lengths)))
+    return found
+
+
+def choose_lengths(model: ConditionalModel, rule: str, chains: int, seed: int) -> list[list[int]]:
+    """Return the lengths of the chains of each source.
+
+    `best` gives all chains the likeliest length, `top` gives chain i the i-th likeliest, and
+    `drawn` draws each chain's length.
+    """
+    if rule not in RULES or rule == "searched":  # which needs passes
+        raise InputError(f"unknown length rule '{rule}'; use one of {', '.join(RULES)}.")
+    scores = model.length_scores()
+    if rule == "best":
+        lengths = scores.argmax(1, keepdim=True).expand(-1, chains)
+    elif rule == "top":
+        if chains > model.max_length:
+            raise InputError(f"'{model.name}' has only {model.max_length} lengths to try.")
+        lengths = scores.topk(chains, dim=1).indices
+    else:
+        count = scores.shape[0] * chains
+        chain = torch.arange(count, device=scores.device)
+        uniform = CounterRng(seed).uniform(chain, torch.zeros_like(chain), Purpose.LENGTH)
+        chances = scores.exp().repeat_interleave(chains, dim=0)
+        lengths = categorical(chances, uniform).view(-1, chains)
+    return [[int(length) for length in row] for row in lengths.tolist()]

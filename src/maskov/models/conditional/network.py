@@ -9,12 +9,44 @@ same weights and sizes, so that they can be compared.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from maskov.encoders import Encoder
+from maskov.encoders.blocks import (
+    Affine,
+    Block,
+    CrossAttention,
+    Embedding,
+    EncoderNetwork,
+    FeedForward,
+    LayerNorm,
+)
 from maskov.types import Bool, Float, Int, Tensor
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """Ids of the tokens that pad, begin, end and mask a text."""
+
+    pad: int
+    begin: int
+    end: int
+    mask: int
+
+    @classmethod
+    def of(cls, tokenizer: Any) -> SpecialTokens:
+        """Read the ids from a tokenizer."""
+        return cls(
+            tokenizer.pad_token_id,
+            tokenizer.bos_token_id,
+            tokenizer.eos_token_id,
+            tokenizer.mask_token_id,
+        )
+
 
 # Keys and values of one attention, split into heads.
 KeyValues = tuple[Tensor, Tensor]
@@ -208,7 +240,7 @@ class TranslationNetwork(nn.Module):
     ) -> Float[Tensor, "n t width"]:
         """Return the states of the target's positions.
 
-        Masked passes run in our own encoder instead (`decoder.py`), for which this is the
+        Masked passes run in our own encoder instead (`decoder_of`), for which this is the
         reference. A causal decoder needs no padding mask: no position attends to its right.
         """
         causal = self.shape.causal
@@ -265,3 +297,62 @@ def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
     if mask.dtype != torch.bool:
         return mask
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, -torch.inf)
+
+
+def decoder_of(network: TranslationNetwork) -> Encoder:
+    """Return the decoder of a masked network; it shares the weights but those of self-attention."""
+    layers = [cast(Layer, layer) for layer in network.decoder]
+    first: LayerNorm | None = None
+    norms: list[tuple[nn.LayerNorm | None, ...]]
+    if network.shape.norm_first:
+        # The norm before a sublayer is the one that follows the sublayer before it.
+        first = _norm(layers[0].attention_norm)
+        following = [*(layer.attention_norm for layer in layers[1:]), network.decoder_norm]
+        norms = [
+            (layer.cross_norm, layer.inner_norm, after)
+            for layer, after in zip(layers, following, strict=True)
+        ]
+    else:
+        norms = [(layer.attention_norm, layer.cross_norm, layer.inner_norm) for layer in layers]
+    blocks = tuple(
+        _block(layer, *(_norm(norm) for norm in after))
+        for layer, after in zip(layers, norms, strict=True)
+    )
+    words, places = network.words.weight.detach(), network.target_positions.weight.detach()
+    return Encoder(
+        EncoderNetwork(
+            Embedding(words, places, None),
+            first,
+            blocks,
+            network.shape.heads,
+            keeps_sum=network.shape.norm_first,
+        )
+    )
+
+
+def _block(layer: Layer, *norms: LayerNorm) -> Block:
+    after_attention, after_cross, after_feed = norms
+    own, cross = layer.attention, layer.cross
+    assert cross is not None
+    return Block(
+        _affine(own.query, own.memory),
+        _affine(own.out),
+        after_attention,
+        FeedForward(_affine(layer.widen), _affine(layer.narrow), gated=False, activation=None),
+        after_feed,
+        cross=CrossAttention(
+            _affine(cross.query), _affine(cross.memory), _affine(cross.out), after_cross
+        ),
+    )
+
+
+def _affine(*modules: nn.Linear) -> Affine:
+    if len(modules) == 1:
+        return Affine(modules[0].weight.detach(), modules[0].bias.detach())
+    weight = torch.cat([module.weight.detach() for module in modules])
+    return Affine(weight, torch.cat([module.bias.detach() for module in modules]))
+
+
+def _norm(module: nn.LayerNorm | None) -> LayerNorm:
+    assert module is not None
+    return LayerNorm(module.weight.detach(), module.bias.detach(), module.eps)

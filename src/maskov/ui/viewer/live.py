@@ -21,9 +21,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from maskov.config import check_name
 from maskov.errors import InputError, MaskovError
 from maskov.models import DEFAULT_MODEL
-from maskov.models.registry import listed
 from maskov.runs import Run
 from maskov.runs.eta import Pace
+from maskov.shipped import listed
 from maskov.ui.report.formats import json_safe
 from maskov.ui.viewer.run_list import id_of
 

@@ -1,4 +1,4 @@
-"""Load the networks that energies have besides the masked model."""
+"""Energies of Hugging Face networks besides the masked model: classifiers, and similarity."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from typing import Any
 
 import torch
 
+from maskov.energies.base import Energy
 from maskov.errors import InputError, ModelError, TooLongError
-from maskov.models.base import MaskedModel
-from maskov.models.batches import Batcher, token_budget
-from maskov.models.checkpoint import load_checkpoint
-from maskov.models.fingerprints import fingerprint
+from maskov.models.base import MaskedModel, coarse
+from maskov.models.checkpoint import LOADING, fingerprint, load_checkpoint
 from maskov.models.huggingface import HuggingFaceModel, capacity
-from maskov.models.loading import LOADING
-from maskov.models.precision import coarse
-from maskov.models.tokenizing import check_tokens, embedding_rows, frame_of, token_ids
+from maskov.models.scorer import Batcher, token_budget
+from maskov.models.tokens import check_tokens, embedding_rows, frame_of, token_ids
+from maskov.parts import quoted
 from maskov.shipped import folder_of, source_of
-from maskov.types import Sequences, Tensor
+from maskov.types import Float, Sequences, Tensor
 
 
 def as_given(name: str) -> str:
@@ -209,3 +208,106 @@ def references(sequences: Sequences, energy: object) -> Sequences:
         )
     known = table >= 0
     return Sequences(table.clamp(min=0), known.sum(1))
+
+
+class Classifier(Energy):
+    """−log p of a label, given by its name or its number."""
+
+    cost = 1.0
+
+    def __init__(self, name: str, label: str | int, loading: Loading | None = None) -> None:
+        # A label that looks like another thing, such as True, is a name.
+        self.label = label if type(label) is int else str(label)
+        self._network = SideNetwork(
+            "AutoModelForSequenceClassification",
+            "sequence classifier",
+            "classifier",
+            name,
+            loading or Loading(),
+        )
+        self.name = self._network.name
+
+    @cached_property
+    def _index(self) -> int:
+        """The number of the label."""
+        config = self._network.network.config
+        names = {int(index): str(name) for index, name in config.id2label.items()}
+        if len(names) < 2 or config.problem_type not in (None, "single_label_classification"):
+            raise InputError(f"'{self.name}' does not choose one of several labels.")
+        if sorted(names) != list(range(len(names))):
+            raise ModelError(f"the labels of '{self.name}' are damaged: their numbers have gaps.")
+        if isinstance(self.label, int):
+            if not 0 <= self.label < len(names):
+                raise InputError(f"'{self.name}' has labels 0 to {len(names) - 1}.")
+            return self.label
+        matching = [i for i, name in names.items() if name.lower() == self.label.lower()]
+        if not matching:
+            raise InputError(
+                f"'{self.name}' has no label '{self.label}'; it has "
+                f"{', '.join(names[index] for index in sorted(names))}."
+            )
+        return matching[0]
+
+    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
+        """Classify the sequences."""
+        index = self._index
+
+        def read(answer: Any, attention: Tensor) -> Tensor:
+            found: Tensor = -answer.logits.double().log_softmax(1)[:, index]
+            return found
+
+        values = self._network.run(self._network.encode(model, sequences), read)
+        return values.to(sequences.tokens.device)
+
+    def models(self) -> dict[str, str]:
+        """Name the classifier and its fingerprint; refuse a label that it has not."""
+        _ = self._index
+        return {self.name: self._network.fingerprint(labels=self._labels)}
+
+    @cached_property
+    def _labels(self) -> list[str]:
+        names = self._network.network.config.id2label
+        return [str(names[index]) for index in sorted(names)]
+
+    def __str__(self) -> str:
+        return f"classifier({quoted(self.name)}, label={quoted(self.label)})"
+
+
+class Similar(Energy):
+    """1 − cos(text, start text), of the means of a Hugging Face encoder's last vectors."""
+
+    cost = 1.0
+    compares = True
+
+    def __init__(self, name: str, loading: Loading | None = None) -> None:
+        self._network = SideNetwork("AutoModel", "text encoder", None, name, loading or Loading())
+        self.name = self._network.name
+        self._known: dict[tuple[int, ...], Tensor] = {}
+
+    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
+        """Compare the embeddings."""
+        starts = self._network.encode(model, references(sequences, self))
+        keys = [tuple(ids) for ids in contents(starts)]
+        for row, key in enumerate(keys):
+            if key not in self._known:
+                # Alone: in another batch its last bits would differ, and chains resume anywhere.
+                width, index = len(key), torch.tensor([row], device=starts.tokens.device)
+                alone = Sequences(starts.tokens[index, :width], starts.lengths[index])
+                self._known[key] = self._network.run(alone, _mean)[0]
+        embedded = self._network.run(self._network.encode(model, sequences), _mean)
+        compared = torch.stack([self._known[key] for key in keys])
+        return (1 - (embedded * compared).sum(1)).to(sequences.tokens.device)
+
+    def models(self) -> dict[str, str]:
+        """Name the encoder and its fingerprint."""
+        return {self.name: self._network.fingerprint()}
+
+    def __str__(self) -> str:
+        return f"similar({quoted(self.name)})"
+
+
+def _mean(answer: Any, attention: Tensor) -> Tensor:
+    """Return the mean of the vectors of each text, of length 1."""
+    known = attention[:, :, None].double()
+    mean = (answer.last_hidden_state.double() * known).sum(1) / known.sum(1)
+    return torch.nn.functional.normalize(mean, dim=1)

@@ -1,6 +1,7 @@
-"""Which tokens of the texts that chains start from must stay.
+"""Texts and templates as a model reads them, and which of their tokens must stay.
 
-They are given by a rule for all texts, or by a mask for each:
+A template has blanks: `[MASK]` for one token, `[MASK{2,5}]` and `[MASK*]` for an unknown number.
+The tokens of texts that must stay are given by a rule for all texts, or by a mask for each:
 
     "1-25,40"          positions, counted from 1
     "river, bridge"    words, wherever they occur
@@ -14,18 +15,122 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from maskov.constraints.words import check_words
 from maskov.energies.words import compiled, whole_word
 from maskov.errors import InputError
+from maskov.fasta import BLANK, has_letters
 from maskov.models.base import MaskedModel
-from maskov.starts import ONE, find_blanks, read_text
+
+# A blank of one token; others have their own bounds.
+ONE = (1, 1)
+_BLANK = re.compile(r"(\[MASK|<mask)(?:(\*)|\{(\d+),(\d+)\})?(\]|>)")
+_ANY_LENGTH = (1, 8)
 
 Mask = str | Sequence[bool]
 _RANGE = re.compile(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?")
 _REGEX = "re:"
 _FREE = "."
+
+
+def between(model: MaskedModel) -> str:
+    """Say how many tokens a model takes."""
+    if model.min_length == model.max_length:
+        return f"exactly {model.max_length} tokens"
+    return f"{model.min_length} to {model.max_length} tokens"
+
+
+def read_text(
+    model: MaskedModel, text: str, what: str, blanks: bool = False, unknown: bool = False
+) -> list[int]:
+    """Tokenise a line and refuse what no chain may hold; `what` names it in the complaint."""
+    if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+        raise InputError(f"{what} is not UTF-8 text.")
+    if BLANK in text and not blanks and has_letters(model):
+        raise InputError(f"{what} has a blank '{BLANK}'; fill it in, or use `maskov infill`.")
+    ids = model.encode(text)
+    if not ids:
+        raise InputError(f"{what} is empty; give at least one word.")
+    if not model.min_length <= len(ids) <= model.max_length:
+        raise InputError(
+            f"{what} has {len(ids)} tokens; '{model.name}' takes {between(model)}. Shorten it or "
+            "use another model."
+        )
+    if model.mask_id in ids and not blanks:
+        raise InputError(f"{what} holds a mask; fill it in, or use `maskov infill`.")
+    control = model.control_ids() - {model.mask_id}
+    for token in ids:
+        bad = token in control if unknown else token != model.mask_id and not model.may_stand(token)
+        if bad:
+            word = model.token_strings([token])[0]
+            raise InputError(
+                f"{what} holds '{word}', a special or unknown token, which no sample may hold; "
+                "use words of the model's vocabulary."
+            )
+    return ids
+
+
+def find_blanks(template: str) -> list[tuple[int, int]]:
+    """Return the fewest and the most tokens of each blank: [MASK], [MASK*] or [MASK{2,5}]."""
+    found = []
+    for match in _BLANK.finditer(template):
+        bounds = ONE
+        if match[2]:
+            bounds = _ANY_LENGTH
+        elif match[3]:
+            bounds = (int(match[3]), int(match[4]))
+        if not 1 <= bounds[0] <= bounds[1]:
+            raise InputError(
+                f"the blank '{match[0]}' has no length: write [MASK{{2,5}}] for two to five tokens."
+            )
+        found.append(bounds)
+    return found
+
+
+@dataclass(frozen=True)
+class Template:
+    """A template with its blanks at their smallest.
+
+    `region` numbers the positions of blanks of unknown length (−1: any other), `bounds` are the
+    fewest and the most tokens of each, by its place among all blanks.
+    """
+
+    ids: list[int]
+    region: list[int]
+    bounds: dict[int, tuple[int, int]]
+
+
+def read_template(model: MaskedModel, template: str, line: int) -> Template:
+    """Tokenise a template, in which the model's own spelling of the mask is a blank, too."""
+    (mask,) = model.token_strings([model.mask_id])
+    either = f"{_BLANK.pattern}|{re.escape(mask)}"
+    template = re.sub(either, lambda match: match[0] if match[1] else "[MASK]", template)
+    if "<mask" in template and model.encode("<mask>") != [model.mask_id]:
+        raise InputError(
+            f"template {line} has <mask>, which is not a blank of '{model.name}': write [MASK]."
+        )
+    blanks = find_blanks(template)
+    sizes = iter([fewest for fewest, _ in blanks])
+    text = _BLANK.sub(lambda match: " ".join([match[1] + match[5]] * next(sizes)), template)
+    ids = read_text(model, text, f"template {line}", blanks=True)
+    if model.mask_id not in ids:
+        raise InputError(f"template {line} has no blank; write [MASK] where one may stand.")
+    bounds = {place: blank for place, blank in enumerate(blanks) if blank != ONE}
+    if not bounds:
+        return Template(ids, [-1] * len(ids), bounds)
+    number = {place: region for region, place in enumerate(bounds)}
+    held = [
+        number.get(place, -1) for place, (fewest, _) in enumerate(blanks) for _ in range(fewest)
+    ]
+    if ids.count(model.mask_id) != len(held):
+        raise InputError(
+            f"template {line} spells its blanks in several ways: write [MASK] for each token, and "
+            "[MASK{2,5}] for a blank of unknown length."
+        )
+    rest = iter(held)
+    return Template(ids, [next(rest) if token == model.mask_id else -1 for token in ids], bounds)
 
 
 def frozen_positions(
@@ -134,39 +239,27 @@ def _by_words(model: MaskedModel, texts: Sequence[str], rule: str, letters: bool
     check_words(words, "freeze")
     found = [set[int]() for _ in texts]
     for word in words:
-        if letters:
-            places = _by_motif(texts, word)
-        else:
-            places = _by_pattern(model, texts, whole_word(word), letters)
+        # Occurrences of a motif may overlap, as those of words cannot.
+        motif = re.compile(f"(?=({re.escape(''.join(word.split()))}))", re.IGNORECASE)
+        pattern = motif if letters else whole_word(word)
+        places = _by_pattern(model, texts, pattern, letters, group=int(letters))
         if not any(places):
             raise InputError(f"the word '{word}', which is to be frozen, occurs in no text.")
         found = [known | more for known, more in zip(found, places, strict=True)]
     return found
 
 
-def _by_motif(texts: Sequence[str], word: str) -> list[set[int]]:
-    """Return the letters of every occurrence of a motif; occurrences may overlap."""
-    motif, found = "".join(word.split()).upper(), []
-    for text in texts:
-        sequence = text.replace(" ", "").upper()
-        starts = [at for at in range(len(sequence)) if sequence.startswith(motif, at)]
-        found.append({start + offset for start in starts for offset in range(len(motif))})
-    return found
-
-
 def _by_pattern(
-    model: MaskedModel, texts: Sequence[str], pattern: Any, letters: bool
+    model: MaskedModel, texts: Sequence[str], pattern: Any, letters: bool, group: int = 0
 ) -> list[set[int]]:
-    """Return the tokens that share a sign with a match."""
+    """Return the tokens that share a sign with a match, or with a group of it."""
     found = []
     for line, text in enumerate(texts, 1):
         if letters:
             text = text.replace(" ", "")
-        matches = [match.span() for match in pattern.finditer(text) if match[0]]
-        if letters:
-            found.append({place for first, last in matches for place in range(first, last)})
-            continue
-        spans = model.token_spans(text) if matches else []
+        matches = [match.span(group) for match in pattern.finditer(text) if match[group]]
+        letter_spans = [(place, place + 1) for place in range(len(text))]
+        spans = letter_spans if letters else model.token_spans(text) if matches else []
         if spans is None:
             raise InputError(
                 f"the tokens of text {line} are not spelled as the text is: freeze positions "

@@ -1,0 +1,396 @@
+"""The numbers of `maskov evaluate`: perplexity, diversity, copies, and how each was computed."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import lzma
+import math
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import version
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from maskov.energies import Autoregressive
+from maskov.errors import InputError, ModelError
+from maskov.fasta import Record, causal_spellings
+from maskov.runs import Run
+from maskov.runs.library import record_of
+from maskov.version import __version__
+
+_SHORT = 12
+_NO_SACREBLEU = "self-BLEU needs sacreBLEU: pip install '.[evaluate]'"
+_ALONE = "self-BLEU needs at least two sentences"
+_CORRELATED = (
+    "samples of the same chain are correlated: the standard errors assume independence and are "
+    "too small"
+)
+# Self-BLEU grows with the number of references; the cap makes large sets comparable.
+MAX_SENTENCES = 500
+_ORDER = 4
+# Maximum bytes of a line or a record: a compressed file could expand beyond memory.
+_MAX_LINE = 2**20
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and its standard error over sentences; None for a single sentence."""
+
+    value: float
+    standard_error: float | None
+
+
+def mean(values: npt.NDArray[Any]) -> Estimate:
+    """Return the mean over sentences."""
+    if len(values) < 2:
+        return Estimate(float(values.mean()), None)
+    return Estimate(float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values))))
+
+
+def ratio(parts: npt.NDArray[Any], wholes: npt.NDArray[Any]) -> Estimate:
+    """Return Σ parts / Σ wholes, both of which vary between sentences.
+
+    The standard error is that of the ratio estimator, to first order: that of the mean of
+    `part − ratio · whole`, divided by the mean whole.
+    """
+    value = float(parts.sum() / wholes.sum())
+    error = mean(parts - value * wholes).standard_error
+    return Estimate(value, None if error is None else error / float(wholes.mean()))
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The evaluation of texts; docs/how-to/evaluate.md defines each number.
+
+    Standard errors are over sentences, None for a single one. `self_bleu` is None without
+    sacreBLEU, `copied` without a training text, `run_signature` for texts that are not a run's.
+    Of records of FASTA the letters are the words.
+    """
+
+    sentences: int
+    tokens: int
+    perplexity_per_sentence: float
+    perplexity_per_sentence_standard_error: float | None
+    perplexity_per_token: float
+    perplexity_per_token_standard_error: float | None
+    nll_per_sentence: float
+    nll_per_sentence_standard_error: float | None
+    distinct_1: float | None
+    distinct_2: float | None
+    distinct_3: float | None
+    self_bleu: float | None
+    self_bleu_standard_error: float | None
+    copied: float | None
+    copied_standard_error: float | None
+    length: float
+    length_standard_error: float | None
+    signature: str
+    run_signature: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+
+def evaluate(
+    texts: Sequence[str | Record], judge: Autoregressive, training: str | Path | None = None
+) -> Evaluation:
+    """Evaluate texts of one sentence each, or records of FASTA: perplexity, diversity, copies."""
+    if not texts:
+        raise InputError("there is no sentence to evaluate.")
+    records = [text for text in texts if isinstance(text, Record)]
+    if records and len(records) < len(texts):
+        raise InputError("texts are all lines, or all records of FASTA.")
+    labels = [_label(text, number) for number, text in enumerate(texts, 1)]
+    # What is counted: of a sequence the letters are the words.
+    counted = [" ".join(record.sequence) for record in records] or list(map(str, texts))
+    for text, label in zip(counted, labels, strict=True):
+        if not text.split():
+            raise InputError(f"{label} is empty; give at least one word.")
+    # Before any long work: the judge and the training file may be missing.
+    ((name, fingerprint),) = judge.models().items()
+    spelt = causal_spellings(judge, records) or counted
+    copies, copies_signature = _copies(counted, training, fasta=bool(records))
+    judged = perplexity(judge, spelt, labels)
+    unit = "letters" if records else "words"
+    bleu, bleu_signature, notes = _self_bleu(counted, "letters" if records else "13a")
+    length = mean(np.array([len(text.split()) for text in counted]))
+    signature = [
+        f"judge:{name}#{fingerprint[:_SHORT]}",
+        "perplexity:start-token,no-end",
+        f"distinct:{unit}",
+        f"self-bleu:{bleu_signature}",
+        f"copied:{copies_signature}",
+        f"version:{__version__}",
+    ]
+    return Evaluation(
+        sentences=len(texts),
+        tokens=judged.tokens,
+        perplexity_per_sentence=judged.per_sentence.value,
+        perplexity_per_sentence_standard_error=judged.per_sentence.standard_error,
+        perplexity_per_token=judged.per_token.value,
+        perplexity_per_token_standard_error=judged.per_token.standard_error,
+        nll_per_sentence=judged.nll.value,
+        nll_per_sentence_standard_error=judged.nll.standard_error,
+        distinct_1=distinct(counted, 1),
+        distinct_2=distinct(counted, 2),
+        distinct_3=distinct(counted, 3),
+        self_bleu=bleu.value if bleu else None,
+        self_bleu_standard_error=bleu.standard_error if bleu else None,
+        copied=copies.value if copies else None,
+        copied_standard_error=copies.standard_error if copies else None,
+        length=length.value,
+        length_standard_error=length.standard_error,
+        signature="|".join(signature),
+        notes=notes,
+    )
+
+
+def evaluate_run(run: Run, judge: Autoregressive, training: str | Path | None = None) -> Evaluation:
+    """Evaluate the samples of a run; its signature and notes are included.
+
+    Those of a run that started from FASTA are sequences of letters.
+    """
+    samples = run.samples
+    if not samples:
+        raise InputError("the run has no samples yet; finish it with `maskov resume`.")
+    texts: list[str | Record]
+    if run.manifest.inputs.names is None:
+        texts = [sample.text for sample in samples]
+    else:
+        several = bool(run.manifest.config.thin)
+        texts = [record_of(sample, several) for sample in samples]
+    evaluation = evaluate(texts, judge, training)
+    notes = [*run.summary().notes, *evaluation.notes]
+    if len({sample.chain for sample in samples}) < len(samples):
+        notes.append(_CORRELATED)
+    return replace(evaluation, run_signature=run.signature, notes=notes)
+
+
+def _label(text: str | Record, number: int) -> str:
+    """Return what a text is called in a refusal."""
+    return f"'{text.name}'" if isinstance(text, Record) else f"sentence {number}"
+
+
+def _self_bleu(texts: Sequence[str], tokens: str) -> tuple[Estimate | None, str, list[str]]:
+    """Return self-BLEU, its part of the signature, and a note if it was not computed.
+
+    `tokens` says in the signature what BLEU's tokens are.
+    """
+    if len(texts) < 2:
+        return None, "none", [_ALONE]
+    chosen = subset(texts)
+    try:
+        bleu = self_bleu(chosen)
+    except ImportError:
+        return None, "none", [_NO_SACREBLEU]
+    return bleu, f"sacrebleu-{version('sacrebleu')},exp,{tokens},n={len(chosen)}", []
+
+
+def _copies(
+    texts: Sequence[str], training: str | Path | None, fasta: bool
+) -> tuple[Estimate | None, str]:
+    """Return the fraction of copied texts, and its part of the signature."""
+    if training is None:
+        return None, "none"
+    copies, content = copied(texts, training, fasta)
+    return copies, f"lower,no-space,training#{content[:_SHORT]}"
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """Perplexity and negative log-likelihood (NLL, −log p in nats) of texts.
+
+    `per_sentence` is the mean over sentences of exp(NLL / tokens), `per_token` is
+    exp(Σ NLL / Σ tokens), and `nll` the mean NLL of a sentence. The first weighs sentences
+    equally, the second tokens.
+    """
+
+    tokens: int
+    per_sentence: Estimate
+    per_token: Estimate
+    nll: Estimate
+
+
+def perplexity(
+    judge: Autoregressive, texts: Sequence[str], labels: Sequence[str] | None = None
+) -> Perplexity:
+    """Score each text after the judge's start token, without an end token.
+
+    `labels` name the texts in refusals; without them they are counted.
+    """
+    labels = labels or [f"sentence {number}" for number in range(1, len(texts) + 1)]
+    ids = [judge.tokenise(text) for text in texts]
+    for label, tokens in zip(labels, ids, strict=True):
+        if not tokens:
+            raise InputError(f"{label} has no token in the vocabulary of '{judge.name}'.")
+        if len(tokens) > judge.max_length:
+            raise InputError(
+                f"{label} has {len(tokens)} tokens; '{judge.name}' takes at most "
+                f"{judge.max_length}."
+            )
+    nll = np.array([float(terms.sum()) for terms in judge.token_terms(ids)])
+    counts = np.array([len(tokens) for tokens in ids])
+    with np.errstate(over="ignore"):
+        each = np.exp(nll / counts)
+    if not np.isfinite(each).all():
+        label = labels[int(np.flatnonzero(~np.isfinite(each))[0])]
+        raise ModelError(
+            f"the judge '{judge.name}' gives {label} a perplexity that is not finite; "
+            "use another judge."
+        )
+    return Perplexity(
+        tokens=int(counts.sum()),
+        per_sentence=mean(each),
+        per_token=_exponential(ratio(nll, counts)),
+        nll=mean(nll),
+    )
+
+
+def _exponential(estimate: Estimate) -> Estimate:
+    """Return the exponential of an estimate, with its error to first order."""
+    value, error = math.exp(estimate.value), estimate.standard_error
+    return Estimate(value, None if error is None else value * error)
+
+
+def distinct(texts: Sequence[str], n: int) -> float | None:
+    """Return the fraction of distinct n-grams of words; n-grams do not cross sentences."""
+    unique: set[tuple[str, ...]] = set()
+    total = 0
+    for text in texts:
+        grams = _ngrams(text.split(), n)
+        unique.update(grams)
+        total += len(grams)
+    return len(unique) / total if total else None
+
+
+def subset(texts: Sequence[str], size: int = MAX_SENTENCES) -> list[str]:
+    """Return at most `size` evenly spaced texts."""
+    if len(texts) <= size:
+        return list(texts)
+    return [texts[index * len(texts) // size] for index in range(size)]
+
+
+def self_bleu(texts: Sequence[str]) -> Estimate:
+    """Return the mean sentence BLEU-4 of each text against all the others, 0 to 100.
+
+    Tokens and scores are sacreBLEU's. The counting is done here: BLEU needs the largest count of
+    each n-gram over the references, and the largest over all other texts is the largest or the
+    second largest over all texts. So each text is counted once rather than once per other text.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+
+    tokenise = BLEU(effective_order=True).tokenizer
+    words = [tokenise(text.rstrip()).split() for text in texts]
+    counts = [Counter(gram for n in range(_ORDER) for gram in _ngrams(w, n + 1)) for w in words]
+    first, second = _two_largest(counts)
+    scores = []
+    for index, own in enumerate(counts):
+        correct, total = [0] * _ORDER, [0] * _ORDER
+        for gram, count in own.items():
+            others_count = second[gram] if count == first[gram] else first[gram]
+            correct[len(gram) - 1] += min(count, others_count)
+            total[len(gram) - 1] += count
+        size = len(words[index])
+        others = (len(other) for number, other in enumerate(words) if number != index)
+        nearest = min(others, key=lambda length: (abs(length - size), length))
+        score = BLEU.compute_bleu(
+            correct, total, size, nearest, smooth_method="exp", effective_order=True
+        )
+        scores.append(score.score)
+    return mean(np.array(scores))
+
+
+def _ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
+    return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+
+
+def _two_largest(
+    counts: Sequence[Counter[tuple[str, ...]]],
+) -> tuple[Counter[tuple[str, ...]], Counter[tuple[str, ...]]]:
+    """Return the largest and the second largest count of each n-gram in any text."""
+    first: Counter[tuple[str, ...]] = Counter()
+    second: Counter[tuple[str, ...]] = Counter()
+    for text in counts:
+        for gram, count in text.items():
+            if count > first[gram]:
+                first[gram], count = count, first[gram]
+            second[gram] = max(second[gram], count)
+    return first, second
+
+
+def copied(texts: Sequence[str], training: str | Path, fasta: bool = False) -> tuple[Estimate, str]:
+    """Return the fraction of texts that are a line of the training text, and that text's hash.
+
+    Case and white space are ignored, since tokenizers change both. The training text may be plain,
+    .xz or .gz; it is read line by line, and only hashes are kept in memory. Where the texts are
+    sequences (`fasta`), it may be FASTA, too.
+    """
+    hashes = [_hash(text) for text in texts]
+    missing = set(hashes)
+    content = hashlib.sha256()
+    try:
+        with _open(Path(training)) as file:
+            lines = _lines(file, training, content.update)
+            for text in _sequences(lines, training) if fasta else lines:
+                missing.discard(_hash(text))
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"cannot read '{training}': {reason.lower().rstrip('.')}.") from error
+    return mean(np.array([key not in missing for key in hashes], float)), content.hexdigest()
+
+
+def _lines(
+    file: BufferedIOBase, training: object, update: Callable[[bytes], object]
+) -> Iterator[str]:
+    """Yield the lines of a file, whose bytes `update` is told of."""
+    number = 0
+    for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE), b""), 1):
+        if len(line) == _MAX_LINE:
+            raise InputError(f"line {number} of '{training}' is too long for a sentence.")
+        update(line)
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"'{training}' is not UTF-8 text (line {number}).") from error
+        yield text
+    if not number:
+        raise InputError(f"'{training}' is empty; give one sentence per line.")
+
+
+def _sequences(lines: Iterable[str], training: object) -> Iterator[str]:
+    """Yield the sequences of FASTA, whose lines are joined, or of lines without a header."""
+    parts, size, headed = list[str](), 0, False
+    for line in lines:
+        if line.startswith(">"):
+            yield "".join(parts).removesuffix("*")
+            parts, size, headed = [], 0, True
+        elif headed:
+            parts.append("".join(line.split()))
+            size += len(parts[-1])
+            if size > _MAX_LINE:
+                raise InputError(f"a record of '{training}' is too long for a sequence.")
+        else:
+            yield line
+    yield "".join(parts).removesuffix("*")
+
+
+def _hash(text: str) -> bytes:
+    """Hash a text, ignoring case and white space."""
+    return hashlib.blake2b("".join(text.lower().split()).encode(), digest_size=16).digest()
+
+
+def _open(path: Path) -> BufferedIOBase:
+    if path.suffix == ".xz":
+        return lzma.open(path, "rb")
+    if path.suffix == ".gz":
+        return gzip.open(path, "rb")
+    return open(path, "rb")

@@ -1,0 +1,364 @@
+"""Run folders that somebody made: they cost no memory, write nowhere, run and fetch nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load, save
+
+import maskov
+from maskov import MaskovError, Metropolis, Norm, Raw, Run, RunError, Sweep, mask_predict, resume
+from maskov.errors import Interrupted, ModelError
+from maskov.moves import Site
+from maskov.runs.checkpoint import START, read_header, seal
+from maskov.runs.rebuild import load_model
+from maskov.ui.escaping import json_printable, printable
+from mutations import examples, or_refused
+from odd_workers import files
+from stopped_runs import CHAINS, EPOCHS, MODEL, run
+
+# Checkpoints with a right hash that no run has written.
+
+KERNELS = {
+    "sites": Metropolis(Norm()),
+    "mask-predict": mask_predict(6),
+    "early tests": Metropolis(Raw(), delayed=maskov.DelayedAcceptance(1)),
+    "blocks": Metropolis(Norm(), Site(positions=Sweep("random", 2))),
+    "gibbs": maskov.Gibbs(),
+}
+NUMBER = st.sampled_from([
+    -(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 5, 7, 2**20, 2**31, 2**62, 2**63 - 1, 10**30, 1.5,
+    True, None, "1", [], {},
+])  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["sites", "mask-predict", *(
+    pytest.param(name, marks=pytest.mark.slow) for name in list(KERNELS)[2:]
+)])  # fmt: skip
+def pair(request, tmp_path_factory) -> tuple[Path, Path]:
+    """A run that was stopped on its way, with two groups, and the same run to its end."""
+    home = tmp_path_factory.mktemp("runs")
+    # Mask-predict looks less often; no group may be at its end.
+    looks = 12 if request.param == "mask-predict" else 22
+    with pytest.raises(Interrupted):
+        run(home / "stopped", KERNELS[request.param], looks)
+    run(home / "whole", KERNELS[request.param])
+    assert not Run.open(home / "stopped").traces["steps"][-1].any()
+    return home / "stopped", home / "whole"
+
+
+def _again(folder: Path, copy: Path) -> Path:
+    shutil.rmtree(copy, ignore_errors=True)
+    return Path(shutil.copytree(folder, copy))
+
+
+def _newest(folder: Path, group: int = 0) -> Path:
+    return sorted((folder / "checkpoints").glob(f"{group:05d}-*"))[-1]
+
+
+def _open(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, dict]]:
+    return load(file.read_bytes()[START:]), read_header(file).metadata
+
+
+def _forge(file: Path, tensors: dict[str, torch.Tensor], numbers: dict[str, dict]) -> None:
+    texts = {name: json.dumps(value) for name, value in numbers.items()}
+    content = {name: value.clone().contiguous() for name, value in tensors.items()}
+    file.write_bytes(seal(save(content, texts)))
+
+
+def _goes_on(copy: Path) -> Run:
+    """Go on to the end; who goes on for ever is stopped, and that is a failure."""
+    looks = iter(range(5000))
+
+    def stop() -> bool:
+        assert next(looks, None) is not None, "it never ends"
+        return False
+
+    return resume(copy, MODEL, stop=stop)
+
+
+def _misshapen(draw, tensors: dict[str, torch.Tensor]) -> None:
+    """Take a tensor away, add one, or change the kind or the shape of one."""
+    name = draw(st.sampled_from(sorted(tensors)))
+    value = tensors[name]
+    kinds = [torch.int64, torch.int32, torch.float64, torch.float32, torch.bool]
+    others = {
+        "kind": value.to(draw(st.sampled_from([one for one in kinds if one != value.dtype]))),
+        "longer": torch.cat([value.reshape(-1), value.new_zeros(1)]),
+        "deeper": value[None],
+    }
+    act = draw(st.sampled_from(["gone", "new", *others]))
+    if act == "gone":
+        del tensors[name]
+    elif act == "new":
+        tensors[draw(st.sampled_from(["x", "chains.x", "buffers.x"]))] = value
+    else:
+        tensors[name] = others[act]
+
+
+@examples(12)
+@given(data=st.data())
+def test_tensors_of_other_shapes_and_kinds_are_passed_over(data, pair, tmp_path):
+    copy = _again(pair[0], tmp_path / "copy")
+    file = _newest(copy, data.draw(st.integers(0, 1)))
+    tensors, numbers = _open(file)
+    _misshapen(data.draw, tensors)
+    _forge(file, tensors, numbers)
+    assert file in _goes_on(copy).damaged
+    assert files(copy) == files(pair[1])
+
+
+@examples(12)
+@given(data=st.data())
+def test_any_numbers_beside_the_tensors_are_gone_on_from_or_passed_over(data, pair, tmp_path):
+    """No number leads out of a tensor, keeps the run from ending, or gives a forbidden token."""
+    copy = _again(pair[0], tmp_path / "copy")
+    file = _newest(copy, data.draw(st.integers(0, 1)))
+    tensors, numbers = _open(file)
+    part = numbers[data.draw(st.sampled_from(sorted(numbers)))]
+    part[data.draw(st.sampled_from([*sorted(part), "new"]))] = data.draw(NUMBER)
+    _forge(file, tensors, numbers)
+    with or_refused(MaskovError, naming=[copy, f"'{MODEL.name}'"]):
+        ended = _goes_on(copy)
+        if file in ended.damaged:
+            assert files(copy) == files(pair[1])
+        assert len(ended.samples) == (EPOCHS - 1) * CHAINS
+        assert (ended.traces["steps"] > 0).all()
+        assert not any(MODEL.forbidden[token] for one in ended.samples for token in one.ids)
+
+
+@pytest.mark.parametrize("epoch", [EPOCHS, 10**9, -1])
+def test_a_run_is_not_over_because_its_checkpoints_say_so(epoch, pair, tmp_path):
+    """The traces must have those epochs: otherwise they are passed over."""
+    copy = _again(pair[0], tmp_path / "copy")
+    for file in (copy / "checkpoints").iterdir():
+        tensors, numbers = _open(file)
+        # As at the end of an epoch, when no proposal is under way.
+        tensors = {name: one for name, one in tensors.items() if not name.startswith("buffers.")}
+        numbers["group"] |= {"epoch": epoch}
+        _forge(file, tensors, numbers)
+    assert not Run.open(copy).finished
+    assert set((copy / "checkpoints").iterdir()) & set(_goes_on(copy).damaged)
+    assert files(copy) == files(pair[1])
+
+
+@pytest.mark.parametrize("content", [
+    b"", bytes(START) + (2**63).to_bytes(8, "little") + b"{}",
+    seal((2**20).to_bytes(8, "little") + b"{" * 2**20),
+    seal((200_000).to_bytes(8, "little") + b"[" * 200_000),
+], ids=["nothing", "a header without an end", "braces", "brackets"])  # fmt: skip
+def test_what_is_no_header_is_none(content, tmp_path):
+    (tmp_path / "file").write_bytes(content)
+    assert read_header(tmp_path / "file") is None
+
+
+def test_a_checkpoint_that_promises_more_than_memory_holds_is_not_read(copy, runs):
+    """Hundreds of GiB, all but the beginning a hole, with shapes to match."""
+    file = _newest(copy)
+    tensors, numbers = _open(file)
+    names = {
+        name: {"dtype": "I64", "shape": [2**32], "data_offsets": [0, 2**35]} for name in tensors
+    }
+    names["__metadata__"] = {name: json.dumps(value) for name, value in numbers.items()}
+    text = json.dumps(names).encode()
+    with open(file, "wb") as forged:
+        forged.write(seal(len(text).to_bytes(8, "little") + text))
+        forged.truncate(START + 8 + len(text) + len(tensors) * 2**35)
+    assert read_header(file) is not None
+    assert file in _goes_on(copy).damaged
+    assert files(copy) == files(runs["whole"])
+
+
+# Files without an end.
+
+
+@pytest.fixture
+def _little_memory():
+    """So that a file which is read whole is a failure, and not the end of the machine."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**29, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+HEADER = b"\x93NUMPY\x02\x00" + (2**32 - 1).to_bytes(4, "little")
+
+
+@pytest.mark.usefixtures("_little_memory")
+@pytest.mark.parametrize(
+    ("name", "start", "told"),
+    [
+        ("manifest.json", b"", "more than 256 MiB"),
+        ("samples.jsonl", b"", r"damaged \(line 1 has more than 16 MiB\)"),
+        ("samples.jsonl", None, r"damaged \(there are more than 20 lines\)"),
+        ("traces/steps.npy", b"", "cannot be read"),
+        ("traces/steps.npy", HEADER, "cannot be read"),
+        ("checksums.npy", HEADER, None),
+        ("checkpoint", HEADER, None),
+        ("out/settings.json", b"", "settings.json' has more than 256 MiB"),
+        ("out/rewritten.jsonl", b"", "rewritten.jsonl' is damaged"),
+    ],
+)
+def test_a_huge_file_is_refused_or_passed_over_and_not_read(name, start, told, copy):
+    def rewrite() -> None:
+        out = copy / "out"
+        maskov.rewrite(MODEL, ["red green"], "edit", chains=1, epochs=1, out=out)
+
+    if "out/" in name:
+        rewrite()
+    file = _newest(copy) if name == "checkpoint" else copy / name
+    file.write_bytes(file.read_bytes() * 100 if start is None else start)
+    if start is not None:
+        os.truncate(file, 20 * 2**30)
+    if told is None:
+        assert resume(copy, MODEL).finished
+        return
+    with pytest.raises(RunError, match=told):
+        _ = rewrite() if "out/" in name else (Run.open(copy).samples, Run.open(copy).traces)
+
+
+def test_no_manifest_is_written_that_would_not_be_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("maskov.runs.folder.MOST_BYTES", 1000)
+    with pytest.raises(RunError, match="fewer or shorter texts"):
+        run(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+# Manifests; without checkpoints nothing tells that it is another.
+
+
+def _change(copy: Path, change) -> None:
+    manifest = json.loads((copy / "manifest.json").read_text())
+    change(manifest)
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    shutil.rmtree(copy / "checkpoints")
+
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202edne"
+
+
+def _is_clean(text: str) -> bool:
+    return not any(sign in text for sign in "\x1b\x07\x9b\u202e")
+
+
+@pytest.mark.parametrize("words", ["diagnose", "diagnose --json", "report --format md",
+                                   "report --format json", "resume"])  # fmt: skip
+def test_control_characters_are_escaped(words, copy, call):
+    def change(manifest):
+        manifest["signature"] = manifest["kernel"] = manifest["config"]["model"]["name"] = EVIL
+        manifest["config"]["model"]["source"]["name"] = f"no/{EVIL}"
+        manifest["notes"], manifest["versions"]["maskov"] = [EVIL], EVIL
+
+    _change(copy, change)
+    lines = [json.loads(line) for line in (copy / "samples.jsonl").read_text().splitlines()]
+    lines[0]["text"] = EVIL
+    (copy / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    command, *more = words.split()
+    code, out, err = call(command, copy, *more)
+    assert code == (2 if command == "resume" else 0), err
+    assert _is_clean(out + err)
+    if "json" in words:
+        assert any(EVIL in str(value) for value in _values(json.loads(out)))
+    else:
+        assert "\\x1b" in out + err
+
+
+def _values(data) -> list:
+    if isinstance(data, dict | list):
+        inner = data.values() if isinstance(data, dict) else data
+        return [value for one in inner for value in _values(one)]
+    return [data]
+
+
+def test_escapes_are_of_control_characters_only():
+    text = "naïve 世界\tשלום\n"
+    assert printable(text) == text
+    assert _is_clean(printable(text + EVIL))
+    line = json_printable(json.dumps({"text": text + EVIL}, ensure_ascii=False))
+    assert json.loads(line) == {"text": text + EVIL}
+    assert _is_clean(line)
+
+
+@pytest.fixture
+def _offline(monkeypatch):
+    """Fail whoever opens a connection."""
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    for name in (socket.socket, "connect"), (socket, "getaddrinfo"):
+        monkeypatch.setattr(*name, lambda *_: pytest.fail("it went to the network"))
+
+
+HUB = "somebody/unheard-of"
+
+
+@pytest.mark.usefixtures("_offline")
+@pytest.mark.parametrize("field", [
+    "name", "tokenizer", "autoregressive({})", "classifier({}, label=1)", "similar({})", "norm({})",
+])  # fmt: skip
+def test_a_manifest_does_not_download_a_model(field, copy, runs):
+    def change(manifest):
+        if "(" in field:
+            manifest["config"]["kernel"]["energy"] = f"raw+{field.format(HUB)}"
+        else:
+            manifest["config"]["model"]["source"][field] = HUB
+
+    _change(copy, change)
+    with pytest.raises(ModelError, match=rf"'{HUB}' is not on .*--allow-download"):
+        resume(copy, MODEL if "(" in field else None)
+
+
+@pytest.mark.usefixtures("_offline")
+def test_what_is_here_needs_no_permission(copy, runs, tmp_path, monkeypatch):
+    snapshot = tmp_path / "models--somebody--known" / "snapshots" / "abc"
+    shutil.copytree(runs["model"], snapshot)
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text("abc")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    for name in ("untrained", str(runs["model"]), "somebody/known"):
+        assert maskov.load(name, "cpu", allow_download=False).vocabulary_size > 4
+    asked = []
+    monkeypatch.setattr("maskov.runs.rebuild.load", lambda *words: asked.append(words[5]) or MODEL)
+    for allow in (False, True):
+        load_model(Run.open(copy).manifest, allow_download=allow)
+    assert asked == [False, True]
+
+
+def test_code_of_a_model_is_not_trusted_on_a_manifest_s_word(copy, tmp_path):
+    """The folder it names is not even opened."""
+    other = {"name": str(tmp_path / "evil"), "trust_remote_code": True}
+    _change(copy, lambda manifest: manifest["config"]["model"]["source"].update(other))
+    with pytest.raises(RunError, match="--trust-remote-code"):
+        resume(copy)
+
+
+def _deep() -> dict:
+    kernel = {"part": "mh", "energy": "raw"}
+    for _ in range(200):
+        kernel = {"part": "mixture", "kernels": [kernel]}
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        ({"part": "mh", "energy": "+".join(["raw"] * 200_000)}, "at most 64 terms, not 200,000"),
+        (_deep(), "'kernel' has more than"),
+        (_deep() | {"kernels": [{"part": "mh", "energy": "raw"}] * 9999}, "'kernel' has more than"),
+    ],
+    ids=["terms", "deep", "wide"],
+)
+def test_a_kernel_without_an_end_is_refused(kernel, message, copy):
+    _change(copy, lambda manifest: manifest["config"].update(kernel=kernel))
+    with pytest.raises(RunError, match=message):
+        resume(copy, MODEL)
+    assert len(maskov.parse_energy("+".join(["raw"] * 64)).parts) >= 1

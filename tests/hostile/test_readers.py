@@ -1,0 +1,362 @@
+"""Every file that maskov reads, with anything in it: read correctly, or refused in one sentence."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import lzma
+import os
+import pickle
+import shutil
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from experiments.__main__ import main as reproduce
+from experiments.lib.cell import load_cell
+from experiments.lib.context import Context
+from experiments.lib.settings import SETTINGS
+from experiments.paper import driver
+from hypothesis import given
+from hypothesis import strategies as st
+from recipes.translation.fairseq import SPECIAL, convert, read_dictionary
+from safetensors.torch import load_file, save_file
+
+import maskov
+from maskov import InputError, MaskovError, ModelError, Run, RunError, ratings, shipped
+from maskov.cli.evaluating import read_sentences
+from maskov.cli.output import read_lines
+from maskov.config import to_json
+from maskov.evaluation.texts import copied
+from maskov.fasta import Record
+from maskov.models.conditional.checkpoint import Merges
+from maskov.runs import checkpoint
+from mutations import anything, examples, or_refused
+from stopped_runs import CHAINS, EPOCHS, MODEL
+from tiny_translation import save
+
+
+class Reader(NamedTuple):
+    """A valid file, what reads it and checks what was read, and what a refusal may name."""
+
+    file: Path
+    read: Callable[[], object]
+    naming: Collection[object] = ()
+
+
+def _run_folder(home: Path, runs, name: str) -> Reader:
+    copy = Path(shutil.copytree(runs["stopped"], home / "run"))
+    if name != "checkpoint":
+        # A wrong entry can show in another: with another seed, the lengths do not fit.
+        return Reader(copy / name, lambda: _read_run(copy), [copy, "'inputs'", "'config"])
+    file = sorted((copy / "checkpoints").iterdir())[-1]
+    body, sealed = home / "body", file.read_bytes()
+    body.write_bytes(sealed[checkpoint.START :])
+
+    def read() -> None:
+        """With a right hash over wrong bytes, as only somebody who means harm would write it."""
+        file.write_bytes(checkpoint.seal(body.read_bytes()))
+        assert Run.open(copy).store.closed in range(EPOCHS + 1)
+        with or_refused(ValueError, naming=[""]):
+            state = checkpoint.unpack(body.read_bytes())
+            assert checkpoint.unpack(checkpoint.pack(state)).epoch == state.epoch
+
+    return Reader(body, read, [copy])
+
+
+def _read_run(path: Path) -> None:
+    run = Run.open(path)
+    written = json.loads((path / "manifest.json").read_bytes())
+    assert json.loads(json.dumps(to_json(run.manifest))) == written
+    assert run.summary().chains == run.manifest.chains
+    kept = [json.loads(one.to_json()) for one in run.samples]
+    lines = (path / "samples.jsonl").read_text(encoding="utf-8").splitlines()
+    assert kept == list(map(json.loads, lines))
+    for name in ("steps", "energy_raw", "tokens"):
+        values = run.traces[name]
+        assert values.shape[:2] == (EPOCHS, CHAINS)
+        assert values.tobytes() == np.load(path / "traces" / f"{name}.npy").tobytes()
+    assert run.finished is False
+
+
+def _model(home: Path, runs, kind: str, name: str) -> Reader:
+    folder = home / "model"
+    if kind == "masked":
+        shutil.copytree(runs["model"], folder)
+    else:
+        save(folder)
+
+    def read() -> None:
+        model = maskov.load(folder, "cpu")
+        weights, own = load_file(folder / "model.safetensors"), model.network.state_dict()
+        assert weights.keys() & own.keys()
+        for one in weights.keys() & own.keys():
+            assert torch.equal(own[one].nan_to_num(), weights[one].to(own[one]).nan_to_num())
+        if kind == "masked":
+            assert all(0 <= token < len(model.forbidden) for token in model.encode("red green"))
+
+    return Reader(folder / name, read, [folder])
+
+
+def _vocabulary(home: Path, runs) -> Reader:
+    file = home / "vocab.txt"
+    file.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n[unused0]\nred\ngreen\nblue\nwhite\n")
+    MODEL.network.save_pretrained(home / "model")
+
+    def read() -> None:
+        model = maskov.load(home / "model", "cpu", tokenizer=str(file))
+        ids = model.encode("red green")
+        lines = file.read_text(encoding="utf-8").split("\n")
+        assert [lines[token].strip() for token in ids] == model.token_strings(ids)
+
+    return Reader(file, read, [file, home / "model", "vocabulary", "tokenizer"])
+
+
+def _about(home: Path, runs) -> Reader:
+    file = home / "tiny" / "about.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({
+        "name": "tiny", "kind": "masked", "summary": "small", "parameters": 10, "bytes": 20,
+        "training_data": "none", "licence": "Apache-2.0", "quality": {"loss": 1.5},
+        "default": True, "pairs": ["de-en"],
+    }))  # fmt: skip
+
+    def read() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(shipped, "ROOT", home)
+            patch.setenv("MASKOV_MODELS", str(home / "none"))
+            (model,) = shipped.shipped()
+        written = json.loads(file.read_bytes())
+        assert (model.name, model.kind) == ("tiny", written["kind"])
+        assert [model.parameters, model.bytes] == [int(written[n]) for n in ("parameters", "bytes")]
+        assert model.quality == pytest.approx(written["quality"], nan_ok=True)
+
+    return Reader(file, read, ["'tiny'"])
+
+
+def _texts(home: Path, runs, name: str) -> Reader:
+    file = home / name
+    file.write_text('{"text": "one"}\n{"text": "two", "chain": 3}\n')
+
+    def read() -> None:
+        lines = read_lines(str(file))
+        whole = file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+        assert "\n".join(lines) == whole.removesuffix("\n")
+        texts, is_json = read_sentences(str(file)), name.endswith("jsonl")
+        if isinstance(texts[0], Record):  # a first line that begins with >
+            assert not is_json
+        else:
+            assert texts == [json.loads(line)["text"] if is_json else line for line in lines]
+
+    return Reader(file, read, [file])
+
+
+def _training(home: Path, runs, kind: str) -> Reader:
+    pack, unpack = {"": (bytes, bytes), ".gz": (gzip.compress, gzip.decompress),
+                    ".xz": (lzma.compress, lzma.decompress)}[kind]  # fmt: skip
+    file = home / f"text{kind}"
+    file.write_bytes(pack(b"red green\nblue\n"))
+
+    def read() -> None:
+        share, content = copied(["red green", "blue", "white"], file)
+        training = unpack(file.read_bytes())
+        assert content == hashlib.sha256(training).hexdigest()
+        lines = ["".join(line.lower().split()) for line in training.decode().splitlines()]
+        expected = sum(text in lines for text in ("redgreen", "blue", "white")) / 3
+        assert share.value == pytest.approx(expected)
+
+    return Reader(file, read, [file])
+
+
+def _ratings(home: Path, runs, name: str) -> Reader:
+    texts = {"a": ["one", "two"], "b": ["three", "four"]}
+    key, _, sheet = ratings.export(home / "study", texts, "csv", per_run=2)
+    sheet.write_text(sheet.read_text().replace(',"","","",', ',"4","2","so so",'))
+    points = [{"from_name": one, "value": {"choices": ["3"]}} for one in ("coherence", "fluency")]
+    note = [{"completed_by": 1, "updated_at": "2026", "result": points}]
+    study, done = json.loads(key.read_text())["study"], home / "done.json"
+    done.write_text(json.dumps([
+        {"data": {"item": item, "study": study}, "annotations": note} for item in range(1, 5)
+    ]))  # fmt: skip
+
+    def read() -> None:
+        for answers in (sheet, done):
+            found = ratings.load([answers], key, resamples=10)
+            assert len(found.rows) == sum(found.raters.values()) <= 4
+            assert all(row["coherence"] in range(1, 5) for row in found.rows)
+
+    return Reader({"key": key, "sheet": sheet, "done": done}[name], read, [key, sheet, done])
+
+
+def _experiment(home: Path, runs, name: str) -> Reader:
+    with pytest.raises(SystemExit):
+        reproduce(["counterexample", "--quick", "--device", "cpu", "--out", str(home)])
+    cell = next(iter(driver.RESULTS["counterexample"].cells(SETTINGS["quick"]).values()))
+    context = Context(SETTINGS["quick"], home, device="cpu")
+    file = home / "cells" / f"{cell.key(context)}.json"
+
+    def read_cell() -> None:
+        assert json.dumps(load_cell(cell, context)) == json.dumps(json.loads(file.read_bytes()))
+
+    def read_result() -> None:
+        (home / "counterexample.md").unlink(missing_ok=True)
+        driver.report(home, say=lambda _: None)
+        title = json.loads((home / "counterexample.json").read_bytes())["title"]
+        assert str(title) in (home / "counterexample.md").read_text()
+
+    if name == "cell":
+        return Reader(file, read_cell, [file])
+    return Reader(home / "counterexample.json", read_result, [home])
+
+
+def _fairseq(home: Path, runs, name: str) -> Reader:
+    words, codes = home / "dict.en.txt", home / "codes"
+    words.write_bytes(b"a 3\nbc 2\nred@@ 1\n")
+    codes.write_bytes(b"#version: 0.2\na b\nab c</w>\n")
+
+    def read_words() -> None:
+        found = read_dictionary(words)
+        lines = words.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        assert found == [*SPECIAL, *(line.rpartition(" ")[0] for line in lines if line)]
+
+    def read_codes() -> None:
+        """Whatever the merges are, the pieces of a word put together are the word."""
+        for text in ("abc", "a", "naïve", "a@@b"):
+            *begun, last = Merges.read(codes).split(text)
+            assert all(piece.endswith("@@") for piece in begun)
+            assert "".join(piece[:-2] for piece in begun) + last == text
+
+    return Reader(*((words, read_words) if name == "words" else (codes, read_codes)), [home])
+
+
+READERS: dict[str, Callable[..., Reader]] = {
+    **{f"run: {name}": lambda home, runs, name=name: _run_folder(home, runs, name)
+       for name in ("manifest.json", "samples.jsonl", "traces/steps.npy", "traces/energy_raw.npy",
+                    "traces/tokens.npy", "checkpoint")},
+    **{f"{kind} model: {name}": lambda home, runs, kind=kind, name=name:
+       _model(home, runs, kind, name) for kind in ("masked", "translation")
+       for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")},
+    "vocabulary": _vocabulary,
+    "about.json": _about,
+    **{f"ratings: {name}": lambda home, runs, name=name: _ratings(home, runs, name)
+       for name in ("key", "sheet", "done")},
+    **{name: lambda home, runs, name=name: _texts(home, runs, name)
+       for name in ("texts.txt", "texts.jsonl")},
+    **{f"training text{kind}": lambda home, runs, kind=kind: _training(home, runs, kind)
+       for kind in ("", ".gz", ".xz")},
+    **{f"experiments: {name}": lambda home, runs, name=name: _experiment(home, runs, name)
+       for name in ("result", "cell")},
+    **{f"fairseq: {name}": lambda home, runs, name=name: _fairseq(home, runs, name)
+       for name in ("words", "codes")},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=READERS)
+def reader(request, runs, tmp_path_factory) -> Reader:
+    return READERS[request.param](tmp_path_factory.mktemp("reader"), runs)
+
+
+@examples(40)
+@given(data=st.data())
+def test_anything_is_read_correctly_or_refused_in_one_sentence(data, reader):
+    whole = reader.file.read_bytes()
+    content = data.draw(st.just(whole) | anything(whole))
+    reader.file.write_bytes(content)
+    try:
+        # What is whole must be read.
+        with or_refused(MaskovError, naming=() if content == whole else reader.naming):
+            reader.read()
+    finally:
+        reader.file.write_bytes(whole)
+
+
+# What no single damage would find.
+
+
+class Evil:
+    """Pickled, it would run a command when it is read."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.mark}",)
+
+
+def _pickled_traces(home: Path, mark: Path, copy: Path) -> None:
+    traces = np.array([Evil(mark)], dtype=object)
+    np.save(copy / "traces" / "steps.npy", traces, allow_pickle=True)
+    Run.open(copy).summary()
+
+
+def _pickle_as_traces(home: Path, mark: Path, copy: Path) -> None:
+    (copy / "traces" / "steps.npy").write_bytes(pickle.dumps(Evil(mark)))
+    Run.open(copy).summary()
+
+
+def _torch_weights(home: Path, mark: Path, copy: Path) -> None:
+    (home / "model.safetensors").unlink()
+    torch.save({"weight": Evil(mark)}, home / "pytorch_model.bin")
+    maskov.load(home, "cpu")
+
+
+def _pickle_as_weights(home: Path, mark: Path, copy: Path) -> None:
+    (home / "model.safetensors").unlink()
+    (home / "pytorch_model.bin").write_bytes(pickle.dumps(Evil(mark)))
+    maskov.load(home, "cpu")
+
+
+def _fairseq_checkpoint(home: Path, mark: Path, copy: Path) -> None:
+    (home / "dict.en.txt").write_text("a 1\n")
+    torch.save({"args": Evil(mark), "model": {}}, home / "checkpoint_best.pt")
+    convert(home, home / "out")
+
+
+@pytest.mark.parametrize("read", [
+    _pickled_traces, _pickle_as_traces, _torch_weights, _pickle_as_weights, _fairseq_checkpoint,
+])  # fmt: skip
+def test_code_in_a_pickle_is_refused_and_not_run(read, runs, copy, tmp_path):
+    home = shutil.copytree(runs["model"], tmp_path / "model")
+    with pytest.raises((RunError, ModelError)):
+        read(home, tmp_path / "run by somebody", copy)
+    assert not (tmp_path / "run by somebody").exists()
+
+
+@pytest.mark.parametrize("kind", ["masked", "translation"])
+@pytest.mark.parametrize("size", [10**5, 10**10, 2**70, "weights", "missing"])
+def test_a_network_that_is_not_that_of_its_weights_is_refused(kind, size, runs, tmp_path):
+    """Before anything large is built."""
+    folder = _model(tmp_path, runs, kind, "config.json").file.parent
+    config = json.loads((folder / "config.json").read_text())
+    weights = load_file(folder / "model.safetensors")
+    if isinstance(size, int):
+        for name in (key for key, value in config.items() if type(value) is int and value > 1):
+            (folder / "config.json").write_text(json.dumps(config | {name: size}))
+            with pytest.raises(ModelError):
+                maskov.load(folder, "cpu")
+        return
+    if size == "weights":
+        name = max(weights, key=lambda key: weights[key].numel())
+        weights[name] = weights[name][:-1].contiguous()
+        save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    else:
+        (folder / "model.safetensors").unlink()
+    with pytest.raises(ModelError):
+        maskov.load(folder, "cpu")
+
+
+def test_a_text_that_unfolds_without_an_end_and_a_path_that_no_file_has(tmp_path):
+    """A MiB that would be a line of a GiB."""
+    with gzip.open(tmp_path / "text.gz", "wb") as file:
+        for _ in range(64):
+            file.write(bytes(2**20))
+    with pytest.raises(InputError, match="too long"):
+        copied(["red"], tmp_path / "text.gz")
+    with pytest.raises(InputError, match="cannot read"):
+        read_lines("\0")
+    with pytest.raises(MaskovError, match="cannot write"):
+        maskov.sample(MODEL, out="\0", chains=1, length=2)
