@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 from maskov.config import DEFAULT_EPOCHS, MOST_UNTIL_CONVERGED, ModelSource
 from maskov.options import (
-    FIRST,
     KERNEL,
     MODEL,
     RUN,
@@ -69,9 +68,12 @@ if TYPE_CHECKING:
     from maskov.translation.autoregressive import AutoregressiveTranslator
     from maskov.translation.methods import TranslationMethod
 
+# The untrained stand-in if no model is shipped.
+DEFAULT_MODEL = default_model()
+
 
 def sample(
-    model: AnyModel = default_model(),
+    model: AnyModel = DEFAULT_MODEL,
     kernel: Annotated[
         str | Kernel, Opt("mh, gibbs, mask-predict, or module:Class", "-k", KERNEL)
     ] = "mh",
@@ -120,8 +122,8 @@ def sample(
     proposal: Annotated[
         MaskedConditional | None,
         Opt("how tokens are proposed: temperature=0.8,top_p=0.9,top_k=20,epsilon=0.1, or some of "
-            "these; top_p and top_k keep the most probable tokens, epsilon is the share of the full "
-            "conditional", panel=KERNEL, read=parse_proposal),
+            "these; top_p and top_k keep the most probable tokens, epsilon is the share of the "
+            "full conditional", panel=KERNEL, read=parse_proposal),
     ] = None,
     delayed: Annotated[
         str | int | Sequence[int] | None,
@@ -239,9 +241,8 @@ def sample(
 _P = ParamSpec("_P")
 _Templates = Annotated[
     "str | Lines",
-    Opt("text with blanks: [MASK] for one token, [MASK*] for a few, [MASK{2,5}] for 2 to 5; or a "
-        "file of such texts, or FASTA (- for standard input)", metavar="TEMPLATE|FILE|-",
-        read=read_templates),
+    Opt("a text with \\[MASK] (or \\[MASK*], \\[MASK{2,5}]; in proteins _) for blanks, a file, or -",
+        metavar="TEMPLATE", read=read_templates),
 ]  # fmt: skip
 
 
@@ -494,9 +495,13 @@ def translate(
         float | None, Opt("temperature of the proposal (default: 0.8)", panel="Advanced: method")
     ] = None,
     target_temperature: Annotated[
-        float | LinearSchedule | None,
-        Opt("T in p ∝ exp(-E/T); START:FALL:FLOOR falls from epoch to epoch (default: "
-            "1:0.02:0.01)", panel="Advanced: method", read=parse_temperature),
+        float | None, Opt("initial T in p ∝ exp(-E/T)", panel="Advanced: method")
+    ] = None,
+    anneal: Annotated[
+        float | None, Opt("decrease of T per epoch (default: 0.02)", panel="Advanced: method")
+    ] = None,
+    target_floor: Annotated[
+        float | None, Opt("lowest T (default: 0.01)", panel="Advanced: method")
     ] = None,
     force_accept: Annotated[
         int | None,

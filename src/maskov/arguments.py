@@ -7,19 +7,34 @@ import inspect
 import os
 import types
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from maskov import public
+from maskov.energies import Energy
 from maskov.errors import InputError
 from maskov.fasta import Record
-from maskov.frozen import Mask
+from maskov.kernels import Kernel
 from maskov.kernels.registry import Moves
+from maskov.models import MaskedModel
+from maskov.moves import MaskedConditional, Move
 from maskov.options import hints_of
+from maskov.texts import Mask
+from maskov.workers import Workers
 
+# What annotations name that is not imported where they stand.
+_KNOWN = {
+    "Energy": Energy,
+    "Kernel": Kernel,
+    "Mask": Mask,
+    "MaskedConditional": MaskedConditional,
+    "MaskedModel": MaskedModel,
+    "Move": Move,
+    "Moves": Moves,
+    "Record": Record,
+    "Workers": Workers,
+}
 _UNIONS = (Union, types.UnionType)
 _WORDS: dict[Any, str] = {
     bool: "True or False",
@@ -46,18 +61,15 @@ class Arguments(SimpleNamespace):
             )
 
 
-def arguments_of(function: Callable[..., Any], given: Mapping[str, Any]) -> Arguments:
+def arguments_of(
+    function: Callable[..., Any], given: Mapping[str, Any], *kinds_of_its_own: type
+) -> Arguments:
     """Return the arguments of a call; a value of the wrong type is refused in one sentence."""
-    signature, kinds = inspect.signature(function), _kinds(function)
+    signature = inspect.signature(function)
+    kinds = hints_of(function, _KNOWN | {one.__name__: one for one in kinds_of_its_own})
     defaults = {name: one.default for name, one in signature.parameters.items()}
     values = {name: _checked(name, value, kinds[name]) for name, value in given.items()}
     return Arguments(_defaults=defaults, **defaults | values)
-
-
-@cache
-def _kinds(function: Callable[..., Any]) -> dict[str, Any]:
-    known = {name: getattr(public, name) for name in public.__all__ if name[0].isupper()}
-    return hints_of(function, known | {"Mask": Mask, "Moves": Moves, "Record": Record})
 
 
 def _checked(name: str, value: Any, kind: Any) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_type_hints
 
 from maskov.config import ModelSource
 from maskov.errors import InputError
@@ -22,12 +22,10 @@ from maskov.schedules import LinearSchedule
 from maskov.shipped import is_name
 
 if TYPE_CHECKING:
-    from maskov.energies import Energy
     from maskov.fasta import Record
     from maskov.frozen import Mask
-    from maskov.kernels.registry import Moves
     from maskov.models import MaskedModel
-    from maskov.moves import MaskedConditional, Move
+    from maskov.moves import MaskedConditional
     from maskov.workers import Workers
 
 # The panel of the options that a newcomer needs; the others are "Advanced".
@@ -67,7 +65,9 @@ class _Names(dict[str, Any]):
         return self._own.get(name, builtins.get(name, Any))
 
 
-def hints_of(function: Callable[..., Any], known: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def hints_of(
+    function: Callable[..., Any], known: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the types of a function's keywords; a type that is not `known` is Any.
 
     Help knows none of the classes that need torch, so that it need not import it.
@@ -233,7 +233,11 @@ def read_frozen(rule: str) -> str | list[str]:
 
 def read_templates(template: str) -> list[str] | list[Record]:
     """Return a template, or those of a file of this name."""
-    literal = "[" in template or (" " in template and not names_a_file(template))
+    from maskov.fasta import BLANK
+    from maskov.texts import find_blanks
+
+    # Models of letters have another blank, which may also stand in the name of a file.
+    literal = bool(find_blanks(template)) or (BLANK in template and not names_a_file(template))
     if not literal and template != "-" and not Path(template).is_file():
         raise InputError(
             f"'{template}' is neither a template nor a file: write [MASK] for each blank."
@@ -278,7 +282,8 @@ TrustParts = Annotated[bool, Opt("import parts that are not maskov's", panel=MOD
 AllowDownload = Annotated[bool, Opt("download the models that the run names", panel=MODEL)]
 
 Contains = Annotated[
-    "str | Sequence[str] | None", Opt("words that every sample holds: 'river, bridge'", panel=CONSTRAINTS)
+    "str | Sequence[str] | None",
+    Opt("words that every sample holds: 'river, bridge'", panel=CONSTRAINTS),
 ]
 Avoid = Annotated[
     "str | Sequence[str] | None", Opt("words that no sample holds: 'very, C'", panel=CONSTRAINTS)
@@ -297,7 +302,7 @@ Freeze = Annotated[
         "expression 're:PATTERN', or a file with a line of characters for each text, '.' for a "
         "free token", panel=CONSTRAINTS, read=read_frozen),
 ]  # fmt: skip
-SomeMoves = "Moves | Move | None"
+SomeMoves = Union["Moves", "Move", None]
 
 Seed = Annotated[int, Opt("seed of all random numbers", "-s", RUN)]
 TokenBudget = Annotated[
@@ -315,5 +320,6 @@ AnyWorkers = Annotated[
 Threads = Annotated[
     "int | None", Opt("threads of each process on a CPU (default: 1)", panel=WORKERS)
 ]
-AnyEnergy = "str | Energy | TextFunction"
+# Unions of quoted names, which `|` cannot join.
+AnyEnergy = Union[str, "Energy", TextFunction]
 Stop = Callable[[], bool]

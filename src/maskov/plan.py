@@ -5,21 +5,18 @@ A plan is all that a run needs. `maskov.sampling.execute` carries it out.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from maskov import api
 from maskov.arguments import Arguments, arguments_of
 from maskov.config import (
     DEFAULT_EPOCHS,
-    MOST_TRACED,
     MOST_UNTIL_CONVERGED,
     Execution,
-    Inputs,
     Manifest,
     ModelConfig,
     ModelSource,
@@ -37,14 +34,10 @@ from maskov.constraints import (
 )
 from maskov.defaults import BURN_IN, GROUPS
 from maskov.energies import Energy, as_energy, grouped, parse_energy
-from maskov.energies.lengths import LengthPrior, PredictedLength, no_length_predictor, parse_table
-from maskov.energies.loading import Loading
+from maskov.energies.networks import Loading
 from maskov.energies.stages import parse_delayed
-from maskov.energies.translation import AutoregressiveTranslation, no_sources
 from maskov.errors import InputError
-from maskov.execution.loop import kernel_at
-from maskov.frozen import template_masks
-from maskov.kernels import DelayedAcceptance, Exchange, Kernel
+from maskov.kernels import DelayedAcceptance, Exchange, Kernel, Metropolis, Mixture
 from maskov.kernels.base import BurnIn
 from maskov.kernels.registry import (
     DEFAULT_SIZES,
@@ -59,24 +52,24 @@ from maskov.kernels.registry import (
     parse_moves,
 )
 from maskov.models import MaskedModel, choose_device, load
-from maskov.models.conditional.model import ConditionalModel
 from maskov.models.scorer import Scorer
-from maskov.moves import MaskedConditional, Move, Site
+from maskov.moves import MaskedConditional, Move, Site, Span
 from maskov.options import findable, parse_model, words_of
 from maskov.parts import is_import_path, load_part, parse_call
 from maskov.random import CounterRng
+from maskov.runs import checks
 from maskov.runs.folder import RunFolder
 from maskov.runs.inputs import inputs_of, layout_of, named_texts
-from maskov.runs.manifest import kernel_data, leaves_invariant, manifest_of
+from maskov.runs.manifest import kernel_data, manifest_of
+from maskov.runs.preparation import schedule_for_passes, threads
 from maskov.runs.rebuild import models_of
-from maskov.runs.signature import resizes, sweeps_of
+from maskov.runs.signature import resizes
 from maskov.schedules import LinearSchedule, Schedule
 from maskov.shipped import default_judge
-from maskov.starts import ONE, STARTS, Layout, find_blanks
-from maskov.tuning.lengths import weighed
-from maskov.tuning.tune import schedule_for_passes
+from maskov.starts import STARTS, Layout
+from maskov.texts import ONE, find_blanks, template_masks
 from maskov.workers import Workers
-from maskov.workers.carry_out import group_size, threads
+from maskov.workers.carry_out import group_size
 
 DEFAULT_LENGTH = 20
 # The moves of templates with blanks of unknown length.
@@ -142,12 +135,12 @@ def plan(**given: Any) -> Plan:
         RunFolder.check_free(asked.out)
 
     model = loaded or load_source(source, device, asked.precision)
-    _check_translates(kernel, model)
-    kernel = _with_room(kernel, asked, model, loading)
-    kernel, prior = _with_prior(kernel, asked.length_prior, model)
-    _check_order(kernel)
+    checks.check_translates(kernel, model)
+    kernel = _with_room(kernel, asked, model)
+    kernel, prior = checks.with_prior(kernel, asked.length_prior, model)
+    checks.check_order(kernel)
     if asked.passes is None:
-        _check_epochs(schedule, asked)
+        checks.check_epochs(schedule, asked.chains, asked.thin)
     scorer = Scorer(model, asked.token_budget, asked.stop)
     start = _start(asked, model)
     # Only a search for lengths runs passes.
@@ -157,11 +150,11 @@ def plan(**given: Any) -> Plan:
             model, *start[:3], asked.lengths, asked.chains, asked.seed, resizes(kernel), start[3],
             scorer,
         )  # fmt: skip
-    _check_references(kernel, inputs)
+    checks.check_references(kernel, inputs)
     constraints = kernel.conditional.constraints
     layout = layout_of(model, inputs, asked.chains, asked.seed, constraints)
     layout.check(model, constraints)
-    _check_prior(kernel, layout)
+    checks.check_prior(kernel, layout)
     running = kernel if first is None else BurnIn(kernel, first, schedule.burn_in)
     if asked.passes is not None:
         schedule, running = schedule_for_passes(
@@ -173,12 +166,12 @@ def plan(**given: Any) -> Plan:
                 f"{asked.passes} passes of a chain are one epoch, which leaves no burn-in: ask "
                 "for more --passes or drop --burn-in-energy."
             )
-        _check_epochs(schedule, asked)
+        checks.check_epochs(schedule, asked.chains, asked.thin)
     if inputs.sources is None:  # translations may be short; a block is then all of one
-        _check_blocks(kernel, schedule, layout)
+        checks.check_blocks(kernel, schedule, layout)
     if rule is not None:
-        _check_converges(kernel, schedule, asked.thin, asked.trace)
-        _check_comparable(kernel, inputs, layout)
+        checks.check_converges(kernel, schedule, asked.thin, asked.trace)
+        checks.check_comparable(kernel, inputs, layout)
     config = RunConfig(
         model=ModelConfig(
             name=model.name,
@@ -374,25 +367,15 @@ def constraints_of(asked: Arguments, resizing: bool) -> tuple[Constraint, ...]:
 
 def energy_of(given: Any, loading: Loading) -> Energy:
     """Return an energy that is given as text, as an object or as a function."""
-    return parse_energy(given, default_judge(), loading) if isinstance(given, str) else as_energy(given)
+    return (
+        parse_energy(given, default_judge(), loading)
+        if isinstance(given, str)
+        else as_energy(given)
+    )
 
 
-def early_tests(given: str | int | Sequence[int] | None) -> DelayedAcceptance:
-    """Return the early tests of delayed acceptance, by default those that suit the energy."""
-    if given is None:
-        return DelayedAcceptance()
-    if isinstance(given, str):
-        return parse_delayed(given)
-    return parse_delayed((int(given),) if isinstance(given, int) else tuple(map(int, given)))
-
-
-def _kernel(
-    asked: Arguments, loading: Loading, sizes: tuple[int, ...] | None = None
-) -> tuple[Kernel, LinearSchedule | None]:
-    """Return the kernel that the options mean and how its blocks shrink; refuse what it ignores.
-
-    `sizes` are those of spans that name none.
-    """
+def _kernel(asked: Arguments, loading: Loading) -> tuple[Kernel, LinearSchedule | None]:
+    """Return the kernel that the options mean and how its blocks shrink; refuse what it ignores."""
     name, moves = asked.kernel, asked.moves
     if is_import_path(name):
         for one in asked.given(*_OF_KERNELS):
@@ -404,7 +387,7 @@ def _kernel(
             f"unknown kernel '{name}'; use one of {', '.join(KERNELS)}, or a custom one such as "
             "my_module:MyKernel."
         )
-    early = early_tests(asked.delayed)
+    early = DelayedAcceptance() if asked.delayed is None else parse_delayed(asked.delayed)
     constraints = constraints_of(asked, _resizes(moves))
     proposal = asked.proposal or MaskedConditional()
     proposal = replace(proposal, constraints=(*proposal.constraints, *constraints))
@@ -427,8 +410,7 @@ def _kernel(
             raise InputError("--kernel gibbs moves sites: write --moves 'site(...)', or use mh.")
         kernel = named_kernel(name, moves=chosen)
     else:
-        spans = f"span({sizes})" if sizes else "span"
-        chosen, weights, block = parse_moves(spans if moves is None else moves, proposal)
+        chosen, weights, block = parse_moves("span" if moves is None else moves, proposal)
         if asked.proposal is not None and all(move.conditional is not proposal for move in chosen):
             raise InputError("a custom move has its own options: drop --proposal.")
         energy = energy_of("raw" if asked.energy is None else asked.energy, loading)
@@ -443,3 +425,96 @@ def _kernel(
 
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
+
+
+def _with_replicas(kernel: Kernel, replicas: int | Sequence[float]) -> Kernel:
+    """Return the kernel with the replicas that were asked for."""
+    if isinstance(replicas, int):
+        return kernel if replicas == 1 else Exchange(kernel, (), replicas)
+    return Exchange(kernel, tuple(map(float, replicas))) if replicas else kernel
+
+
+def _with_room(kernel: Kernel, asked: Arguments, model: MaskedModel) -> Kernel:
+    """Return the kernel with spans that move every word of --contains at once, unless sized."""
+    usual = asked.moves is None or "span" in [
+        str(move).partition(":")[0].strip() for move, _ in listed_moves(asked.moves)
+    ]
+    if not asked.contains or not usual:
+        return kernel
+    room = ContainsWords(words_of(asked.contains)).longest(model) + 1
+    return kernel if room <= DEFAULT_SIZES[-1] else _widened(kernel, tuple(range(1, room + 1)))
+
+
+def _widened(kernel: Kernel, sizes: tuple[int, ...]) -> Kernel:
+    if isinstance(kernel, Exchange):
+        return replace(kernel, kernel=_widened(kernel.kernel, sizes))
+    if isinstance(kernel, Mixture):
+        return replace(kernel, kernels=tuple(_widened(one, sizes) for one in kernel.kernels))
+    if not isinstance(kernel, Metropolis) or not isinstance(kernel.move, Span):
+        return kernel
+    return replace(kernel, move=replace(kernel.move, sizes=sizes))
+
+
+def _most_epochs(asked: Arguments) -> int:
+    """Return the epochs of the run, or the most there may be."""
+    if asked.epochs is not None:
+        return int(asked.epochs)
+    if asked.passes is not None:  # which decide, once the model is there
+        return max(asked.burn_in or 0, asked.force_accept, DEFAULT_EPOCHS) + 1
+    return DEFAULT_EPOCHS if asked.until is None else MOST_UNTIL_CONVERGED
+
+
+def _schedule(
+    asked: Arguments, kernel: Kernel, block: LinearSchedule | None, loading: Loading
+) -> tuple[Schedule, Energy | None]:
+    """Return the schedule, and the energy of its burn-in if that is not the kernel's."""
+    if asked.passes is not None and (asked.epochs is not None or asked.until is not None):
+        raise InputError(
+            "a run ends after --passes, or after --epochs or --until, not both: give one."
+        )
+    if asked.schedule is not None:
+        text = asked.schedule.burn_in_energy
+        return asked.schedule, None if text is None else energy_of(text, loading)
+    falling = asked.target_temperature
+    if not isinstance(falling, LinearSchedule):
+        if not falling > 0:
+            raise InputError(f"the target temperature must be above 0, not {falling:g}.")
+        # Where it is the kernel's own, 1, nothing is scheduled.
+        falling = None if falling == 1 else LinearSchedule(falling, 0.0, falling)
+    epochs, burn_in, first, name = _most_epochs(asked), asked.burn_in, None, None
+    if burn_in is None:
+        moving = falling is not None and falling.rate != 0
+        special = moving or asked.given("force_accept", "until", "replicas", "moves")
+        burn_in = 0 if asked.kernel != "mh" or special else min(BURN_IN, epochs // 2)
+        if burn_in and asked.burn_in_energy is None and kernel.energy is not None:
+            first = grouped(kernel.energy, GROUPS)
+            name = None if first is None else energy_text(first)
+            # A part that nobody can build again by name has no burn-in of its own.
+            first = None if name is None else first
+    if asked.burn_in_energy not in (None, "same"):
+        first = energy_of(asked.burn_in_energy, loading)
+        name = energy_name(first)
+    schedule = Schedule(
+        epochs=epochs,
+        burn_in=burn_in,
+        target_temperature=falling,
+        block=block,
+        force_accept=asked.force_accept,
+        burn_in_energy=name,
+    )
+    return schedule, first
+
+
+def _notes(asked: Arguments, schedule: Schedule) -> tuple[str, ...]:
+    """Return what a user may want to know before the run begins."""
+    found = list[str]()
+    if asked.passes is not None:
+        found.append(f"{asked.passes:,} passes of a chain are about {schedule.epochs:,} epochs")
+    count = len(asked.texts or ())
+    if count > 1:
+        each = f"{asked.chains} chain{'s' * (asked.chains > 1)}"
+        found.append(f"{count} texts start {each} each: {count * asked.chains} chains")
+    if asked.until is not None:
+        most = f"{schedule.epochs:,} epochs"
+        found.append(f"the run ends when it has converged, after at most {most}")
+    return tuple(found)

@@ -1,80 +1,52 @@
-"""The commands that measure: `score`, `diagnose`, `verify`."""
+"""The commands that measure and list: `score`, `diagnose`, `verify`, `models`."""
 
 from __future__ import annotations
 
 import json as json_module
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from maskov.cli.diagnosis import print_diagnosis
-from maskov.cli.output import as_lines, print_json, print_table, say, texts_or_files
-from maskov.options.option import SMOOTHING
-from maskov.options.scoring import ScoringOptions
-from maskov.shipped import default_model
-from maskov.ui.escaping import PrintableConsole
+from maskov import api
+from maskov.cli.generated import Json, command_of
+from maskov.cli.output import as_lines, print_json, print_table, say
+from maskov.ui.escaping import PrintableConsole, printable
 
 if TYPE_CHECKING:
+    from maskov.diagnostics.diagnosis import Diagnosis
+    from maskov.diagnostics.energies import EnergyFigures
+    from maskov.diagnostics.exchange import ExchangeFigures
+    from maskov.diagnostics.experts import ExpertFigures
+    from maskov.diagnostics.statistics import TokenStatistic
     from maskov.models import MaskedModel
     from maskov.scoring import Score
 
+_COLUMNS = ("", "nested R-hat", "limit", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
+_UNKNOWN = "–"
+# What a model is the default of, by its kind.
+_DEFAULTS = {"masked": " (default)", "causal": " (default judge of evaluate)"}
 # Lines with unknown tokens that are pointed out one by one.
 _POINTED_OUT = 5
 
 
+@command_of(api.score, model=api.DEFAULT_MODEL)
 def score(
-    source: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="TEXT|FILE|-...",
-            help="texts, or files of texts: one per line, or FASTA (- for standard input)",
-        ),
-    ],
-    model: Annotated[
-        str, typer.Option("--model", "-m", help="built-in name, folder or hub name")
-    ] = default_model(),
-    energy: Annotated[
-        str,
-        typer.Option("--energy", "-e", help="raw, norm, raw(groups=4), autoregressive, or a sum"),
-    ] = "raw",
-    causal_model: Annotated[
-        str | None,
-        typer.Option("--causal-model", help="causal LM for 'autoregressive' (default: --model)"),
-    ] = None,
-    tokenizer: Annotated[
-        str | None, typer.Option(help="folder, hub name or vocab.txt (default: the model's)")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 ...")] = "auto",
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="run code that comes with the model")
-    ] = False,
-    prefix: Annotated[
-        str, typer.Option("--prefix", help="text that the model reads before every text")
-    ] = "",
-    remove_smoothing: Annotated[float, typer.Option("--remove-smoothing", help=SMOOTHING)] = 0.0,
-    token_budget: Annotated[
-        int | None, typer.Option(min=1, help="tokens per model call (default: automatic)")
-    ] = None,
+    given: dict[str, Any],
     words: Annotated[
         bool, typer.Option("--words", help="show the term of each word (--json always has them)")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
+    json: Json = False,
 ) -> None:
     """Score texts: E_raw and E_norm of each text, or another energy, and the term of each token."""
-    lines = texts_or_files(source)
-    options = ScoringOptions(
-        model, energy, causal_model, tokenizer, device, trust_remote_code, prefix,
-        remove_smoothing, token_budget,
-    )  # fmt: skip
-    if energy == "autoregressive":  # no masked model scores
-        _print_scores(options.scores(lines), energy, json, words)
-        return
-    masked = options.load_model()
-    scores = options.scores(lines, masked)
-    _print_scores(scores, energy, json, words)
-    _point_out_unknown(masked, scores)
+    from maskov.scoring import score_as_asked
+
+    scores, masked = score_as_asked(**given)
+    _print_scores(scores, given.get("energy", "raw"), json, words)
+    if masked is not None:
+        _point_out_unknown(masked, scores)
 
 
 def diagnose(
@@ -92,7 +64,7 @@ def diagnose(
         values = json_safe({"diagnosis": diagnosis.to_dict(), **summary})
         print_json([json_module.dumps(values, ensure_ascii=False, allow_nan=False)])
         return
-    print_diagnosis(diagnosis)
+    _print_diagnosis(diagnosis)
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")
     table.add_column(overflow="fold")
@@ -101,9 +73,7 @@ def diagnose(
     PrintableConsole().print(table, markup=False, highlight=False)
 
 
-def verify(
-    json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
-) -> None:
+def verify(json: Json = False) -> None:
     """Prove the kernels on the paper's counter-example, by their exact transition matrices."""
     from maskov.verify import verify as verify_kernels
 
@@ -162,3 +132,115 @@ def _print_scores(scores: list[Score], energy: str, json: bool, words: bool) -> 
 def _shown(energy: str) -> str:
     """Return the name of an energy as tables of samples have it."""
     return f"E_{energy}" if energy in ("raw", "norm") else energy
+
+
+def models(
+    json: Json = False,
+) -> None:
+    """List the models that need no download."""
+    from maskov.shipped import listed
+
+    if json:
+        print_json(model.to_json() for model in listed())
+        return
+    # One block per model: the description does not fit into a line of a terminal.
+    for model in listed():
+        table = Table(box=None, show_header=False, pad_edge=False)
+        table.add_column(style="dim", min_width=10)
+        table.add_column(overflow="fold")
+        default = _DEFAULTS[model.kind] if model.default else ""
+        table.add_row("model", model.name + default)
+        table.add_row("description", f"{model.kind}: {model.summary}")
+        if model.pairs:
+            table.add_row("translates", ", ".join(model.pairs))
+        size = f", {model.bytes / 2**20:.1f} MiB" if model.bytes else ""
+        table.add_row("size", f"{model.parameters:,} parameters{size}")
+        table.add_row("trained on", model.training_data)
+        table.add_row("licence", model.licence)
+        if model.quality:
+            measured = (f"{name} {value:g}" for name, value in model.quality.items())
+            table.add_row("quality", "; ".join(measured))
+        PrintableConsole().print(table, "", markup=False, highlight=False)
+
+
+def _print_diagnosis(diagnosis: Diagnosis) -> None:
+    """Print to standard output."""
+    # Sentences are not folded, so that grep finds them.
+    for sentence in diagnosis.verdict.lines():
+        print(printable(sentence))
+    print()
+    print_table(_table(diagnosis))
+    if diagnosis.experts:
+        print()
+        print_table(_experts(diagnosis.experts))
+    if diagnosis.exchange is not None:
+        print()
+        print_table(_swaps(diagnosis.exchange))
+        trips = diagnosis.exchange.round_trips_per_1000_epochs
+        shown = _UNKNOWN if trips is None else f"{trips:.1f}"
+        print(f"round trips of a chain's replicas per 1,000 epochs: {shown}")
+    for note in diagnosis.notes:
+        print(printable(f"note: {note}"))
+    print()
+
+
+def _table(diagnosis: Diagnosis) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in _COLUMNS:
+        table.add_column(column, justify="right" if column else "left")
+    for name, energy in diagnosis.energies.items():
+        table.add_row(name, *_energy(energy))
+    for expert in diagnosis.experts:
+        table.add_row(printable(expert.name), *_energy(expert.energy))
+    tokens = diagnosis.tokens
+    if tokens is not None:
+        table.add_row("tokens", *[""] * (len(_COLUMNS) - 2), _time(tokens.time, tokens.at_least))
+        for label, statistic in tokens.extremes().items():
+            table.add_row(label, *_statistic(statistic))
+    return table
+
+
+def _statistic(statistic: TokenStatistic) -> list[str]:
+    r_hats = (statistic.r_hat, statistic.r_hat_limit)
+    shown = [_UNKNOWN if value is None else f"{value:.3f}" for value in r_hats]
+    return [*shown, f"{statistic.ess:.0f}", "", f"{statistic.mean:z.2f}", "", ""]
+
+
+def _experts(experts: Sequence[ExpertFigures]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("expert", "weight", "mean energy", "calls per step"):
+        table.add_column(column, justify="left" if column == "expert" else "right")
+    for one in experts:
+        numbers = ((one.weight, "g"), (one.energy.mean, ".2f"), (one.calls_per_step, ".2f"))
+        shown = [_UNKNOWN if value is None else format(value, form) for value, form in numbers]
+        table.add_row(printable(one.name), *shown)
+    return table
+
+
+def _swaps(exchange: ExchangeFigures) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("replicas at β", "swap rate"):
+        table.add_column(column, justify="right")
+    pairs = zip(exchange.ladder, exchange.ladder[1:], exchange.swap_rates, strict=False)
+    for one, other, rate in pairs:
+        table.add_row(f"{one:g} ↔ {other:g}", _UNKNOWN if rate is None else f"{rate:.3f}")
+    return table
+
+
+def _energy(energy: EnergyFigures) -> list[str]:
+    numbers = [
+        (energy.r_hat, ".3f"),
+        (energy.r_hat_limit, ".3f"),
+        (energy.ess_bulk, ".0f"),
+        (energy.ess_tail, ".0f"),
+        (energy.mean, ".2f"),
+        (energy.mcse, ".2g"),
+    ]
+    shown = [_UNKNOWN if value is None else format(value, form) for value, form in numbers]
+    return [*shown, _time(energy.time, energy.at_least)]
+
+
+def _time(time: float | None, at_least: bool) -> str:
+    if time is None:
+        return _UNKNOWN
+    return f"{'≥ ' if at_least else ''}{time:.1f} epochs"

@@ -229,7 +229,7 @@ def named_moves(conditional: MaskedConditional) -> dict[str, Callable[..., Move]
 
     def site(order: str = "random", block: int = 1, block_anneal: float = 0.0) -> Move:
         if not isinstance(block, int) or not isinstance(block_anneal, int | float):
-            raise InputError("the block of the move 'site' and its fall are numbers: site(block=4).")
+            raise InputError("the block of a site and its fall are numbers: site(block=4).")
         return Site(conditional, Sweep(order, block))
 
     def span(sizes: int | str | tuple[int, ...] = DEFAULT_SIZES) -> Move:
