@@ -241,8 +241,8 @@ def sample(
 _P = ParamSpec("_P")
 _Templates = Annotated[
     "str | Lines",
-    Opt("a text with \\[MASK] (or \\[MASK*], \\[MASK{2,5}]; in proteins _) for blanks, a file, or -",
-        metavar="TEMPLATE", read=read_templates),
+    Opt("a text with \\[MASK] (or \\[MASK*], \\[MASK{2,5}]; in proteins _) for blanks, a file, "
+        "or -", metavar="TEMPLATE", read=read_templates),
 ]  # fmt: skip
 
 
@@ -270,7 +270,7 @@ def _filling(
     infill.__signature__ = inspect.Signature([first, blanks, *rest])  # type: ignore[attr-defined]
     infill.__annotations__ = sample.__annotations__ | {"templates": "_Templates"}
     infill.__qualname__ = "infill"
-    return infill
+    return infill  # type: ignore[return-value]
 
 
 infill = _filling(sample)
@@ -312,7 +312,7 @@ def resume(
     given = locals()
     from maskov.sampling import execute_shown, finished, plan_of_folder
 
-    return finished(run) or execute_shown(plan_of_folder(**given), progress, listener, stop)
+    return finished(**given) or execute_shown(plan_of_folder(**given), progress, listener, stop)
 
 
 def score(

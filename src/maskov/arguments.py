@@ -134,9 +134,11 @@ def _plain(value: Any, kind: Any) -> Any:
     while get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     parts = get_args(kind) if get_origin(kind) in _UNIONS else (kind,)
-    if isinstance(value, Integral) and not isinstance(value, bool) and int in parts:
+    if type(value) is bool:
+        return value
+    if isinstance(value, Integral) and int in parts:
         return int(value)
-    if isinstance(value, Real) and not isinstance(value, bool) and float in parts:
+    if isinstance(value, Real) and float in parts:
         return float(value)
     return Path(value) if Path in parts and str not in parts and value is not None else value
 

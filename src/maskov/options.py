@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, get_type_hints
 
 from maskov.config import ModelSource
 from maskov.errors import InputError
@@ -21,11 +21,13 @@ from maskov.parts import parse_call
 from maskov.schedules import LinearSchedule
 from maskov.shipped import is_name
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # also for names that only quoted types have
+    from maskov.energies import Energy
     from maskov.fasta import Record
-    from maskov.frozen import Mask
+    from maskov.kernels.registry import Moves
     from maskov.models import MaskedModel
-    from maskov.moves import MaskedConditional
+    from maskov.moves import MaskedConditional, Move
+    from maskov.texts import Mask
     from maskov.workers import Workers
 
 # The panel of the options that a newcomer needs; the others are "Advanced".
@@ -132,7 +134,8 @@ def parse_workers(text: str) -> int | Workers:
         return int(text)
     name, positional, given = parse_call(text)
     try:
-        return Workers(*(positional or [0 if name == "ray" else None]), engine=name, **given)
+        count, *others = positional or [0]
+        return Workers(count, name, *others, **given)
     except TypeError:
         raise InputError(
             f"--workers '{text}' is not a number of processes or a cluster: write 4, ray, or "
@@ -302,7 +305,7 @@ Freeze = Annotated[
         "expression 're:PATTERN', or a file with a line of characters for each text, '.' for a "
         "free token", panel=CONSTRAINTS, read=read_frozen),
 ]  # fmt: skip
-SomeMoves = Union["Moves", "Move", None]
+SomeMoves: TypeAlias = Union["Moves", "Move", None]
 
 Seed = Annotated[int, Opt("seed of all random numbers", "-s", RUN)]
 TokenBudget = Annotated[
@@ -321,5 +324,5 @@ Threads = Annotated[
     "int | None", Opt("threads of each process on a CPU (default: 1)", panel=WORKERS)
 ]
 # Unions of quoted names, which `|` cannot join.
-AnyEnergy = Union[str, "Energy", TextFunction]
+AnyEnergy: TypeAlias = Union[str, "Energy", TextFunction]
 Stop = Callable[[], bool]

@@ -215,9 +215,10 @@ def plan(**given: Any) -> Plan:
 
 
 def load_source(
-    source: ModelSource, device: Any, precision: str, allow_download: bool = True
+    source: ModelSource | None, device: Any, precision: str, allow_download: bool = True
 ) -> MaskedModel:
     """Load a model as its source says."""
+    assert source is not None
     return load(
         source.name,
         device,
@@ -460,7 +461,7 @@ def _most_epochs(asked: Arguments) -> int:
     if asked.epochs is not None:
         return int(asked.epochs)
     if asked.passes is not None:  # which decide, once the model is there
-        return max(asked.burn_in or 0, asked.force_accept, DEFAULT_EPOCHS) + 1
+        return int(max(asked.burn_in or 0, asked.force_accept, DEFAULT_EPOCHS)) + 1
     return DEFAULT_EPOCHS if asked.until is None else MOST_UNTIL_CONVERGED
 
 

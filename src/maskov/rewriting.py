@@ -258,7 +258,7 @@ class Rewriter:
         if out is not None and (out / "manifest.json").is_file():
             source, workers = options.get("source"), options.get("workers") or Workers()
             # With the kernel given, nothing is imported or loaded that only the folder names.
-            return finished(out) or execute(
+            return finished(run=out) or execute(
                 plan_of_folder(
                     run=out, model=model, kernel=kernel, workers=replace(workers, threads=None),
                     trust_remote_code=source is not None and source.trust_remote_code,

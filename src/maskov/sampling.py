@@ -97,11 +97,13 @@ def folder_of(run: str | Path | Run) -> Path:
     return run.store.path
 
 
-def finished(run: str | Path | Run) -> Run | None:
-    """Return a run that is complete, with its files whole; None if there is work left."""
-    if not isinstance(run, str | Path | Run):
-        return None  # refused below, by its type
-    folder = RunFolder.open(folder_of(run))
+def finished(**given: Any) -> Run | None:
+    """Return a run that is complete, with its files whole; None if there is work left.
+
+    It has the arguments of `maskov.resume`.
+    """
+    asked = arguments_of(api.resume, given, Run)
+    folder = RunFolder.open(folder_of(asked.run))
     folder.check_unchanged()
     if not Run(folder).finished:
         return None

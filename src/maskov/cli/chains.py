@@ -55,7 +55,7 @@ def resume(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> N
     """Continue a run that was stopped, from its last checkpoint."""
     from maskov.sampling import finished, plan_of_folder
 
-    run = finished(given["run"])
+    run = finished(**given)
     if run is not None:
         _print(run, None, json, quiet)
     else:

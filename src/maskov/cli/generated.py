@@ -8,9 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-import click
 import typer
-from click.core import ParameterSource
 from typer.core import TyperCommand, TyperGroup
 
 from maskov.options import Opt, hints_of
@@ -40,11 +38,10 @@ def command_of(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         def run(**values: Any) -> None:
-            source = click.get_current_context().get_parameter_source
             given: dict[str, Any] = dict(defaults)
-            for name, one in options.items():
+            for (name, one), shown in zip(options.items(), generated, strict=True):
                 value = values.pop(name)
-                if source(name) is not ParameterSource.DEFAULT:
+                if value != shown.default:
                     given[name] = value if one.read is None else one.read(value)
             command(given, **values)
 
@@ -73,8 +70,10 @@ def _parameter(name: str, hint: Any, one: Opt, default: Any) -> inspect.Paramete
         kind = list[kind] if one.many else kind  # type: ignore[valid-type]
         shown = typer.Argument(metavar=one.metavar, help=one.help)
         default = inspect.Parameter.empty
-    elif default is None or not isinstance(default, _PLAIN) or (one.read and default != 1.0):
-        kind, default = kind | None, None
+    elif default is None:
+        kind |= None
+    elif kind is str:
+        default = str(default)
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
