@@ -130,7 +130,7 @@ def _energies(model: maskov.MaskedModel, ids: Sequence[Sequence[int]]) -> np.nda
         tokens = torch.full((len(part), int(lengths.max())), model.mask_id, device=model.device)
         for row, line in enumerate(part):
             tokens[row, : len(line)] = torch.tensor(line, device=model.device)
-        known = Sequences(tokens, lengths, engine.sites(Sequences(tokens, lengths)))
+        known = Sequences(tokens, lengths, engine.cache(Sequences(tokens, lengths)))
         engine.check()
         both = [energy(model, known).cpu().numpy() for energy in (Raw(), Norm())]
         parts.append(np.stack(both, axis=1))

@@ -102,8 +102,8 @@ def distribution(
     if lengths is None:
         lengths = torch.full((len(states),), states.shape[1], device=states.device)
     given = Sequences(states, lengths, source=torch.zeros_like(lengths), reference=reference)
-    sites = Scorer(model).sites(given, groups=energy.groups) if energy.needs_sites else None
-    return (-energy(model, replace(given, sites=sites)) / temperature).softmax(0)
+    sites = Scorer(model).cache(given, groups=energy.groups) if energy.needs_passes else None
+    return (-energy(model, replace(given, pass_cache=sites)) / temperature).softmax(0)
 
 
 def fresh_state(
@@ -231,7 +231,7 @@ def step_matrix(
         chains = replace(chains, step=epoch * kernel.steps(chains))
         chains = kernel.begin(chains, rng)
         rows = (kernel.steps(chains) > number).nonzero().flatten()
-        chains = replace(chains, step=chains.step + number, number=chains.number + number)
+        chains = replace(chains, step=chains.step + number, epoch_step=chains.epoch_step + number)
         if windows:
             return _window_step(kernel, chains, rows, scorer, rng)
         after, info = kernel.step(chains, rows, scorer, rng)
@@ -253,16 +253,18 @@ def _check_step(chains: Chains, rows: Tensor, after: Chains, info: StepInfo) -> 
     if not (reported and bool((info.proposal.rows == rows).all())):
         raise AssertionError("a step reports other chains than it moved.")
     one = torch.zeros_like(chains.chain).index_fill(0, rows, 1)
-    right = ((after.number == chains.number + one) & (after.step == chains.step + one)).all()
+    right = (
+        (after.epoch_step == chains.epoch_step + one) & (after.step == chains.step + one)
+    ).all()
     if not bool(right):
         raise AssertionError("a step must count itself: see `maskov.kernels.base`.")
 
 
 def _copies(known: Chains, source: Int[Tensor, " n"]) -> Chains:
     """Return a chain at each source, with what is known of its tokens."""
-    sites = None if known.sites is None else known.sites.rows(source)
+    sites = None if known.pass_cache is None else known.pass_cache.rows(source)
     values = None if known.part_values is None else known.part_values.rows(source)
-    return replace(known.rows(source), sites=sites, part_values=values)
+    return replace(known.rows(source), pass_cache=sites, part_values=values)
 
 
 def places(states: Chains, chains: Chains) -> Int[Tensor, " n"]:
@@ -278,7 +280,7 @@ def places(states: Chains, chains: Chains) -> Int[Tensor, " n"]:
 def _window_step(kernel: Kernel, chains: Chains, rows: Tensor, scorer: Scorer, rng: Rng) -> Chains:
     """Let some chains make a step of asynchronous windows."""
     assert isinstance(kernel, Metropolis)
-    own = replace(_copies(chains, rows), number=torch.zeros_like(rows))
+    own = replace(_copies(chains, rows), epoch_step=torch.zeros_like(rows))
     buffers = SpanBuffers.of(own, 0, torch.ones_like(rows), ring=1)
     heat = torch.tensor([kernel.target_temperature], dtype=torch.float64)
     _run_epoch(SpanSampler(kernel, kernel.plan, scorer, rng, buffers, heat))
@@ -315,9 +317,9 @@ def asynchronous_matrix(
 ) -> Float[Tensor, "states states"]:
     """Return P of a step of asynchronous chains, each of which masks one position or none."""
     known = kernel.init(start, scorer)
-    assert known.sites is not None
+    assert known.pass_cache is not None
     every, place = torch.arange(len(start.chain)), masked.int().argmax(1)
-    logits = scorer.model.logits(known.sites.hidden[every, place])
+    logits = scorer.model.logits(known.pass_cache.hidden[every, place])
     chances = kernel.conditional.log_probabilities(logits, scorer.model.forbidden).exp()
     source, token = ((chances > 0) & masked.any(1, keepdim=True)).nonzero(as_tuple=True)
     chance = chances[source, token]

@@ -122,11 +122,11 @@ def score_texts(
         source = None if sources is None else sources[begin : begin + _GROUP]
         given = Sequences(tokens, lengths, source=source)
         sites = None
-        if energy.needs_sites:
+        if energy.needs_passes:
             both = energy.groups is None
-            sites = engine.sites(given, energy.needs_normaliser or both, groups=energy.groups)
+            sites = engine.cache(given, energy.needs_normaliser or both, groups=energy.groups)
         engine.check()
-        given = replace(given, sites=sites)
+        given = replace(given, pass_cache=sites)
         terms, experts = _parts(energy, model, given)
         named = _named(model, given)
         for row, (text, ids) in enumerate(zip(texts[begin : begin + _GROUP], group, strict=True)):
@@ -177,7 +177,7 @@ def _parts(
 
 def _named(model: MaskedModel, given: Sequences) -> dict[str, list[float]]:
     """Return E_raw and E_norm of each sequence, if each position was masked alone."""
-    if given.sites is None or given.sites.groups is not None:
+    if given.pass_cache is None or given.pass_cache.groups is not None:
         return {}
     return {str(one): one(model, given).tolist() for one in (Raw(), Norm())}
 

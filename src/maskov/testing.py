@@ -43,7 +43,7 @@ from maskov.exact import (
 from maskov.execution.loop import ended, whole_epoch
 from maskov.execution.loop import epoch as run_epoch
 from maskov.kernels import Exchange, Kernel, Metropolis
-from maskov.kernels.metropolis import Comparison
+from maskov.kernels.metropolis import ProposalScores
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.builtin import TabularModel
 from maskov.models.scorer import Scorer
@@ -132,7 +132,7 @@ def check_energy(
     _expect(_same(values[order], alone), f"'{target}' has different values {what}.")
     _check_terms(target, scorer, states, values)
     _check_cache(target, scorer, states)
-    for delayed in _DELAYS if target.needs_sites else _DELAYS[:1]:
+    for delayed in _DELAYS if target.needs_passes else _DELAYS[:1]:
         _check_stages(target, delayed, scorer, states, values)
 
 
@@ -382,9 +382,11 @@ def _check_stages(
             moves = ((proposed != tokens).any(1) & finite & finite[targets]).nonzero().flatten()
             if moves.numel():
                 chains = kernel.init(states.rows(moves), scorer)
-                comparison = Comparison(kernel, chains, _single(chains, place, token), scorer)
+                scores = ProposalScores(kernel, chains, _single(chains, place, token), scorer)
                 for number, fall in enumerate(falls):
-                    fall[moves, targets[moves]] = comparison.fall(number, torch.arange(len(moves)))
+                    fall[moves, targets[moves]] = scores.energy_drop(
+                        number, torch.arange(len(moves))
+                    )
     off = (falls + falls.transpose(1, 2)).nan_to_num().abs().max()
     _expect(off < 1e-9, f"a stage of '{energy}' does not change its sign with the move.")
     off = (falls[-1] - (values[:, None] - values)).nan_to_num().abs().max()
@@ -424,9 +426,9 @@ class _RandomTarget(Energy):
 
 
 def _with_sites(energy: Energy, scorer: Scorer, given: Sequences) -> Sequences:
-    needed = energy.needs_sites
-    sites = scorer.sites(given, energy.needs_normaliser, groups=energy.groups) if needed else None
-    return replace(given, sites=sites)
+    needed = energy.needs_passes
+    sites = scorer.cache(given, energy.needs_normaliser, groups=energy.groups) if needed else None
+    return replace(given, pass_cache=sites)
 
 
 def _values(energy: Energy, scorer: Scorer, given: Sequences) -> Float[Tensor, " states"]:

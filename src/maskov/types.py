@@ -34,11 +34,11 @@ __all__ = [
     "Float",
     "Int",
     "PartValues",
-    "PassedSites",
+    "PassCache",
     "Proposal",
+    "ProposalPasses",
     "Resized",
     "Sequences",
-    "Sites",
     "StepInfo",
     "Tensor",
     "Traces",
@@ -50,7 +50,7 @@ Traces = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class Sites:
+class PassCache:
     """What the masked passes of some sequences gave at each position.
 
     `hidden` is what the model's head needs to answer any question about that position, `logit`
@@ -70,12 +70,12 @@ class Sites:
         """Return every tensor by its name."""
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
-    def rows(self, index: Int[Tensor, " n"]) -> Sites:
+    def rows(self, index: Int[Tensor, " n"]) -> PassCache:
         """Return the sites of the chosen chains."""
         chosen: dict[str, Any] = {name: value[index] for name, value in self.tensors().items()}
         return replace(self, **chosen)
 
-    def put(self, index: Int[Tensor, " n"], other: Sites) -> Sites:
+    def put(self, index: Int[Tensor, " n"], other: PassCache) -> PassCache:
         """Return these sites with the chosen chains replaced by those of `other`."""
         mine, theirs = self.tensors(), other.tensors()
         changed: dict[str, Any] = {n: mine[n].index_copy(0, index, theirs[n]) for n in mine}
@@ -88,17 +88,17 @@ class Sites:
         hidden: Float[Tensor, "passes hidden"],
         logit: Float[Tensor, " passes"],
         log_normaliser: Float[Tensor, " passes"],
-    ) -> Sites:
+    ) -> PassCache:
         """Return these sites with some positions replaced."""
         where = (row, place)
-        return Sites(
+        return PassCache(
             self.hidden.index_put(where, hidden),
             self.logit.index_put(where, logit),
             self.log_normaliser.index_put(where, log_normaliser),
             self.groups,
         )
 
-    def to(self, device: torch.device) -> Sites:
+    def to(self, device: torch.device) -> PassCache:
         """Return these sites on a device."""
         moved: dict[str, Any] = {name: value.to(device) for name, value in self.tensors().items()}
         return replace(self, **moved)
@@ -114,7 +114,7 @@ class Sequences:
 
     tokens: Int[Tensor, "n length"]
     lengths: Int[Tensor, " n"]
-    sites: Sites | None = None
+    pass_cache: PassCache | None = None
     source: Int[Tensor, " n"] | None = None
     reference: Int[Tensor, "n reference"] | None = None
 
@@ -128,7 +128,7 @@ class Sequences:
         return Sequences(
             self.tokens[index],
             self.lengths[index],
-            None if self.sites is None else self.sites.rows(index),
+            None if self.pass_cache is None else self.pass_cache.rows(index),
             None if self.source is None else self.source[index],
             None if self.reference is None else self.reference[index],
         )
@@ -172,15 +172,16 @@ class PartValues:
 class Chains:
     """A batch of chains: everything the next step needs, and nothing else.
 
-    What may differ between chains has an entry for each: its length, the positions that are `free`
-    to change (templates freeze the others), and `beta`, which multiplies the inverse temperature of
-    the kernel's target. `replica` is a number that travels with the tokens where chains exchange
-    theirs (`maskov.kernels.exchange`). `source` is the line of the user's input that a chain
-    belongs to, which a conditional model reads. `step` counts the steps of a chain and keys its
-    random numbers; `number` counts those of the current epoch, and `rank` is the place of each
-    position in the epoch's order. `sites` and `part_values` describe the current tokens and are
-    absent while they are unknown, as after a move that needed no energy. `confidence` is the
-    probability with which each token was last predicted; only mask-predict reads it.
+    What may differ between chains has an entry for each: its length, the positions that are
+    `free` to change (templates freeze the others), and `beta`, which multiplies the inverse
+    temperature of the kernel's target. `replica` is a number that travels with the tokens where
+    chains exchange theirs (`maskov.kernels.exchange`). `source` is the line of the user's input
+    that a chain belongs to, which a conditional model reads. `step` counts the steps of a chain
+    and keys its random numbers; `epoch_step` counts those of the current epoch, and `rank` is
+    the place of each position in the epoch's order. `pass_cache` and `part_values` describe the
+    current tokens and are absent while they are unknown, as after a move that needed no energy.
+    `confidence` is the probability with which each token was last predicted; only mask-predict
+    reads it.
 
     Where lengths may change, every position that may come or go has the number of its `region`
     (−1 elsewhere), and a region has between `bounds[..., 0]` and `bounds[..., 1]` positions.
@@ -197,13 +198,13 @@ class Chains:
     beta: Float[Tensor, " chains"]
     replica: Int[Tensor, " chains"]
     step: Int[Tensor, " chains"]
-    number: Int[Tensor, " chains"]
+    epoch_step: Int[Tensor, " chains"]
     rank: Int[Tensor, "chains length"]
     confidence: Float[Tensor, "chains length"]
     region: Int[Tensor, "chains length"]
     bounds: Int[Tensor, "chains regions 2"]
     reference: Int[Tensor, "chains reference"]
-    sites: Sites | None = None
+    pass_cache: PassCache | None = None
     part_values: PartValues | None = None
 
     @classmethod
@@ -226,7 +227,7 @@ class Chains:
             beta=torch.ones(len(chain), dtype=torch.float64, device=chain.device),
             replica=torch.zeros_like(chain),
             step=torch.zeros_like(chain),
-            number=torch.zeros_like(chain),
+            epoch_step=torch.zeros_like(chain),
             rank=torch.zeros_like(tokens),
             confidence=torch.zeros(tokens.shape, dtype=torch.float64, device=chain.device),
             region=torch.full_like(tokens, -1),
@@ -264,7 +265,7 @@ class Chains:
     @property
     def sequences(self) -> Sequences:
         """The current tokens and what is known of them."""
-        return Sequences(self.tokens, self.lengths, self.sites, self.source, self.reference)
+        return Sequences(self.tokens, self.lengths, self.pass_cache, self.source, self.reference)
 
     def rows(self, index: Int[Tensor, " n"]) -> Chains:
         """Return the chosen chains, with nothing known of their tokens."""
@@ -280,23 +281,23 @@ class Chains:
         if self.tokens.device == device:
             return self
         moved: dict[str, Any] = {name: value.to(device) for name, value in self.tensors().items()}
-        if self.sites is not None:
-            moved["sites"] = self.sites.to(device)
+        if self.pass_cache is not None:
+            moved["pass_cache"] = self.pass_cache.to(device)
         if self.part_values is not None:
             moved["part_values"] = self.part_values.to(device)
         return replace(self, **moved)
 
     def forget(self) -> Chains:
         """Return these chains without what was known of their tokens."""
-        return replace(self, sites=None, part_values=None)
+        return replace(self, pass_cache=None, part_values=None)
 
 
 @dataclass(frozen=True)
-class PassedSites:
+class ProposalPasses:
     """Masked passes of proposed sequences that proposing has paid for: a vector at each place.
 
-    They mask what `groups` says, as in `Sites`; with groups, every position of a group is here or
-    none.
+    They mask what `groups` says, as in `PassCache`; with groups, every position of a group is here
+    or none.
     """
 
     row: Int[Tensor, " passes"]
@@ -345,7 +346,7 @@ class Proposal:
     log_q_forward: Float[Tensor, " n"]
     log_q_reverse: Float[Tensor, " n"]
     passes: Int[Tensor, " n"]
-    passed: PassedSites | None = None
+    passed: ProposalPasses | None = None
     resized: Resized | None = None
 
     @property

@@ -114,7 +114,7 @@ def test_what_is_kept_is_what_the_model_says_of_the_tokens(kind):
     sampler.limit.fill_(4)
     while sampler.slowest() < 4:
         sampler.advance()
-    fresh = Scorer(MODEL).sites(Sequences(buffers.tokens, buffers.lengths))
+    fresh = Scorer(MODEL).cache(Sequences(buffers.tokens, buffers.lengths))
     assert buffers.ring_counts[..., COUNTS.index("novel")].sum() > 20
     for name in ("hidden", "logit", "log_normaliser"):
         assert (getattr(buffers, name) - getattr(fresh, name)).abs().max() < 1e-10
@@ -127,7 +127,7 @@ def test_a_checkpoint_has_the_buffers_of_its_move(tmp_path):
     buffers = SpanBuffers.of(known, 0, kernel.steps(known), ring=AHEAD)
     sites = Buffers.of(known, kernel.plan, 0, 1, ring=AHEAD)
     shapes = [
-        GroupShape(fresh, 5, 1, lambda: known.sites.hidden[0], windows=windows)
+        GroupShape(fresh, 5, 1, lambda: known.pass_cache.hidden[0], windows=windows)
         for windows in (True, False)
     ]
     narrow = buffers.tensors() | {"new_logit": buffers.new_logit[:, 1:]}

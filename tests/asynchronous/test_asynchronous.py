@@ -18,7 +18,7 @@ from maskov import (
     Schedule,
 )
 from maskov.energies import TextEnergy
-from maskov.energies.stages import TestPlan, nearness
+from maskov.energies.stages import AcceptanceStages, nearness
 from maskov.execution.async_tests import UNTESTED
 from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import Buffers
@@ -78,7 +78,7 @@ def test_a_proposal_that_an_expert_rejects_costs_no_masked_pass():
 
 
 def _flight(kernel, delayed, slots=1, observer=None, count=12, length=9):
-    engine, plan = Scorer(MODEL), TestPlan(kernel.energy, delayed)
+    engine, plan = Scorer(MODEL), AcceptanceStages(kernel.energy, delayed)
     state = kernel.init(random_state(MODEL, count, length), engine)
     buffers = Buffers.of(state, plan, 0, slots, ring=4)
     temperatures = torch.ones(4, dtype=torch.float64)
@@ -130,7 +130,7 @@ def test_what_is_kept_is_what_the_model_says_of_the_tokens():
     kernel = Metropolis(Norm())
     flow = _flight(kernel, DelayedAcceptance(2), slots=3)
     b = flow.buffers
-    fresh = Scorer(MODEL).sites(Sequences(b.tokens, b.lengths))
+    fresh = Scorer(MODEL).cache(Sequences(b.tokens, b.lengths))
     assert b.ring_counts[..., COUNTS.index("novel")].sum() > 20
     for mine, right in ((b.hidden, fresh.hidden), (b.logit, fresh.logit)):
         assert (mine - right).abs().max() < 1e-10

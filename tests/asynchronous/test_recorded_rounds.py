@@ -52,7 +52,7 @@ def test_chains_with_the_most_steps_left_come_first(monkeypatch):
         def _fill_room(self, waits):
             chain, entry, valid = super()._fill_room(waits)
             b = self.buffers
-            left = (self.limit - b.epoch) * b.free.sum(1) - b.number
+            left = (self.limit - b.epoch) * b.free.sum(1) - b.epoch_step
             served = torch.zeros_like(waits)
             served[chain[valid], entry[valid]] = True
             late = (waits & ~served).any(1)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from maskov import DelayedAcceptance, MaskedConditional, Metropolis, Norm, Raw, Sweep
-from maskov.energies.stages import TestPlan
+from maskov.energies.stages import AcceptanceStages
 from maskov.execution.async_tests import UNTESTED
 from maskov.execution.asynchronous import AsyncSampler
 from maskov.execution.buffers import Buffers
@@ -27,7 +27,7 @@ def heard(delayed: DelayedAcceptance, proposal: MaskedConditional, slots: int = 
     )
     engine = Scorer(MODEL)
     state = kernel.init(random_state(MODEL, COUNT, LENGTH), engine)
-    plan = TestPlan(kernel.energy, delayed)
+    plan = AcceptanceStages(kernel.energy, delayed)
     buffers = Buffers.of(state, plan, 0, slots, ring=1)
     told = []
     temperatures = torch.tensor([TEMPERATURE], dtype=torch.float64)
@@ -55,7 +55,7 @@ def heard(delayed: DelayedAcceptance, proposal: MaskedConditional, slots: int = 
 )
 def test_the_arithmetic_of_every_test_adds_up(delayed, slots):
     _, steps = heard(delayed, MaskedConditional(top_k=3), slots)
-    stages = len(TestPlan(Norm(), delayed).stages)
+    stages = len(AcceptanceStages(Norm(), delayed).stages)
     seen = set()
     for one in steps.values():
         seen.add(last := int(one["stage"]))
@@ -112,7 +112,7 @@ def test_a_target_of_another_energy_is_told_in_its_own():
     engine = Scorer(MODEL)
     state = kernel.init(random_state(MODEL, 2, 4), engine)
     told = []
-    plan = TestPlan(kernel.energy, DelayedAcceptance(0))
+    plan = AcceptanceStages(kernel.energy, DelayedAcceptance(0))
     buffers = Buffers.of(state, plan, 0, 1, ring=1)
     one = torch.ones(1, dtype=torch.float64)
     flow = AsyncSampler(kernel, plan, engine, CounterRng(0), buffers, one, observer=told.append)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from benchmarks.__main__ import NAMES, main
+from benchmarks.__main__ import main
 from benchmarks.models import SENTENCES, load_model
 from benchmarks.tools import in_process
 
@@ -168,11 +168,3 @@ def test_refusals(capsys, words, phrase):
         main(words.split())
     assert ended.value.code == 2
     assert phrase in "".join(capsys.readouterr())
-
-
-def test_names_are_modules(capsys):
-    for name in NAMES:
-        with pytest.raises(SystemExit) as ended:
-            main([name, "--help"])
-        assert not ended.value.code
-    assert "usage" in capsys.readouterr().out

@@ -56,8 +56,3 @@ def test_what_maskov_executes_is_counted_as_torch_counts_it(family, tmp_path):
     # Where the energy needs the normaliser, each pass projects onto the vocabulary as well.
     norm = sampling_flops(model, [6], [3], [3], "norm")
     assert norm == found + 3 * projection
-
-
-def test_a_family_that_is_not_known_has_no_count(tmp_path):
-    network = maskov.load(str(tiny_models.build("mpnet", tmp_path)), "cpu").network
-    assert flops_per_pass(network.config, 5) is None

@@ -59,36 +59,6 @@ def test_plain_rows_decide_alike_and_run_2t_plus_1_passes_a_step(model, monkeypa
     assert 0 < one["novel_seen"] == many["novel_seen"] < 30
 
 
-def test_novel_moves_are_those_that_change_a_sequence(model, monkeypatch):
-    found = [
-        samplers.measure_plain(
-            model, options(seconds=of_steps(monkeypatch, n)), starts(model), True
-        )
-        for n in range(1, 13)
-    ]
-    changed = [
-        before != after
-        for before, after in itertools.pairwise([starts(model), *(run["ids"] for run in found)])
-    ]
-    assert [run["novel_seen"] for run in found] == list(itertools.accumulate(changed))
-    assert 0 < sum(changed) < 12
-
-
-@pytest.mark.parametrize("energy", ["raw", "norm"])
-def test_a_plain_row_continues_as_the_reference_would(model, monkeypatch, energy):
-    """One more epoch by plain code gives the sequences of a run that is one epoch longer."""
-    chains, epochs = 8, 2
-    given = options(energy=energy, chains=chains, length=str(LENGTH), burn_in=1, seed=9)
-
-    def ids(count: int) -> list[list[int]]:
-        run, _ = samplers._time_run(model, given, samplers.REFERENCE, count)
-        return [found.ids for found in run.samples]
-
-    given.epochs, given.seconds = epochs, of_steps(monkeypatch, chains * LENGTH)
-    found = samplers.measure_plain(model, given, ids(epochs), together=True)
-    assert found["ids"] == ids(epochs + 1) != ids(epochs)
-
-
 @pytest.mark.parametrize("energy", ["raw", "norm"])
 def test_time_and_counts_of_maskov_are_those_after_burn_in(model, monkeypatch, energy):
     """By a clock that moves once an epoch, and by the traces of the same run made again."""

@@ -153,7 +153,7 @@ def test_plain_output_says_how_far_the_first_epoch_is(monkeypatch, capfd):
             view.begun(model)
         if now >= 20:
             state = random_state(model, 3, 6)
-            view.moved(replace(state, number=torch.full((3,), now)), 0, passes=10 * now)
+            view.moved(replace(state, epoch_step=torch.full((3,), now)), 0, passes=10 * now)
         assert not asked()
     lines = capfd.readouterr().err.splitlines()
     assert lines == [

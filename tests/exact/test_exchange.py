@@ -116,7 +116,7 @@ def test_a_swap_takes_along_all_that_is_known_of_the_tokens():
         for after in (chains, again):
             fresh = kernel.init(after.forget(), scorer)
             assert torch.allclose(fresh.energy, after.energy)
-            assert torch.allclose(fresh.sites.hidden, after.sites.hidden)
+            assert torch.allclose(fresh.pass_cache.hidden, after.pass_cache.hidden)
             for name in ("chain", "beta", "source", "step"):
                 assert torch.equal(getattr(after, name), getattr(chains, name))
     assert swaps > 4

@@ -153,7 +153,7 @@ SUMS = (
 def test_sums(text, delayed, folders):
     energy = _sum(text, folders)
     reference = (2, 1, 0)
-    early = DelayedAcceptance(delayed if energy.needs_sites else 0)
+    early = DelayedAcceptance(delayed if energy.needs_passes else 0)
     check_energy(energy, TABLE, reference=reference)
     check_kernel(Metropolis(energy, Site(), delayed=early), TABLE, reference=reference)
     check_kernel(Metropolis(energy, Span(sizes=(1, 2)), delayed=early), TABLE, reference=reference)

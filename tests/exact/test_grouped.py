@@ -75,8 +75,8 @@ def energies_of(model, energy, tokens, lengths=None):
     lengths = torch.full((len(tokens),), tokens.shape[1]) if lengths is None else lengths
     scorer = Scorer(model)
     given = Sequences(tokens, lengths)
-    sites = scorer.sites(given, energy.needs_normaliser, groups=energy.groups)
-    return energy(model, replace(given, sites=sites)), scorer.passes
+    sites = scorer.cache(given, energy.needs_normaliser, groups=energy.groups)
+    return energy(model, replace(given, pass_cache=sites)), scorer.passes
 
 
 @pytest.mark.parametrize("groups", [1, 2, 3, 4, 7])
@@ -153,7 +153,7 @@ def test_bad_groups_are_refused(text, said):
 
 def test_passes_of_another_masking_are_refused():
     tokens, lengths = random_state(TINY, 2, 4).tokens, torch.tensor([4, 4])
-    alone = Scorer(TINY).sites(Sequences(tokens, lengths))
+    alone = Scorer(TINY).cache(Sequences(tokens, lengths))
     for energy in (Raw(groups=2), 2 * Norm(groups=2)):
         with pytest.raises(InputError, match="needs the masked passes"):
             energy(TINY, Sequences(tokens, lengths, alone))
@@ -221,8 +221,8 @@ class SinglePasses(Scorer):
 
     def sites(self, sequences, normaliser=True, needed=None, groups=None):
         if not self.begun:
-            return super().sites(sequences, normaliser, needed, groups)
-        return super().sites(sequences, normaliser, needed)
+            return super().cache(sequences, normaliser, needed, groups)
+        return super().cache(sequences, normaliser, needed)
 
 
 class AllKnown(Metropolis):
@@ -286,7 +286,7 @@ def test_an_energy_without_passes_drops_those_of_another_kernel():
     """Their chains move without them, so that a later proposal would come from an old context."""
     text = TextEnergy(letters)
     both = Metropolis(Raw() + text).init(fresh_state(all_states(TABLE, 3)), Scorer(TABLE))
-    assert Metropolis(text).init(both, Scorer(TABLE)).sites is None
+    assert Metropolis(text).init(both, Scorer(TABLE)).pass_cache is None
 
 
 @pytest.mark.parametrize("kind", [Raw, Norm])

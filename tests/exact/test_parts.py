@@ -95,10 +95,10 @@ def test_moves(move):
 @pytest.mark.parametrize("energy", ENERGIES)
 def test_metropolis_in_both_ways_of_running(energy, delayed):
     target = ENERGIES[energy]
-    if delayed.nearest and not target.needs_sites:
+    if delayed.nearest and not target.needs_passes:
         pytest.skip("there are no masked passes to test early")
     kernel = Metropolis(target, target_temperature=0.7, delayed=delayed)
-    assert kernel.asynchronous == target.sums_over_sites
+    assert kernel.asynchronous == target.sums_over_passes
     check_kernel(kernel, TABLE)
 
 
@@ -148,7 +148,7 @@ class ReversesTheOrder(Span):
 
     def propose(self, chains, rows, scorer, rng):
         right = super().propose(chains, rows, scorer, rng)
-        old = replace(chains, tokens=right.tokens, sites=None)
+        old = replace(chains, tokens=right.tokens, pass_cache=None)
         ranks = self.window(chains.chain[rows], chains.step[rows], chains.free[rows], rng)
         size = (ranks >= 0).sum(1, keepdim=True)
         back = torch.where(ranks >= 0, size - 1 - ranks, ranks)
@@ -207,7 +207,7 @@ class Biased(Move):
     right: bool = False
 
     def propose(self, chains, rows, scorer, rng):
-        tokens, turn = chains.tokens[rows], chains.number[rows] + 1
+        tokens, turn = chains.tokens[rows], chains.epoch_step[rows] + 1
         place = (chains.free[rows].cumsum(1) == turn[:, None]).int().argmax(1)
         chances = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64).expand(len(rows), 3)
         new = rng.categorical(chances, chains.chain[rows], chains.step[rows], Purpose.TOKEN)
@@ -314,7 +314,7 @@ class AcceptsTooMuch(Metropolis):
 class DoesNotCount(Metropolis):
     def step(self, chains, rows, scorer, rng):
         after, info = super().step(chains, rows, scorer, rng)
-        return replace(after, number=chains.number), info
+        return replace(after, epoch_step=chains.epoch_step), info
 
 
 def test_wrong_kernels_are_found():

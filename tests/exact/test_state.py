@@ -33,10 +33,10 @@ def test_kept_energies_and_vectors_equal_fresh_ones_after_every_step(energy, blo
     for _ in range(2):
         for _, after, _ in epoch(kernel, state, engine, draws):
             state = after
-            fresh = engine.sites(state.sequences)
-            assert torch.allclose(state.sites.hidden, fresh.hidden, atol=1e-10)
-            assert torch.allclose(state.sites.logit, fresh.logit, atol=1e-10)
-            expected = energy(model, replace(state.sequences, sites=fresh))
+            fresh = engine.cache(state.sequences)
+            assert torch.allclose(state.pass_cache.hidden, fresh.hidden, atol=1e-10)
+            assert torch.allclose(state.pass_cache.logit, fresh.logit, atol=1e-10)
+            expected = energy(model, replace(state.sequences, pass_cache=fresh))
             assert torch.allclose(state.energy, expected, atol=1e-10)
 
 
@@ -100,7 +100,7 @@ def test_gibbs_needs_one_pass_a_step_and_keeps_no_energy():
         assert (info.passes == 1).all()
         assert info.accepted.all()
         assert state.energy is None
-        assert state.sites is None
+        assert state.pass_cache is None
 
 
 def test_not_a_number_is_never_accepted():

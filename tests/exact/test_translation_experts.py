@@ -256,8 +256,8 @@ def test_scores_are_those_of_translations_of_the_sources():
     scores = maskov.score(EVERY, texts, Norm() + 0.5 * TWIN)
     lines = [(MODEL.encode(text), row) for row, text in enumerate(texts)]
     whole = _sequences(lines)
-    sites = Scorer(EVERY).sites(whole, normaliser=True)
-    expected = (Norm() + 0.5 * TWIN)(EVERY, replace(whole, sites=sites))
+    sites = Scorer(EVERY).cache(whole, normaliser=True)
+    expected = (Norm() + 0.5 * TWIN)(EVERY, replace(whole, pass_cache=sites))
     assert [one.energy for one in scores] == pytest.approx(expected.tolist(), abs=1e-10)
     assert [sum(one.terms) for one in scores] == pytest.approx(expected.tolist(), abs=1e-10)
     with pytest.raises(InputError, match="one translation of each source"):

@@ -39,7 +39,7 @@ class IgnoresTruncation(Metropolis):
     def log_ratio(self, chains, proposal, fall):
         masked = proposal.masked
         # The vectors of a table are its scores, and no token of it is forbidden.
-        full = chains.sites.hidden[masked].log_softmax(1)
+        full = chains.pass_cache.hidden[masked].log_softmax(1)
         old, new = chains.tokens[masked], proposal.tokens[masked]
         reverse, forward = (full.gather(1, tokens[:, None]).squeeze(1) for tokens in (old, new))
         return fall + reverse - forward
@@ -129,7 +129,7 @@ def test_mask_predict_leaves_no_target_invariant_and_says_so():
     engine, states = Scorer(model), all_states(model, 3)
     kernel = mask_predict(3)
     assert not kernel.leaves_invariant
-    sites = engine.sites(Sequences(states, torch.full((len(states),), 3)))
+    sites = engine.cache(Sequences(states, torch.full((len(states),), 3)))
     sure = (sites.logit - sites.log_normaliser).exp()
     state = kernel.begin(replace(fresh_state(states), confidence=sure), CounterRng(0))
     rows = torch.arange(len(states))

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from experiments.findings import WHY, Results, front_page, variants_page, with_text_of
 from experiments.lib.markdown import markdown, number
-from experiments.lib.quantities import QUANTITIES
 from experiments.lib.result import Entry, Result, build_document
 from experiments.lib.settings import SETTINGS
 from experiments.paper.claim_tests import between, less
@@ -63,12 +62,6 @@ def test_without_results_no_claim_is_tested():
     assert "## " not in render_page({})
 
 
-def test_a_page_has_the_claims_of_its_own_results(everything):
-    text = render_page({"table6": everything["table6"]})
-    assert text.count("\n## ") == sum(claim.result == "table6" for claim in CLAIMS)
-    assert "**held** · [table6](table6.md), setting `full`" in text
-
-
 def _two(low: float, high: float, error: float):
     cells = {
         name: {"values": {"bleu": {"value": value, "standard_error": error, "n": 5}}}
@@ -96,12 +89,6 @@ def test_two_standard_errors_settle_a_comparison(low, high, error, verdict):
     assert CLAIM.verdict(_two(low, high, error))[0] == verdict
 
 
-def test_several_comparisons_hold_in_part():
-    a, b = ("bleu", "a", 1.0), ("bleu", "b", 1.0)
-    both = Claim("t", "table1", less("table1", (a, b), (b, a)), "")
-    assert both.verdict(_two(1.0, 2.0, 0.1))[0] == PART
-
-
 @pytest.mark.parametrize(
     ("value", "verdict"), [(0.5, HELD), (1.1, UNSETTLED), (1.3, FAILED), (-0.3, FAILED)]
 )
@@ -118,11 +105,6 @@ def test_a_page_has_ours_the_papers_and_what_is_missing():
     found["comparison"][0]["ours"] = None
     assert "| a: BLEU | not run (20) |" in markdown(found)
     assert number(1.0, None, 1) == "1.0"
-
-
-def test_every_quantity_has_a_name():
-    for result in RESULTS.values():
-        assert {entry.quantity for entry in result.entries(FULL)} <= set(QUANTITIES)
 
 
 @pytest.mark.parametrize(("more", "verdict"), [(1, HELD), (0, UNSETTLED), (-1, FAILED)])
@@ -185,12 +167,6 @@ def test_every_reason_belongs_to_a_verdict_of_the_page(stored):
     found = {(claim.text, claim.verdict(documents)[0]) for claim in CLAIMS}
     for start, verdict in WHY:
         assert any(text.startswith(start) and verdict == one for text, one in found), start
-
-
-def test_a_variant_has_its_own_verdicts(stored):
-    (claim,) = [one for one in CLAIMS if one.text.startswith("In translation, MH samples")]
-    assert stored.variant_verdict("variants/smoothed-twin", claim)[0] == HELD
-    assert stored.variant_verdict("variants/base", claim) == (NOT_RUN, [])
 
 
 def test_pages_of_claims_are_written_from_the_documents(stored):

@@ -23,19 +23,6 @@ def _drawn(quantity: str, values: dict[str, float]):
     return axes
 
 
-def test_groups_without_numbers_of_ours_can_be_left_out():
-    values = {"novel": {"value": 0.1, "standard_error": 0.0, "n": 5}}
-    cells = {"a": {"seconds": 1.0, "device": "cpu", "values": values}}
-    entries = [Entry("novel", "raw", "here", "a", 0.2), Entry("novel", "raw", "not run", "b", 0.3)]
-    result = Result("acceptance", "t", "", lambda s: {}, lambda s: entries, lambda d: None)
-    document = build_document(result, SETTINGS["full"], cells, ["b"])
-    for only_measured, groups in ((True, ["here"]), (False, ["here", "not run"])):
-        figure = figures.plot_bars(document, ["novel"], only_measured=only_measured)
-        (axes,) = figure.axes
-        assert [label.get_text() for label in axes.get_xticklabels()] == groups
-        style.plt.close(figure)
-
-
 @pytest.mark.parametrize(
     ("quantity", "values", "scale"),
     [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from dataclasses import replace
 
 import pytest
@@ -29,15 +27,6 @@ def test_processes_share_cells_and_change_nothing(context, again, tmp_path):
     assert not (context.out / "locks").exists()
 
 
-def test_a_cell_that_is_taken_is_left_to_its_process(context):
-    with jobs._lock(CELLS[0], context) as mine:
-        assert mine
-        with jobs._lock(CELLS[0], context) as also, jobs._lock(CELLS[1], context) as other:
-            assert (also, other) == (False, True)
-    with jobs._lock(CELLS[0], context) as mine:
-        assert mine
-
-
 def test_a_process_passes_over_what_cannot_be_done_and_what_another_has(context, monkeypatch):
     impossible = replace(CELLS[0], length=(4, 10**6))
     taken = []
@@ -48,21 +37,6 @@ def test_a_process_passes_over_what_cannot_be_done_and_what_another_has(context,
         jobs._run_all({impossible: "too long", **NAMED}, context)
     assert taken == [impossible, CELLS[2]]
     assert [load_cell(cell, context) is not None for cell in CELLS] == [False, False, True]
-
-
-def test_a_signal_ends_a_process_between_batches(context, monkeypatch):
-    def interrupted(cell, its):
-        os.kill(os.getpid(), signal.SIGTERM)
-        return run_cell(cell, its)
-
-    monkeypatch.setattr(jobs, "run_cell", interrupted)
-    jobs._run_all(NAMED, context)
-    assert not any(load_cell(cell, context) for cell in CELLS)
-    monkeypatch.undo()
-    # The first one was begun and goes on.
-    assert len(list((context.out / "runs").iterdir())) == 1
-    jobs._run_all({CELLS[0]: "first"}, context)
-    assert load_cell(CELLS[0], context) is not None
 
 
 @pytest.mark.parametrize("stop", [True, False], ids=["stopped", "left alone"])

@@ -45,21 +45,6 @@ def test_added_rows_take_the_place_of_older_ones(tmp_path):
     assert (old / "traces" / "raw-6-6.npz").exists()
 
 
-def test_only_places_that_vary_are_kept():
-    tokens = np.array([[[1, 2, 3, 4]], [[1, 5, 3, 6]]])
-    packed = effective._packed(tokens, (tokens != tokens[:1]).any(0))
-    assert packed.tolist() == [[[2, 4]], [[5, 6]]]
-
-
-def test_ratios_are_those_of_each_template():
-    first = [{"r_hat": 1.0, **dict.fromkeys(effective._KINDS, value)} for value in (1.0, 2.0)]
-    second = [{"r_hat": 1.1, **dict.fromkeys(effective._KINDS, value)} for value in (4.0, 2.0)]
-    found = effective.compare(first, second)
-    assert found["r_hat"] == [1.0, 1.1]
-    assert found["energy"]["ratio"] == pytest.approx(2.0)
-    assert found["energy"]["means"] == [1.5, 3.0]
-
-
 @pytest.mark.slow
 def test_the_page_has_a_line_for_each_target(tmp_path):
     words = ["--out", str(tmp_path), "--model", "untrained", "--chains", "3", "--epochs", "60"]

@@ -12,7 +12,7 @@ from experiments.studies.lengths.__main__ import main
 from experiments.studies.lengths.page import mean_energy
 from experiments.studies.lengths.systems import BASELINE, all_systems, twin_energy
 
-from maskov.translation.methods import SAMPLED, TranslationMethod
+from maskov.translation.methods import TranslationMethod
 from tiny_translation import SOURCES, save
 
 CHOSEN = ["mask-predict", BASELINE, "MH, sampled length", "MH, sampled length, MBR over chains"]
@@ -87,13 +87,6 @@ def test_the_target_with_the_twin_is_shown_for_every_system(words, tmp_path):
     best = min(totals, key=totals.__getitem__)
     (line,) = [line for line in page.splitlines() if line.startswith(f"| {best} |")]
     assert line.split(" | ")[7] == f"**{totals[best]:.2f}**"
-
-
-def test_variants_are_those_of_the_default(words, tmp_path):
-    main([*words, "--tune", "--systems", SAMPLED.energy])
-    row = json.loads((tmp_path / "out" / "lengths.json").read_text())["rows"][SAMPLED.energy]
-    kept = TranslationMethod(**row["method"])
-    assert kept.kernel() == TranslationMethod("mh", lengths="sampled").kernel()
 
 
 def test_the_papers_settings_are_written_out():

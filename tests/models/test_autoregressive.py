@@ -58,7 +58,7 @@ def states(model, texts):
 
 def energies(energy, model, texts):
     tokens, lengths = states(model, texts)
-    sites = maskov.Scorer(model).sites(Sequences(tokens, lengths)) if energy.needs_sites else None
+    sites = maskov.Scorer(model).cache(Sequences(tokens, lengths)) if energy.needs_passes else None
     return energy(model, Sequences(tokens, lengths, sites))
 
 
@@ -106,7 +106,7 @@ def test_metropolis_keeps_the_energies_of_its_tokens(model, causal, combined):
     assert run.traces["novel"].sum() > 0
     for sample in run.samples:
         tokens, lengths = torch.tensor([sample.ids]), torch.tensor([len(sample.ids)])
-        given = Sequences(tokens, lengths, maskov.Scorer(model).sites(Sequences(tokens, lengths)))
+        given = Sequences(tokens, lengths, maskov.Scorer(model).cache(Sequences(tokens, lengths)))
         kept = run.traces["energy_target"][sample.epoch, sample.chain]
         assert kept == pytest.approx(float(target(model, given)), abs=1e-9)
         raw = float(maskov.Raw()(model, given))

@@ -54,7 +54,7 @@ def passes(count: int = 24, seed: int = 0):
 
 def energies(model, tokens, lengths, source):
     whole = Sequences(tokens, lengths, source=source)
-    known = Sequences(tokens, lengths, Scorer(model).sites(whole), source)
+    known = Sequences(tokens, lengths, Scorer(model).cache(whole), source)
     return torch.stack([Raw()(model, known), Norm()(model, known)])
 
 

@@ -45,7 +45,7 @@ def test_conditionals_are_those_of_the_whole_text(family, precision, tmp_path):
     rows = [plain.encode(text)[:6] for text in texts[:3]]
     for some in (rows, rows[1:2] * 2):
         short, long = _ids(some, model), _ids([held + row for row in some], plain)
-        sites, whole = Scorer(model).sites(short, True), Scorer(plain).sites(long, True)
+        sites, whole = Scorer(model).cache(short, True), Scorer(plain).cache(long, True)
         for number, row in enumerate(some):
             here, there = slice(0, len(row)), slice(len(held), len(held) + len(row))
             close = {"atol": 1e-9 if precision == "float64" else 0.05, "rtol": 0}

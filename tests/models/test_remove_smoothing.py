@@ -110,7 +110,7 @@ def test_all_scores_and_single_ones_agree(family, tmp_path, monkeypatch):
         torch.tensor([len(ids)]),
         source=torch.tensor([0]) if family == "translation" else None,
     )
-    with_it, without = (Scorer(model).sites(sequences, normaliser) for normaliser in (True, False))
+    with_it, without = (Scorer(model).cache(sequences, normaliser) for normaliser in (True, False))
     torch.testing.assert_close(with_it.logit, without.logit, atol=1e-12, rtol=0)
 
 

@@ -157,13 +157,3 @@ def test_folders_are_refused_in_one_sentence(folder, base, tmp_path):
     (tmp_path / "empty.txt").write_text("\n\n")
     with pytest.raises(SystemExit, match="no usable line"):
         labelled.read_folder(tmp_path)
-
-
-def test_held_out_lines_are_not_trained_on(folder):
-    assert list(labelled.read_folder(folder, (1, 40))) == ["fun", "sad"]
-    lines = {label: [f"{label} {n}" for n in range(100)] for label in ("one", "other")}
-    kept, held = labelled.hold_out(lines, 9, 0)
-    for label, texts in lines.items():
-        assert len(held[label]) == 9
-        assert not set(held[label]) & set(kept[label])
-        assert {*held[label], *kept[label]} == set(texts)

@@ -11,8 +11,8 @@ from recipes.translation.corpus import Batch
 from recipes.translation.losses import causal_loss
 
 from maskov.models.conditional.network import SpecialTokens, TranslationNetwork, TranslationShape
-from maskov.translation import search as searching
-from maskov.translation.search import _Beams, search
+from maskov.translation import autoregressive as searching
+from maskov.translation.autoregressive import _Beams, search
 
 PAD, BEGIN, END = 0, 1, 2
 MARKS = SpecialTokens(PAD, BEGIN, END, mask=PAD)
@@ -152,15 +152,3 @@ def test_nothing_forbidden_is_written_and_no_source_disturbs_another(copier):
     again, others = search(copier, source[order], inside[order], MARKS, _forbidden(12), beam=3)
     assert [texts[row] for row in order] == again
     torch.testing.assert_close(scores[order], others, atol=1e-5, rtol=0)
-
-
-def test_a_translation_ends_by_the_length_of_the_sources_however_they_are_padded():
-    network = _small(5, 40)
-    network.words.weight.data[END] = 0.0
-    source = torch.tensor([[3, 4, END], [4, END, PAD]])
-    texts, scores = search(network, source, source != PAD, MARKS, _forbidden(5), beam=2)
-    assert max(map(len, texts)) == 15  # half as many again as three, and ten
-    padded = torch.nn.functional.pad(source, (0, 12), value=PAD)
-    again, others = search(network, padded, padded != PAD, MARKS, _forbidden(5), beam=2)
-    assert texts == again
-    torch.testing.assert_close(scores, others, atol=1e-5, rtol=0)

@@ -211,8 +211,8 @@ def test_checkpoints_say_which_positions_their_passes_mask():
             random_state(MODEL, 3, 5), maskov.models.scorer.Scorer(MODEL)
         )
         saved = unpack(pack(GroupState.fresh(chains, 100)))
-        assert saved.chains.sites.groups == energy.groups
-        assert torch.equal(saved.chains.sites.hidden, chains.sites.hidden)
+        assert saved.chains.pass_cache.groups == energy.groups
+        assert torch.equal(saved.chains.pass_cache.hidden, chains.pass_cache.hidden)
 
 
 @pytest.mark.parametrize(

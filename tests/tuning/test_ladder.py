@@ -39,7 +39,7 @@ def exact_rates(model, length, energy, ladder):
     states = all_states(model, length)
     lengths = torch.full((len(states),), length)
     sequences = Sequences(states, lengths, source=torch.zeros_like(lengths))
-    sites = Scorer(model).sites(sequences)
+    sites = Scorer(model).cache(sequences)
     value = energy(model, Sequences(states, lengths, sites))
     rates = []
     for one, other in pairwise(ladder):

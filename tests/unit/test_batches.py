@@ -53,7 +53,7 @@ def test_equal_lengths_share_batches_and_full_groups_are_not_padded():
 def test_a_batch_that_does_not_fit_is_halved_and_the_answers_stay_the_same():
     model = tiny_bert("red green blue")
     state = random_state(model, 6, 8)
-    expected = Scorer(model, budget=10_000).sites(state.sequences)
+    expected = Scorer(model, budget=10_000).cache(state.sequences)
     engine = Scorer(model, budget=10_000)
     hidden, sizes = model.hidden_at, []
 
@@ -64,7 +64,7 @@ def test_a_batch_that_does_not_fit_is_halved_and_the_answers_stay_the_same():
         return hidden(tokens, lengths, place, source)
 
     model.hidden_at = limited
-    found = engine.sites(state.sequences)
+    found = engine.cache(state.sequences)
     assert torch.allclose(found.hidden, expected.hidden, atol=1e-10)
     assert torch.allclose(found.log_normaliser, expected.log_normaliser, atol=1e-10)
     assert engine.batcher.budget <= 100

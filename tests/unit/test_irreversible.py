@@ -31,7 +31,7 @@ def test_a_step_is_irreversible_where_the_current_token_is_outside_the_nucleus()
     for before, _, info in epoch(kernel, state, engine, draws):
         for row in range(12):
             place = int(info.proposal.masked[row].nonzero())
-            logits = MODEL.logits(before.sites.hidden[row, place][None])
+            logits = MODEL.logits(before.pass_cache.hidden[row, place][None])
             log_q = CUT.log_probabilities(logits, MODEL.forbidden)[0]
             stuck = bool(log_q[before.tokens[row, place]] == -np.inf)
             assert stuck == bool(info.proposal.log_q_reverse[row] == -np.inf)

@@ -10,7 +10,7 @@ import torch
 from maskov import InputError, Metropolis, Raw
 from maskov.energies import Energy, Norm
 from maskov.energies.distances import Edit
-from maskov.energies.stages import DelayedAcceptance, TestPlan
+from maskov.energies.stages import AcceptanceStages, DelayedAcceptance
 from maskov.energies.words import Contains
 
 
@@ -32,7 +32,7 @@ class Costly(Energy):
 
 def test_experts_that_follow_each_other_are_tested_together():
     """A classifier wants a change that a distance does not: alone, the distance would reject it."""
-    plan = TestPlan(Norm() + 3 * Edit() + 8 * Contains("river"), DelayedAcceptance(2))
+    plan = AcceptanceStages(Norm() + 3 * Edit() + 8 * Contains("river"), DelayedAcceptance(2))
     assert [(stage.nearest, stage.levels) for stage in plan.stages] == [
         (0, (1, 1)),
         (2, (1, 1)),
@@ -41,7 +41,7 @@ def test_experts_that_follow_each_other_are_tested_together():
 
 
 def test_an_approximation_of_an_expert_has_a_test_of_its_own():
-    plan = TestPlan(Norm() + 3 * Edit() + Costly(), DelayedAcceptance(0))
+    plan = AcceptanceStages(Norm() + 3 * Edit() + Costly(), DelayedAcceptance(0))
     assert [stage.levels for stage in plan.stages] == [(1, 0), (1, 1), (1, 2), (1, 2)]
 
 

@@ -28,7 +28,7 @@ def test_scoring_the_stored_ids_gives_the_stored_energies(kernel, tmp_path):
     assert len(run.samples) == 15
     for one in maskov.Run.open(tmp_path / "run").samples:
         tokens, length = torch.tensor([one.ids]), torch.tensor([len(one.ids)])
-        given = Sequences(tokens, length, Scorer(MODEL).sites(Sequences(tokens, length)))
+        given = Sequences(tokens, length, Scorer(MODEL).cache(Sequences(tokens, length)))
         assert one.energy_raw == pytest.approx(float(Raw()(MODEL, given)), abs=1e-4)
         assert one.energy_norm == pytest.approx(float(Norm()(MODEL, given)), abs=1e-4)
         assert one.tokens == MODEL.token_strings(one.ids)

@@ -35,7 +35,7 @@ def test_a_masked_model_answers_with_the_same_bits(precision):
         model.precision, model.name, model.caution,
     )  # fmt: skip
     sequences = Sequences(TOKENS, torch.tensor([4, 4]))
-    one, other = (Scorer(each).sites(sequences) for each in (model, there))
+    one, other = (Scorer(each).cache(sequences) for each in (model, there))
     assert torch.equal(one.hidden, other.hidden)
     assert torch.equal(one.log_normaliser, other.log_normaliser)
 
@@ -45,7 +45,7 @@ def test_a_model_from_a_file_answers_with_the_same_bits(tmp_path):
     model = maskov.load(build("bert", tmp_path), "cpu")
     assert not any(value.data_ptr() % 64 for value in model.network.parameters())
     sequences = Sequences(TOKENS, torch.tensor([4, 4]))
-    one, other = (Scorer(each).sites(sequences) for each in (model, _sent(model)))
+    one, other = (Scorer(each).cache(sequences) for each in (model, _sent(model)))
     assert torch.equal(one.hidden, other.hidden)
     tied = model.network
     assert tied.get_input_embeddings().weight is tied.get_output_embeddings().weight

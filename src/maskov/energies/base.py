@@ -81,7 +81,7 @@ class Energy(ABC):
         return tuple((w, part) for w, part in self.parts if not isinstance(part, MaskedEnergy))
 
     @property
-    def needs_sites(self) -> bool:
+    def needs_passes(self) -> bool:
         """Whether the masked passes of the sequences are needed."""
         return self.masked is not None
 
@@ -97,7 +97,7 @@ class Energy(ABC):
         return any(isinstance(p, MaskedEnergy) and p.normalised for _, p in self.parts)
 
     @property
-    def sums_over_sites(self) -> bool:
+    def sums_over_passes(self) -> bool:
         """Whether the energy is a sum over masked passes and of nothing else."""
         return not self.others
 
@@ -165,9 +165,9 @@ class MaskedEnergy(Energy):
 
     def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
         """Return the term of each position, zero at padding."""
-        if sequences.sites is None or sequences.sites.groups != self.groups:
+        if sequences.pass_cache is None or sequences.pass_cache.groups != self.groups:
             raise InputError(f"the energy '{self}' needs the masked passes of its sequences.")
-        terms = self.of_scores(sequences.sites.logit, sequences.sites.log_normaliser)
+        terms = self.of_scores(sequences.pass_cache.logit, sequences.pass_cache.log_normaliser)
         return torch.where(sequences.inside, terms, 0.0)
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:

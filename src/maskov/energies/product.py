@@ -47,9 +47,9 @@ class OtherModel(Energy):
         """Run the other model's masked passes."""
         check_lengths(sequences.lengths.tolist(), self._scorer.model.max_length, self.name)
         tokens = self._translated(model, sequences)
-        plain = replace(sequences, tokens=tokens, sites=None, reference=None)
-        sites = self._scorer.sites(plain, self.energy.normalised, groups=self.energy.groups)
-        values = self.energy(self._scorer.model, replace(plain, sites=sites))
+        plain = replace(sequences, tokens=tokens, pass_cache=None, reference=None)
+        sites = self._scorer.cache(plain, self.energy.normalised, groups=self.energy.groups)
+        values = self.energy(self._scorer.model, replace(plain, pass_cache=sites))
         self._scorer.check()
         return values
 

@@ -97,7 +97,7 @@ class StagedPart:
 
 
 @dataclass(frozen=True)
-class TestPlan:
+class AcceptanceStages:
     """The tests of an energy in order, the cheapest first; the last decides by the exact ratio."""
 
     __test__ = False  # not a test of pytest's
@@ -134,7 +134,7 @@ class TestPlan:
         """The tests."""
         # Each increment adds a part: its cost, how the masked passes or the levels change.
         increments: list[tuple[float, Stage | int]] = []
-        if self.energy.needs_sites:
+        if self.energy.needs_passes:
             increments += [(float(count), Stage(count)) for count in self.delayed.early]
             increments.append((_ALL_PASSES, Stage(None)))
         for index, part in enumerate(self.others):
@@ -168,14 +168,14 @@ class TestPlan:
             and all(levels[one] == len(self.others[one].stages) for one in (before, added))
         )
 
-    def other_fall(self, stage: Stage, old: Tensor, new: Tensor) -> Tensor:
-        """Return by how much the other parts fall, from what a stage knows; see `columns`."""
-        fall = torch.zeros_like(old[:, 0])
+    def other_drop(self, stage: Stage, old: Tensor, new: Tensor) -> Tensor:
+        """Return by how much the other parts fall, as a stage knows it; see `columns`."""
+        energy_drop = torch.zeros_like(old[:, 0])
         for level, part in zip(stage.levels, self.others, strict=True):
             if level:
                 column = part.columns[level - 1]
-                fall = fall + part.weight * (old[:, column] - new[:, column])
-        return fall
+                energy_drop = energy_drop + part.weight * (old[:, column] - new[:, column])
+        return energy_drop
 
     def new_evaluations(self, number: int) -> list[tuple[int, int, Energy]]:
         """Return what stage `number` is the first to evaluate: the part, the column, the energy."""

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import torch
 
-from maskov.energies.stages import TestPlan
+from maskov.energies.stages import AcceptanceStages
 from maskov.execution.buffers import COUNTS, ENERGIES, ChainBuffers
 from maskov.kernels import Metropolis
 from maskov.models.scorer import Scorer
 from maskov.random import Rng
-from maskov.types import Bool, Chains, Float, Int, PartValues, Sites, Tensor, inside
+from maskov.types import Bool, Chains, Float, Int, PartValues, PassCache, Tensor, inside
 
 
 class AsyncChains:
@@ -20,7 +20,7 @@ class AsyncChains:
     def __init__(
         self,
         kernel: Metropolis,
-        plan: TestPlan,
+        plan: AcceptanceStages,
         scorer: Scorer,
         rng: Rng,
         buffers: ChainBuffers,
@@ -32,7 +32,7 @@ class AsyncChains:
         self.plan = plan
         self.stages = plan.stages
         self.masked = kernel.energy
-        assert self.masked.sums_over_sites, "asynchronous chains are tested by masked passes only"
+        assert self.masked.sums_over_passes, "asynchronous chains are tested by masked passes only"
         self.scorer = scorer
         self.rng = rng
         self.buffers = buffers
@@ -95,7 +95,7 @@ class AsyncChains:
             kept = torch.where(ended[:, None], value, ring[ring_row, self._rows])
             ring.index_put_((ring_row, self._rows), kept)
         b.step += torch.where(ended, steps, 0)
-        b.number.masked_fill_(ended, 0)
+        b.epoch_step.masked_fill_(ended, 0)
         b.counts.masked_fill_(ended[:, None], 0)
         b.rejected &= ~ended[:, None]
         b.epoch += ended
@@ -148,9 +148,9 @@ class AsyncChains:
         return replace(
             self.snapshot(like),
             step=b.step.clone(),
-            number=torch.zeros_like(b.number),
+            epoch_step=torch.zeros_like(b.epoch_step),
             rank=b.rank.clone(),
-            sites=Sites(b.hidden.clone(), b.logit.clone(), b.log_normaliser.clone()),
+            pass_cache=PassCache(b.hidden.clone(), b.logit.clone(), b.log_normaliser.clone()),
         )
 
     def snapshot(self, like: Chains) -> Chains:

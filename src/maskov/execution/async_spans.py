@@ -57,7 +57,7 @@ class SpanSampler(AsyncChains):
     def _unnormalised(self) -> Bool[Tensor, "chains length"]:
         """Return where the log-sum-exp is to be found, which an epoch's energies need."""
         b = self.buffers
-        ending = ~b.opening & (b.number >= b.steps)
+        ending = ~b.opening & (b.epoch_step >= b.steps)
         return ending[:, None] & self._inside & b.log_normaliser.isnan()
 
     def _normalise(self) -> None:
@@ -68,14 +68,14 @@ class SpanSampler(AsyncChains):
             return
         parts = torch.split(b.hidden[where], self.scorer.model.head_rows)
         found = torch.cat([self.scorer.model.logits(part).logsumexp(1).double() for part in parts])
-        self.scorer.watch(found)
+        self.scorer.track_nan(found)
         # What is not a number has been noticed; the chain need not wait for a better one.
         self._put_places(where, b.log_normaliser, found.nan_to_num(torch.inf))
 
     def _close(self) -> None:
         """End the epoch of chains that have done their steps; keep its results."""
         b = self.buffers
-        ended = ~b.opening & (b.number >= b.steps) & ~self._unnormalised().any(1)
+        ended = ~b.opening & (b.epoch_step >= b.steps) & ~self._unnormalised().any(1)
         self._end_epoch(ended, b.steps)
 
     def _open(self) -> None:
@@ -88,11 +88,11 @@ class SpanSampler(AsyncChains):
     def _begin(self) -> None:
         """Draw the window of each chain that begins a step."""
         b = self.buffers
-        begun = ~b.opening & (b.stage == IDLE) & (b.number < b.steps)
+        begun = ~b.opening & (b.stage == IDLE) & (b.epoch_step < b.steps)
         rows = self._rows_of(begun)
         if rows is None:
             return
-        step = (b.step + b.number)[rows]
+        step = (b.step + b.epoch_step)[rows]
         window = self.kernel.move.window(b.chain[rows], step, b.free[rows], self.rng)
         self._put_rows(begun, rows, b.window, window)
         self._put_rows(begun, rows, b.proposed, b.tokens[rows])
@@ -140,7 +140,7 @@ class SpanSampler(AsyncChains):
         forward = torch.where((same & last)[:, None], own, b.new_hidden[:-1, -2])
         backward = torch.where(last[:, None], own, b.new_hidden[:-1, -1])
         old, chain = b.tokens[self._rows, place][rows], b.chain[rows]
-        step, at = (b.step + b.number)[rows], place[rows]
+        step, at = (b.step + b.epoch_step)[rows], place[rows]
 
         def choose(probabilities: Tensor, part: slice) -> Tensor:
             return self.rng.categorical(
@@ -191,7 +191,7 @@ class SpanSampler(AsyncChains):
         place = changed.int().argmax(1)
         at = (self._rows, place)
         logit = self.scorer.model.logit_of(b.hidden[at], b.proposed[at]).double()
-        self.scorer.watch(logit, ended & single)
+        self.scorer.track_nan(logit, ended & single)
         self._put_known(ended & single, place, b.hidden[at], logit, b.log_normaliser[at])
         missing = self._inside & ~(changed & single[:, None]) & ~passed
         b.missing.copy_(torch.where(ended[:, None], missing, b.missing))
@@ -270,7 +270,7 @@ class SpanSampler(AsyncChains):
             return
         stage = b.stage[rows].clamp(min=0)
         ratio = self._ratios(rows).gather(1, stage[:, None]).squeeze(1)
-        step = (b.step + b.number)[rows]
+        step = (b.step + b.epoch_step)[rows]
         accepted, _ = self.rng.accept(ratio - b.ratio[rows], b.chain[rows], step, stage)
         passed = torch.zeros_like(busy)
         self._put_rows(busy, rows, passed, accepted)
@@ -319,7 +319,7 @@ class SpanSampler(AsyncChains):
             irreversible=stuck,
         )  # fmt: skip
         b.rejected |= (ended & ~accepted)[:, None] & (b.window >= 0)
-        b.number += ended
+        b.epoch_step += ended
         b.stage.masked_fill_(ended, IDLE)
 
     # Where rows are gathered; a GPU does these without asking which rows there are.

@@ -108,7 +108,7 @@ class AsyncTests(AsyncState):
         """
         if self.observer is None:
             return
-        since = self.buffers.number
+        since = self.buffers.epoch_step
         for turn in range(settled.shape[1]):
             now, at = settled[:, turn], rank[:, turn]
             self._tell_repeated(now, since, at)

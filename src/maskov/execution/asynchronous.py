@@ -58,10 +58,10 @@ class AsyncSampler(AsyncTests):
         """End the epoch of chains with nothing left to test; keep its results."""
         b = self.buffers
         idle = (b.slot_place[:-1] == FREE).view(-1, self._slots).all(1)
-        left = (self._novel() & (b.rank >= b.number[:, None])).any(1)
+        left = (self._novel() & (b.rank >= b.epoch_step[:, None])).any(1)
         ended = self._ready() & idle & ~left
-        self._tell_repeated(ended, b.number, self._steps)
-        rest = torch.where(ended, self._steps - b.number, 0)
+        self._tell_repeated(ended, b.epoch_step, self._steps)
+        rest = torch.where(ended, self._steps - b.epoch_step, 0)
         self._count(steps=rest, accepted=rest)
         self._end_epoch(ended, self._steps)
 
@@ -121,7 +121,7 @@ class AsyncSampler(AsyncTests):
         ranks = self._slot_ranks()
         free = ranks == NONE_LEFT
         latest = ranks.masked_fill(free, -1).amax(1)
-        after = torch.maximum(latest, b.number - 1)
+        after = torch.maximum(latest, b.epoch_step - 1)
         later = self._novel() & (b.rank > after[:, None])
         soonest, place = _smallest(b.rank.masked_fill(~later, NONE_LEFT), slots)
         # The first free slot gets the first of them, and so on.
@@ -207,17 +207,17 @@ class AsyncSampler(AsyncTests):
         self._tell_settled(settled, taken, rank, slot, place)
         moves, count = taken.any(1), settled.sum(1)
         reached = torch.where(settled, rank + 1, 0).amax(1)
-        number = torch.maximum(b.number, reached)
+        number = torch.maximum(b.epoch_step, reached)
         # A draw that equals the current token can always be reversed.
         stuck = settled & (b.log_reverse.gather(1, place) == -torch.inf)
-        steps = number - b.number
+        steps = number - b.epoch_step
         self._count(
             steps=steps, accepted=steps - count + moves, novel=moves * 1,
             proposed_novel=count, irreversible=stuck.sum(1),
         )  # fmt: skip
         refused = (settled & ~taken)[..., None] & (self._places == place[..., None])
         b.rejected |= refused.any(1)
-        b.number.copy_(number)
+        b.epoch_step.copy_(number)
         first = taken.long().argmax(1, keepdim=True)
         self._move(moves, slot.gather(1, first).squeeze(1), place.gather(1, first).squeeze(1))
         # A rejection frees its own slot; a move makes all proposals of the chain void.

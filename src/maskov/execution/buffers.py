@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 
 import torch
 
-from maskov.energies.stages import TestPlan
+from maskov.energies.stages import AcceptanceStages
 from maskov.types import Bool, Chains, Float, Int, Tensor
 
 # `irreversible` steps are those whose reverse a truncated proposal rules out: always rejected.
@@ -27,11 +27,11 @@ WAITING = 2
 class ChainBuffers:
     """What is known of asynchronous chains, whatever their move; saved and loaded as it is.
 
-    `step` is the chain's step at the start of its epoch and `number` how many steps of the epoch
-    are done. `opening` chains have yet to begin their epoch; `offered` says that a round is under
-    way. `counts` and `rejected`, where a proposal was rejected, are those of this epoch. `waiting`
-    holds, for the latest rounds, the tokens of passes that were waiting, the positions that were
-    waiting for the head, and the epoch of the slowest chain.
+    `step` is the chain's step at the start of its epoch and `epoch_step` the steps of the epoch
+    that are done. `opening` chains have yet to begin their epoch; `offered` says that a round
+    is under way. `counts` and `rejected`, where a proposal was rejected, are those of this
+    epoch. `waiting` holds, for the latest rounds, the tokens of passes that were waiting, the
+    positions that were waiting for the head, and the epoch of the slowest chain.
     """
 
     chain: Int[Tensor, " chains"]
@@ -43,7 +43,7 @@ class ChainBuffers:
     step: Int[Tensor, " chains"]
     rank: Int[Tensor, "chains length"]
     epoch: Int[Tensor, " chains"]
-    number: Int[Tensor, " chains"]
+    epoch_step: Int[Tensor, " chains"]
     opening: Bool[Tensor, " chains"]
     offered: Bool[Tensor, ""]
     hidden: Float[Tensor, "chains length hidden"]
@@ -93,12 +93,14 @@ class Buffers(ChainBuffers):
     slot_normaliser: Float[Tensor, "slots length"]
 
     @classmethod
-    def of(cls, state: Chains, plan: TestPlan, epoch: int, slots: int, ring: int) -> Buffers:
+    def of(
+        cls, state: Chains, plan: AcceptanceStages, epoch: int, slots: int, ring: int
+    ) -> Buffers:
         """Return the buffers of chains that are about to begin an epoch, their energies known."""
-        assert state.sites is not None
+        assert state.pass_cache is not None
         zeros = Zeros(state.tokens.device)
         count, length = state.tokens.shape
-        rows, hidden = count * slots + 1, state.sites.hidden
+        rows, hidden = count * slots + 1, state.pass_cache.hidden
         return cls(
             **chain_buffers(state, epoch, ring),
             fresh=zeros.flags(count, length),
@@ -141,7 +143,7 @@ class Zeros:
 
 def chain_buffers(state: Chains, epoch: int, ring: int) -> dict[str, Tensor]:
     """Return the fields of `ChainBuffers` for chains that are about to begin an epoch."""
-    assert state.sites is not None
+    assert state.pass_cache is not None
     zeros = Zeros(state.tokens.device)
     count, length = state.tokens.shape
     return {
@@ -154,12 +156,12 @@ def chain_buffers(state: Chains, epoch: int, ring: int) -> dict[str, Tensor]:
         "step": state.step.clone(),
         "rank": state.rank.clone(),
         "epoch": zeros.whole(count) + epoch,
-        "number": zeros.whole(count),
+        "epoch_step": zeros.whole(count),
         "opening": ~zeros.flags(count),
         "offered": zeros.flags(),
-        "hidden": state.sites.hidden.clone(),
-        "logit": state.sites.logit.clone(),
-        "log_normaliser": state.sites.log_normaliser.clone(),
+        "hidden": state.pass_cache.hidden.clone(),
+        "logit": state.pass_cache.logit.clone(),
+        "log_normaliser": state.pass_cache.log_normaliser.clone(),
         "counts": zeros.whole(count, len(COUNTS)),
         "rejected": zeros.flags(count, length),
         "ring_energy": zeros.real(ring, count, len(ENERGIES)),

@@ -147,7 +147,7 @@ class Recording(AsyncChains):
 
     def _steps_left(self) -> Int[Tensor, " chains"]:
         """Return the steps that each chain may still do."""
-        return (self.limit - self.buffers.epoch) * self._epoch_steps() - self.buffers.number
+        return (self.limit - self.buffers.epoch) * self._epoch_steps() - self.buffers.epoch_step
 
     def _note(self, *waiting: Tensor) -> None:
         """Remember for the host how much is waiting now."""

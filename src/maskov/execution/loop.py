@@ -24,11 +24,11 @@ def epoch(
     `ended` makes chains ready for the next.
     """
     chains = kernel.init(chains, scorer)
-    if not bool(chains.number.any()):
+    if not bool(chains.epoch_step.any()):
         chains = kernel.begin(chains, rng)
     steps = kernel.steps(chains)
     while True:
-        rows = (chains.number < steps).nonzero().flatten()
+        rows = (chains.epoch_step < steps).nonzero().flatten()
         if not rows.numel():
             return
         chains, info = kernel.step(chains, rows, scorer, rng)
@@ -37,7 +37,7 @@ def epoch(
 
 def ended(chains: Chains) -> Chains:
     """Return chains that have ended their epoch, before the next."""
-    return replace(chains, number=torch.zeros_like(chains.number))
+    return replace(chains, epoch_step=torch.zeros_like(chains.epoch_step))
 
 
 def whole_epoch(kernel: Kernel, chains: Chains, scorer: Scorer, rng: Rng) -> Chains:

@@ -50,7 +50,7 @@ class _Buffers:
     tokens: Tensor
     lengths: Tensor
     step: Tensor
-    number: Tensor
+    epoch_step: Tensor
     steps: Tensor
     rank: Tensor
     confidence: Tensor
@@ -90,7 +90,7 @@ class RecordedGibbs:
         for number in range(steps[0]):
             while steps[moving - 1] <= number:
                 moving -= 1
-            self.scorer.heed()
+            self.scorer.raise_if_stopped()
             size = fitting(self._sizes, moving)
             tokens = sum(lengths[:size]) + size * self._model.frame.size
             self._play(size, -(-tokens // _UNIT) * _UNIT)
@@ -100,7 +100,7 @@ class RecordedGibbs:
             chains,
             tokens=b.tokens[back],
             step=b.step[back],
-            number=b.number[back],
+            epoch_step=b.epoch_step[back],
             confidence=b.confidence[back],
         )
         return after, torch.stack([b.novel, b.irreversible], dim=1)[back]
@@ -116,7 +116,7 @@ class RecordedGibbs:
             tokens=chains.tokens[order],
             lengths=chains.lengths[order],
             step=chains.step[order],
-            number=zero,
+            epoch_step=zero,
             steps=steps[order],
             rank=chains.rank[order],
             confidence=chains.confidence[order],
@@ -146,7 +146,7 @@ class RecordedGibbs:
         b, model = self._buffers, self._model
         assert b is not None
         rows = torch.arange(size, device=b.tokens.device)
-        number, tokens = b.number[:size], b.tokens[:size]
+        number, tokens = b.epoch_step[:size], b.tokens[:size]
         moves = number < b.steps[:size]
         place = (b.rank[:size] == number[:, None]).int().argmax(1)
         lengths = torch.where(moves, b.lengths[:size], 0)
@@ -167,5 +167,5 @@ class RecordedGibbs:
         b.irreversible[:size] += moves & (drawn.log_reverse == -torch.inf)
         tokens[rows, place] = torch.where(moves, drawn.token, current)
         b.confidence[rows, place] = torch.where(moves, sure, b.confidence[rows, place])
-        b.number[:size] += moves
+        b.epoch_step[:size] += moves
         b.step[:size] += moves

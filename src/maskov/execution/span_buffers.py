@@ -43,8 +43,8 @@ class SpanBuffers(ChainBuffers):
     @classmethod
     def of(cls, state: Chains, epoch: int, steps: Tensor, ring: int) -> SpanBuffers:
         """Return the buffers of chains that are about to begin an epoch of so many steps each."""
-        assert state.sites is not None
-        zeros, hidden = Zeros(state.tokens.device), state.sites.hidden
+        assert state.pass_cache is not None
+        zeros, hidden = Zeros(state.tokens.device), state.pass_cache.hidden
         count, length = state.tokens.shape
         shape = (count + 1, length + FILLS)
         return cls(

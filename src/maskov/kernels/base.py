@@ -75,7 +75,7 @@ class Kernel(ABC):
     ) -> tuple[Chains, StepInfo]:
         """Move the chosen chains once; the others stay as they are.
 
-        The chains returned have `step` and `number` counted up (see `counted`).
+        The chains returned have `step` and `epoch_step` counted up (see `counted`).
         """
 
     def begin(self, chains: Chains, rng: Rng) -> Chains:
@@ -215,7 +215,7 @@ def counted(chains: Chains, rows: Int[Tensor, " n"]) -> Chains:
     return replace(
         chains,
         step=chains.step.index_add(0, rows, one),
-        number=chains.number.index_add(0, rows, one),
+        epoch_step=chains.epoch_step.index_add(0, rows, one),
     )
 
 
@@ -242,13 +242,13 @@ def with_tokens(chains: Chains, proposal: Proposal, accepted: Tensor) -> Chains:
 
 
 def log_ratio(
-    fall: Float[Tensor, " n"],
+    energy_drop: Float[Tensor, " n"],
     log_q_forward: Float[Tensor, " n"],
     log_q_reverse: Float[Tensor, " n"],
     beta: Float[Tensor, " n"],
 ) -> Float[Tensor, " n"]:
-    """Return log π(x')q(x|x') − log π(x)q(x'|x), where `fall` = E(x) − E(x') and π ∝ exp(−βE)."""
-    return fall * beta + (log_q_reverse - log_q_forward)
+    """Return log π(x')q(x|x') − log π(x)q(x'|x), where `energy_drop` = E(x) − E(x')."""
+    return energy_drop * beta + (log_q_reverse - log_q_forward)
 
 
 @dataclass(frozen=True)

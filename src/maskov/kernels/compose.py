@@ -106,16 +106,16 @@ class Mixture(Kernel):
     ) -> tuple[Chains, StepInfo]:
         """Draw a kernel for each chain, and let it step, by its own count of steps."""
         which, numbers = self.turn(chains, rows, rng)
-        infos, number = [], chains.number
+        infos, step = [], chains.epoch_step
         for part, kernel in enumerate(self.kernels):
             own = rows[which == part]
             if own.numel():
                 # What another part cached may be of no use to this one.
-                chains = kernel.init(replace(chains, number=numbers[part]), scorer)
+                chains = kernel.init(replace(chains, epoch_step=numbers[part]), scorer)
                 chains, info = kernel.step(chains, own, scorer, NestedRng(rng))
                 infos.append(info)
-        number = number.index_add(0, rows, torch.ones_like(rows))
-        return replace(chains, number=number), _joined(infos, rows)
+        step = step.index_add(0, rows, torch.ones_like(rows))
+        return replace(chains, epoch_step=step), _joined(infos, rows)
 
     def turn(
         self, chains: Chains, rows: Int[Tensor, " n"], rng: Rng
@@ -129,7 +129,7 @@ class Mixture(Kernel):
         which = rng.categorical(chances, chains.chain[rows], chains.step[rows], Purpose.KERNEL)
         # A part whose own epoch is shorter goes round it again.
         lengths = torch.stack([kernel.steps(chains) for kernel in self.kernels])
-        return which, chains.number % lengths.clamp(min=1)
+        return which, chains.epoch_step % lengths.clamp(min=1)
 
     def __str__(self) -> str:
         return f"mixture({', '.join(map(str, self.kernels))})"

@@ -122,8 +122,8 @@ class Exchange(Wrapper):
         assert self.energy is not None
         assert known is not None
         even = torch.zeros_like(beta[colder])
-        fall = self.energy.total(known.values[colder] - known.values[hotter])
-        return log_ratio(fall, even, even, beta[colder] - beta[hotter])
+        energy_drop = self.energy.total(known.values[colder] - known.values[hotter])
+        return log_ratio(energy_drop, even, even, beta[colder] - beta[hotter])
 
     def __str__(self) -> str:
         ladder = ", ".join(f"{beta:g}" for beta in self.ladder) or f"{self.replicas} replicas"
@@ -135,7 +135,7 @@ def check_ladder(ladder: tuple[float, ...]) -> None:
     falls = all(one > other for one, other in pairwise(ladder))
     if not (all(map(math.isfinite, ladder)) and ladder[0] == 1 and falls and ladder[-1] > 0):
         raise InputError(
-            "a ladder has inverse temperatures that fall from 1 and stay above 0, such as "
+            "a ladder has inverse temperatures that energy_drop from 1 and stay above 0, such as "
             "1,0.87,0.75."
         )
 
@@ -155,5 +155,5 @@ def _taken(chains: Chains, index: Int[Tensor, " chains"]) -> Chains:
     """Let every row take over the state of another."""
     state = {name: getattr(chains, name)[index] for name in _STATE}
     known = None if chains.part_values is None else chains.part_values.rows(index)
-    sites = None if chains.sites is None else chains.sites.rows(index)
-    return replace(chains, **state, part_values=known, sites=sites)
+    sites = None if chains.pass_cache is None else chains.pass_cache.rows(index)
+    return replace(chains, **state, part_values=known, pass_cache=sites)

@@ -25,7 +25,7 @@ import torch
 
 from maskov.energies.base import Energy, MaskedEnergy, evaluated
 from maskov.energies.lengths import at_temperature
-from maskov.energies.stages import DelayedAcceptance, Stage, TestPlan, near_all, near_window
+from maskov.energies.stages import AcceptanceStages, DelayedAcceptance, Stage, near_all, near_window
 from maskov.errors import InputError
 from maskov.grouping import groups_with, positions_of, unseen
 from maskov.kernels.base import Kernel, check_keeps_constraints, counted, log_ratio, with_tokens
@@ -40,10 +40,10 @@ from maskov.types import (
     Float,
     Int,
     PartValues,
-    PassedSites,
+    PassCache,
     Proposal,
+    ProposalPasses,
     Sequences,
-    Sites,
     StepInfo,
     Tensor,
 )
@@ -69,13 +69,13 @@ class Metropolis(Kernel):
             raise InputError(
                 f"the target temperature must be above 0, not {self.target_temperature}."
             )
-        if self.delayed.early and not self.energy.needs_sites:
+        if self.delayed.early and not self.energy.needs_passes:
             raise InputError(
                 f"the energy '{self.energy}' has no masked passes to test early: drop --delayed."
             )
         if self.delayed.nearest is None:
             # Passes of single positions justify an early test; of groups there are few.
-            alone = self.energy.needs_sites and self.energy.groups is None
+            alone = self.energy.needs_passes and self.energy.groups is None
             object.__setattr__(self, "delayed", DelayedAcceptance(2 if alone else 0))
 
     def __init_subclass__(cls) -> None:
@@ -99,7 +99,7 @@ class Metropolis(Kernel):
 
     @property
     def _masks_alone(self) -> bool:
-        return self.energy.sums_over_sites and self.energy.groups is None
+        return self.energy.sums_over_passes and self.energy.groups is None
 
     @property
     def leaves_invariant(self) -> bool:
@@ -117,9 +117,9 @@ class Metropolis(Kernel):
         return self.move.reaches_everything
 
     @cached_property
-    def plan(self) -> TestPlan:
+    def plan(self) -> AcceptanceStages:
         """The tests of each proposal, in order."""
-        return TestPlan(self.energy, self.delayed)
+        return AcceptanceStages(self.energy, self.delayed)
 
     def begin(self, chains: Chains, rng: Rng) -> Chains:
         """Set the move's order."""
@@ -139,7 +139,7 @@ class Metropolis(Kernel):
 
     def with_energy(self, energy: Energy) -> Metropolis:
         """Return this kernel for another target; early tests that it cannot have are left out."""
-        delayed = self.delayed if energy.needs_sites else DelayedAcceptance()
+        delayed = self.delayed if energy.needs_passes else DelayedAcceptance()
         return replace(self, energy=energy, delayed=delayed)
 
     def forced(self) -> Gibbs:
@@ -152,25 +152,25 @@ class Metropolis(Kernel):
             return chains
         energy, known = self.energy, chains.part_values
         # Passes that another kernel has cached may mask other positions.
-        sites = chains.sites if self._caches(chains) else None
-        if energy.needs_sites and sites is None:
-            sites = scorer.sites(chains.sequences, energy.needs_normaliser, groups=energy.groups)
+        sites = chains.pass_cache if self._caches(chains) else None
+        if energy.needs_passes and sites is None:
+            sites = scorer.cache(chains.sequences, energy.needs_normaliser, groups=energy.groups)
         elif energy.needs_normaliser and sites is not None:
             sites = scorer.with_normaliser(sites, chains.inside)
-        sequences = replace(chains.sequences, sites=sites)
+        sequences = replace(chains.sequences, pass_cache=sites)
         # Another target of the same parts differs in weights alone.
         if known is not None and known.of is not None and energy.has_parts_of(known.of):
             values = known.values
         else:
             values = self._part_values(scorer.model, sequences)
         whole = energy.total(values)
-        scorer.watch(whole)
+        scorer.track_nan(whole)
         if bool(whole.isinf().any()):
             raise InputError(
                 "a chain would start at a sequence of probability zero, where no move can be "
                 "judged; start it elsewhere."
             )
-        return replace(chains, sites=sites, part_values=PartValues(energy, values, whole))
+        return replace(chains, pass_cache=sites, part_values=PartValues(energy, values, whole))
 
     def _part_values(
         self, model: MaskedModel, sequences: Sequences
@@ -187,18 +187,20 @@ class Metropolis(Kernel):
 
     def _caches(self, chains: Chains) -> bool:
         """Whether the chains cache just the masked passes that the energy needs."""
-        if not self.energy.needs_sites:
-            return chains.sites is None
-        return chains.sites is not None and chains.sites.groups == self.energy.groups
+        if not self.energy.needs_passes:
+            return chains.pass_cache is None
+        return chains.pass_cache is not None and chains.pass_cache.groups == self.energy.groups
 
     def _initialised(self, chains: Chains) -> bool:
         known = chains.part_values
         return known is not None and self.energy.same_as(known.of) and self._caches(chains)
 
-    def log_ratio(self, chains: Chains, proposal: Proposal, fall: Tensor) -> Float[Tensor, " n"]:
+    def log_ratio(
+        self, chains: Chains, proposal: Proposal, energy_drop: Tensor
+    ) -> Float[Tensor, " n"]:
         """Return the log of the Metropolis-Hastings ratio, given by how much the energy falls."""
         beta = chains.beta[proposal.rows] / self.target_temperature
-        return log_ratio(fall, proposal.log_q_forward, proposal.log_q_reverse, beta)
+        return log_ratio(energy_drop, proposal.log_q_forward, proposal.log_q_reverse, beta)
 
     def step(
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
@@ -207,12 +209,12 @@ class Metropolis(Kernel):
         if not self._initialised(chains):
             raise InputError("the chains were not initialised: call the kernel's `init` first.")
         proposal = self.move.propose(chains, rows, scorer, rng)
-        comparison = Comparison(self, chains, proposal, scorer)
-        info = self._test(chains, proposal, comparison, rng)
-        return counted(self._moved(chains, proposal, comparison, info.accepted), rows), info
+        scores = ProposalScores(self, chains, proposal, scorer)
+        info = self._test(chains, proposal, scores, rng)
+        return counted(self._moved(chains, proposal, scores, info.accepted), rows), info
 
     def _test(
-        self, chains: Chains, proposal: Proposal, comparison: Comparison, rng: Rng
+        self, chains: Chains, proposal: Proposal, scores: ProposalScores, rng: Rng
     ) -> StepInfo:
         """Test every proposal until it is rejected or has passed all stages."""
         rows, stages = proposal.rows, self.plan.stages
@@ -229,8 +231,10 @@ class Metropolis(Kernel):
             index = testing.nonzero().flatten()
             if not index.numel():
                 break
-            fall = torch.zeros_like(before).index_copy(0, index, comparison.fall(number, index))
-            ratio = self.log_ratio(chains, proposal, fall)
+            energy_drop = torch.zeros_like(before).index_copy(
+                0, index, scores.energy_drop(number, index)
+            )
+            ratio = self.log_ratio(chains, proposal, energy_drop)
             passed, uniform = rng.accept(
                 (ratio - before)[index], chain[index], step[index], stage=number
             )
@@ -241,18 +245,18 @@ class Metropolis(Kernel):
             before = torch.where(testing, ratio, before)
         return StepInfo(
             proposal=proposal,
-            energy_old=comparison.energy_old,
-            energy_new=comparison.energy_new,
+            energy_old=scores.energy_old,
+            energy_new=scores.energy_new,
             log_ratio=ratios,
             uniform=uniforms,
             log_acceptance=log_acceptance,
             accepted=accepted,
-            passes=proposal.passes + comparison.passes,
-            calls=comparison.calls,
+            passes=proposal.passes + scores.passes,
+            calls=scores.calls,
         )
 
     def _moved(
-        self, chains: Chains, proposal: Proposal, comparison: Comparison, accepted: Tensor
+        self, chains: Chains, proposal: Proposal, scores: ProposalScores, accepted: Tensor
     ) -> Chains:
         """Return the chains with the accepted proposals, and what is known of these, in place."""
         after = with_tokens(chains, proposal, accepted)
@@ -261,17 +265,17 @@ class Metropolis(Kernel):
             return after
         moved = proposal.rows[kept]
         assert chains.part_values is not None
-        new = comparison.values[kept], comparison.energy_new[kept]
+        new = scores.values[kept], scores.energy_new[kept]
         after = replace(after, part_values=chains.part_values.put(moved, *new))
-        if comparison.sites is None or chains.sites is None:
+        if scores.pass_cache is None or chains.pass_cache is None:
             return after
-        return replace(after, sites=chains.sites.put(moved, comparison.sites.rows(kept)))
+        return replace(after, pass_cache=chains.pass_cache.put(moved, scores.pass_cache.rows(kept)))
 
     def __str__(self) -> str:
         return f"mh({self.energy}, {self.move})"
 
 
-class Comparison:
+class ProposalScores:
     """The energies of some proposals and those of their chains, where tests need them."""
 
     def __init__(
@@ -288,14 +292,14 @@ class Comparison:
         self.passes = torch.zeros_like(rows)
         # Evaluations of each other part of the energy, its stages together.
         self.calls = rows.new_zeros((len(rows), len(self._plan.others)))
-        self.sites: Sites | None = None
+        self.pass_cache: PassCache | None = None
         # Those of the proposals are right up to where the tests are.
         self._old, self.values = known.values, known.values.clone()
         self._missing = torch.zeros_like(proposal.changed)
-        if self._energy.needs_sites and chains.sites is not None and proposal.novel.any():
-            self._begin_sites(chains.sites.rows(rows))
+        if self._energy.needs_passes and chains.pass_cache is not None and proposal.novel.any():
+            self._begin_sites(chains.pass_cache.rows(rows))
 
-    def _begin_sites(self, known: Sites) -> None:
+    def _begin_sites(self, known: PassCache) -> None:
         """Start from the chain's own passes: those that are `known` need only the new token."""
         proposal, scorer, groups = self._proposal, self._scorer, self._energy.groups
         inside = Sequences(proposal.tokens, proposal.lengths).inside
@@ -309,16 +313,16 @@ class Comparison:
         if row.numel():
             tokens = proposal.tokens[row, place]
             score = scorer.model.logit_of(known.hidden[row, place], tokens)
-            scorer.watch(score)
+            scorer.track_nan(score)
             known = replace(known, logit=known.logit.index_put((row, place), score.double()))
         missing = inside & ~still & proposal.novel[:, None]
         if proposal.passed is not None and proposal.passed.groups == groups:
             known, missing = self._with_passed(known, missing, proposal.passed)
-        self.sites, self._missing = known, missing
+        self.pass_cache, self._missing = known, missing
 
     def _with_passed(
-        self, known: Sites, missing: Bool[Tensor, "n length"], passed: PassedSites
-    ) -> tuple[Sites, Bool[Tensor, "n length"]]:
+        self, known: PassCache, missing: Bool[Tensor, "n length"], passed: ProposalPasses
+    ) -> tuple[PassCache, Bool[Tensor, "n length"]]:
         """Add the passes that proposing has run, where they are still missing."""
         wanted = missing[passed.row, passed.place]
         row, place, hidden = passed.row[wanted], passed.place[wanted], passed.hidden[wanted]
@@ -329,7 +333,7 @@ class Comparison:
         known = known.put_at(row, place, hidden, *scores)
         return known, missing.index_put((row, place), torch.zeros_like(wanted[wanted]))
 
-    def fall(self, number: int, index: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
+    def energy_drop(self, number: int, index: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
         """Return by how much the energy falls, from what stage `number` knows."""
         stage = self._plan.stages[number]
         for part, column, energy in self._plan.new_evaluations(number):
@@ -340,16 +344,19 @@ class Comparison:
             found = evaluated(energy, self._scorer.model, sequences, too_long)
             self.values[index, column] = found
             self.calls[index, part] += 1
-        if self._energy.needs_sites and stage.nearest != 0:
+        if self._energy.needs_passes and stage.nearest != 0:
             self._run_passes(stage, index)
         if number == len(self._plan.stages) - 1:
-            return self._whole_fall(index)
-        known = self._plan.other_fall(stage, self._old[index], self.values[index])
-        return self._masked_fall(stage, index) + known
+            return self._whole_drop(index)
+        known = self._plan.other_drop(stage, self._old[index], self.values[index])
+        return self._masked_drop(stage, index) + known
 
     def _sequences(self, index: Tensor) -> Sequences:
         proposal, chains = self._proposal, self._chains
-        sites, rows = None if self.sites is None else self.sites.rows(index), proposal.rows[index]
+        sites, rows = (
+            None if self.pass_cache is None else self.pass_cache.rows(index),
+            proposal.rows[index],
+        )
         return Sequences(
             proposal.tokens[index], proposal.lengths[index], sites, chains.source[rows],
             chains.reference[rows],
@@ -361,22 +368,22 @@ class Comparison:
         if energy.groups is not None:
             near = positions_of(groups_with(near, energy.groups), near.shape[1])
         needed = self._missing[index] & near
-        if self.sites is None:
+        if self.pass_cache is None:
             return
-        found = self._scorer.sites(
+        found = self._scorer.cache(
             self._sequences(index), energy.needs_normaliser, needed, energy.groups
         )
-        self.sites = self.sites.put(index, found)
+        self.pass_cache = self.pass_cache.put(index, found)
         self._missing = self._missing.index_copy(0, index, self._missing[index] & ~needed)
         run = needed if energy.groups is None else groups_with(needed, energy.groups)
         self.passes = self.passes.index_add(0, index, run.sum(1))
 
-    def _masked_fall(self, stage: Stage, index: Tensor) -> Float[Tensor, " n"]:
+    def _masked_drop(self, stage: Stage, index: Tensor) -> Float[Tensor, " n"]:
         """Return by how much the terms of the masked passes fall that are known so far."""
-        if self.sites is None or self._chains.sites is None:
+        if self.pass_cache is None or self._chains.pass_cache is None:
             return torch.zeros_like(self.energy_old[index])
         known = self._near(stage, index) & ~self._missing[index]
-        falls = torch.where(known, self._falls(index), 0.0).sum(1)
+        falls = torch.where(known, self._drops(index), 0.0).sum(1)
         # What is removed is known to every test, whichever way the move goes.
         falls = falls + self._removed(index)
         return falls if stage.nearest != 0 else torch.where(self._both_known(index), falls, 0.0)
@@ -407,12 +414,12 @@ class Comparison:
         width = proposal.tokens.shape[1]
         return near_window(resized.start[index], resized.size[index], lengths, width, count)
 
-    def _falls(self, index: Tensor) -> Float[Tensor, "n length"]:
+    def _drops(self, index: Tensor) -> Float[Tensor, "n length"]:
         """Return by how much the masked term falls at each position of the proposal.
 
         It is useful only where the passes are known.
         """
-        masked, old, new = self._energy.masked, self._chains.sites, self.sites
+        masked, old, new = self._energy.masked, self._chains.pass_cache, self.pass_cache
         assert masked is not None
         assert old is not None
         assert new is not None
@@ -425,14 +432,14 @@ class Comparison:
 
     def _removed(self, index: Tensor) -> Float[Tensor, " n"]:
         """Return the sum of the masked terms of positions that the proposal has not."""
-        masked, old, resized = self._energy.masked, self._chains.sites, self._proposal.resized
+        masked, old, resized = self._energy.masked, self._chains.pass_cache, self._proposal.resized
         if resized is None or masked is None or old is None:
             return torch.zeros_like(self.energy_old[index])
         rows = self._proposal.rows[index]
         terms = masked.of_scores(old.logit[rows], old.log_normaliser[rows])
         return torch.where(resized.removed[index], terms, 0.0).sum(1)
 
-    def _whole_fall(self, index: Tensor) -> Float[Tensor, " n"]:
+    def _whole_drop(self, index: Tensor) -> Float[Tensor, " n"]:
         """Return by how much the energy falls, part by part: a large constant cancels nothing."""
         sequences = self._sequences(index)
         for column, (_, part) in enumerate(self._energy.parts):
@@ -440,6 +447,6 @@ class Comparison:
                 self.values[index, column] = part(self._scorer.model, sequences)
         values = self.values[index]
         energy = self._energy.total(values)
-        self._scorer.watch(energy)
+        self._scorer.track_nan(energy)
         self.energy_new = self.energy_new.index_copy(0, index, energy)
         return self._energy.total(self._old[index] - values)

@@ -1,4 +1,4 @@
-"""Answers masked queries in full batches and counts what they cost.
+"""PassOutputs masked queries in full batches and counts what they cost.
 
 The cost of sampling is masked passes: one copy of one sequence through the model. Everything that
 needs passes comes through here, whichever chain and step it belongs to. Batches have a token
@@ -17,7 +17,7 @@ from maskov.errors import Interrupted, ModelError
 from maskov.grouping import groups_with, masked_with
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.packed import PackedModel
-from maskov.types import Bool, Chains, Float, Int, Sequences, Sites, Tensor
+from maskov.types import Bool, Chains, Float, Int, PassCache, Sequences, Tensor
 
 # On a CPU a batch should fit the caches; on a GPU it should fill the device.
 _CPU_BYTES = 64 * 2**20
@@ -163,8 +163,8 @@ _SLOTS, MOST_SLOTS = 6, 8
 
 
 @dataclass(frozen=True)
-class Answers:
-    """What the passes gave, one row a pass: the fields of `Sites` without their layout."""
+class PassOutputs:
+    """What the passes gave, one row a pass: the fields of `PassCache` without their layout."""
 
     hidden: Float[Tensor, "passes hidden"]
     logit: Float[Tensor, " passes"]
@@ -188,7 +188,7 @@ class Scorer:
         self.passes = 0  # run so far
         self._broken = torch.zeros((), dtype=torch.bool, device=model.device)
 
-    def heed(self) -> None:
+    def raise_if_stopped(self) -> None:
         """Stop here, if that was asked for."""
         if self._stop is not None and self._stop():
             raise Interrupted("asked to stop")
@@ -252,7 +252,7 @@ class Scorer:
         self.batcher.each(queries.lengths, work)
         if found is None:
             raise ModelError("no position was masked: there is nothing to ask the model.")
-        self.watch(found)
+        self.track_nan(found)
         return found
 
     def answers(
@@ -261,7 +261,7 @@ class Scorer:
         row: Int[Tensor, " passes"],
         place: Int[Tensor, " passes"],
         normaliser: bool,
-    ) -> Answers:
+    ) -> PassOutputs:
         """Mask each (row, place) alone; return its vector and the score of the token there."""
         model, count = self.model, row.shape[0]
         tokens, lengths, source = sequences.tokens, sequences.lengths, sequences.source
@@ -285,7 +285,7 @@ class Scorer:
         self.batcher.each(lengths[row], work)
         if hidden is None:
             raise ModelError("no position was masked: there is nothing to ask the model.")
-        return Answers(hidden, logit, log_normaliser)
+        return PassOutputs(hidden, logit, log_normaliser)
 
     def scores(
         self,
@@ -307,26 +307,26 @@ class Scorer:
                 logits.append(scores.gather(1, token[:, None]).squeeze(1).double())
                 normalisers.append(scores.logsumexp(1).double())
             logit, log_normaliser = torch.cat(logits), torch.cat(normalisers)
-            self.watch(log_normaliser, valid)
+            self.track_nan(log_normaliser, valid)
         else:
             logit = model.logit_of(hidden, current).double()
             log_normaliser = torch.full_like(logit, torch.nan)
-        self.watch(logit, valid)
+        self.track_nan(logit, valid)
         return logit, log_normaliser
 
-    def sites(
+    def cache(
         self,
         sequences: Sequences,
         normaliser: bool = True,
         needed: Bool[Tensor, "n length"] | None = None,
         groups: int | None = None,
-    ) -> Sites:
+    ) -> PassCache:
         """Return the sites of whole sequences: all of them, or those `needed` besides the known.
 
         Each position is masked alone, or with `groups` together with the others of its group: one
         pass for each group that holds a needed position.
         """
-        tokens, known = sequences.tokens, None if needed is None else sequences.sites
+        tokens, known = sequences.tokens, None if needed is None else sequences.pass_cache
         if needed is None:
             needed = sequences.inside
         row, place = needed.nonzero(as_tuple=True)
@@ -337,7 +337,7 @@ class Scorer:
         else:
             row, place, answers = self._group_answers(sequences, needed, normaliser, groups)
         if known is None:
-            known = Sites(
+            known = PassCache(
                 answers.hidden.new_zeros((*tokens.shape, answers.hidden.shape[1])),
                 answers.logit.new_zeros(tokens.shape),
                 answers.logit.new_zeros(tokens.shape),
@@ -351,7 +351,7 @@ class Scorer:
         needed: Bool[Tensor, "n length"],
         normaliser: bool,
         groups: int,
-    ) -> tuple[Int[Tensor, " masked"], Int[Tensor, " masked"], Answers]:
+    ) -> tuple[Int[Tensor, " masked"], Int[Tensor, " masked"], PassOutputs]:
         """Mask each group that holds a needed position; return where, and what its pass gave."""
         tokens, source = sequences.tokens, sequences.source
         row, first = groups_with(needed, groups).nonzero(as_tuple=True)
@@ -362,18 +362,18 @@ class Scorer:
         query, place = masked.nonzero(as_tuple=True)
         row = row[query]
         scores = self.scores(hidden, tokens[row, place], normaliser)
-        return row, place, Answers(hidden, *scores)
+        return row, place, PassOutputs(hidden, *scores)
 
-    def with_normaliser(self, sites: Sites, inside: Bool[Tensor, "n length"]) -> Sites:
+    def with_normaliser(self, sites: PassCache, inside: Bool[Tensor, "n length"]) -> PassCache:
         """Return sites with the log-sum-exp of every position, from vectors already at hand."""
         if not bool(sites.log_normaliser[inside].isnan().any()):
             return sites
         parts = torch.split(sites.hidden[inside], self.model.head_rows)
         found = torch.cat([self.model.logits(part).logsumexp(1).double() for part in parts])
-        self.watch(found)
+        self.track_nan(found)
         return replace(sites, log_normaliser=sites.log_normaliser.masked_scatter(inside, found))
 
-    def watch(self, values: Tensor, valid: Bool[Tensor, " n"] | None = None) -> None:
+    def track_nan(self, values: Tensor, valid: Bool[Tensor, " n"] | None = None) -> None:
         """Remember whether any value is not a number, without waiting for the device."""
         broken = values.isnan()
         self._broken |= (broken if valid is None else broken & valid).any()

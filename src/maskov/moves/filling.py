@@ -35,8 +35,8 @@ from maskov.types import (
     Chains,
     Float,
     Int,
-    PassedSites,
     Proposal,
+    ProposalPasses,
     Resized,
     Sequences,
     Tensor,
@@ -93,8 +93,12 @@ class Filling:
         self._old = Windows(chains.tokens[rows], chains.lengths[rows], rank)
         self._new = new or self._old
         self._tokens = self._new.tokens
-        self._sites = chains.sites
-        if resized is not None and chains.sites is not None and chains.sites.groups is not None:
+        self._sites = chains.pass_cache
+        if (
+            resized is not None
+            and chains.pass_cache is not None
+            and chains.pass_cache.groups is not None
+        ):
             self._sites = None  # groups of positions are others once positions have moved
         self._groups = None if self._sites is None else self._sites.groups
         self._sure = torch.zeros(rank.shape, dtype=torch.float64, device=rank.device)
@@ -123,7 +127,7 @@ class Filling:
         passed = None
         if self._passed:
             row, place, hidden = (torch.cat(column) for column in zip(*self._passed, strict=True))
-            passed = PassedSites(row, place, hidden, self._groups)
+            passed = ProposalPasses(row, place, hidden, self._groups)
         return Proposal(
             rows=rows,
             masked=old.rank >= 0,
@@ -306,7 +310,7 @@ def draw(
     for begin in range(0, len(hidden), scorer.model.head_rows):
         part = slice(begin, begin + scorer.model.head_rows)
         logits = scorer.model.logits(hidden[part])
-        scorer.watch(logits)
+        scorer.track_nan(logits)
         log_q, stuck = _restricted(logits, conditional, scorer, filling, part)
         new = choose(log_q.exp(), part)
         forward = log_q.gather(1, new[:, None]).squeeze(1)
@@ -328,7 +332,7 @@ def log_q_of(
     for begin in range(0, len(hidden), scorer.model.head_rows):
         part = slice(begin, begin + scorer.model.head_rows)
         logits = scorer.model.logits(hidden[part])
-        scorer.watch(logits)
+        scorer.track_nan(logits)
         log_q, stuck = _restricted(logits, conditional, scorer, filling, part)
         columns.append(_gathered(log_q, tokens[part]).masked_fill(stuck, -torch.inf))
     return torch.cat(columns)

@@ -110,7 +110,7 @@ class Sweep(Positions):
         if chains.resizable:
             chain, step, free = chains.chain[rows], chains.step[rows], chains.free[rows]
             return _random_rank(chain, step, free, rng, Purpose.POSITION) < self.block
-        rank, number = chains.rank[rows], chains.number[rows][:, None]
+        rank, number = chains.rank[rows], chains.epoch_step[rows][:, None]
         return (rank >= number * self.block) & (rank < (number + 1) * self.block)
 
     def at(self, epoch: int, block: int | None) -> Sweep:

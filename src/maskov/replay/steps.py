@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 
 from maskov.energies.base import Energy, distinct_names
-from maskov.energies.stages import Stage, TestPlan
+from maskov.energies.stages import AcceptanceStages, Stage
 from maskov.kernels import Kernel, Metropolis
 from maskov.kernels.base import log_ratio
 from maskov.kernels.compose import Mixture
@@ -25,7 +25,7 @@ def stepping(kernel: Kernel, chains: Chains, rng: Rng) -> Kernel:
     while isinstance(kernel, Mixture):
         which, numbers = kernel.turn(chains, row, rng)
         part = int(which[0])
-        kernel, chains = kernel.kernels[part], replace(chains, number=numbers[part])
+        kernel, chains = kernel.kernels[part], replace(chains, epoch_step=numbers[part])
         rng = NestedRng(rng)
     return kernel
 
@@ -83,7 +83,7 @@ def _tests(
     return tests
 
 
-def _experts(plan: TestPlan, stage: Stage) -> list[str]:
+def _experts(plan: AcceptanceStages, stage: Stage) -> list[str]:
     """Return the parts of the energy, masked passes aside, that a stage knows in full."""
     names = distinct_names(part for _, part in plan.energy.others)
     known = zip(names, stage.levels, plan.others, strict=True)
@@ -115,7 +115,7 @@ def _with_shares(
 ) -> list[Step]:
     """Add each part's share of the decisions, where the energy has more parts than passes."""
     novel = [index for index, step in enumerate(steps) if not step.repeated]
-    if not novel or energy.sums_over_sites:
+    if not novel or energy.sums_over_passes:
         return list(steps)
     rows = [one[index] for one in (before, proposed) for index in novel]
     given = _sequences(rows, chains, scorer)
@@ -167,9 +167,9 @@ def _whole(
     """Add the missing energies of proposals, and the ratios that follow from them."""
     found = list(steps)
     given = _sequences([proposed[index] for index in missing], chains, scorer)
-    if kernel.energy.needs_sites:
-        sites = scorer.sites(given, kernel.energy.needs_normaliser, groups=kernel.energy.groups)
-        given = replace(given, sites=sites)
+    if kernel.energy.needs_passes:
+        sites = scorer.cache(given, kernel.energy.needs_normaliser, groups=kernel.energy.groups)
+        given = replace(given, pass_cache=sites)
     energies = kernel.energy(scorer.model, given)
     scorer.check()
     for index, energy in zip(missing, energies.tolist(), strict=True):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from maskov.energies.stages import TestPlan
+from maskov.energies.stages import AcceptanceStages
 from maskov.errors import Interrupted
 from maskov.execution.async_chains import AsyncChains
 from maskov.execution.async_spans import SpanSampler
@@ -60,7 +60,7 @@ class AsyncGroup:
         self._keep(sampler)
         while True:
             try:
-                runner.scorer.heed()
+                runner.scorer.raise_if_stopped()
                 with refuse_out_of_memory():
                     sampler.advance()
             except Interrupted:
@@ -107,7 +107,7 @@ class AsyncGroup:
         group = self.runner.group
         sampler.limit.fill_(min(group.end, group.epoch + len(sampler.buffers.ring_tokens)))
 
-    def _buffers(self, plan: TestPlan) -> ChainBuffers:
+    def _buffers(self, plan: AcceptanceStages) -> ChainBuffers:
         """Return the buffers of a group between epochs, with the passes of its sequences."""
         runner, scorer = self.runner, self.runner.scorer
         chains, before = runner.group.chains, scorer.passes

@@ -27,13 +27,13 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 
 from maskov.energies import Raw
-from maskov.energies.stages import TestPlan
+from maskov.energies.stages import AcceptanceStages
 from maskov.execution.buffers import Buffers
 from maskov.execution.span_buffers import SpanBuffers
 from maskov.runs.async_group import AHEAD
 from maskov.runs.files import open_regular, write_atomically
 from maskov.runs.group import GroupState, sizes_of
-from maskov.types import Chains, PartValues, Sites, Tensor
+from maskov.types import Chains, PartValues, PassCache, Tensor
 
 # Bytes of the hash.
 START = hashlib.sha256().digest_size
@@ -69,7 +69,7 @@ Sizes = dict[str, tuple[torch.dtype, tuple[int, ...]]]
 def tensors_of(group: GroupState) -> dict[str, Tensor]:
     """Return every tensor of a group by its name in a checkpoint."""
     chains, known = group.chains, group.chains.part_values
-    sites = {} if chains.sites is None else chains.sites.tensors()
+    sites = {} if chains.pass_cache is None else chains.pass_cache.tensors()
     values = {} if known is None else {"values": known.values, "energy": known.energy}
     parts = {"chains": chains.tensors(), "sites": sites, "known": values, "buffers": group.buffers}
     tensors = {f"{part}.{name}": one for part in parts for name, one in parts[part].items()}
@@ -78,7 +78,7 @@ def tensors_of(group: GroupState) -> dict[str, Tensor]:
 
 def pack(group: GroupState, fields: dict[str, str] | None = None) -> bytes:
     """Turn a group into bytes; `fields` are the hashes of the manifest it belongs to."""
-    sites = group.chains.sites
+    sites = group.chains.pass_cache
     scalars = {name: getattr(group, name) for name in _SCALARS}
     # Which positions the passes of the sites mask; 0: each alone.
     scalars["site_groups"] = 0 if sites is None else sites.groups or 0
@@ -110,7 +110,9 @@ def _unpacked(body: bytes) -> GroupState:
         raise ValueError("no checkpoint: its buffers are not whole")
     chains = Chains(
         **_under("chains.", tensors),
-        sites=Sites(**sites, groups=max(scalars["site_groups"], 0) or None) if sites else None,
+        pass_cache=PassCache(**sites, groups=max(scalars["site_groups"], 0) or None)
+        if sites
+        else None,
         # Which energy they are of, the kernel tells (`GroupState.target`).
         part_values=PartValues(None, **known) if known else None,
     )
@@ -292,7 +294,9 @@ class GroupShape:
         if "sites.hidden" in sizes or "buffers.tokens" in sizes:
             vector = self.vector()
             hidden = real(rows, length, vector.shape[-1]).to(vector.dtype)
-            chains = replace(bare, sites=Sites(hidden, real(rows, length), real(rows, length)))
+            chains = replace(
+                bare, pass_cache=PassCache(hidden, real(rows, length), real(rows, length))
+            )
         if "buffers.tokens" in sizes:
             state = replace(state, buffers=self._buffers(chains, sizes))
         if "known.values" in sizes:
@@ -310,7 +314,7 @@ class GroupShape:
         if not (1 <= slots <= min(self.slots, length) and 1 <= stages <= _MOST_STAGES):
             raise ValueError("more slots or stages than a chain has")
         # Of the energy only the number of stages matters.
-        made = Buffers.of(chains, TestPlan(Raw()), 0, slots, AHEAD)
+        made = Buffers.of(chains, AcceptanceStages(Raw()), 0, slots, AHEAD)
         made.draw_accept = made.draw_accept[..., :1].expand(-1, -1, stages)
         return made.tensors()
 

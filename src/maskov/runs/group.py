@@ -73,7 +73,7 @@ class GroupState:
     @property
     def size(self) -> int:
         """Bytes that it holds, about."""
-        sites = self.chains.sites
+        sites = self.chains.pass_cache
         held = [*self.buffers.values(), *([] if sites is None else sites.tensors().values())]
         held += self.chains.tensors().values()
         return sum(value.numel() * value.element_size() for value in held)

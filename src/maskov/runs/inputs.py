@@ -222,7 +222,7 @@ def search_lengths(model: ConditionalModel, chains: int, scorer: Scorer) -> list
         width = max(len(layout.tokens[row]) for row in rows)
         blank = layout.chains(model, rows, width).to(model.device)
         filled = fill(blank, "mask-predict", MaskedConditional(), scorer, CounterRng(0)).sequences
-        filled = replace(filled, sites=scorer.sites(filled))
+        filled = replace(filled, pass_cache=scorer.cache(filled))
         energy = (Norm()(model, filled) / filled.lengths).view(-1, count)
         best = filled.lengths.view(-1, count).gather(1, energy.argmin(1, keepdim=True))
         found += [[int(length)] * chains for length in best.flatten().tolist()]

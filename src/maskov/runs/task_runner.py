@@ -11,7 +11,7 @@ import torch
 
 from maskov.config import Manifest, PrecisionCheck
 from maskov.energies import Norm, Raw
-from maskov.energies.stages import TestPlan
+from maskov.energies.stages import AcceptanceStages
 from maskov.errors import Interrupted, MaskovError
 from maskov.execution.async_chains import AsyncChains
 from maskov.execution.buffers import COUNTS
@@ -165,13 +165,13 @@ class TaskRunner:
         if self.group.buffers:
             return kernel.asynchronous or kernel.fills_windows
         here = sampler_for(self.scorer.model, kernel) is not None
-        return here and not bool(self.group.chains.number.any())
+        return here and not bool(self.group.chains.epoch_step.any())
 
     def _epoch(self, kernel: Kernel) -> None:
         """Run one epoch in lock-step, or the rest of it."""
         group, before = self.group, self.scorer.passes
         chains = kernel.init(group.chains, self.scorer)
-        if not bool(chains.number.any()):
+        if not bool(chains.epoch_step.any()):
             counts, rejected = nothing_yet(chains, len(self.manifest.experts))
             group = replace(group, counts=counts, rejected=rejected)
         spent = self.scorer.passes - before
@@ -190,7 +190,7 @@ class TaskRunner:
     def _is_recorded(self, kernel: Kernel, chains: Chains) -> bool:
         """Whether the epoch can be recorded: from its beginning, and no length changes in it."""
         recorded = records_gibbs(kernel, self.scorer.model)
-        return recorded and not chains.resizable and not bool(chains.number.any())
+        return recorded and not chains.resizable and not bool(chains.epoch_step.any())
 
     def _recorded_epoch(self, kernel: Gibbs) -> None:
         """Run one epoch that accepts everything, in recorded steps."""
@@ -200,7 +200,7 @@ class TaskRunner:
         with refuse_out_of_memory():
             after, happened = self.gibbs.epoch(chains)
         novel, stuck = happened.unbind(1)
-        steps, counts = after.number, self.group.counts.clone()
+        steps, counts = after.epoch_step, self.group.counts.clone()
         counts[:, : len(COUNTS)] += torch.stack([steps, novel, novel, steps, steps, stuck], dim=1)
         self.group = self.group.with_chains(after, counts=counts)
         self.show(after)
@@ -218,8 +218,8 @@ class TaskRunner:
         first = torch.arange(0, len(chains.chain), replicas, device=chains.chain.device)
         kept = group.epoch in kept_epochs(self.manifest)
         # Passes of groups are another energy's: the traced ones would cost T passes a chain.
-        grouped = chains.sites is not None and chains.sites.groups is not None
-        free = chains.sites is not None and not grouped
+        grouped = chains.pass_cache is not None and chains.pass_cache.groups is not None
+        free = chains.pass_cache is not None and not grouped
         if kept or free or (config.execution.trace == "every" and not grouped):
             sequences = chains.sequences if replicas == 1 else chains.sequences.rows(first)
             raw, norm = both_energies(sequences, self.scorer)
@@ -325,7 +325,7 @@ def _with_target(group: GroupState, kernel: Kernel) -> GroupState:
     bound = None
     if 0 <= group.target < len(energies):
         energy, values = energies[group.target], known.values
-        if values.shape[1] == TestPlan(energy).columns:
+        if values.shape[1] == AcceptanceStages(energy).columns:
             # Its weights may be those of another epoch: what is known are the parts.
             bound = PartValues(energy, values, energy.total(values))
     return group.with_chains(replace(group.chains, part_values=bound))
@@ -353,11 +353,11 @@ def both_energies(
     sequences: Sequences, scorer: Scorer
 ) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
     """Return E_raw and E_norm of some sequences, at no pass where theirs are known."""
-    if sequences.sites is None or sequences.sites.groups is not None:
-        sites = scorer.sites(sequences)
+    if sequences.pass_cache is None or sequences.pass_cache.groups is not None:
+        sites = scorer.cache(sequences)
     else:
-        sites = scorer.with_normaliser(sequences.sites, sequences.inside)
-    sequences = replace(sequences, sites=sites)
+        sites = scorer.with_normaliser(sequences.pass_cache, sequences.inside)
+    sequences = replace(sequences, pass_cache=sites)
     return Raw()(scorer.model, sequences), Norm()(scorer.model, sequences)
 
 
@@ -368,7 +368,7 @@ def check_precision(
     first = chains.rows(torch.arange(min(_MEASURED, len(chains.chain)), device=chains.chain.device))
     energies = []
     for one in (model, exact):
-        sites = Scorer(one).sites(first.to(one.device).sequences)
+        sites = Scorer(one).cache(first.to(one.device).sequences)
         raw, log_normaliser = -sites.logit, sites.log_normaliser
         terms = torch.stack([raw, raw + log_normaliser]).cpu()
         energies.append(torch.where(first.inside.cpu(), terms, 0.0).sum(2))

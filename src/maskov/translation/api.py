@@ -330,7 +330,7 @@ def energies_of(given: ConditionalModel, texts: Sequence[str]) -> tuple[list[flo
         tokens[row, : len(line)] = torch.tensor(line, dtype=torch.long, device=device)
     engine = Scorer(given)
     whole = Sequences(tokens, lengths, source=torch.arange(len(ids), device=device))
-    sites = engine.sites(whole)
+    sites = engine.cache(whole)
     engine.check()
     known = Sequences(tokens, lengths, sites, whole.source)
     nonempty = torch.tensor([bool(line) for line in ids], device=device)

@@ -1,36 +1,35 @@
-"""An ordinary autoregressive translation model of the same architecture, for comparison."""
+"""An ordinary autoregressive translation model of the same architecture, for comparison.
+
+It translates by greedy or beam search with a causal decoder.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from maskov.errors import InputError
 from maskov.models.conditional.autoregressive import AutoregressiveModel
+from maskov.models.conditional.network import SpecialTokens, TranslationNetwork, additive
 from maskov.models.scorer import Batcher
-from maskov.translation.search import search
-from maskov.types import Tensor, inside
+from maskov.types import Bool, Float, Int, Tensor, inside
 
 DEFAULT_BEAM = 5
 # Maximum source tokens, times beam size, per batch.
 _CPU_TOKENS, _GPU_TOKENS = 2**11, 2**17
 # Sources, with the network's extra first position, are padded to a multiple of this.
 _CPU_UNIT, _GPU_UNIT = 1, 8
+# Steps between checks for finished sources: each check synchronises with the device.
+_CHECK_EVERY = 4
+# cuDNN attention is left out: it would be rebuilt for every length of the cache.
+_ATTENTIONS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 class AutoregressiveTranslator(AutoregressiveModel):
     """A translation model that generates from left to right."""
-
-    @classmethod
-    def load(
-        cls, folder: Path, device: torch.device, name: str, dtype: torch.dtype = torch.float32
-    ) -> AutoregressiveTranslator:
-        """Load a translation model folder."""
-        model = super().load(folder, device, name, dtype)
-        assert isinstance(model, cls)
-        return model
 
     def translate(
         self,
@@ -70,3 +69,129 @@ class AutoregressiveTranslator(AutoregressiveModel):
         budget = _GPU_TOKENS if on_gpu else _CPU_TOKENS
         Batcher(max(1, budget // beam), padded_share=1.0).each(sizes, work)
         return translations
+
+
+@torch.no_grad()
+def search(
+    network: TranslationNetwork,
+    source: Int[Tensor, "n s"],
+    inside: Bool[Tensor, "n s"],
+    special: SpecialTokens,
+    forbidden: Bool[Tensor, " vocabulary"],
+    beam: int = 1,
+    length_power: float = 1.0,
+) -> tuple[list[list[int]], Float[Tensor, " n"]]:
+    """Return the best translation found for each source, and its log-probability.
+
+    Hypotheses are ranked by log p / length^`length_power`, end token counted; finished ones stay
+    in the beam. A beam of 1 is greedy search. Translations have at most 1.5 times the tokens of
+    the longest source, plus 10, and none of the `forbidden` tokens.
+    """
+    count = len(source)
+    longest = int(inside.sum(1).max())
+    limit = min(network.shape.longest - 1, math.ceil(1.5 * longest) + 10)
+    with sdpa_kernel(_ATTENTIONS):
+        beams = _Beams(network, source, inside, special, forbidden, beam, length_power, limit)
+        tokens = torch.full((count, limit + 1), special.pad, device=source.device)
+        score = torch.zeros(count, device=source.device)
+        left = count
+        for place in range(limit + 1):
+            beams.step(place, last=place == limit)
+            if place % _CHECK_EVERY == _CHECK_EVERY - 1 or place == limit:
+                still = ~beams.ended.all(1)
+                left = int(still.sum())
+                if 2 * left < len(still) or place == limit:
+                    beams.report(tokens, score)
+                    beams.keep_only(still.nonzero().squeeze(1))
+            if left == 0:
+                break
+    lines = tokens.tolist()
+    texts = [line[: line.index(special.end)] if special.end in line else line for line in lines]
+    return texts, score
+
+
+class _Beams:
+    """The hypotheses of all unfinished sources, one row of hypotheses per source."""
+
+    def __init__(
+        self,
+        network: TranslationNetwork,
+        source: Int[Tensor, "n s"],
+        inside: Bool[Tensor, "n s"],
+        special: SpecialTokens,
+        forbidden: Bool[Tensor, " vocabulary"],
+        beam: int,
+        length_power: float,
+        limit: int,
+    ) -> None:
+        self.network, self.special = network, special
+        self.beam, self.length_power = beam, length_power
+        count, device = len(source), source.device
+        memory, mask, _ = network.read(source, inside)
+        self.memory = [
+            (keys.repeat_interleave(beam, 0), values.repeat_interleave(beam, 0))
+            for keys, values in network.cross_key_values(memory)
+        ]
+        self.memory_mask = mask.repeat_interleave(beam, 0)
+        self.past = network.empty_cache(count * beam, limit + 1)
+        self.tokens = torch.full((count, beam, limit + 1), special.pad, device=device)
+        self.latest = torch.full((count * beam,), special.begin, device=device)
+        # At first all hypotheses of a source are equal, so only one may be extended.
+        self.score = torch.full((count, beam), -torch.inf, device=device)
+        self.score[:, 0] = 0.0
+        self.ended = torch.zeros((count, beam), dtype=torch.bool, device=device)
+        self.length = torch.zeros((count, beam), device=device)
+        self.number = torch.arange(count, device=device)  # the index of each row's source
+        token = torch.arange(len(forbidden), device=device)
+        self._never, self._only_end, self._only_pad = (
+            additive(allowed, torch.float32)
+            for allowed in (
+                ~forbidden | (token == special.end), token == special.end, token == special.pad,
+            )
+        )  # fmt: skip
+
+    def step(self, place: int, last: bool) -> None:
+        """Extend every hypothesis by a token; by the end token in the last step."""
+        states = self.network.decode_next(
+            self.latest, place, self.memory, self.memory_mask, self.past
+        )
+        log_p = self.network.scores(states.float()).log_softmax(1)
+        log_p = log_p + (self._only_end if last else self._never)
+        log_p = log_p.view(*self.ended.shape, -1)
+        # Finished hypotheses are only padded.
+        log_p = torch.where(self.ended[:, :, None], self._only_pad, log_p)
+        total = self.score[:, :, None] + log_p
+        length = self.length + ~self.ended
+        rank = total / length[:, :, None] ** self.length_power
+        best = rank.flatten(1).topk(self.beam, dim=1).indices
+        size = log_p.shape[2]
+        parent, token = best // size, best % size
+        self.score = total.flatten(1).gather(1, best)
+        self.length = length.gather(1, parent)
+        self.ended = self.ended.gather(1, parent) | (token == self.special.end)
+        self.latest = token.flatten()
+        if self.beam > 1:
+            rows = torch.arange(len(parent), device=parent.device)[:, None]
+            self.tokens = self.tokens[rows, parent]
+            chosen = (rows * self.beam + parent).flatten()
+            # Only positions up to here are filled.
+            for cache in (tensor for pair in self.past for tensor in pair):
+                cache[:, :, : place + 1] = cache[chosen, :, : place + 1]
+        self.tokens[:, :, place] = token
+
+    def report(self, tokens: Int[Tensor, "n limit"], score: Float[Tensor, " n"]) -> None:
+        """Write the best hypothesis of each source into the results."""
+        winner = (self.score / self.length.clamp(min=1) ** self.length_power).argmax(1)
+        rows = torch.arange(len(winner), device=winner.device)
+        tokens[self.number] = self.tokens[rows, winner]
+        score[self.number] = self.score[rows, winner]
+
+    def keep_only(self, kept: Int[Tensor, " left"]) -> None:
+        """Drop all sources but those in `kept`."""
+        each = torch.arange(self.beam, device=kept.device)
+        rows = (kept[:, None] * self.beam + each).flatten()
+        self.memory = [(key[rows], value[rows]) for key, value in self.memory]
+        self.past = [(key[rows], value[rows]) for key, value in self.past]
+        self.memory_mask, self.latest = self.memory_mask[rows], self.latest[rows]
+        self.tokens, self.score, self.ended = self.tokens[kept], self.score[kept], self.ended[kept]
+        self.length, self.number = self.length[kept], self.number[kept]

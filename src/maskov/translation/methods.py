@@ -162,7 +162,7 @@ class TranslationMethod:
         if self.pick == "lowest":
             energy = parse_energy(self.target)
             others = [part for _, part in energy.others if not isinstance(part, _COMPARING)]
-            if others or not energy.needs_sites or energy.groups is not None:
+            if others or not energy.needs_passes or energy.groups is not None:
                 raise InputError(
                     "--pick lowest supports only sums of raw, norm, predicted_length and "
                     "autoregressive translation models as --energy."
@@ -256,7 +256,7 @@ class TranslationMethod:
         name = self.name.removeprefix("block-")
         energy, early = parse_energy(self.target, loading=loading), self.delayed
         # Blocks, and energies of groups, have the usual early tests.
-        if early is None and self.name == "mh" and energy.needs_sites and energy.groups is None:
+        if early is None and self.name == "mh" and energy.needs_passes and energy.groups is None:
             early = self._usual.delayed
         if early is None:
             return named_kernel(name, energy, moves, weights)

@@ -29,7 +29,7 @@ from maskov.energies.lengths import LengthPrior
 from maskov.execution.loop import ended, epoch
 from maskov.kernels import Kernel, Metropolis
 from maskov.kernels.base import BurnIn, with_leaves
-from maskov.kernels.metropolis import Comparison
+from maskov.kernels.metropolis import ProposalScores
 from maskov.models.scorer import Scorer
 from maskov.moves import Resize
 from maskov.random import Rng
@@ -50,13 +50,13 @@ class _Watched(Metropolis):
     ratios: list[tuple[int, int, float]] = field(default_factory=list, compare=False)
 
     def _test(
-        self, chains: Chains, proposal: Proposal, comparison: Comparison, rng: Rng
+        self, chains: Chains, proposal: Proposal, comparison: ProposalScores, rng: Rng
     ) -> StepInfo:
         index = proposal.novel.nonzero().flatten()
         ratios = torch.full_like(proposal.log_q_forward, torch.nan)
         if index.numel():
             for number in range(len(self.plan.stages)):
-                fall = comparison.fall(number, index)
+                fall = comparison.energy_drop(number, index)
             whole = torch.zeros_like(ratios).index_copy(0, index, fall)
             ratios[index] = self.log_ratio(chains, proposal, whole)[index]
             before, after = chains.lengths[proposal.rows][index], proposal.lengths[index]

@@ -60,7 +60,7 @@ class PlainProgress:
 
     def moved(self, state: Chains, epoch: int, passes: int) -> None:
         """Keep the steps of the epoch for `worked`."""
-        step = int(state.number.max()) if len(state.chain) else 0
+        step = int(state.epoch_step.max()) if len(state.chain) else 0
         done = self._pace.reached(epoch + 0.5)
         speed = paced(self._pace, done, self._epochs, passes, self._most)
         self._status = f"epoch {math.ceil(done)}/{self._epochs}  step {step:,}  {speed}"

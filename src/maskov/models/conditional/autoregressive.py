@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -37,7 +37,7 @@ class AutoregressiveModel:
     @classmethod
     def load(
         cls, folder: Path, device: torch.device, name: str, dtype: torch.dtype = torch.float32
-    ) -> AutoregressiveModel:
+    ) -> Self:
         """Load a translation model folder."""
         with LOADING:
             network, tokenizer = checkpoint.load(folder, device, dtype)

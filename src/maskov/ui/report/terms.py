@@ -54,7 +54,7 @@ def score_samples(model: MaskedModel, samples: Sequence[Sample]) -> list[Terms]:
             tokens[row, : len(sample.ids)] = torch.tensor(sample.ids, device=model.device)
         source = torch.tensor([sample.template for sample in group], device=model.device)
         given = Sequences(tokens, lengths, source=source)
-        given = replace(given, sites=engine.sites(given))
+        given = replace(given, pass_cache=engine.cache(given))
         engine.check()
         raw, norm = (energy.terms(model, given).tolist() for energy in (Raw(), Norm()))
         terms += [
