@@ -84,7 +84,7 @@ class ModelSource:
     def __post_init__(self) -> None:
         if not 0 <= self.remove_smoothing < 1:
             raise InputError(
-                f"--remove-smoothing must be at least 0 and below 1, not {self.remove_smoothing}."
+                f"remove_smoothing must be at least 0 and below 1, not {self.remove_smoothing}."
             )
 
 
@@ -219,19 +219,6 @@ class UntilConverged:
             epochs.append(done)
             kept = -(-kept * 7 // 5)
         return (*epochs, schedule.epochs)
-
-
-def stopping_rule(until: str | None, effective: int | None) -> UntilConverged | None:
-    """Return the rule by which a run ends early, if it does."""
-    if until is None:
-        if effective is not None:
-            raise InputError("--effective is for --until converged: drop it, or add that.")
-        return None
-    if until != "converged":
-        raise InputError(f"a run can continue until 'converged', not until '{until}'.")
-    if effective is not None and effective < 1:
-        raise InputError(f"--effective must be at least 1, not {effective}.")
-    return UntilConverged() if effective is None else UntilConverged(effective)
 
 
 @dataclass(frozen=True)

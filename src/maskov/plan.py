@@ -32,13 +32,12 @@ from maskov.constraints import (
     MaxChanges,
     MaxEdits,
 )
-from maskov.defaults import BURN_IN, GROUPS
-from maskov.energies import Energy, as_energy, grouped, parse_energy
+from maskov.defaults import BURN_IN
+from maskov.energies import Energy, as_energy, parse_energy
 from maskov.energies.networks import Loading
 from maskov.energies.stages import parse_delayed
 from maskov.errors import InputError
 from maskov.kernels import DelayedAcceptance, Exchange, Kernel, Metropolis, Mixture
-from maskov.kernels.base import BurnIn
 from maskov.kernels.registry import (
     DEFAULT_SIZES,
     KERNELS,
@@ -62,7 +61,7 @@ from maskov.runs.folder import RunFolder
 from maskov.runs.inputs import inputs_of, layout_of, named_texts
 from maskov.runs.manifest import kernel_data, manifest_of
 from maskov.runs.preparation import schedule_for_passes, threads
-from maskov.runs.rebuild import models_of
+from maskov.runs.rebuild import models_of, usual_burn_in, with_burn_in
 from maskov.runs.signature import resizes
 from maskov.schedules import LinearSchedule, Schedule
 from maskov.shipped import default_judge
@@ -128,9 +127,7 @@ def plan(**given: Any) -> Plan:
     _check_start(asked)
     kernel, block = (asked.kernel, None) if own else _kernel(asked, loading)
     kernel = _with_replicas(kernel, asked.replicas)
-    schedule, first = _schedule(asked, kernel, block, loading)
-    if first is not None:
-        kernel.with_energy(first)  # which refuses what it cannot do
+    schedule, known = _schedule(asked, kernel, block, loading)
     if asked.out is not None:
         RunFolder.check_free(asked.out)
 
@@ -155,7 +152,7 @@ def plan(**given: Any) -> Plan:
     layout = layout_of(model, inputs, asked.chains, asked.seed, constraints)
     layout.check(model, constraints)
     checks.check_prior(kernel, layout)
-    running = kernel if first is None else BurnIn(kernel, first, schedule.burn_in)
+    running = with_burn_in(kernel, schedule, model, trust, trust_parts=True, known=known)
     if asked.passes is not None:
         schedule, running = schedule_for_passes(
             asked.passes, running, schedule, prior, layout, scorer, CounterRng(asked.seed),
@@ -296,8 +293,6 @@ def _check_values(asked: Arguments) -> None:
         )
     check_checkpoints(asked.checkpoint_every)
     check_name(asked.name)
-    if asked.name and asked.out is None:
-        raise InputError("--name names a run folder: give one with --out.")
 
 
 def check_checkpoints(seconds: float) -> None:
@@ -344,7 +339,7 @@ def _start(asked: Arguments, model: MaskedModel) -> tuple[Any, Any, Any, Any]:
         lines, _ = named_texts(model, texts)
         freeze = template_masks(model, lines, named_texts(model, templates, blanks=True)[0])
         templates = None
-    length: int | tuple[int, int] = asked.length or DEFAULT_LENGTH
+    length = DEFAULT_LENGTH if asked.length is None else asked.length
     if texts is None and asked.length is None and templates is None:
         length = min(max(DEFAULT_LENGTH, model.min_length), model.max_length)
     if isinstance(length, int) and (texts is None or asked.length is not None):
@@ -467,15 +462,14 @@ def _most_epochs(asked: Arguments) -> int:
 
 def _schedule(
     asked: Arguments, kernel: Kernel, block: LinearSchedule | None, loading: Loading
-) -> tuple[Schedule, Energy | None]:
-    """Return the schedule, and the energy of its burn-in if that is not the kernel's."""
+) -> tuple[Schedule, dict[str, Energy]]:
+    """Return the schedule, and the energy of its burn-in by its name, if that is known."""
     if asked.passes is not None and (asked.epochs is not None or asked.until is not None):
         raise InputError(
             "a run ends after --passes, or after --epochs or --until, not both: give one."
         )
     if asked.schedule is not None:
-        text = asked.schedule.burn_in_energy
-        return asked.schedule, None if text is None else energy_of(text, loading)
+        return asked.schedule, {}
     falling = asked.target_temperature
     if not isinstance(falling, LinearSchedule):
         if not falling > 0:
@@ -485,13 +479,13 @@ def _schedule(
     epochs, burn_in, first, name = _most_epochs(asked), asked.burn_in, None, None
     if burn_in is None:
         moving = falling is not None and falling.rate != 0
-        special = moving or asked.given("force_accept", "until", "replicas", "moves")
+        tempered = asked.replicas not in (1, ())
+        special = moving or tempered or asked.given("force_accept", "until", "moves")
         burn_in = 0 if asked.kernel != "mh" or special else min(BURN_IN, epochs // 2)
-        if burn_in and asked.burn_in_energy is None and kernel.energy is not None:
-            first = grouped(kernel.energy, GROUPS)
-            name = None if first is None else energy_text(first)
+        if burn_in and asked.burn_in_energy is None:
+            first = usual_burn_in(kernel)
             # A part that nobody can build again by name has no burn-in of its own.
-            first = None if name is None else first
+            name = None if first is None else energy_text(first)
     if asked.burn_in_energy not in (None, "same"):
         first = energy_of(asked.burn_in_energy, loading)
         name = energy_name(first)
@@ -503,7 +497,7 @@ def _schedule(
         force_accept=asked.force_accept,
         burn_in_energy=name,
     )
-    return schedule, first
+    return schedule, {} if name is None or first is None else {name: first}
 
 
 def _notes(asked: Arguments, schedule: Schedule) -> tuple[str, ...]:

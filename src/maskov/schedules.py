@@ -76,7 +76,7 @@ class Schedule:
         if self.target_temperature is not None and not self.target_temperature.at(last) > 0:
             raise InputError(
                 "the target temperature would reach 0 before the last epoch; raise its floor "
-                "(--target-floor) or lower its rate (--anneal)."
+                "or lower its rate (--target-temperature START:FALL:FLOOR)."
             )
         if self.block is not None and min(self.block.start, self.block.floor) < 1:
             raise InputError("a block has at least one position.")

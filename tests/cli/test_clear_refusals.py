@@ -21,7 +21,7 @@ def _in_its_folder(monkeypatch, tmp_path):
 
 @pytest.fixture
 def run_folder(tmp_path):
-    sample(untrained(), None, Schedule(epochs=2), chains=2, length=3, out=tmp_path / "run")
+    sample(untrained(), schedule=Schedule(epochs=2), chains=2, length=3, out=tmp_path / "run")
     return tmp_path / "run"
 
 
@@ -44,8 +44,8 @@ def test_a_report_has_the_format_of_its_name(words, begins, call, run_folder, tm
 def test_a_folder_without_tokenizer_needs_one(call, refused, tmp_path):
     save_bert(tmp_path / "bert")
     (tmp_path / "bert" / "vocab.txt").rename(tmp_path / "vocab.txt")
-    assert "give --tokenizer" in refused("score", "E V Q L", "-m", tmp_path / "bert")
-    words = ["-m", tmp_path / "bert", "--tokenizer", tmp_path / "vocab.txt"]
+    assert "tokenizer=vocab.txt" in refused("score", "E V Q L", "-m", tmp_path / "bert")
+    words = ["-m", f"{tmp_path / 'bert'}(tokenizer={tmp_path / 'vocab.txt'})"]
     assert call("score", "E V Q L", *words)[0] == 0
 
 

@@ -77,9 +77,9 @@ def test_resume_of_a_finished_run_prints_its_samples(call, tmp_path):
 
 def test_every_schedule_can_be_asked_for(call):
     words = (
-        "--block 3 --block-anneal 1 --anneal 0.2 --target-floor 0.5 --force-accept 1 --burn-in 1 "
-        "--thin 1 --order left-to-right --epsilon 0.1 --top-p 0.9 --top-k 20 --temperature 0.8 "
-        "--target-temperature 1.2 --start greedy"
+        "--moves site(block=3,block_anneal=1,order=left-to-right) --force-accept 1 --burn-in 1 "
+        "--thin 1 --proposal epsilon=0.1,top_p=0.9,top_k=20,temperature=0.8 "
+        "--target-temperature 1.2:0.2:0.5 --start greedy"
     )
     code, out, err = call("sample", "--epochs", "4", "--chains", "2", "--length", "6", "--json",
                           *words.split())  # fmt: skip
@@ -90,7 +90,7 @@ def test_every_schedule_can_be_asked_for(call):
     assert "invariant: no" in err
 
 
-@pytest.mark.parametrize("words", ["--block 2", "--moves site"])
+@pytest.mark.parametrize("words", ["--moves site(block=2)", "--moves site"])
 def test_early_tests_go_with_blocks_and_sites(call, tmp_path, words):
     """Early tests change which proposals are accepted, and the signature says so."""
     ask = ["sample", *FAST, "--json", "-q", "-n", "6", *words.split()]
@@ -136,7 +136,7 @@ def test_the_shipped_judge_scores_where_no_causal_model_is_named(call):
     def energy(*words):
         return json.loads(call(*words, "--json", stdin=b"the cat sat on the mat .")[1])["energy"]
 
-    named = energy("score", "-", "-e", "autoregressive", "--causal-model", "wiki-judge")
+    named = energy("score", "-", "-e", "autoregressive(wiki-judge)")
     assert energy("score", "-", "-e", "autoregressive", "-m", "wiki-small") == named
     assert energy("score", "-", "-e", "autoregressive", "-m", "wiki-judge") == named
     # The two share their vocabulary, so the sum has a term for each token.

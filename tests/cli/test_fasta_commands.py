@@ -30,7 +30,9 @@ def folders(tmp_path_factory):
 def model(request, folders):
     folder = folders / request.param
     words = ["--model", str(folder), "--device", "cpu"]
-    return words + (["--tokenizer", str(folder / "vocab.txt")] if request.param == "bert" else [])
+    if request.param == "bert":
+        words[1] += f"(tokenizer={folder / 'vocab.txt'})"
+    return words
 
 
 @pytest.fixture
@@ -145,25 +147,28 @@ def joined(row: dict) -> str:
 
 
 def test_only_amino_acids_are_proposed_unless_others_are_named(call, folders, tmp_path):
-    model = ["--model", folders / "esm", "--device", "cpu", "--energy", "norm", "-q", "--json"]
-    words = ["--length", 12, "--chains", 8, "--epochs", 6, "--temperature", 3]
+    named, quiet = folders / "esm", ["--device", "cpu", "--energy", "norm", "-q", "--json"]
+    model = ["--model", named, *quiet]
+    words = ["--length", 12, "--chains", 8, "--epochs", 6, "--proposal", "temperature=3"]
     code, out, err = call("sample", *model, *words)
     assert code == 0, err
     assert not {letter for row in lines_of(out) for letter in row["text"]} & STRANGE
     folder = tmp_path / "run"
-    code, out, err = call("sample", *model, *words, "--extra-letters", "U-", "--out", folder)
+    code, out, err = call(
+        "sample", *quiet, "-m", f"{named}(extra_letters='U-')", *words, "--out", folder
+    )
     assert code == 0, err
     assert {letter for row in lines_of(out) for letter in row["text"]} & STRANGE == set("U-")
     assert "extra-letters:U-" in Run.open(folder).signature
     assert len(maskov.resume(folder)) == 8
     for letters, reason in (("J", "'J' is not an extra letter"), ("XX1", "'1' is not an extra")):
-        code, _, err = call("sample", *model, *words, "--extra-letters", letters)
+        code, _, err = call("sample", "-m", f"{named}(extra_letters={letters})", *words)
         assert (code, reason in err) == (2, True)
-    code, _, err = call("sample", "-m", "untrained", "--extra-letters", "X")
-    assert (code, "drop --extra-letters" in err) == (2, True)
+    code, _, err = call("sample", "-m", "untrained(extra_letters=X)")
+    assert (code, "drop extra_letters" in err) == (2, True)
     for words in (["--contains", "AX"], ["--allow", "1:AX"]):
         code, _, err = call("sample", *model, *words)
-        assert (code, "add --extra-letters X" in err) == (2, True)
+        assert (code, "extra_letters=X" in err) == (2, True)
 
 
 def test_other_letters_of_given_sequences_stay_and_are_scored(call, folders, tmp_path):
@@ -280,7 +285,7 @@ def test_templates_fill_the_blanks_of_a_record(call, model, tmp_path):
 def test_bad_records_are_refused_by_name(call, folders, tmp_path, content, words, command):
     file = tmp_path / "bad.fa"
     file.write_text(content)
-    model = ["--model", folders / "bert", "--tokenizer", folders / "bert" / "vocab.txt"]
+    model = ["--model", f"{folders / 'bert'}(tokenizer={folders / 'bert' / 'vocab.txt'})"]
     given = ["score", file] if command == "score" else ["sample", "--start-text", file, *FAST]
     code, out, err = call(*given, *model)
     assert (code, out) == (2, "")

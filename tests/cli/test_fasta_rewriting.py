@@ -39,7 +39,8 @@ def call(call, request, folders):
     """Run `rewrite` in this process; return its exit code, output and errors."""
     folder = folders / request.param
     model = ["--model", folder, "--device", "cpu"]
-    model += ["--tokenizer", folder / "vocab.txt"] if request.param == "bert" else []
+    if request.param == "bert":
+        model[1] = f"{folder}(tokenizer={folder / 'vocab.txt'})"
 
     def run(*words: object, source: object = None, **given):
         source = source or folders / "parents.fa"
@@ -141,7 +142,7 @@ def test_constraints_and_frozen_letters(call, tmp_path):
 def test_what_cannot_be_is_refused_before_any_record_is_sampled(
     words, content, phrase, refused, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(rewriting, "run_chains", lambda *_, **__: pytest.fail("it was sampled"))
+    monkeypatch.setattr(rewriting, "execute", lambda *_, **__: pytest.fail("it was sampled"))
     (tmp_path / "given.fa").write_text(content)
     assert phrase in refused("--out", "out", *words, source="given.fa")
 
@@ -202,7 +203,7 @@ def test_other_names_and_damaged_lines_are_refused(call, refused, tmp_path):
     renamed = FASTA.replace("two", "second").encode()
     assert "begun with another texts" in call(*words, source="-", stdin=renamed)[2]
     lines = b"EVQLVESGGG\nDIQMTQ\nQVQLQE\n"
-    plain = call(*words, "--moves", "site:6,span:2", source="-", stdin=lines)[2]
+    plain = call(*words, "--moves", "site:6,span(2:3):2", source="-", stdin=lines)[2]
     assert "begun with another texts" in plain
     file = out / "rewritten.jsonl"
     text = file.read_text()

@@ -56,16 +56,18 @@ def test_importing_the_package_imports_nothing_heavy():
 
 def test_defaults_in_help_are_those_of_the_package():
     """The options name them again, since the classes that hold them import torch."""
-    from maskov import Rewriter, Site, Span
-    from maskov.options.rewriting import RewritingOptions
-    from maskov.options.translating import _METHODS
+    from maskov import Rewriter, api
+    from maskov.options import hints_of
+    from maskov.rewriting import plan_rewriting
     from maskov.translation.methods import METHODS
+    from small import tiny_bert
 
-    rewriter = Rewriter("contains('river')")
-    shown = RewritingOptions(toward="contains('river')").build("cpu")
-    assert isinstance(shown.moves[0], Site)
-    assert isinstance(shown.moves[1], Span)
+    toward = "contains('river')"
+    rewriter = Rewriter(toward)
+    shown = plan_rewriting(model=tiny_bert(), texts=[], toward=toward).rewriter
+    assert shown.moves == rewriter.moves
     assert str(shown.fluency) == str(rewriter.fluency)
     for name in ("strength", "keep", "temperature", "hot", "chains", "epochs", "pick", "weights"):
         assert getattr(shown, name) == getattr(rewriter, name), name
-    assert _METHODS.replace(" or ", ", ").split(", ") == list(METHODS)
+    (option,) = hints_of(api.translate)["method"].__metadata__
+    assert option.help.replace(" or ", ", ").split(", ") == list(METHODS)

@@ -44,12 +44,13 @@ def test_no_help_speaks_of_types_of_flags_or_of_itself(command):
 def test_sample_shows_few_options_first():
     found = panels(help_of("sample"))
     assert found.pop("Options") == [
-        "--length", "--start-text", "--model", "--energy", "--epochs", "--until", "--chains",
+        "--model", "--energy", "--length", "--start-text", "--chains", "--epochs", "--until",
         "--out", "--json", "--help",
     ]  # fmt: skip
-    parts = ("constraints", "model", "kernel", "schedule", "run", "workers")
+    parts = ("kernel", "constraints", "model", "schedule", "run", "workers")
     assert list(found) == [f"Advanced: {part}" for part in parts]
     assert "--trust-remote-code" in found["Advanced: model"]
+    assert sum(map(len, found.values())) + 10 <= 40
 
 
 @pytest.mark.parametrize("command", ["infill", "rewrite", "translate"])

@@ -27,7 +27,7 @@ def said(call):
         ("-n 12", "too short to tell: 6 traced epochs", "--epochs 24, or --until converged"),
         ("-n 40 -c 1", "one chain: ", "--chains 8"),
         ("-n 40 -k gibbs", "no target: ", "--kernel mh"),
-        ("-n 40 --anneal 0.01", "annealed: ", "no --anneal, or --burn-in"),
+        ("-n 40 --target-temperature 1:0.01", "annealed: ", "a fixed --target-temperature"),
         ("-n 40 --force-accept 20", "forced: ", "--burn-in 20 or more"),
         ("-n 40 -c 2", "not converged: ", "--epochs "),
         ("-n 120 -c 40", "converged: nested R-hat 1.0", None),

@@ -45,7 +45,7 @@ def call(call, folders):
 
 @pytest.fixture
 def _unsampled(monkeypatch):
-    monkeypatch.setattr(rewriting, "run_chains", lambda *_, **__: pytest.fail("it was sampled"))
+    monkeypatch.setattr(rewriting, "execute", lambda *_, **__: pytest.fail("it was sampled"))
 
 
 def command(folders: Path, source: object = None) -> list[object]:
@@ -182,7 +182,7 @@ def test_a_target_or_a_word_must_be_given(call, folders):
     code, _, err = call(plain=["rewrite", "the food", "--model", folders / "masked"])
     assert (code, "--toward" in err, "--contains" in err) == (2, True, True)
     for options in ({}, {"keep": 2.0}):
-        with pytest.raises(InputError, match="`contains`"):
+        with pytest.raises(InputError, match="--contains"):
             maskov.rewrite("untrained", ["the man"], **options)
 
 
@@ -257,12 +257,12 @@ def test_links_in_a_folder_are_not_followed(name, call, refused, tmp_path):
 def test_no_two_batches_of_any_seeds_have_the_same_random_numbers(folders, monkeypatch):
     model, seeds = maskov.load(folders / "masked", "cpu"), []
 
-    def noted(*arguments, **options):
-        seeds.append(options["seed"])
-        return run(*arguments, **options)
+    def noted(plan, *others):
+        seeds.append(plan.manifest.config.seed)
+        return run(plan, *others)
 
-    run = rewriting.run_chains
-    monkeypatch.setattr(rewriting, "run_chains", noted)
+    run = rewriting.execute
+    monkeypatch.setattr(rewriting, "execute", noted)
     for seed in (0, 1, 2**64 - 1):
         maskov.rewrite(model, LINES, "edit", chains=1, epochs=1, batch=1, seed=seed)
     assert len(set(seeds)) == 3 * len(LINES)

@@ -54,12 +54,11 @@ def test_words_have_the_sum_of_their_tokens(call):
         ("norm", ["E_raw", "E_norm"]),
         ("raw+0.5*norm", ["raw+0.5*norm", "E_raw", "E_norm"]),
         ("norm(groups=2)", ["norm(groups=2)"]),
-        ("autoregressive", ["autoregressive"]),
+        ("autoregressive(wiki-judge)", ["autoregressive"]),
     ],
 )
 def test_the_table_says_which_energies_it_has(energy, head, call):
     words = ["score", "the cat sat", "the dog", "--model", "untrained", "--energy", energy]
-    words += ["--causal-model", "wiki-judge"] if energy == "autoregressive" else []
     code, out, err = call(*words)
     assert code == 0, err
     first, *rows = out.splitlines()
@@ -67,7 +66,7 @@ def test_the_table_says_which_energies_it_has(energy, head, call):
     found = [json.loads(line) for line in call(*words, "--json")[1].splitlines()]
     for row, one in zip(rows, found, strict=True):
         assert [f"{value:.4f}" for value in one["energies"].values()] == row.split()[: len(head)]
-        assert one["energies"].get(energy) == pytest.approx(one["energy"])
+        assert one["energies"].get(energy.partition("(wiki")[0]) == pytest.approx(one["energy"])
 
 
 @pytest.mark.parametrize(
@@ -88,7 +87,7 @@ def test_tokens_belong_to_words(text, tokens, words):
 
 def test_unknown_tokens_are_pointed_out(call, tmp_path):
     save_bert(tmp_path / "bert")
-    model = ["-m", tmp_path / "bert", "--tokenizer", tmp_path / "bert" / "vocab.txt"]
+    model = ["-m", f"{tmp_path / 'bert'}(tokenizer={tmp_path / 'bert' / 'vocab.txt'})"]
     code, out, err = call("score", "EVQLVESGGG", *model, "--json")
     assert code == 0
     assert err == "note: line 1: 1 of 1 tokens is unknown; separate residues by spaces?\n"

@@ -39,7 +39,7 @@ def seen(monkeypatch):
 
     for name in (
         "scoring.score_texts", "evaluation.evaluate", "ui.report.build", "verify.verify",
-        "cli.inspecting.print_diagnosis",
+        "cli.inspecting._print_diagnosis",
     ):  # fmt: skip
         monkeypatch.setattr(f"maskov.{name}", look)
     monkeypatch.setattr("maskov.ui.web.serving.serve", look)
@@ -56,7 +56,7 @@ def seen(monkeypatch):
 def test_a_command_computes_with_one_thread(words, seen, tmp_path):
     (tmp_path / "texts").write_text("the cat sat\n")
     if "RUN" in words:
-        sample(untrained(), None, Schedule(epochs=2), chains=2, length=3, out=tmp_path / "run")
+        sample(untrained(), schedule=Schedule(epochs=2), chains=2, length=3, out=tmp_path / "run")
     places = {"TEXTS": str(tmp_path / "texts"), "RUN": str(tmp_path / "run")}
     with pytest.raises(SystemExit):
         main([places.get(word, word) for word in words.split()])

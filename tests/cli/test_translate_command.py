@@ -223,7 +223,7 @@ def test_a_folder_is_found_again_from_anywhere(call, models, tmp_path, monkeypat
         ("--pair de-en --length-beam 99", "has only 10 lengths"),
         ("--pair de-en --method mh --drafts -", "cannot both come from standard input"),
         ("--pair de-en --method mh --drafts nowhere.txt", "cannot read 'nowhere.txt'"),
-        ("--pair de-en --drafts nowhere.txt", "'mask-predict' does not use --drafts"),
+        ("--pair de-en --drafts nowhere.txt", "cannot read 'nowhere.txt'"),
         ("--pair de-en --method mh --start drafts", "--drafts FILE"),
         ("--pair ro-en --method mh --lengths sampled", "--energy norm+0.5*predicted_length"),
     ],

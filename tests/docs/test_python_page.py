@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
-
-import maskov
 from maskov.options.option import Option
 from maskov.options.sampling import SamplingOptions
+
+import maskov
 
 DOCS = Path(__file__).parents[2] / "docs"
 

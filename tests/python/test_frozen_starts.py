@@ -61,7 +61,7 @@ def test_chains_start_at_the_text():
         ({"texts": TEXTS[:1], "templates": ["red [MASK] blue"], "freeze": "1"}, "drop --freeze"),
         ({"freeze": "1"}, "texts to start from"),
         ({"texts": TEXTS, "freeze": ["#.."]}, "give one each"),
-        ({"texts": TEXTS, "freeze": 1}, "'freeze' takes a rule such as"),
+        ({"texts": TEXTS, "freeze": 1}, "'freeze' takes a text"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(given, reason):

@@ -15,7 +15,7 @@ from maskov.cli.fills import print_fills
 from maskov.cli.generated import Json, command_of
 from maskov.cli.output import print_json, print_samples, say, say_summary
 from maskov.cli.signals import stop_on_signals
-from maskov.errors import Interrupted
+from maskov.errors import InputError, Interrupted
 from maskov.options import RUN
 from maskov.ui.escaping import json_printable, printable
 
@@ -44,6 +44,8 @@ def infill(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> N
 def _run(given: dict[str, Any], json: bool, quiet: bool) -> None:
     from maskov.plan import plan
 
+    if "name" in given and "out" not in given:
+        raise InputError("--name names a run folder: give one with --out.")
     planned = plan(**given)
     for note in () if quiet else planned.notes:
         say(f"note: {note}")

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from maskov.errors import InputError
 from maskov.options import Opt, hints_of
 
 # What a command line can give by itself; the rest is text that an option reads.
@@ -38,6 +39,8 @@ def command_of(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         def run(**values: Any) -> None:
+            if [values[name] for name, one in options.items() if one.read].count("-") > 1:
+                raise InputError("two options cannot both come from standard input.")
             given: dict[str, Any] = dict(defaults)
             for (name, one), shown in zip(options.items(), generated, strict=True):
                 value = values.pop(name)

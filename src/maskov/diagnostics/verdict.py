@@ -107,7 +107,7 @@ def mixing_options(manifest: Manifest) -> list[str]:
         return options
     truncated = conditional.get("top_k") is not None or conditional.get("top_p", 1.0) < 1
     if truncated and not conditional.get("epsilon"):
-        options.append("--epsilon 0.05")
+        options.append("--proposal epsilon=0.05")
     if "span" not in str(manifest.config.kernel).lower():
         options.append("--moves site:1,span:2")
     if "exchange" not in str(manifest.config.kernel).lower():
@@ -128,7 +128,7 @@ def _no_target(manifest: Manifest) -> Verdict | None:
         return Verdict(
             "annealed",
             "the temperature changes after burn-in, so there is no fixed target",
-            advice="no --anneal, or --burn-in until the temperature is at its floor",
+            advice="a fixed --target-temperature, or --burn-in until it is at its floor",
         )
     if name == "mh" and schedule.force_accept > schedule.burn_in:
         return Verdict(

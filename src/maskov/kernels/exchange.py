@@ -135,7 +135,7 @@ def check_ladder(ladder: tuple[float, ...]) -> None:
     falls = all(one > other for one, other in pairwise(ladder))
     if not (all(map(math.isfinite, ladder)) and ladder[0] == 1 and falls and ladder[-1] > 0):
         raise InputError(
-            "a ladder has inverse temperatures that energy_drop from 1 and stay above 0, such as "
+            "a ladder has inverse temperatures that fall from 1 and stay above 0, such as "
             "1,0.87,0.75."
         )
 

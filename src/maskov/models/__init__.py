@@ -90,12 +90,12 @@ def load(
         model = _load(name, device, precision, tokenizer, trust_remote_code, allow_download, prefix)
     if extra_letters:
         if not isinstance(model, HuggingFaceModel):
-            raise InputError(f"'{model.name}' is not a model of proteins: drop --extra-letters.")
+            raise InputError(f"'{model.name}' is not a model of proteins: drop extra_letters.")
         model = model.with_letters(extra_letters)
     if not remove_smoothing:
         return model
     if not isinstance(model, PackedModel):
-        raise InputError(f"'{model.name}' is a table, not trained: drop --remove-smoothing.")
+        raise InputError(f"'{model.name}' is a table, not trained: drop remove_smoothing.")
     return model.without_smoothing(remove_smoothing)
 
 
@@ -111,7 +111,7 @@ def _load(
     name = str(name.resolve()) if isinstance(name, Path) else name
     device = choose_device(device) if isinstance(device, str) else device
     if (name in _BUILT_IN or name in _PACKAGED) and tokenizer is not None:
-        raise InputError(f"'{name}' has its own tokens: drop --tokenizer.")
+        raise InputError(f"'{name}' has its own tokens: drop the tokenizer.")
     dtype = weights_of(precision)
     folder = None
     if name not in _BUILT_IN and name not in _PACKAGED:
@@ -119,14 +119,14 @@ def _load(
 
         folder = translation_folder(name, allow_download)
     if prefix and (name in _BUILT_IN or folder is not None):
-        raise InputError(f"'{name}' reads no prefix: drop --prefix.")
+        raise InputError(f"'{name}' reads no prefix: drop the prefix.")
     if name == "counterexample" and precision not in ("float32", "float64"):
         raise InputError("'counterexample' is a float64 table: drop --precision.")
     if name == "counterexample":
         return counterexample()
     if folder is not None:
         if tokenizer is not None:
-            raise InputError(f"'{name}' has its own tokens: drop --tokenizer.")
+            raise InputError(f"'{name}' has its own tokens: drop the tokenizer.")
         return in_precision(load_conditional(folder, device, dtype, name), precision)
     if name == "untrained":
         return in_precision(untrained(device, dtype), precision)

@@ -35,9 +35,9 @@ class Workers:
         if self.threads is not None and not 1 <= self.threads <= _MOST:
             raise InputError(f"--threads must be between 1 and {_MOST}, not {self.threads}.")
         if self.engine != "ray" and (self.address is not None or self.gpus_per_worker):
-            raise InputError("--address and --gpus-per-worker are those of --engine ray.")
+            raise InputError("address and gpus_per_worker are those of --workers 'ray(...)'.")
         if not 0 <= self.gpus_per_worker <= _MOST:
-            raise InputError(f"--gpus-per-worker must be 0 or more, not {self.gpus_per_worker:g}.")
+            raise InputError(f"gpus_per_worker must be 0 or more, not {self.gpus_per_worker:g}.")
 
     @property
     def here(self) -> bool:
