@@ -24,10 +24,9 @@ from benchmarks.models import load_model
 import maskov
 from experiments.lib import style
 from maskov.defaults import BURN_IN
-from maskov.kernels.registry import DEFAULT_SIZES
 from maskov.execution.loop import ended, epoch
 from maskov.kernels import Kernel
-from maskov.kernels.registry import named_kernel
+from maskov.kernels.registry import DEFAULT_SIZES, named_kernel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
 from maskov.runs.task_runner import both_energies

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from maskov import api
-from maskov.arguments import arguments_of
+from maskov.arguments import Arguments, arguments_of
 from maskov.energies import as_energy
 from maskov.errors import InputError, ModelError
 from maskov.models.scorer import Scorer
@@ -102,7 +102,7 @@ def finished(**given: Any) -> Run | None:
 
     It has the arguments of `maskov.resume`.
     """
-    asked = arguments_of(api.resume, given, Run)
+    asked = _asked(given)
     folder = RunFolder.open(folder_of(asked.run))
     folder.check_unchanged()
     if not Run(folder).finished:
@@ -113,13 +113,18 @@ def finished(**given: Any) -> Run | None:
     return Run(folder)
 
 
-def plan_of_folder(**given: Any) -> Plan:
-    """Return the plan of a run that was begun, from the arguments of `maskov.resume`."""
+def _asked(given: dict[str, Any]) -> Arguments:
+    """Return the arguments of `maskov.resume`."""
     asked = arguments_of(api.resume, given, Run)
-    workers = workers_of(asked)
-    if workers.threads is not None:
+    if workers_of(asked).threads is not None:
         raise InputError("a run continues with the threads it began with: drop `threads`.")
     check_checkpoints(asked.checkpoint_every)
+    return asked
+
+
+def plan_of_folder(**given: Any) -> Plan:
+    """Return the plan of a run that was begun, from the arguments of `maskov.resume`."""
+    asked = _asked(given)
     path = folder_of(asked.run)
     folder = RunFolder.open(path)
     folder.check_unchanged()
@@ -130,6 +135,6 @@ def plan_of_folder(**given: Any) -> Plan:
     parts = GivenParts(asked.kernel, None if asked.energy is None else as_energy(asked.energy))
     found = rebuild(manifest, model, asked.trust_parts, download, parts)
     return Plan(
-        manifest, model, found.kernel, found.layout, workers, path, asked.checkpoint_every,
+        manifest, model, found.kernel, found.layout, workers_of(asked), path, asked.checkpoint_every,
         resumes=True,
     )  # fmt: skip

@@ -57,7 +57,7 @@ def sampled(call, folder, *words):
 
 
 def test_the_swaps_of_replicas_are_told(call, tmp_path):
-    folder = sampled(call, tmp_path / "run", "--epochs", 6, "--ladder", "1,0.9,0.8")
+    folder = sampled(call, tmp_path / "run", "--epochs", 6, "--replicas", "1,0.9,0.8")
     out, _ = call("diagnose", folder)
     figures = strict(call("diagnose", folder, "--json")[0])["diagnosis"]["exchange"]
     assert figures["ladder"] == [1.0, 0.9, 0.8]

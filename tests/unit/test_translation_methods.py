@@ -50,12 +50,9 @@ VALUES = {
     "beam": 2,
     "length_power": 0.6,
     "moves": "site,span:2",
-    "span": "2",
     "delayed": "1,2",
     "start": "mask-predict",
 }
-# Options that go with another.
-NEEDED = {"span": {"moves": "span"}}
 OPTIONS = [field.name for field in fields(TranslationMethod) if field.name != "name"]
 UNUSED = [(name, option) for name in METHODS for option in OPTIONS if option not in METHODS[name]]
 USED = [(name, option) for name in METHODS for option in METHODS[name]]
