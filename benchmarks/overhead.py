@@ -30,8 +30,8 @@ import maskov
 from benchmarks.tools import RunTimer, about, in_process, memory, parser, write
 from maskov.config import ModelSource
 from maskov.kernels import Metropolis
-from maskov.runs.folder import RunFolder
 from maskov.runs.rebuild import load_model
+from maskov.runs.store import Store
 
 
 def timed_run(options: argparse.Namespace, folder: Path, **how: Any) -> dict[str, Any]:
@@ -84,14 +84,14 @@ def workers(options: argparse.Namespace) -> dict[str, Any]:
 
 def checkpoints(options: argparse.Namespace) -> dict[str, Any]:
     """Measure the time of checkpoints at the default interval of 60 seconds."""
-    times, save = list[float](), RunFolder.save
+    times, save = list[float](), Store.save
 
     def timed_save(*arguments: Any) -> None:
         begin = time.perf_counter()
         save(*arguments)
         times.append(time.perf_counter() - begin)
 
-    with mock.patch.object(RunFolder, "save", timed_save):
+    with mock.patch.object(Store, "save", timed_save):
         row = _fresh(options, workers=maskov.Workers(threads=1), resident=options.resident)
     each = statistics.median(times)
     return {"seconds_each": each, "share_at_interval": each / 60, "count": len(times),

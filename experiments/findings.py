@@ -1,9 +1,9 @@
-"""The front page of the results and the page of the model variants.
+"""The front page of the results, the page of the model variants, and that of speeds.
 
     python -m experiments.findings [results]
 
-writes `README.md` and `variants/README.md` in the folder of results. Every number is read from the
-JSON documents in that folder.
+writes `README.md`, `variants/README.md` and `bench/README.md` in the folder of results. Every
+number is read from the JSON documents in that folder.
 """
 
 # ruff: noqa: E501 - Markdown with numbers in it
@@ -24,6 +24,7 @@ from experiments.paper.claims import CLAIMS
 from experiments.paper.claims_page import count, counts
 from experiments.paper.driver import read_documents
 from experiments.paper.verdicts import FAILED, HELD, NOT_RUN, PART, Claim, Documents, Verdict
+from experiments.speed import page as speed_page
 from experiments.studies.mixing import FIRST_DEFAULT
 
 # The variants, in the order of the page, with how each was trained.
@@ -423,11 +424,18 @@ def variants_page(results: Results) -> str:
     return "\n".join(lines) + "\n"
 
 
+PAGES: dict[str, Callable[[Results], str]] = {
+    "README.md": front_page,
+    "variants/README.md": variants_page,
+    "bench/README.md": lambda results: speed_page(results.root / "bench"),
+}
+
+
 def main(arguments: list[str] | None = None) -> None:
-    """Write both pages."""
+    """Write the pages."""
     given = sys.argv[1:] if arguments is None else arguments
     results = Results(Path(given[0] if given else "results"))
-    for file, page in (("README.md", front_page), ("variants/README.md", variants_page)):
+    for file, page in PAGES.items():
         (results.root / file).write_text(page(results), encoding="utf-8")
 
 

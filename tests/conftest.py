@@ -47,8 +47,7 @@ def _imports() -> None:
         import maskov.public
         import maskov.ratings
         import maskov.ui.report
-        import maskov.ui.terminal
-        import maskov.verify  # noqa: F401
+        import maskov.ui.terminal  # noqa: F401
 
     import typer
 

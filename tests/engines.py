@@ -5,21 +5,14 @@ from __future__ import annotations
 import pytest
 
 import maskov
-from maskov.kernels import Metropolis
 from maskov.models.scorer import Scorer
-from maskov.moves import Site
 
 
 def sample(*arguments, lock_step: bool = False, slots: int | None = None, **settings):
     """Sample with all chains in lock-step, or with so many proposals of each under test at once."""
     with pytest.MonkeyPatch.context() as patch:
         if lock_step:
-            for kind, name in (
-                (Metropolis, "asynchronous"),
-                (Metropolis, "fills_windows"),
-                (Site, "asynchronous"),
-            ):
-                patch.setattr(kind, name, False)
+            patch.setattr("maskov.execution.recorded.rounds_of", lambda _: None)
         if slots is not None:
             patch.setattr(Scorer, "slots_for", lambda *_: slots)
         return maskov.sample(*arguments, **settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from pathlib import Path
 
@@ -9,12 +10,12 @@ import torch
 
 import maskov
 from maskov.models.serialization import PickledModel
-from maskov.runs.task import Task, TaskResult, WorkerPool
-from maskov.workers import carry_out as api
-from maskov.workers.job import Job, result_from, task_from, to_bytes
+from maskov.runs.task import Pool, Task, TaskResult
+from maskov.workers import pools as api
+from maskov.workers.job import Job
 
 
-class OddPool(WorkerPool):
+class OddPool(Pool):
     """Several workers in one process, which carry out tasks in a random order and lose some.
 
     Everything goes over the wire, as bytes; a lost task was carried out, but nobody heard of it.
@@ -23,39 +24,35 @@ class OddPool(WorkerPool):
     def __init__(
         self, job: Job, count: int, seed: int, lost: float = 0.3, seconds=(0.0, 0.05, 0.2)
     ) -> None:
-        self.runners = [job.runner(torch.device("cpu")) for _ in range(count)]
         self.random = random.Random(seed)
+        self.times = seconds
+        super().__init__(count, 0.0)
+        self.runners = [job.runner(torch.device("cpu")) for _ in range(count)]
         self.lost = lost
-        self.seconds = seconds
-        self.tasks: list[bytes] = []
         self.losses = 0
-        self._passes = 0
 
     @property
-    def free(self) -> int:
-        return len(self.runners) - len(self.tasks)
+    def seconds(self) -> float:
+        """Return any time."""
+        return self.random.choice(self.times)
 
-    @property
-    def passes(self) -> int:
-        return self._passes
+    @seconds.setter
+    def seconds(self, _: float) -> None:
+        pass
 
-    def give(self, task: Task) -> None:
-        self.tasks.append(to_bytes(task))
+    def _begin(self, task: Task) -> bytes:
+        return pickle.dumps(task)
 
-    def take(self) -> TaskResult:
-        content = self.tasks.pop(self.random.randrange(len(self.tasks)))
+    def _ended(self, seconds: float) -> list[bytes]:
+        return [self.random.choice(list(self._running))]
+
+    def _result(self, one: bytes, task: Task) -> TaskResult | str:
         while True:
-            runner = self.random.choice(self.runners)
-            result = result_from(to_bytes(runner.carry_out(task_from(content))))
+            result = self.random.choice(self.runners).run(pickle.loads(one))
             # The first task is lost in any case.
             if self.losses and self.random.random() >= self.lost:
-                self._passes += result.passes
-                return result
+                return pickle.loads(pickle.dumps(result))
             self.losses += 1
-
-    def task_seconds(self, checkpoint_every: float) -> float:
-        """Return any time."""
-        return self.random.choice(self.seconds)
 
     def close(self) -> None:
         pass
@@ -65,7 +62,7 @@ def oddly(monkeypatch, count: int, seed: int, **settings) -> list[OddPool]:
     """Let runs have odd workers; return the pools that were made."""
     made: list[OddPool] = []
 
-    def pool(workers, manifest, model, groups, stop):
+    def pool(workers, _, manifest, model, *rest):
         made.append(OddPool(Job(manifest, PickledModel.of(model)), count, seed, **settings))
         return made[-1]
 

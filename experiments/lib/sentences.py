@@ -42,12 +42,11 @@ def choose_sentences(
     limit = min(longest or 10**9, model.network.shape.longest - 1)
     kept: list[tuple[str, str, bool]] = []
     skipped = 0
-    tokens = model.source_ids(sources)
+    tokens = model.tokenizer(list(sources), add_special_tokens=False)["input_ids"]
     for source, reference, ids in zip(sources, references, tokens, strict=True):
         if len(kept) == most:
             break
-        # The model adds an end token, which is not part of the text.
-        fits = len(ids) - 1 <= limit
+        fits = len(ids) <= limit
         if fits or longest is None:
             kept.append((source, reference, fits))
         else:

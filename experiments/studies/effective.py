@@ -27,7 +27,7 @@ import numpy as np
 import maskov
 from maskov.diagnostics.chains import Group
 from maskov.diagnostics.convergence import convergence
-from maskov.diagnostics.statistics import token_statistics
+from maskov.diagnostics.tokens import token_statistics
 from maskov.kernels.registry import named_kernel
 from maskov.models import DEFAULT_MODEL
 
@@ -129,9 +129,9 @@ def effective(row: dict[str, Any], traces: Any) -> list[dict[str, Any]]:
         own = np.arange(group * row["chains"], (group + 1) * row["chains"])
         passes = float(np.array(row["passes"])[own].sum())
         energy = convergence(traces["energy"][:, own].astype(np.float64))
-        of_tokens = token_statistics(
-            traces["tokens"][:, own], None, [Group(0, None, np.arange(len(own)))]
-        )
+        tokens = traces["tokens"][:, own]
+        lengths = np.full(tokens.shape[:2], tokens.shape[2])
+        of_tokens = token_statistics(tokens, lengths, [Group(0, None, np.arange(len(own)))])
         slowest, fastest = of_tokens[0], of_tokens[-1]
         found.append(
             {

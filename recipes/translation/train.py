@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from maskov.models import device_name
 from maskov.models.conditional.checkpoint import load, load_tokenizer, save
@@ -278,6 +278,21 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{given.out / 'model'}: {trainer.step:,} steps, {trainer.seconds:.0f} s, {rates}")
 
 
+def initialise(network: TranslationNetwork) -> None:
+    """Initialise the weights for training."""
+    shape = network.shape
+    depth = 2 * shape.encoder_layers + 3 * shape.decoder_layers
+    for name, module in network.named_modules():
+        if isinstance(module, nn.Linear):
+            last = name.endswith((".out", ".narrow"))
+            # Deeper networks start with smaller residual branches.
+            scale = (depth / 2) ** -0.5 if last and shape.norm_first else 1.0
+            nn.init.normal_(module.weight, std=scale * shape.width**-0.5 * 0.8)
+            nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=shape.width**-0.5)
+
+
 def _network(
     given: argparse.Namespace, tokenizer: Any, twin: bool, dropout: float
 ) -> TranslationNetwork:
@@ -292,7 +307,7 @@ def _network(
         causal=twin,
     )
     network = TranslationNetwork(shape, dropout)
-    network.initialise()
+    initialise(network)
     if given.weights is not None:
         known, _ = load(given.weights, torch.device("cpu"), torch.float32)
         network.load_state_dict(known.state_dict())

@@ -2,8 +2,8 @@
 
 A `RunConfig` is all that decides the numbers of a run. A `Manifest` is a config with what was found
 out when the run began: it is what a run folder holds, what workers and `resume` rebuild from, and
-what reports read. A manifest may come from anybody: `from_json` checks every field against its type
-and bounds, and nothing in a manifest makes a program run.
+what reports read. A manifest may come from anybody: pydantic checks every field against its type,
+`__post_init__` against its bounds, and nothing in a manifest makes a program run.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import types
 import typing
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
 
-from maskov.errors import InputError, RunError
+from maskov.errors import InputError, RunError, refuse
 from maskov.schedules import Schedule
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 FORMAT = 5
 # Epochs × chains of one run: its traces are kept in full.
@@ -35,34 +38,34 @@ _LONGEST_NAME = 100
 _MOST_ENTRIES, _MOST_DEPTH = 10_000, 16
 
 
-def _between(name: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        raise InputError(f"'{name}' must lie between {least} and {most}, not {value}.")
+def _between(name: str, value: int, least: int, most: int) -> tuple[bool, str]:
+    return not least <= value <= most, f"'{name}' must lie between {least} and {most}, not {value}."
 
 
 def check_name(name: str) -> None:
     """Refuse a name that is not a short line of printable text."""
-    if not isinstance(name, str):
-        raise InputError(f"'name' must be a text, not {name!r}.")
-    if len(name) > _LONGEST_NAME:
-        raise InputError(f"'name' has {len(name)} characters; {_LONGEST_NAME} is the maximum.")
-    if not name.isprintable() or name != name.strip():
-        raise InputError("'name' must be one line of printable text, without spaces around it.")
+    text = str(name)
+    refuse(
+        (not isinstance(name, str), f"'name' must be a text, not {name!r}."),
+        (
+            len(text) > _LONGEST_NAME,
+            f"'name' has {len(text)} characters; {_LONGEST_NAME} is the maximum.",
+        ),
+        (
+            not text.isprintable() or text != text.strip(),
+            "'name' must be one line of printable text, without spaces around it.",
+        ),
+    )
 
 
-def _check_size(name: str, data: Any) -> None:
-    """Refuse data with too many entries, or too deep."""
+def _is_too_large(data: Any) -> bool:
+    """Whether data has too many entries, or is too deep."""
     level, entries = [data], 0
     for _ in range(_MOST_DEPTH):
         inner = [list(one.values() if isinstance(one, dict) else one) for one in level]
         level = [value for values in inner for value in values if isinstance(value, dict | list)]
         entries += sum(map(len, inner))
-        if not level:
-            break
-    if level or entries > _MOST_ENTRIES:
-        raise InputError(
-            f"'{name}' has more than {_MOST_ENTRIES} entries or is more than {_MOST_DEPTH} deep."
-        )
+    return bool(level) or entries > _MOST_ENTRIES
 
 
 @dataclass(frozen=True)
@@ -82,10 +85,10 @@ class ModelSource:
     extra_letters: str = ""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.remove_smoothing < 1:
-            raise InputError(
-                f"remove_smoothing must be at least 0 and below 1, not {self.remove_smoothing}."
-            )
+        share = self.remove_smoothing
+        refuse(
+            (not 0 <= share < 1, f"remove_smoothing must be at least 0 and below 1, not {share}.")
+        )
 
 
 @dataclass(frozen=True)
@@ -126,50 +129,53 @@ class Inputs:
         given = [self.length, self.texts, self.templates, self.sources]
         drafts = self.sources is not None and self.texts is not None
         together = drafts or (self.sampled and self.length is not None and self.texts is not None)
-        if sum(value is not None for value in given) - together != 1:
-            raise InputError("'inputs' must give one of length, texts, templates and sources.")
-        if (self.sources is None) != (self.chosen is None):
-            raise InputError("'inputs.chosen' goes with sources.")
-        if () in (self.texts, self.templates, self.sources):
-            raise InputError("'inputs' holds no text.")
-        if self.chosen is not None and len(self.chosen) != len(self.sources or ()):
-            raise InputError("'inputs.chosen' must have as many entries as the sources.")
-        if drafts and len(self.texts or ()) != len(self.sources or ()):
-            raise InputError("'inputs.texts' must have as many entries as the sources.")
-        if self.sources is not None and self.sampled != (self.bounds is not None):
-            raise InputError("'inputs.bounds' go with sampled lengths of sources.")
-        if self.bounds is not None:
-            self._check_bounds(self.bounds)
-        for value in (*(self.length or ()), *(n for row in self.chosen or () for n in row)):
-            _between("inputs.length", value, 1, _MOST)
-        lines = () if drafts else self.texts or self.templates or ()
-        if self.names is not None and len(self.names) != len(lines):
-            raise InputError("'inputs.names' must have as many entries as the texts.")
-        if self.frozen is not None:
-            self._check_frozen(self.frozen)
-
-    def _check_bounds(self, bounds: tuple[tuple[int, int], ...]) -> None:
-        if self.chosen is None or len(bounds) != len(self.chosen):
-            raise InputError("'inputs.bounds' must have as many entries as the sources.")
-        for (fewest, most), lengths in zip(bounds, self.chosen, strict=True):
-            _between("inputs.bounds", most, 1, _MOST)
-            for value in (fewest, *lengths):
-                _between("inputs.bounds", value, 1, most)
-            if min(lengths, default=fewest) < fewest:
-                raise InputError("'inputs.bounds' leave out a length that was chosen.")
-
-    def _check_frozen(self, frozen: tuple[tuple[int, ...], ...]) -> None:
-        if self.texts is None or self.length is not None or self.sources is not None:
-            raise InputError(
-                "'inputs.frozen' goes with texts, not with a range of lengths or with sources."
-            )
-        if len(frozen) != len(self.texts):
-            raise InputError("'inputs.frozen' must have as many entries as the texts.")
-        for places in frozen:
-            if list(places) != sorted(set(places)):
-                raise InputError("'inputs.frozen' is not in order.")
-            for place in places:
-                _between("inputs.frozen", place, 0, _MOST)
+        kind = "sources" if self.sources is not None else "texts"
+        lines = len(self.sources or self.texts or self.templates or ())
+        chosen, bounds, frozen = self.chosen or (), self.bounds or (), self.frozen or ()
+        each = {"texts": self.texts, "chosen": self.chosen, "bounds": self.bounds,
+                "frozen": self.frozen, "names": self.names}  # fmt: skip
+        as_many = f"must have as many entries as the {kind}."
+        refuse(
+            (
+                sum(value is not None for value in given) - together != 1,
+                "'inputs' must give one of length, texts, templates and sources.",
+            ),
+            (() in given, "'inputs' holds no text."),
+            (
+                (self.sources is None) != (self.chosen is None),
+                "'inputs.chosen' goes with sources.",
+            ),
+            (
+                self.sources is not None and self.sampled != (self.bounds is not None),
+                "'inputs.bounds' go with sampled lengths of sources.",
+            ),
+            (
+                self.frozen is not None and (self.texts is None or self.length or self.sources),
+                "'inputs.frozen' goes with texts, not with a range of lengths or with sources.",
+            ),
+            (self.names is not None and self.sources is not None, "'inputs.names' go with texts."),
+            *(
+                (value is not None and len(value) != lines, f"'inputs.{name}' {as_many}")
+                for name, value in each.items()
+            ),
+            *(
+                _between("inputs.length", value, 1, _MOST)
+                for row in (self.length or (), *chosen, *bounds)
+                for value in row
+            ),
+            *(_between("inputs.frozen", place, 0, _MOST) for row in frozen for place in row),
+            *(
+                (list(row) != sorted(set(row)), "'inputs.frozen' is not in order.")
+                for row in frozen
+            ),
+            *(
+                (
+                    min(row, default=few) < few or max(row, default=few) > most,
+                    "'inputs.bounds' leave out a length that was chosen.",
+                )
+                for (few, most), row in zip(bounds, chosen, strict=False)
+            ),
+        )
 
     @property
     def holds_tokens(self) -> bool:
@@ -192,9 +198,11 @@ class Execution:
     threads: int = 1
 
     def __post_init__(self) -> None:
-        _between("execution.token_budget", self.token_budget, 1, 2**40)
-        _between("execution.resident", self.resident, 1, 2**40)
-        _between("execution.threads", self.threads, 1, 1024)
+        refuse(
+            _between("execution.token_budget", self.token_budget, 1, 2**40),
+            _between("execution.resident", self.resident, 1, 2**40),
+            _between("execution.threads", self.threads, 1, 1024),
+        )
 
 
 @dataclass(frozen=True)
@@ -208,7 +216,7 @@ class UntilConverged:
     effective: int = 100
 
     def __post_init__(self) -> None:
-        _between("until.effective", self.effective, 1, 2**40)
+        refuse(_between("until.effective", self.effective, 1, 2**40))
 
     def checks(self, schedule: Schedule, thin: int) -> tuple[int, ...]:
         """Return after how many epochs to check; the last is the limit."""
@@ -244,20 +252,27 @@ class RunConfig:
     until: UntilConverged | None = None
 
     def __post_init__(self) -> None:
-        _between("chains", self.chains, 1, MOST_TRACED)
-        _between("thin", self.thin, 0, MOST_TRACED)
-        _between("seed", self.seed, 0, 2**64 - 1)
-        if not isinstance(self.kernel.get("part"), str):
-            raise InputError("'kernel' names no part.")
-        if self.until is not None and self.thin and not self.schedule.burn_in:
-            # Samples are written as they are drawn, before it is known where the run ends.
-            raise InputError("'thin' with 'until' needs a burn-in.")
-        _check_size("kernel", self.kernel)
-        if self.all_chains * self.schedule.epochs > MOST_TRACED:
-            raise InputError(
+        refuse(
+            _between("chains", self.chains, 1, MOST_TRACED),
+            _between("thin", self.thin, 0, MOST_TRACED),
+            _between("seed", self.seed, 0, 2**64 - 1),
+            (not isinstance(self.kernel.get("part"), str), "'kernel' names no part."),
+            (
+                # Samples are written as they are drawn, before it is known where the run ends.
+                self.until is not None and self.thin and not self.schedule.burn_in,
+                "'thin' with 'until' needs a burn-in.",
+            ),
+            (
+                _is_too_large(self.kernel),
+                f"'kernel' has more than {_MOST_ENTRIES} entries or is more than {_MOST_DEPTH} "
+                "deep.",
+            ),
+            (
+                self.all_chains * self.schedule.epochs > MOST_TRACED,
                 f"{self.all_chains} chains of {self.schedule.epochs} epochs are more than one run "
-                "can trace; use fewer, or several runs."
-            )
+                "can trace; use fewer, or several runs.",
+            ),
+        )
 
     @property
     def all_chains(self) -> int:
@@ -312,7 +327,8 @@ class Manifest:
     `mean` the mean length at the start, `regions` how many parts of one may change their length.
     `stopped_at` is the number of epochs after which a run with `until` had converged. `replicas`
     are those of each chain, and `ladder` their inverse temperatures once these are known. `experts`
-    are the parts of the energy other than masked passes; `compares` says that a chain's target
+    are the parts of the energy other than masked passes, `particles` are those of each population;
+    `compares` says that a chain's target
     depends on the text it started from.
     `name` is what its user calls the run.
     """
@@ -338,6 +354,7 @@ class Manifest:
     tuning: Tuning | None = None
     replicas: int = 1
     ladder: tuple[float, ...] | None = None
+    particles: int = 0
     precision_check: PrecisionCheck | None = None
     stopped_at: int | None = None
     name: str = ""
@@ -345,24 +362,32 @@ class Manifest:
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        _between("width", self.width, 1, _MOST)
-        _between("shortest", self.shortest, 1, self.width)
-        _between("mean", self.mean, 1, self.width)
-        _between("regions", self.regions, 0, self.width)
-        _between("replicas", self.replicas, 1, _MOST_REPLICAS)
-        if self.ladder is not None and len(self.ladder) != self.replicas:
-            raise InputError("'ladder' must have as many entries as there are replicas.")
-        if self.chains * self.schedule.epochs * self.replicas > MOST_TRACED:
-            raise InputError(
+        refuse(
+            (self.format != FORMAT, "'format' is that of another version of maskov."),
+            _between("width", self.width, 1, _MOST),
+            _between("shortest", self.shortest, 1, self.width),
+            _between("mean", self.mean, 1, self.width),
+            _between("regions", self.regions, 0, self.width),
+            _between("replicas", self.replicas, 1, _MOST_REPLICAS),
+            (
+                bool(self.particles) and self.chains % self.particles != 0,
+                "'particles' must divide the number of chains.",
+            ),
+            (
+                self.ladder is not None and len(self.ladder) != self.replicas,
+                "'ladder' must have as many entries as there are replicas.",
+            ),
+            (
+                self.chains * self.schedule.epochs * self.replicas > MOST_TRACED,
                 f"{self.replicas} replicas of {self.chains} chains and {self.schedule.epochs} "
-                "epochs are more than one run can trace; use fewer, or several runs."
-            )
-        if self.format != FORMAT:
-            raise InputError("'format' is that of another version of maskov.")
-        if self.stopped_at is not None and (
-            self.config.until is None or self.stopped_at not in self.checks
-        ):
-            raise InputError("'stopped_at' is not an epoch at which the run could stop.")
+                "epochs are more than one run can trace; use fewer, or several runs.",
+            ),
+            (
+                self.stopped_at is not None
+                and (self.config.until is None or self.stopped_at not in self.checks),
+                "'stopped_at' is not an epoch at which the run could stop.",
+            ),
+        )
 
     @property
     def chains(self) -> int:
@@ -407,24 +432,26 @@ _ADDED = ("precision_check", "stopped_at")
 _HASH_LETTERS = 16
 
 
+def _leaves(value: Any, name: str = "") -> dict[str, Any]:
+    """Return the entries of nested dictionaries by their whole names."""
+    if not isinstance(value, dict) or not value:
+        return {name: value}
+    inner = (_leaves(entry, f"{name}.{key}" if name else key) for key, entry in value.items())
+    return {key: entry for leaves in inner for key, entry in leaves.items()}
+
+
 def field_hashes(manifest: Manifest) -> dict[str, str]:
     """Return a hash of each field that must stay as it was when the run began.
 
     Checkpoints carry these, so that a manifest that was changed later is noticed and the field
     can be named.
     """
-
-    def leaves(value: Any, name: str) -> dict[str, str]:
-        if isinstance(value, dict) and value:
-            found: dict[str, str] = {}
-            for key, entry in value.items():
-                found |= leaves(entry, f"{name}.{key}" if name else str(key))
-            return found
-        text = json.dumps(value, sort_keys=True)
-        return {name: hashlib.sha256(text.encode()).hexdigest()[:_HASH_LETTERS]}
-
-    data = to_json(manifest)
-    return leaves({key: value for key, value in data.items() if key not in _ADDED}, "")
+    data = {key: value for key, value in to_json(manifest).items() if key not in _ADDED}
+    texts = {name: json.dumps(value, sort_keys=True) for name, value in _leaves(data).items()}
+    return {
+        name: hashlib.sha256(text.encode()).hexdigest()[:_HASH_LETTERS]
+        for name, text in texts.items()
+    }
 
 
 def to_json(value: Any) -> Any:
@@ -435,79 +462,46 @@ def to_json(value: Any) -> Any:
 T = typing.TypeVar("T")
 
 
-def from_json(kind: type[T], data: Any, where: str = "") -> T:
-    """Build a dataclass from plain data; a field that does not fit is an `InputError` naming it."""
-    return _read(kind, data, where)  # type: ignore[no-any-return]
+@cache
+def _reader(kind: Any) -> TypeAdapter[Any]:
+    # Whoever reads no description of a run needs no pydantic.
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
 
 
-def _read(kind: Any, data: Any, where: str) -> Any:
-    if dataclasses.is_dataclass(kind):
-        return _read_dataclass(kind, data, where)
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is typing.Union or origin is types.UnionType:
-        if data is None and type(None) in arguments:
-            return None
-        return _read(next(one for one in arguments if one is not type(None)), data, where)
-    if origin is Literal:
-        if data not in arguments:
-            raise _invalid(where)
-        return data
-    if origin is tuple:
-        if not isinstance(data, list):
-            raise _invalid(where)
-        if arguments[-1] is Ellipsis:
-            return tuple(_read(arguments[0], value, where) for value in data)
-        if len(data) != len(arguments):
-            raise _invalid(where)
-        return tuple(_read(one, value, where) for one, value in zip(arguments, data, strict=True))
-    if origin is dict:
-        if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
-            raise _invalid(where)
-        return {key: _read(arguments[1], value, where) for key, value in data.items()}
-    if kind is Any:
-        return data
-    if kind is float and type(data) is int and abs(data) < 2**53:
-        return float(data)
-    if type(data) is not kind:
-        raise _invalid(where)
-    return data
+def from_json(kind: type[T], text: str) -> T:
+    """Build a dataclass from JSON; a field that does not fit is an `InputError` that names it."""
+    from pydantic import ValidationError
 
-
-def _read_dataclass(kind: Any, data: Any, where: str) -> Any:
-    if not isinstance(data, dict):
-        raise _invalid(where or "config")
-    hints = get_type_hints(kind)
-    fields = {one.name: one for one in dataclasses.fields(kind) if one.init}
-    prefix = f"{where}." if where else ""
-    for name in data:
-        if name not in fields:
-            raise InputError(f"unknown '{prefix}{name}'")
-    for name in fields:
-        if name not in data:
-            raise InputError(f"missing '{prefix}{name}'")
-    values = {name: _read(hints[name], data[name], prefix + name) for name in fields}
     try:
-        return kind(**values)
-    except (InputError, OverflowError) as error:
-        if str(error).startswith("'"):
-            raise
-        raise InputError(f"invalid '{where or 'config'}': {error}") from error
+        found: T = _reader(typing.cast(Any, kind)).validate_json(text, strict=True, extra="forbid")
+        return found
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "JSON"
+        raise InputError(f"'{where}': {first['msg'].lower()}") from error
 
 
-def _invalid(where: str) -> InputError:
-    return InputError(f"invalid '{where}'")
-
-
-def read_manifest(data: Any, folder: str) -> Manifest:
+def read_manifest(text: str, folder: str) -> Manifest:
     """Build the manifest of a run folder, or say which field is wrong."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"'{folder}' is no run folder: it has no readable manifest.") from error
     if isinstance(data, dict) and data.get("format") != FORMAT and "format" in data:
         raise RunError(
             f"'{folder}' was written by another version of maskov (format "
             f"{str(data['format'])[:20]}), with options that this one does not have."
         )
     try:
-        return from_json(Manifest, data)
-    except InputError as error:
-        raise RunError(
-            f"the manifest of '{folder}' is damaged: {str(error).rstrip('.')}."
-        ) from error
+        manifest = from_json(Manifest, text)
+        # Those with a default, too: what is read is what was written.
+        missing = sorted(_leaves(to_json(manifest)).keys() - _leaves(data).keys())
+        if missing:
+            raise InputError(f"missing '{missing[0]}'")
+    except (InputError, OverflowError) as error:
+        told = str(error).rstrip(".")
+        told = told if told.startswith(("'", "missing")) else f"invalid 'config': {told}"
+        raise RunError(f"the manifest of '{folder}' is damaged: {told}.") from error
+    return manifest

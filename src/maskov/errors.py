@@ -31,3 +31,10 @@ class RunError(MaskovError):
 
 class Interrupted(MaskovError):  # noqa: N818 - an interruption is not a fault
     """The user or the system asked the run to stop; the state before the step is intact."""
+
+
+def refuse(*rules: tuple[object, str]) -> None:
+    """Raise the message of the first rule whose condition holds."""
+    for wrong, message in rules:
+        if wrong:
+            raise InputError(message)

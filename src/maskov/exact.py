@@ -6,21 +6,23 @@ what they prove holds for the code that samples, not for a second copy of it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from typing import Any, TypeVar
 
 import torch
 
+from maskov.energies import Norm, Raw
 from maskov.energies.base import Energy
 from maskov.errors import InputError
-from maskov.execution.async_chains import AsyncChains
-from maskov.execution.async_spans import SpanSampler
-from maskov.execution.asynchronous import AsyncSampler
-from maskov.execution.buffers import Buffers
-from maskov.execution.span_buffers import SpanBuffers
+from maskov.execution.buffers import SiteBuffers, WindowBuffers
+from maskov.execution.rounds import Rounds
+from maskov.execution.site_rounds import SiteRounds
+from maskov.execution.window_rounds import WindowRounds
 from maskov.kernels import Gibbs, Kernel, Metropolis
+from maskov.models import counterexample
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.moves import Site, Sweep
@@ -94,14 +96,17 @@ def distribution(
     temperature: float = 1.0,
     lengths: Int[Tensor, " states"] | None = None,
     reference: Int[Tensor, "states reference"] | None = None,
+    free: Bool[Tensor, "states length"] | None = None,
 ) -> Float[Tensor, " states"]:
     """Return p(x) ∝ exp(−E(x)/T) over the given states, all of one length or of those given.
 
-    `reference` are the texts with which the energy compares them, if it does.
+    `reference` are the texts with which the energy compares them, if it does, and `free` the
+    positions that differ between them, if not all do.
     """
     if lengths is None:
         lengths = torch.full((len(states),), states.shape[1], device=states.device)
-    given = Sequences(states, lengths, source=torch.zeros_like(lengths), reference=reference)
+    source = torch.zeros_like(lengths)
+    given = Sequences(states, lengths, source=source, reference=reference, free=free)
     sites = Scorer(model).cache(given, groups=energy.groups) if energy.needs_passes else None
     return (-energy(model, replace(given, pass_cache=sites)) / temperature).softmax(0)
 
@@ -207,6 +212,23 @@ def every_outcome(
         told = torch.cat([told[row], torch.cat(outcomes)[:, None]], dim=1)
 
 
+def outcome_matrix(
+    count: int,
+    run: Callable[[Tensor, Outcomes], _Result],
+    places_of: Callable[[_Result], Int[Tensor, " rows"]],
+    seed: int = 0,
+    together: int = 1,
+) -> Float[Tensor, "states states"]:
+    """Return the probability of going from each source to each place, of what `run` returned."""
+    matrix = torch.zeros((count, count), dtype=torch.float64)
+    for source, chance, rows, result in every_outcome(count, run, seed, together):
+        target = places_of(result)[rows]
+        if bool((target < 0).any()):
+            raise AssertionError("a step moved to a sequence that is not allowed.")
+        matrix.index_put_((source, target), chance, accumulate=True)
+    return matrix
+
+
 def step_matrix(
     kernel: Kernel,
     scorer: Scorer,
@@ -220,7 +242,7 @@ def step_matrix(
 
     `states` are tokens, all free and of one length, or chains as they are; those whose epoch has
     fewer steps stay. `seed` is that of what is drawn without looking at the tokens. With `windows`
-    the step is that of asynchronous windows (`maskov.execution.async_spans`).
+    the step is that of windows in rounds (`maskov.execution.window_rounds`).
     """
     start = states if isinstance(states, Chains) else fresh_state(states)
     kernel = kernel.at(epoch, None, None)
@@ -238,13 +260,7 @@ def step_matrix(
         _check_step(chains, rows, after, info)
         return after
 
-    matrix = torch.zeros((len(start.chain),) * 2, dtype=torch.float64)
-    for source, chance, rows, after in every_outcome(len(start.chain), run, seed):
-        target = places(start, after.rows(rows))
-        if bool((target < 0).any()):
-            raise AssertionError(f"'{kernel}' moved to a sequence that is not allowed.")
-        matrix.index_put_((source, target), chance, accumulate=True)
-    return matrix
+    return outcome_matrix(len(start.chain), run, lambda after: places(start, after), seed)
 
 
 def _check_step(chains: Chains, rows: Tensor, after: Chains, info: StepInfo) -> None:
@@ -281,13 +297,13 @@ def _window_step(kernel: Kernel, chains: Chains, rows: Tensor, scorer: Scorer, r
     """Let some chains make a step of asynchronous windows."""
     assert isinstance(kernel, Metropolis)
     own = replace(_copies(chains, rows), epoch_step=torch.zeros_like(rows))
-    buffers = SpanBuffers.of(own, 0, torch.ones_like(rows), ring=1)
+    buffers = WindowBuffers.of(own, torch.ones_like(rows), 0, ring=1)
     heat = torch.tensor([kernel.target_temperature], dtype=torch.float64)
-    _run_epoch(SpanSampler(kernel, kernel.plan, scorer, rng, buffers, heat))
+    _run_epoch(WindowRounds(kernel, kernel.plan, scorer, rng, buffers, heat))
     return replace(chains, tokens=chains.tokens.index_copy(0, rows, buffers.tokens))
 
 
-def _run_epoch(sampler: AsyncChains) -> None:
+def _run_epoch(sampler: Rounds) -> None:
     """Run one epoch of asynchronous chains."""
     sampler.limit.fill_(1)
     while sampler.slowest() < 1:
@@ -325,11 +341,11 @@ def asynchronous_matrix(
     chance = chances[source, token]
     starts, plan = _copies(known, source), kernel.plan
     starts = replace(starts, chain=torch.arange(len(source)), free=masked[source])
-    buffers = Buffers.of(starts, plan, 0, 1, ring=1)
+    buffers = SiteBuffers.of(starts, len(plan.stages), 0, 1, ring=1)
     # The middle of a token's stretch of the unit interval makes the real code draw that token.
     rng = _Forced((chances.cumsum(1) - chances / 2)[source, token])
     heat = torch.tensor([kernel.target_temperature], dtype=torch.float64)
-    _run_epoch(AsyncSampler(kernel, plan, scorer, rng, buffers, heat))
+    _run_epoch(SiteRounds(kernel, plan, scorer, rng, buffers, heat))
     tokens = starts.tokens.index_put((starts.chain, place[source]), token)
     target = places(start, replace(starts, tokens=tokens, free=start.free[source]))
     # All tests were passed; each chain has one slot, and the last one is spare.
@@ -393,3 +409,40 @@ def balance_error(matrix: Tensor, target: Float[Tensor, " states"]) -> float:
     """Return the largest |π(x)P(x→x') − π(x')P(x'→x)|: zero is detailed balance."""
     flow = target[:, None] * matrix
     return float((flow - flow.T).abs().max())
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one kernel does to one target on the counter-example."""
+
+    kernel: str
+    target: str
+    claims_invariance: bool
+    invariance_error: float
+    stationary: dict[str, float]
+
+    def to_json(self) -> str:
+        """Return the finding as one line of JSON."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+def verify() -> list[Finding]:
+    """Work out the paper's counter-example: who leaves its target invariant, and who does not."""
+    model = counterexample()
+    scorer, states = Scorer(model), all_states(model, model.max_length)
+    names = [model.decode(state).replace(" ", "") for state in states.tolist()]
+    findings = []
+    for energy in (Raw(), Norm()):
+        target = distribution(model, energy, states)
+        kernels: dict[str, Metropolis | Gibbs] = {
+            "mh": Metropolis(energy, Site(positions=Sweep("left-to-right"))),
+            "mh, block of 2": Metropolis(energy, Site(positions=Sweep("left-to-right", 2))),
+            "degenerate gibbs": Gibbs(Site(positions=Sweep("left-to-right"))),
+            "degenerate gibbs, block of 2": Gibbs(Site(positions=Sweep("left-to-right", 2))),
+        }
+        for name, kernel in kernels.items():
+            matrix = sweep_matrix(kernel, scorer, states)
+            law = dict(zip(names, stationary(matrix).tolist(), strict=True))
+            error = invariance_error(matrix, target)
+            findings.append(Finding(name, str(energy), kernel.leaves_invariant, error, law))
+    return findings

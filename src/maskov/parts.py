@@ -14,6 +14,7 @@ import json
 import os
 import re
 import sys
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -24,8 +25,7 @@ _CALL = re.compile(
 )
 # Where a part remembers how it was made.
 _MADE = "_maskov_part"
-# How parts that cannot remember were made, by their `id`, which is theirs while they are kept.
-_SLOTTED: dict[int, tuple[Any, tuple[str, list[Any], dict[str, Any]]]] = {}
+Recipe = tuple[str, list[Any], dict[str, Any]]
 
 
 def is_import_path(name: str) -> bool:
@@ -33,7 +33,7 @@ def is_import_path(name: str) -> bool:
     return ":" in name
 
 
-def parse_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
+def parse_call(text: str) -> Recipe:
     """Read `name` or `name(1, 'two', key=three)`; words without quotes are strings."""
     match = _CALL.fullmatch(text)
     if match is None:
@@ -126,37 +126,34 @@ def load_part(name: str, arguments: list[Any], options: dict[str, Any], trust: b
         made = part(*arguments, **options)
     except TypeError as error:
         raise InputError(f"'{name}' cannot be made with these arguments: {error}.") from error
-    recipe = (name, list(arguments), dict(options))
-    try:
-        object.__setattr__(made, _MADE, recipe)
-    except AttributeError:  # it has slots
-        _SLOTTED[id(made)] = (made, recipe)
+    with suppress(AttributeError):  # it has slots
+        object.__setattr__(made, _MADE, (name, list(arguments), dict(options)))
     return made
 
 
-def made_as(part: Any) -> tuple[str, list[Any], dict[str, Any]] | None:
+def recipe_of(part: Any) -> Recipe | None:
     """Return the name and the arguments that make this part again; None if nobody can tell."""
-    known = getattr(part, _MADE, None) or _SLOTTED.get(id(part), (None, None))[1]
-    if known is not None:
+    known: Recipe | None = getattr(part, _MADE, None)
+    if known is not None or not importable(part):
         return known
-    kind = part if inspect.isfunction(part) else type(part)
-    name = f"{kind.__module__}:{kind.__qualname__}"
-    if not importable(part):
-        return None
-    if inspect.isfunction(part):
-        return name, [], {}
+    kind, options = _kind(part), dict[str, Any]()
     if is_dataclass(part):
         options = {field.name: getattr(part, field.name) for field in fields(part) if field.init}
-    elif kind.__init__ is object.__init__ and not getattr(part, "__dict__", None):
-        options = {}
-    else:
+    elif not inspect.isfunction(part) and (
+        kind.__init__ is not object.__init__ or getattr(part, "__dict__", None)
+    ):
         return None
-    return (name, [], options) if is_plain(options) else None
+    return (f"{kind.__module__}:{kind.__qualname__}", [], options) if is_plain(options) else None
+
+
+def _kind(part: Any) -> Any:
+    """Return what is imported: a class, or a function that is a part itself."""
+    return part if inspect.isfunction(part) else type(part)
 
 
 def importable(part: Any) -> bool:
     """Whether another process could import the part's class."""
-    kind = part if inspect.isfunction(part) else type(part)
+    kind = _kind(part)
     return kind.__module__ != "__main__" and "<" not in kind.__qualname__
 
 
@@ -170,21 +167,24 @@ def is_plain(data: Any) -> bool:
 
 def part_text(part: Any) -> str:
     """Write a part as `parse_call` reads it; one that cannot be made again is only named."""
-    made = made_as(part)
-    if made is None:
-        kind = part if inspect.isfunction(part) else type(part)
-        return str(kind.__qualname__.rpartition(".")[2])
-    name, arguments, options = made
+    recipe = recipe_of(part)
+    if recipe is None:
+        return _short_name(part)
+    name, arguments, options = recipe
     inner = [written(value) for value in arguments]
     inner += [f"{key}={written(value)}" for key, value in options.items()]
     return f"{name}({', '.join(inner)})" if inner else name
 
 
-def unnamed(part: Any) -> InputError:
+def _short_name(part: Any) -> str:
+    return str(_kind(part).__qualname__.rpartition(".")[2])
+
+
+def not_reproducible(part: Any) -> InputError:
     """Return the refusal of a part that a folder or another process could not build again."""
-    kind = (part if inspect.isfunction(part) else type(part)).__qualname__.rpartition(".")[2]
+    name = _short_name(part)
     return InputError(
-        f"'{kind}' cannot be written to a run folder or sent to workers, since it is unknown how "
-        f"to make it again: give it by name ('module:{kind}(arguments)') or make it a dataclass in "
+        f"'{name}' cannot be written to a run folder or sent to workers, since it is unknown how "
+        f"to make it again: give it by name ('module:{name}(arguments)') or make it a dataclass in "
         "a module, or run without `out` and `workers`."
     )

@@ -57,18 +57,18 @@ from maskov.options import findable, parse_model, words_of
 from maskov.parts import is_import_path, load_part, parse_call
 from maskov.random import CounterRng
 from maskov.runs import checks
-from maskov.runs.folder import RunFolder
 from maskov.runs.inputs import inputs_of, layout_of, named_texts
 from maskov.runs.manifest import kernel_data, manifest_of
 from maskov.runs.preparation import schedule_for_passes, threads
 from maskov.runs.rebuild import models_of, usual_burn_in, with_burn_in
 from maskov.runs.signature import resizes
+from maskov.runs.store import Store
 from maskov.schedules import LinearSchedule, Schedule
 from maskov.shipped import default_judge
 from maskov.starts import STARTS, Layout
 from maskov.texts import ONE, find_blanks, template_masks
 from maskov.workers import Workers
-from maskov.workers.carry_out import group_size
+from maskov.workers.pools import group_size
 
 DEFAULT_LENGTH = 20
 # The moves of templates with blanks of unknown length.
@@ -129,7 +129,7 @@ def plan(**given: Any) -> Plan:
     kernel = _with_replicas(kernel, asked.replicas)
     schedule, known = _schedule(asked, kernel, block, loading)
     if asked.out is not None:
-        RunFolder.check_free(asked.out)
+        Store.check_free(asked.out)
 
     model = loaded or load_source(source, device, asked.precision)
     checks.check_translates(kernel, model)

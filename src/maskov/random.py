@@ -43,6 +43,7 @@ class Purpose(IntEnum):
     ACCEPT = 5
     KERNEL = 6
     SWAP = 7
+    RESAMPLE = 8
 
 
 class Rng(ABC):

@@ -36,7 +36,7 @@ from maskov.models import MaskedModel, choose_device
 from maskov.moves import INSERT_DELETE, MaskedConditional, Move, Resize, Site, Span
 from maskov.options import TextFunction, findable, parse_model
 from maskov.plan import constraints_of, energy_of, load_source, plan, refuse_unused, workers_of
-from maskov.runs.files import check_own, explained, read_lines, write_atomically
+from maskov.runs.files import check_folder, explained, read_lines, write_atomically
 from maskov.runs.files import read_text as read_file
 from maskov.runs.inputs import named_texts
 from maskov.runs.rebuild import models_of
@@ -570,7 +570,7 @@ class _Folder:
         """Open a folder that was begun with the same settings, or a new one."""
         file = path / _SETTINGS
         if file.is_file():
-            check_own(path)
+            check_folder(path)
             known = _read(file)
             for name in sorted(settings.keys() | known.keys()):
                 if known.get(name) != settings.get(name):

@@ -15,15 +15,14 @@ from maskov.models.scorer import Scorer
 from maskov.plan import Plan, check_checkpoints, workers_of
 from maskov.runs.coordinator import Coordinator
 from maskov.runs.files import locked, new_folder
-from maskov.runs.folder import RunFolder
-from maskov.runs.library import write_library
 from maskov.runs.preparation import tuned_kernel
 from maskov.runs.rebuild import GivenParts, check_trusted, load_model, rebuild
 from maskov.runs.result import Run
+from maskov.runs.sample import write_library
 from maskov.runs.store import Store
 from maskov.runs.task_runner import Listener
 from maskov.ui.progress_bar import progress_bar
-from maskov.workers.carry_out import carry_out
+from maskov.workers.pools import carry_out
 
 
 def execute(
@@ -34,15 +33,15 @@ def execute(
         return _continue(plan, listener, stop)
     with new_folder(plan.out) if plan.out is not None else nullcontext():
         out, manifest = plan.out, plan.manifest
-        store: Store = Store(manifest) if out is None else RunFolder.create(out, manifest)
+        store: Store = Store(manifest) if out is None else Store.create(out, manifest)
         try:
             _work(plan, store, listener, stop)
         except (ModelError, InputError):
             # A model that fails before the first epoch is over leaves nothing worth resuming.
-            if isinstance(store, RunFolder) and not store.traces()["steps"].any():
+            if store.durable and not store.traces()["steps"].any():
                 store.discard()
             raise
-        if isinstance(store, RunFolder):
+        if store.durable:
             write_library(store)
     return Run(store)
 
@@ -79,20 +78,20 @@ def _work(
 def _continue(plan: Plan, listener: Listener | None, stop: Callable[[], bool] | None) -> Run:
     assert plan.out is not None
     with locked(plan.out):
-        folder = RunFolder.open(plan.out)
+        folder = Store.open(plan.out)
         folder.check_unchanged()
         folder.prepare()
         _work(plan, folder, listener, stop)
         write_library(folder)
     # Opened again: what was damaged when this one was opened is whole now.
-    return Run(RunFolder.open(folder.path), folder.damaged, folder.recovered)
+    return Run(Store.open(folder.path), folder.damaged, folder.recovered)
 
 
 def folder_of(run: str | Path | Run) -> Path:
     """Return the folder of a run."""
     if not isinstance(run, Run):
         return Path(run)
-    if not isinstance(run.store, RunFolder):
+    if not run.store.durable:
         raise InputError("this run has no folder to resume from: sample with `out`.")
     return run.store.path
 
@@ -103,7 +102,7 @@ def finished(**given: Any) -> Run | None:
     It has the arguments of `maskov.resume`.
     """
     asked = _asked(given)
-    folder = RunFolder.open(folder_of(asked.run))
+    folder = Store.open(folder_of(asked.run))
     folder.check_unchanged()
     if not Run(folder).finished:
         return None
@@ -126,7 +125,7 @@ def plan_of_folder(**given: Any) -> Plan:
     """Return the plan of a run that was begun, from the arguments of `maskov.resume`."""
     asked = _asked(given)
     path = folder_of(asked.run)
-    folder = RunFolder.open(path)
+    folder = Store.open(path)
     folder.check_unchanged()
     folder.check_resumable()
     manifest, trust, download = folder.manifest, asked.trust_remote_code, asked.allow_download

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from maskov.errors import InputError
+from maskov.errors import refuse
 
 
 @dataclass(frozen=True)
@@ -17,14 +17,17 @@ class LinearSchedule:
     floor: float = 0.0
 
     def __post_init__(self) -> None:
-        if not all(map(math.isfinite, (self.start, self.rate, self.floor))):
-            raise InputError("a schedule needs finite numbers.")
-        if self.rate < 0:
-            raise InputError(f"a schedule falls: its rate must be 0 or more, not {self.rate}.")
-        if self.floor > self.start:
-            raise InputError(
-                f"a schedule cannot start at {self.start:g}, below its floor of {self.floor:g}."
-            )
+        refuse(
+            (
+                not all(map(math.isfinite, (self.start, self.rate, self.floor))),
+                "a schedule needs finite numbers.",
+            ),
+            (self.rate < 0, f"a schedule falls: its rate must be 0 or more, not {self.rate}."),
+            (
+                self.floor > self.start,
+                f"a schedule cannot start at {self.start:g}, below its floor of {self.floor:g}.",
+            ),
+        )
 
     def at(self, epoch: int) -> float:
         """Return the value of an epoch, counted from 0."""
@@ -59,27 +62,32 @@ class Schedule:
     burn_in_energy: str | None = None
 
     def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise InputError(f"a run has at least one epoch, not {self.epochs}.")
-        if not 0 <= self.burn_in < self.epochs:
-            raise InputError(
+        heat, block = self.target_temperature, self.block
+        refuse(
+            (self.epochs < 1, f"a run has at least one epoch, not {self.epochs}."),
+            (
+                not 0 <= self.burn_in < self.epochs,
                 f"burn-in must leave at least one of the {self.epochs} epochs, not take "
-                f"{self.burn_in}."
-            )
-        if self.burn_in_energy is not None and self.burn_in == 0:
-            raise InputError("--burn-in-energy is the target of burn-in: give --burn-in, too.")
-        if not 0 <= self.force_accept <= self.epochs:
-            raise InputError(
-                f"acceptance can be forced for 0 to {self.epochs} epochs, not {self.force_accept}."
-            )
-        last = self.epochs - 1
-        if self.target_temperature is not None and not self.target_temperature.at(last) > 0:
-            raise InputError(
+                f"{self.burn_in}.",
+            ),
+            (
+                self.burn_in_energy is not None and self.burn_in == 0,
+                "--burn-in-energy is the target of burn-in: give --burn-in, too.",
+            ),
+            (
+                not 0 <= self.force_accept <= self.epochs,
+                f"acceptance can be forced for 0 to {self.epochs} epochs, not {self.force_accept}.",
+            ),
+            (
+                heat is not None and not heat.at(self.epochs - 1) > 0,
                 "the target temperature would reach 0 before the last epoch; raise its floor "
-                "or lower its rate (--target-temperature START:FALL:FLOOR)."
-            )
-        if self.block is not None and min(self.block.start, self.block.floor) < 1:
-            raise InputError("a block has at least one position.")
+                "or lower its rate (--target-temperature START:FALL:FLOOR).",
+            ),
+            (
+                block is not None and min(block.start, block.floor) < 1,
+                "a block has at least one position.",
+            ),
+        )
 
     def block_at(self, epoch: int) -> int:
         """Return the block size of an epoch, a whole number."""

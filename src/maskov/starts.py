@@ -162,20 +162,10 @@ class Layout:
         return layout.chosen([index // chains for index in range(len(ids) * chains)])
 
     @classmethod
-    def of_sources(
-        cls,
-        model: MaskedModel,
-        lengths: Sequence[Sequence[int]],
-        bounds: Sequence[tuple[int, int]] | None = None,
-    ) -> Layout:
-        """Lay out the targets of each source, all masked, of the given lengths.
-
-        With `bounds` of each source the lengths of its targets may change.
-        """
+    def of_sources(cls, model: MaskedModel, lengths: Sequence[Sequence[int]]) -> Layout:
+        """Lay out the targets of each source, all masked, of the given lengths."""
         blank = cls.blank(model, [length for row in lengths for length in row])
-        lines = [line for line, row in enumerate(lengths) for _ in row]
-        layout = replace(blank, template=lines)
-        return layout if bounds is None else layout.resized([[bounds[line]] for line in lines])
+        return replace(blank, template=[line for line, row in enumerate(lengths) for _ in row])
 
     def stretches(self, row: int) -> list[int]:
         """Return the sizes of the stretches of free positions of a chain, in order."""

@@ -33,15 +33,17 @@ from maskov.exact import (
     asynchronous_matrix,
     balance_error,
     distribution,
-    every_outcome,
     fresh_state,
     invariance_error,
     joined,
+    outcome_matrix,
     places,
     step_matrix,
 )
 from maskov.execution.loop import ended, whole_epoch
 from maskov.execution.loop import epoch as run_epoch
+from maskov.execution.recorded import rounds_of
+from maskov.execution.site_rounds import SiteRounds
 from maskov.kernels import Exchange, Kernel, Metropolis
 from maskov.kernels.metropolis import ProposalScores
 from maskov.models.base import MaskedModel, Queries
@@ -126,7 +128,7 @@ def check_energy(
     other = _values(target, scorer, padded)
     _expect(_same(values, other), f"'{target}' has different values with other padding.")
     rows = [given.rows(row[None]) for row in order]
-    cut = [replace(one, tokens=one.tokens[:, : int(one.lengths)]) for one in rows]
+    cut = [_cut(one, int(one.lengths)) for one in rows]
     alone = torch.cat([_values(target, scorer, one) for one in cut])
     what = "alone, without other sequences and padding"
     _expect(_same(values[order], alone), f"'{target}' has different values {what}.")
@@ -189,7 +191,7 @@ def check_kernel(
     heat = own if temperature is None else temperature
     # Chains of one part cannot become those of another.
     laws = [
-        distribution(model, energy, part.tokens, heat, part.lengths, part.reference)
+        distribution(model, energy, part.tokens, heat, part.lengths, part.reference, part.free)
         for part in parts
     ]
     start, target, scorer = joined(parts), torch.cat(laws), Scorer(model)
@@ -204,9 +206,9 @@ def check_kernel(
             error = invariance_error(matrix, target)
             _expect(error < TOLERANCE, f"{where} does not leave its target invariant: {error:.2g}.")
             other = matrix
-            if kernel.asynchronous:
+            if rounds_of(kernel) is SiteRounds:
                 other = _asynchronous(kernel, scorer, start, number, seed, when)
-            elif kernel.fills_windows and number == 0:
+            elif rounds_of(kernel) is not None and number == 0:
                 other = step_matrix(kernel, scorer, start, number, seed, when, windows=True)
             same = (matrix - other).abs().max() < TOLERANCE
             _expect(same, f"asynchronous chains decide differently in {where}.")
@@ -328,11 +330,10 @@ def exchange_matrix(
         chains = kernel.init(chains, scorer)
         return kernel.end(chains, rng) if swaps_only else whole_epoch(kernel, chains, scorer, rng)
 
-    matrix = torch.zeros((len(tuples), len(tuples)), dtype=torch.float64)
-    for source, chance, rows, end in every_outcome(len(tuples), run, seed, kernel.replicas):
-        target = (places(at, end).view(-1, kernel.replicas) * place).sum(1)[rows]
-        matrix.index_put_((source, target), chance, accumulate=True)
-    return matrix
+    def places_of(end: Chains) -> Tensor:
+        return (places(at, end).view(-1, kernel.replicas) * place).sum(1)
+
+    return outcome_matrix(len(tuples), run, places_of, seed, kernel.replicas)
 
 
 def _asynchronous(
@@ -429,6 +430,12 @@ def _with_sites(energy: Energy, scorer: Scorer, given: Sequences) -> Sequences:
     needed = energy.needs_passes
     sites = scorer.cache(given, energy.needs_normaliser, groups=energy.groups) if needed else None
     return replace(given, pass_cache=sites)
+
+
+def _cut(given: Sequences, width: int) -> Sequences:
+    """Return sequences without their last columns."""
+    free = None if given.free is None else given.free[:, :width]
+    return replace(given, tokens=given.tokens[:, :width], free=free)
 
 
 def _values(energy: Energy, scorer: Scorer, given: Sequences) -> Float[Tensor, " states"]:

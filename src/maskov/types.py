@@ -110,6 +110,7 @@ class Sequences:
 
     `source` says which of its sources a conditional model reads with each. `reference` are
     the tokens of the text that a sequence is compared with, padded with −1, where there is one.
+    `free` are the positions that may change (None: all).
     """
 
     tokens: Int[Tensor, "n length"]
@@ -117,21 +118,30 @@ class Sequences:
     pass_cache: PassCache | None = None
     source: Int[Tensor, " n"] | None = None
     reference: Int[Tensor, "n reference"] | None = None
+    free: Bool[Tensor, "n length"] | None = None
 
     @property
     def inside(self) -> Bool[Tensor, "n length"]:
         """True at the positions of a sequence, false at padding."""
         return inside(self.lengths, self.tokens.shape[1])
 
+    @property
+    def scored(self) -> Bool[Tensor, "n length"]:
+        """True at the positions that may change; all of a sequence where nothing says otherwise."""
+        return self.inside if self.free is None else self.inside & self.free
+
     def rows(self, index: Int[Tensor, " n"]) -> Sequences:
         """Return the chosen sequences."""
-        return Sequences(
-            self.tokens[index],
-            self.lengths[index],
-            None if self.pass_cache is None else self.pass_cache.rows(index),
-            None if self.source is None else self.source[index],
-            None if self.reference is None else self.reference[index],
-        )
+        chosen: dict[str, Any] = {
+            name: value[index] if isinstance(value, Tensor) else value.rows(index)
+            for name, value in vars(self).items()
+            if value is not None
+        }
+        return Sequences(**chosen)
+
+    def with_tokens(self, tokens: Int[Tensor, "n length"]) -> Sequences:
+        """Return these sequences with other tokens, of which nothing is known yet."""
+        return replace(self, tokens=tokens, pass_cache=None)
 
 
 def inside(lengths: Int[Tensor, " n"], width: int) -> Bool[Tensor, "n length"]:
@@ -175,7 +185,8 @@ class Chains:
     What may differ between chains has an entry for each: its length, the positions that are
     `free` to change (templates freeze the others), and `beta`, which multiplies the inverse
     temperature of the kernel's target. `replica` is a number that travels with the tokens where
-    chains exchange theirs (`maskov.kernels.exchange`). `source` is the line of the user's input
+    chains exchange theirs (`maskov.kernels.exchange`) or are drawn again by their `log_weight`
+    (`maskov.kernels.population`). `source` is the line of the user's input
     that a chain belongs to, which a conditional model reads. `step` counts the steps of a chain
     and keys its random numbers; `epoch_step` counts those of the current epoch, and `rank` is
     the place of each position in the epoch's order. `pass_cache` and `part_values` describe the
@@ -197,6 +208,7 @@ class Chains:
     free: Bool[Tensor, "chains length"]
     beta: Float[Tensor, " chains"]
     replica: Int[Tensor, " chains"]
+    log_weight: Float[Tensor, " chains"]
     step: Int[Tensor, " chains"]
     epoch_step: Int[Tensor, " chains"]
     rank: Int[Tensor, "chains length"]
@@ -226,6 +238,7 @@ class Chains:
             free=free,
             beta=torch.ones(len(chain), dtype=torch.float64, device=chain.device),
             replica=torch.zeros_like(chain),
+            log_weight=torch.zeros(len(chain), dtype=torch.float64, device=chain.device),
             step=torch.zeros_like(chain),
             epoch_step=torch.zeros_like(chain),
             rank=torch.zeros_like(tokens),
@@ -265,7 +278,9 @@ class Chains:
     @property
     def sequences(self) -> Sequences:
         """The current tokens and what is known of them."""
-        return Sequences(self.tokens, self.lengths, self.pass_cache, self.source, self.reference)
+        return Sequences(
+            self.tokens, self.lengths, self.pass_cache, self.source, self.reference, self.free
+        )
 
     def rows(self, index: Int[Tensor, " n"]) -> Chains:
         """Return the chosen chains, with nothing known of their tokens."""

@@ -17,8 +17,7 @@ from maskov import (
     Raw,
     Schedule,
 )
-from maskov.execution.cuda_graphs import RecordedSampler
-from maskov.execution.recorded_spans import RecordedSpanSampler
+from maskov.execution.recorded import RecordedSites, RecordedWindows
 from maskov.moves import Site, Span
 from maskov.runs import async_group
 from tiny_translation import SOURCES, conditional
@@ -69,8 +68,8 @@ def test_the_same_chains_as_in_lock_step(way, energy):
 def test_rounds_of_fixed_shapes_read_the_right_source(energy, nearest, monkeypatch):
     """As a GPU runs them, here without recording."""
     plain = sample(GIVEN, _kernel(energy, nearest), lock_step=True, **SETTINGS)
-    monkeypatch.setattr(async_group, "sampler_for", lambda *_: RecordedSampler)
-    monkeypatch.setattr("maskov.execution.cuda_graphs._SMALLEST", 64)
+    monkeypatch.setattr(async_group, "sampler_for", lambda *_: RecordedSites)
+    monkeypatch.setattr("maskov.execution.recorded._SMALLEST", 64)
     recorded = sample(GIVEN, _kernel(energy, nearest), **SETTINGS)
     assert _chains(plain) == _chains(recorded)
     assert plain.traces["novel"].sum() > 0
@@ -83,8 +82,8 @@ def test_recorded_windows_read_the_right_source(energy, monkeypatch):
     move = Span(MaskedConditional(temperature=1.4), (1, 2, 3))
     kernel = Metropolis(energy, move, delayed=DelayedAcceptance(2))
     plain = sample(GIVEN, kernel, lock_step=True, **SETTINGS)
-    monkeypatch.setattr(async_group, "sampler_for", lambda *_: RecordedSpanSampler)
-    monkeypatch.setattr("maskov.execution.cuda_graphs._SMALLEST", 64)
+    monkeypatch.setattr(async_group, "sampler_for", lambda *_: RecordedWindows)
+    monkeypatch.setattr("maskov.execution.recorded._SMALLEST", 64)
     recorded = sample(GIVEN, kernel, **SETTINGS)
     assert _chains(plain) == _chains(recorded)
     assert plain.traces["novel"].sum() > 0

@@ -19,9 +19,8 @@ from maskov import (
 )
 from maskov.energies import TextEnergy
 from maskov.energies.stages import AcceptanceStages, nearness
-from maskov.execution.async_tests import UNTESTED
-from maskov.execution.asynchronous import AsyncSampler
-from maskov.execution.buffers import Buffers
+from maskov.execution.buffers import SiteBuffers
+from maskov.execution.site_rounds import SiteRounds
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
 from maskov.types import Sequences
@@ -77,52 +76,16 @@ def test_a_proposal_that_an_expert_rejects_costs_no_masked_pass():
     assert run.traces["expert_calls"].sum() == novel
 
 
-def _flight(kernel, delayed, slots=1, observer=None, count=12, length=9):
+def _flight(kernel, delayed, slots=1, count=12, length=9):
     engine, plan = Scorer(MODEL), AcceptanceStages(kernel.energy, delayed)
     state = kernel.init(random_state(MODEL, count, length), engine)
-    buffers = Buffers.of(state, plan, 0, slots, ring=4)
+    buffers = SiteBuffers.of(state, len(plan.stages), 0, slots, ring=4)
     temperatures = torch.ones(4, dtype=torch.float64)
-    flow = AsyncSampler(
-        kernel, plan, engine, CounterRng(7), buffers, temperatures,
-        observer=observer,
-    )  # fmt: skip
+    flow = SiteRounds(kernel, plan, engine, CounterRng(7), buffers, temperatures)
     flow.limit.fill_(4)
     while flow.slowest() < 4:
         flow.advance()
     return flow
-
-
-def test_passes_are_those_of_the_tests_that_were_taken():
-    seen = []
-    kernel, delayed = Metropolis(Raw()), DelayedAcceptance(3)
-    flow = _flight(kernel, delayed, observer=seen.append)
-    expected = torch.zeros(12, dtype=torch.long)
-    stages = torch.cat([one.stage for one in seen])
-    costs = {UNTESTED: 0, 0: 3, 1: 8}
-    for one in seen:
-        cost = torch.tensor([costs[stage] for stage in one.stage.tolist()], dtype=torch.long)
-        expected.index_add_(0, one.chain, cost)
-        assert not one.accepted[one.stage == 0].any()
-        assert torch.equal(one.stage == UNTESTED, one.old == one.new)
-    assert set(costs) == set(stages.tolist())
-    assert len(stages) == 12 * 9 * 4  # every step is told of
-    assert torch.equal(flow.buffers.ring_counts[..., COUNTS.index("passes")].sum(0), expected)
-
-
-def test_slots_do_not_change_what_delayed_acceptance_decides():
-    kernel, delayed = Metropolis(Norm()), DelayedAcceptance(2)
-    stories = []
-    for slots in (1, 2, 5):
-        seen = []
-        _flight(kernel, delayed, slots, seen.append)
-        rows = [
-            row
-            for one in seen
-            for row in torch.column_stack([*vars(one).values()]).nan_to_num(-1e9).tolist()
-        ]
-        stories.append(sorted(tuple(round(x, 9) for x in row) for row in rows))
-    assert stories[0] == stories[1] == stories[2]
-    assert len(stories[0]) > 50
 
 
 def test_what_is_kept_is_what_the_model_says_of_the_tokens():

@@ -15,9 +15,8 @@ from maskov import (
     resume,
 )
 from maskov.errors import Interrupted
-from maskov.execution.buffers import Buffers
-from maskov.execution.cuda_graphs import RecordedSampler
-from maskov.execution.selection import choose_first
+from maskov.execution.buffers import SiteBuffers
+from maskov.execution.recorded import RecordedSites, choose_first
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
 from maskov.runs import async_group as flight
@@ -29,16 +28,16 @@ MODEL = tiny_bert("red green blue white black")
 
 @pytest.fixture
 def fixed_shapes(monkeypatch):
-    monkeypatch.setattr(flight, "sampler_for", lambda *_: RecordedSampler)
-    monkeypatch.setattr("maskov.execution.cuda_graphs._SMALLEST", 64)
+    monkeypatch.setattr(flight, "sampler_for", lambda *_: RecordedSites)
+    monkeypatch.setattr("maskov.execution.recorded._SMALLEST", 64)
 
 
 def test_delayed_acceptance_decides_as_it_does_elsewhere(monkeypatch):
     kernel = Metropolis(Raw(), delayed=DelayedAcceptance((1, 3)))
     settings = {"schedule": Schedule(epochs=5), "chains": 9, "length": (3, 11), "seed": 4}
     here = sample(MODEL, kernel, **settings)
-    monkeypatch.setattr(flight, "sampler_for", lambda *_: RecordedSampler)
-    monkeypatch.setattr("maskov.execution.cuda_graphs._SMALLEST", 64)
+    monkeypatch.setattr(flight, "sampler_for", lambda *_: RecordedSites)
+    monkeypatch.setattr("maskov.execution.recorded._SMALLEST", 64)
     there = sample(MODEL, kernel, **settings)
     assert [one.ids for one in here.samples] == [one.ids for one in there.samples]
     assert (here.traces["passes"] == there.traces["passes"]).all()
@@ -48,21 +47,21 @@ def test_chains_with_the_most_steps_left_come_first(monkeypatch):
     """A run lasts as long as its longest chain: no shorter one may take its room."""
     waited = []
 
-    class Watching(RecordedSampler):
-        def _fill_room(self, waits):
-            chain, entry, valid = super()._fill_room(waits)
-            b = self.buffers
+    class Watching(RecordedSites):
+        def _choose_passes(self):
+            slot, column, valid = super()._choose_passes()
+            b, waits = self.buffers, self.buffers.slot_pending[:-1]
             left = (self.limit - b.epoch) * b.free.sum(1) - b.epoch_step
             served = torch.zeros_like(waits)
-            served[chain[valid], entry[valid]] = True
+            served[slot[valid], column[valid]] = True
             late = (waits & ~served).any(1)
             if late.any():
                 waited.append(1)
                 assert left[served.any(1)].min() >= left[late].max()
-            return chain, entry, valid
+            return slot, column, valid
 
     monkeypatch.setattr(flight, "sampler_for", lambda *_: Watching)
-    monkeypatch.setattr("maskov.execution.cuda_graphs._SMALLEST", 32)
+    monkeypatch.setattr("maskov.execution.recorded._SMALLEST", 32)
     settings = {"schedule": Schedule(epochs=3), "chains": 9, "length": (2, 14), "seed": 3}
     sample(MODEL, Metropolis(Raw()), token_budget=64, **settings)
     assert waited
@@ -70,14 +69,14 @@ def test_chains_with_the_most_steps_left_come_first(monkeypatch):
 
 def _usable(kernel, lengths, busy, monkeypatch):
     """Return how many of four slots each chain may fill when it begins."""
-    monkeypatch.setattr("maskov.execution.cuda_graphs.BUSY_TOKENS", busy)
+    monkeypatch.setattr("maskov.execution.recorded.BUSY_TOKENS", busy)
     scorer, rng = Scorer(MODEL), CounterRng(0)
     layout = Layout.blank(MODEL, lengths)
     state = layout.chains(MODEL, range(len(lengths)), max(lengths))
     state = kernel.init(fill(state, "masked", MaskedConditional(), scorer, rng), scorer)
-    buffers = Buffers.of(state, kernel.plan, 0, 4, ring=4)
+    buffers = SiteBuffers.of(state, len(kernel.plan.stages), 0, 4, ring=4)
     temperatures = torch.ones(4, dtype=torch.float64)
-    sampler = RecordedSampler(kernel, kernel.plan, scorer, rng, buffers, temperatures)
+    sampler = RecordedSites(kernel, kernel.plan, scorer, rng, buffers, temperatures)
     sampler.limit.fill_(4)
     return sampler._usable_slots().tolist()
 
@@ -106,7 +105,7 @@ def test_a_run_goes_on_after_any_round(tmp_path, fixed_shapes, monkeypatch):
     whole = sample(model, Metropolis(Raw()), out=tmp_path / "whole", **settings)
     rounds = []
 
-    class Stopping(RecordedSampler):
+    class Stopping(RecordedSites):
         def advance(self):
             rounds.append(1)
             if len(rounds) % 6 == 0:

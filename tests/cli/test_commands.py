@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 
 import pytest
+from typer.testing import CliRunner
 
 from maskov import Run
+from maskov.cli import app, fills
+from maskov.cli.output import print_samples
+from maskov.models.tokens import words_of
+from maskov.runs import Sample
+from maskov.shipped import did_you_mean
+from maskov.ui.report import build, to_html, to_markdown
 
-FAST = ["--epochs", "2", "--chains", "2", "--length", "5"]
+FAST = "sample --epochs 2 --chains 2 --length 5"
+FILL = "infill -n 20 -c 4 --workers 0"
 
 
-def test_sample_prints_json_lines_on_standard_output_and_progress_on_standard_error(call):
-    code, out, err = call("sample", *FAST, "--json")
+# sample, resume, diagnose, report.
+
+
+def test_samples_go_to_standard_output_and_progress_to_standard_error(call):
+    code, out, err = call(f"{FAST} --json")
     assert code == 0
     lines = [json.loads(line) for line in out.splitlines()]
     assert [line["chain"] for line in lines] == [0, 1]
@@ -21,157 +34,394 @@ def test_sample_prints_json_lines_on_standard_output_and_progress_on_standard_er
         assert len(line["ids"]) == len(line["tokens"]) == 5
     assert "epoch 2/2" in err
     assert "never trained" in err
-
-
-def test_quiet_says_nothing_beside_the_samples(call):
-    code, out, err = call("sample", *FAST, "--json", "--quiet")
-    assert (code, err) == (0, "")
-    assert len(out.splitlines()) == 2
-
-
-def test_the_same_seed_gives_the_same_bytes_and_another_does_not(call):
-    first = call("sample", *FAST, "--json", "-q", "--seed", "5")[1]
-    assert call("sample", *FAST, "--json", "-q", "--seed", "5")[1] == first
-    assert call("sample", *FAST, "--json", "-q", "--seed", "6")[1] != first
-
-
-def test_without_json_a_table_is_printed(call):
-    code, out, _ = call("sample", *FAST)
-    assert code == 0
-    assert out.split()[:4] == ["chain", "E_raw", "E_norm", "text"]
+    assert "\x1b[" not in err
+    assert call(f"{FAST} --json --quiet") == (0, out, "")
+    assert call(FAST)[1].split()[:4] == ["chain", "E_raw", "E_norm", "text"]
+    assert call(f"{FAST} --json -q --seed 6")[1] != out
 
 
 @pytest.mark.parametrize(
-    ("kernel", "words"),
-    [
-        ("mh", ["--moves", "site"]),
-        ("mh", ["--moves", "site", "--energy", "norm"]),
-        ("gibbs", []),
-        ("mask-predict", []),
-    ],
-)
-def test_a_run_folder_diagnoses_itself(call, tmp_path, kernel, words):
-    folder = tmp_path / "run"
-    words = ["--kernel", kernel, *words, "--out", folder, "--json", "-q"]
-    code, out, _ = call("sample", *FAST, *words)
-    assert code == 0
-    assert (folder / "samples.jsonl").read_text() == out
-    code, out, _ = call("diagnose", folder, "--json")
-    assert code == 0
-    found = json.loads(out)
-    assert found["kernel"] == kernel
+    ("words", "kernel", "steps"),
+    [("--moves site", "mh", 20), ("--energy norm --moves site", "mh", 20),
+     ("-k gibbs", "gibbs", 20), ("-k mask-predict", "mask-predict", 4)],
+)  # fmt: skip
+def test_a_run_folder_diagnoses_itself_and_is_resumed(words, kernel, steps, printed, tmp_path):
+    out = printed(f"{FAST} {words} --out run --json -q")
+    assert (tmp_path / "run" / "samples.jsonl").read_text() == out
+    found = json.loads(printed("diagnose run --json"))
+    assert (found["kernel"], found["chains"], found["steps"]) == (kernel, 2, steps)
     assert found["leaves_invariant"] is (kernel == "mh")
-    assert found["chains"] == 2
     assert 0 <= found["novel_rate"] <= found["acceptance_rate"] <= 1
-    assert found["steps"] == (4 if kernel == "mask-predict" else 20)
     for name in ("proposed_novel_rate", "passes_per_step", "energy_raw_mean", "energy_norm_mean",
                  "energy_raw_standard_error", "energy_norm_standard_error"):  # fmt: skip
         assert isinstance(found[name], float)
-    assert "acceptance rate" in call("diagnose", folder)[1]
-
-
-def test_resume_of_a_finished_run_prints_its_samples(call, tmp_path):
-    first = call("sample", *FAST, "--out", tmp_path / "run", "--json", "-q")[1]
-    assert call("resume", tmp_path / "run", "--json", "-q")[:2] == (0, first)
+    assert "acceptance rate" in printed("diagnose run")
+    assert printed("resume run --json -q") == out
 
 
 def test_every_schedule_can_be_asked_for(call):
-    words = (
-        "--moves site(block=3,block_anneal=1,order=left-to-right) --force-accept 1 --burn-in 1 "
-        "--thin 1 --proposal epsilon=0.1,top_p=0.9,top_k=20,temperature=0.8 "
-        "--target-temperature 1.2:0.2:0.5 --start greedy"
+    code, out, err = call(
+        "sample --epochs 4 --chains 2 --length 6 --json --block 3 --block-anneal 1 --anneal 0.2 "
+        "--target-floor 0.5 --force-accept 1 --burn-in 1 --thin 1 --order left-to-right "
+        "--epsilon 0.1 --top-p 0.9 --top-k 20 --temperature 0.8 --target-temperature 1.2 "
+        "--start greedy"
     )
-    code, out, err = call("sample", "--epochs", "4", "--chains", "2", "--length", "6", "--json",
-                          *words.split())  # fmt: skip
-    assert code == 0
-    assert len(out.splitlines()) == 2 * 3
-    assert "block:3-1/epoch>=1" in err
-    assert "T:1.2-0.2/epoch>=0.5" in err
-    assert "invariant: no" in err
+    assert (code, len(out.splitlines())) == (0, 2 * 3)
+    for phrase in ("block:3-1/epoch>=1", "T:1.2-0.2/epoch>=0.5", "invariant: no"):
+        assert phrase in err
 
 
-@pytest.mark.parametrize("words", ["--moves site(block=2)", "--moves site"])
-def test_early_tests_go_with_blocks_and_sites(call, tmp_path, words):
+@pytest.mark.parametrize("words", ["--block 2", "--moves site"])
+def test_early_tests_go_with_blocks_and_sites(printed, tmp_path, words):
     """Early tests change which proposals are accepted, and the signature says so."""
-    ask = ["sample", *FAST, "--json", "-q", "-n", "6", *words.split()]
-    code, out, _ = call(*ask, "--delayed", "2", "--out", tmp_path / "run")
-    assert code == 0
-    run = Run.open(tmp_path / "run")
-    assert "delayed:2" in run.signature
-    assert run.finished
-    assert call(*ask, "--delayed", "2")[1] == out
-    assert call(*ask, "--delayed", "0")[1] != out
+    ask = f"{FAST} --json -q -n 6 {words}"
+    out = printed(f"{ask} --delayed 2 --out run")
+    assert "delayed:2" in Run.open(tmp_path / "run").signature
+    assert printed(f"{ask} --delayed 2") == out
+    assert printed(f"{ask} --delayed 0") != out
 
 
-def test_infill_keeps_the_given_words(call, tmp_path):
-    code, out, _ = call("infill", "the [MASK] [MASK] on the mat .", "-n", "2", "--json", "-q")
-    assert code == 0
-    for line in map(json.loads, out.splitlines()):
-        assert line["tokens"][0] == "the"
-        assert line["tokens"][3:] == ["on", "the", "mat", "."]
-        assert "[MASK]" not in line["tokens"]
-    file = tmp_path / "templates.txt"
-    file.write_text("the [MASK] sat\nno [MASK] [MASK]\n")
-    for words, stdin in (([file], b""), (["-"], file.read_bytes())):
-        code, out, _ = call("infill", *words, "-n", "1", "-c", "3", "--json", "-q", stdin=stdin)
-        assert code == 0
-        assert [json.loads(line)["template"] for line in out.splitlines()] == [0, 0, 0, 1, 1, 1]
+def test_every_starting_text_has_its_chains_and_the_run_says_so(call, tmp_path):
+    (tmp_path / "texts").write_text("the cat sat\nthe dog ran on\n")
+    code, out, err = call("sample --start-text texts -n 1 -c 2 --json --out run")
+    found = [json.loads(line) for line in out.splitlines()]
+    assert [(row["template"], len(row["ids"])) for row in found] == [(0, 3)] * 2 + [(1, 4)] * 2
+    assert (code, err.split("\n")[0]) == (0, "note: 2 texts start 2 chains each: 4 chains")
+    signature = Run.open(tmp_path / "run").signature
+    assert "|start:texts|texts:#" in signature
+    assert "start:masked" not in signature
 
 
-def test_score_reads_files_and_standard_input(call, tmp_path):
-    file = tmp_path / "texts.txt"
-    file.write_text("the cat sat on the mat .\nthe dog\n")
-    code, out, _ = call("score", file, "--energy", "norm", "--json")
-    assert code == 0
-    lines = [json.loads(line) for line in out.splitlines()]
-    assert [line["text"] for line in lines] == ["the cat sat on the mat .", "the dog"]
-    for line in lines:
+CITIES = "the city of the river\nthe old city\n"
+
+
+@pytest.mark.parametrize(
+    ("rule", "held"),
+    [("1", [[0], [0]]), ("1-2", [[0, 1], [0, 1]]), ("city, river", [[1, 4], [2]]),
+     ("re:r[a-z]*$", [[4], []]), ("masks", [[1], [0, 2]])],
+)  # fmt: skip
+def test_samples_keep_what_is_frozen(rule, held, rows, printed, tmp_path):
+    (tmp_path / "masks").write_text(".#...\n#.#\n")
+    (tmp_path / "texts").write_text(CITIES)
+    words = [line.split() for line in CITIES.splitlines()]
+    for one in rows("sample -n 2 -c 2 --start-text texts --out run --freeze", rule):
+        given = words[one["template"]]
+        for place in held[one["template"]]:
+            assert one["tokens"][place] == given[place]
+    assert [list(places) for places in Run.open("run").manifest.inputs.frozen] == held
+    printed("diagnose run")
+    printed("report run --format md")
+    free = "--freeze city --moves span,insert-delete --length-prior none"
+    found = rows(f"sample -n 2 -c 2 --start-text texts {free}")
+    assert all("city" in one["tokens"] for one in found)
+
+
+@pytest.fixture
+def _short_tuning(monkeypatch):
+    monkeypatch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 2)
+    monkeypatch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
+    monkeypatch.setattr("maskov.tuning.lengths._MEASURED", 4)
+
+
+@pytest.mark.usefixtures("_short_tuning")
+def test_blanks_of_unknown_length_are_filled_with_the_moves_they_need(rows, printed):
+    found = rows("infill 'the [MASK{1,3}] of [MASK*]' -n 2 -c 2 --out run")
+    run = Run.open("run")
+    assert run.manifest.config.length_prior == "flat"
+    moves = [part["move"]["part"] for part in run.manifest.config.kernel["kernels"]]
+    assert moves == ["span", "resize", "resize"]
+    for number, line in enumerate(found):
+        first, second = run.traces["sizes"][-1, number]
+        assert 1 <= first <= 3
+        assert 1 <= second <= 8
+        assert len(line["tokens"]) == 2 + first + second
+        assert (line["tokens"][0], line["tokens"][1 + first]) == ("the", "of")
+    printed("diagnose run")
+    printed("report run --format md")
+
+
+@pytest.mark.usefixtures("_short_tuning")
+@pytest.mark.parametrize("prior", ["none", "flat", "4:1,8:2"])
+def test_weights_of_lengths(prior, rows):
+    words = "--moves site,span,insert-delete --length 4:8 --length-prior"
+    found = rows(f"sample -n 2 -c 2 {words} {prior} --out run")
+    assert all(4 <= len(line["ids"]) <= 8 for line in found)
+    manifest = Run.open("run").manifest
+    assert len(manifest.tuning.lengths) == (5 if prior == "flat" else 0)
+    assert ("length_prior(4," in manifest.energy) == (prior == "4:1,8:2")
+
+
+@pytest.mark.parametrize("command", ["sample -l 5", "infill 'the [MASK] river'"])
+def test_a_name_is_kept_in_the_run_folder_and_shown_by_reports(command, printed):
+    name = "Second <b>try</b>"
+    printed(f"{command} -n 2 -c 2 -q --out run --name", name)
+    run = Run.open("run")
+    report = build([run])
+    assert run.manifest.name == report.title == report.runs[0].label == name
+    assert "<h1>Second &lt;b&gt;try&lt;/b&gt;</h1>" in (page := to_html(report))
+    assert name not in page
+    assert "# Second \\<b\\>try\\</b\\>" in to_markdown(report)
+    labels = [one.label for one in build([run, run]).runs]
+    assert labels == [f"{name} (1)", f"{name} (2)"]
+
+
+@pytest.mark.parametrize(
+    ("words", "begins"),
+    [("x.html", "<!"), ("x", "<!"), ("x.md", "# "), ("x.json", "{"), ("x.txt --format md", "# ")],
+)
+def test_a_report_has_the_format_of_its_name(words, begins, printed, refused, tmp_path):
+    printed(f"{FAST} --out run -q")
+    printed(f"report run --out {words}")
+    assert (tmp_path / words.split()[0]).read_text().startswith(begins)
+    assert "--format" in refused("report run --out x.pdf")
+
+
+WORDS = "sample --model counterexample --length 2 --workers 0"
+
+
+@pytest.mark.parametrize(
+    ("options", "verdict", "advice"),
+    [
+        ("-n 12", "too short to tell: 6 traced epochs", "--epochs 24, or --until converged"),
+        ("-n 40 -c 1", "one chain: ", "--chains 8"),
+        ("-n 40 -k gibbs", "no target: ", "--kernel mh"),
+        ("-n 40 --anneal 0.01", "annealed: ", "no --anneal, or --burn-in"),
+        ("-n 40 --force-accept 20", "forced: ", "--burn-in 20 or more"),
+        ("-n 40 -c 2", "not converged: ", "--epochs "),
+        ("-n 120 -c 40", "converged: nested R-hat 1.0", None),
+    ],
+)
+def test_a_run_ends_with_a_verdict_and_advice(options, verdict, advice, call, tmp_path):
+    code, _, err = call(f"{WORDS} {options} --out run")
+    lines = err.splitlines()
+    assert (code, lines[-1].startswith("model:counterexample")) == (0, True)
+    found = Run.open(tmp_path / "run").diagnose().verdict
+    assert lines[-2 if advice is None else -3 :][: len(found.lines())] == found.lines()
+    assert found.lines()[0].startswith(verdict)
+    assert ("try next" in err) is (advice is not None)
+    if advice is not None:
+        assert lines[-2].startswith(f"try next: {advice}")
+    if found.state == "not converged":
+        epochs = int(found.advice.split("--epochs ")[1].split(",")[0])
+        wanted = 8 + found.times_longer * 32  # the burn-in stays
+        assert wanted <= epochs <= 1.1 * wanted + 1
+    assert call("resume run")[2].splitlines()[-2:] == lines[-2:]
+
+
+def test_the_counterexample_can_be_sampled_and_verified(rows, printed):
+    assert all(len(row["ids"]) == 2 for row in rows("sample -m counterexample -n 3 -c 2"))
+    for line in printed("verify --json").splitlines():
+        one = json.loads(line)
+        assert (one["invariance_error"] < 1e-10) is one["claims_invariance"]
+
+
+# infill: each distinct text, how often it was drawn, and its energy.
+
+
+@pytest.fixture
+def table(printed, monkeypatch):
+    """Run `infill`; return its whole table."""
+
+    def run(words: str):
+        monkeypatch.setattr(fills, "_SHOWN", 1000)
+        head, *lines = printed(f"{FILL} {words} -q").splitlines()
+        names = head.split()
+        return [dict(zip(names, line.split(None, len(names) - 1), strict=True)) for line in lines]
+
+    return run
+
+
+@pytest.mark.parametrize("words", ["'the [MASK] sat'", "'she [MASK{1,3}]' --length-prior none"])
+def test_fills_are_counted_over_all_draws_most_frequent_first(words, table, rows):
+    """The draws are those that `--thin 1` keeps, so that both must agree."""
+    kept, found = rows(f"{FILL} {words} --thin 1"), table(words)
+    counts = Counter(one["text"].strip() for one in kept)
+    assert len(kept) > 40
+    assert {row["text"].strip(): int(row["count"]) for row in found} == counts
+    numbers = [int(row["count"]) for row in found]
+    assert numbers == sorted(numbers, reverse=True)
+    energy = {one["text"].strip(): one for one in kept}
+    for row in found:
+        assert row["share"] == f"{int(row['count']) / len(kept):.1%}"
+        for name in ("raw", "norm"):
+            expected = energy[row["text"].strip()][f"energy_{name}"]
+            assert float(row[f"E_{name}"]) == pytest.approx(expected, abs=0.006)
+    assert [row["chain"] for row in rows(f"{FILL} {words}")] == [0, 1, 2, 3]
+
+
+def test_templates_are_told_apart_and_keep_their_words(table, rows, tmp_path):
+    (tmp_path / "templates").write_text("the [MASK] sat\nno [MASK]\n")
+    found = table("templates")
+    for number, word in (("1", "the"), ("2", "no")):
+        own = [row for row in found if row["template"] == number]
+        assert {row["text"].split()[0] for row in own} == {word}
+        assert sum(float(row["share"].rstrip("%")) for row in own) == pytest.approx(100, abs=1)
+    stdin = (tmp_path / "templates").read_bytes()
+    for source, given in (("templates", b""), ("-", stdin)):
+        kept = rows(f"infill {source} -n 1 -c 3", stdin=given)
+        assert [row["template"] for row in kept] == [0, 0, 0, 1, 1, 1]
+    for row in rows("infill 'the [MASK] [MASK] on the mat .' -n 2"):
+        assert (row["tokens"][0], row["tokens"][3:]) == ("the", ["on", "the", "mat", "."])
+        assert "[MASK]" not in row["tokens"]
+
+
+def test_rare_fills_are_left_out_of_the_table_and_counted(monkeypatch, call):
+    monkeypatch.setattr(fills, "_SHOWN", 2)
+    _, out, err = call(f"{FILL} 'the [MASK] [MASK] sat'")
+    assert len(out.splitlines()) == 3
+    assert "counts of 48 draws" in err
+    assert "more fills are not shown (--json" in err
+
+
+# score.
+
+
+def test_texts_are_scored_from_arguments_files_and_standard_input(printed, rows, tmp_path):
+    texts = ["the cat sat on the mat .", "the dog"]
+    content = "".join(text + "\n" for text in texts)
+    (tmp_path / "texts").write_text(content)
+    found = rows("score -e norm texts")
+    assert [line["text"] for line in found] == texts
+    for line in found:
         assert line["energy"] == pytest.approx(sum(line["terms"]))
         assert len(line["tokens"]) == len(line["terms"])
-    assert call("score", "-", "--energy", "norm", "--json", stdin=file.read_bytes())[1] == out
-    assert call("score", file)[1].split()[:2] == ["E_raw", "E_norm"]
+    assert rows("score -e norm -", stdin=content) == rows("score -e norm", *texts) == found
+    assert [row["text"] for row in rows("score no texts")] == ["no", *texts]
 
 
-def test_the_shipped_judge_scores_where_no_causal_model_is_named(call):
-    def energy(*words):
-        return json.loads(call(*words, "--json", stdin=b"the cat sat on the mat .")[1])["energy"]
+def test_energies_add_up_and_the_judge_is_the_shipped_one(rows):
+    def energy(words):
+        return rows(f"score 'the cat sat on the mat .' {words}")[0]["energy"]
 
-    named = energy("score", "-", "-e", "autoregressive(wiki-judge)")
-    assert energy("score", "-", "-e", "autoregressive", "-m", "wiki-small") == named
-    assert energy("score", "-", "-e", "autoregressive", "-m", "wiki-judge") == named
+    mixed = 0.5 * energy("-e raw") + 2 * energy("-e norm")
+    assert energy("-e 0.5*raw+2*norm") == pytest.approx(mixed, abs=1e-4)
+    named = energy("-e autoregressive --causal-model wiki-judge")
+    assert energy("-e autoregressive -m wiki-small") == named
+    assert energy("-e autoregressive -m wiki-judge") == named
     # The two share their vocabulary, so the sum has a term for each token.
-    both = energy("score", "-", "-e", "norm+autoregressive", "-m", "wiki-small")
-    assert both == pytest.approx(named + energy("score", "-", "-e", "norm", "-m", "wiki-small"))
+    both = energy("-e norm+autoregressive -m wiki-small")
+    assert both == pytest.approx(named + energy("-e norm -m wiki-small"))
 
 
-def test_sums_of_energies_add_up(call):
-    def energies(name):
-        out = call("score", "-", "--energy", name, "--json", stdin=b"the cat sat")[1]
-        return json.loads(out)["energy"]
-
-    mixed = energies("0.5*raw+2*norm")
-    assert mixed == pytest.approx(0.5 * energies("raw") + 2 * energies("norm"), abs=1e-4)
-
-
-def test_chains_can_start_from_texts(call, tmp_path):
-    file = tmp_path / "texts.txt"
-    file.write_text("the cat sat\nthe dog ran on\n")
-    code, out, _ = call("sample", "--start-text", file, "-n", "1", "-c", "2", "--json", "-q")
-    assert code == 0
-    assert [len(json.loads(line)["ids"]) for line in out.splitlines()] == [3, 3, 4, 4]
-
-
-def test_the_counterexample_can_be_sampled_and_verified(call):
-    code, out, _ = call("sample", "-m", "counterexample", "-n", "3", "-c", "2", "--json", "-q")
-    assert code == 0
-    assert all(len(json.loads(line)["ids"]) == 2 for line in out.splitlines())
-    code, out, _ = call("verify", "--json")
-    found = [json.loads(line) for line in out.splitlines()]
-    assert code == 0
-    for one in found:
-        exact = one["invariance_error"] < 1e-10
-        assert exact is one["claims_invariance"]
+@pytest.mark.parametrize(
+    ("energy", "head"),
+    [("raw", "E_raw E_norm"), ("norm", "E_raw E_norm"), ("norm(groups=2)", "norm(groups=2)"),
+     ("raw+0.5*norm", "raw+0.5*norm E_raw E_norm"), ("autoregressive", "autoregressive")],
+)  # fmt: skip
+def test_the_table_says_which_energies_it_has(energy, head, printed, rows):
+    words = ("score 'the cat sat' 'the dog' --causal-model wiki-judge -e", energy)
+    words = words if energy == "autoregressive" else ("score 'the cat sat' 'the dog' -e", energy)
+    first, *lines = printed(*words).splitlines()
+    assert first.split() == [*head.split(), "text"]
+    for line, one in zip(lines, rows(*words), strict=True):
+        shown = line.split()[: len(head.split())]
+        assert [f"{value:.4f}" for value in one["energies"].values()] == shown
+        assert one["energies"].get(energy) == pytest.approx(one["energy"])
 
 
-def test_the_version_is_printed(call):
-    assert call("--version")[1].startswith("maskov ")
+def test_words_have_the_sum_of_their_tokens(rows, printed):
+    line = "score 'The cat sat on the mat.' -m wiki-small"
+    (found,) = rows(line)
+    assert found["words"] == ["The", "cat", "sat", "on", "the", "mat."]
+    assert found["tokens"][-2:] == ["mat", "."]
+    assert found["word_terms"][-1] == pytest.approx(sum(found["terms"][-2:]))
+    assert sum(found["word_terms"]) == pytest.approx(found["energy"])
+    assert printed(f"{line} --words").split()[-2:] == ["mat.", f"{found['word_terms'][-1]:.2f}"]
+    assert "words" not in printed(line)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "words"),
+    [
+        ("The cat's mat.", ["the", "cat", "'", "s", "mat", "."], [0, 1, 1, 1, 2, 2]),
+        ("  a b", ["a", "b"], [0, 1]),
+        ("unbelievable", ["un", "##believ", "##able"], [0, 0, 0]),
+        ("qqq un", ["[UNK]", "un", "##x"], [0, 1, 1]),
+        ("ab c", ["Ġa", "q", "Ġc"], [0, 0, 1]),
+        ("ab c", ["a@@", "x", "c"], [0, 0, 1]),
+        ("", [], []),
+    ],
+)
+def test_tokens_belong_to_words(text, tokens, words):
+    assert words_of(text, tokens) == words
+
+
+def test_unknown_tokens_are_pointed_out(call):
+    bert = "-m @bert --tokenizer @bert/vocab.txt --json"
+    code, out, err = call(f"score EVQLVESGGG {bert}")
+    assert err == "note: line 1: 1 of 1 tokens is unknown; separate residues by spaces?\n"
+    assert (code, json.loads(out)["unknown"]) == (0, 1)
+    code, out, err = call(f"score 'E V Q L' {bert}")
+    assert (code, err, "unknown" in json.loads(out)) == (0, "", False)
+    err = call("score -m wiki-small 'the cat' 'the ☃ ☃ sat'", *["☃ sat"] * 6)[2]
+    assert err.startswith("note: line 2: 2 of 4 tokens are unknown\n")
+    assert err.splitlines()[-1] == "note: 2 more lines have unknown tokens"
+    assert err.count("\n") == 6
+
+
+# models, help, names.
+
+
+def test_the_models_are_listed(printed):
+    found = {row["name"]: row for row in map(json.loads, printed("models --json").splitlines())}
+    assert found["tiny-translation"]["pairs"] == ["de-en", "ro-en"]
+    assert (found["tiny-twin"]["kind"], found["tiny-twin"]["pairs"]) == ("twin", ["de-en"])
+    lines = printed("models").splitlines()
+    named = [line.split(None, 1)[1].strip() for line in lines if "(default" in line]
+    assert named == ["wiki-judge (default judge of evaluate)", "wiki-small (default)"]
+    assert any("twin: random weights" in line for line in lines)
+    assert printed("--version").startswith("maskov ")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("wiki-smal", "wiki-small"), ("WikiSmall", "wiki-small"), ("antibert", "antiberty"),
+     ("bert-base-uncased", None), ("./folder", None)],
+)  # fmt: skip
+def test_a_near_miss_of_a_name_is_recognised(name, meant):
+    assert did_you_mean(name) == ("" if meant is None else f"Did you mean '{meant}'? ")
+
+
+def help_of(command: str) -> str:
+    environment = {"COLUMNS": "100", "TERMINAL_WIDTH": "100"}
+    result = CliRunner().invoke(app, [*command.split(), "--help"], env=environment)
+    assert result.exit_code == 0
+    return result.output
+
+
+def panels(text: str) -> dict[str, list[str]]:
+    """Return the options of each panel by its title."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if title := re.match(r"╭─ (.+?) ─", line):
+            found[title[1]] = []
+        elif name := re.match(r"│ [ *]*(--[\w-]+)", line):
+            found[list(found)[-1]].append(name[1])
+    return found
+
+
+@pytest.mark.parametrize("command", [
+    "", "sample", "infill", "rewrite", "translate", "score", "evaluate", "resume", "diagnose",
+    "report", "serve", "verify", "models", "rate", "rate export", "rate import",
+])  # fmt: skip
+def test_help_shows_few_options_first_and_no_types_of_flags(command):
+    text = help_of(command)
+    assert "bool" not in text.lower()
+    found = panels(text)
+    found.pop("Arguments", None)
+    if command in ("sample", "infill", "rewrite", "translate"):
+        assert 7 <= len(found.pop("Options")) <= 11
+        assert all(title.startswith("Advanced: ") for title in found)
+    if command == "sample":
+        assert sum(map(len, found.values())) > 20
+
+
+def test_samples_are_spelled_as_people_write(capsys):
+    tokens = ["saint", "-", "maurice", "'", "s", "(", "swiss", ")", "abbe", "##y", "."]
+    text = "saint - maurice ' s ( swiss ) abbey."
+    sample = Sample(0, 8, text, tokens, list(range(len(tokens))), -1.5, 2.25)
+    print_samples([sample])
+    shown = capsys.readouterr().out
+    assert "saint-maurice's (swiss) abbey." in shown
+    assert "-1.50" in shown
+    assert sample.text == text

@@ -77,4 +77,5 @@ def traces(raw: np.ndarray, norm: np.ndarray | None = None, steps: Any = 5) -> d
         "energy_target": raw,
         "steps": count * steps,
         **dict.fromkeys(("accepted", "novel", "proposed_novel", "passes"), count),
+        "lengths": count * steps,
     }

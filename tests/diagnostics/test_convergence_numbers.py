@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats as arviz
 
 from ar_chains import autoregressive
-from maskov.diagnostics.autocorrelation import autocorrelation, integrated_time
-from maskov.diagnostics.convergence import Convergence, convergence, is_constant, nested_r_hat
-from maskov.diagnostics.thresholds import r_hat_limit
+from maskov.diagnostics.convergence import (
+    Convergence,
+    autocorrelation,
+    convergence,
+    integrated_time,
+    is_constant,
+    nested_r_hat,
+    r_hat_limit,
+)
 
 NOTHING = Convergence()
 
@@ -135,7 +143,7 @@ def test_a_single_chain_has_a_size_and_no_r_hat():
 )
 def test_nothing_is_claimed_of_chains_that_do_not_move(draws):
     assert is_constant(draws)
-    assert convergence(draws) == NOTHING
+    assert replace(convergence(draws), mean=None) == NOTHING
 
 
 def test_one_chain_that_moves_is_enough_to_speak_of():
@@ -147,7 +155,7 @@ def test_one_chain_that_moves_is_enough_to_speak_of():
 
 @pytest.mark.parametrize("count", [0, 1, 4, 7])
 def test_nothing_is_claimed_of_too_few_draws(count):
-    assert convergence(autoregressive(0.0, max(count, 1), 4)[:count]) == NOTHING
+    assert replace(convergence(autoregressive(0.0, max(count, 1), 4)[:count]), mean=None) == NOTHING
     assert convergence(autoregressive(0.0, 8, 4)).r_hat is not None
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from made_up_runs import sticky
 
-from maskov.diagnostics.autocorrelation import SHOWN_LAGS, memories, memory
 from maskov.diagnostics.chains import Group
+from maskov.diagnostics.tokens import SHOWN_LAGS, memories, memory
 
 
 # The standard deviations over 200 seeds, relative to theory, of the time over all positions, of

@@ -17,11 +17,16 @@ from maskov.config import Inputs
 from maskov.diagnostics import diagnose
 from maskov.diagnostics.chains import Group
 from maskov.diagnostics.convergence import nested_r_hat
-from maskov.diagnostics.statistics import token_statistics
+from maskov.diagnostics.tokens import token_statistics
 from maskov.models import TabularModel
 
 CHAINS, EPOCHS = 8, 600
 MODES = np.array([0, 1, 1, 0, 1, 0, 1, 0])
+
+
+def statistics_of(tokens, *rest):
+    """Return the statistics of sequences of one length."""
+    return token_statistics(tokens, np.full(tokens.shape[:2], tokens.shape[2]), *rest)
 
 
 def one_group(chains: int) -> list[Group]:
@@ -81,7 +86,7 @@ def test_two_symmetric_modes_of_a_real_chain():
 
 def test_the_numbers_are_those_of_arviz():
     tokens = sticky(0.7, 200, 4, 3, 2)
-    found = token_statistics(tokens, None, one_group(4), lambda: {0: "a"})
+    found = statistics_of(tokens, one_group(4), lambda: {0: "a"})
     share = next(one for one in found if one.name == "the share of 'a'")
     chains = (tokens == 0).mean(2).T
     assert share.r_hat == nested_r_hat(chains.T)
@@ -94,7 +99,7 @@ def test_the_numbers_are_those_of_arviz():
 def test_the_slowest_is_the_token_that_moves_slowest():
     tokens = sticky(0.2, 300, 6, 4, 3)
     tokens[:, :, 3] = 10 + sticky(0.95, 300, 6, 1, 2)[:, :, 0]
-    found = token_statistics(tokens, None, one_group(6))
+    found = statistics_of(tokens, one_group(6))
     assert found[0].name in ("token 10 at position 4", "token 11 at position 4",
                              "the share of token 10", "the share of token 11")  # fmt: skip
     assert found[-1].ess > 4 * found[0].ess
@@ -103,11 +108,11 @@ def test_the_slowest_is_the_token_that_moves_slowest():
 def test_there_are_never_more_than_seventeen_and_frozen_words_are_not_among_them():
     tokens = sticky(0.2, 60, 4, 30, 10)
     tokens[:, :, :20] = 99  # frozen: the most common token by far
-    found = token_statistics(tokens, None, one_group(4))
+    found = statistics_of(tokens, one_group(4))
     assert len(found) == 17
     assert not any("99" in one.name for one in found)
-    assert token_statistics(tokens[:7], None, one_group(4)) == []
-    assert token_statistics(tokens[:, :, :20], None, one_group(4)) == []
+    assert statistics_of(tokens[:7], one_group(4)) == []
+    assert statistics_of(tokens[:, :, :20], one_group(4)) == []
 
 
 def test_templates_are_not_compared_with_each_other():
@@ -129,8 +134,8 @@ def test_templates_are_not_compared_with_each_other():
 def test_a_slow_template_is_not_hidden_by_a_fast_one():
     fast, slow = sticky(0.0, 400, 4, 5, 2), sticky(0.97, 400, 4, 5, 2, seed=1)
     groups = [Group(0, 5, np.arange(4)), Group(1, 5, np.arange(4, 8))]
-    both = token_statistics(np.concatenate([fast, slow], axis=1), None, groups)
-    alone = token_statistics(slow, None, one_group(4))
+    both = statistics_of(np.concatenate([fast, slow], axis=1), groups)
+    alone = statistics_of(slow, one_group(4))
     name = "the share of token 0"
     pooled, own = (next(one for one in part if one.name == name) for part in (both, alone))
     assert (pooled.r_hat, pooled.ess) == (own.r_hat, pytest.approx(2 * own.ess))

@@ -15,12 +15,11 @@ import maskov
 from ar_chains import autoregressive
 from maskov import Gibbs, LinearSchedule, Metropolis, Norm, Raw, Schedule, Sweep
 from maskov.config import Inputs, Manifest, UntilConverged
-from maskov.diagnostics import Diagnosis, diagnose
+from maskov.diagnostics import Diagnosis, diagnose, summarise
 from maskov.diagnostics.chains import chain_groups
 from maskov.diagnostics.convergence import convergence
-from maskov.diagnostics.statistics import TokenStatistic
-from maskov.diagnostics.thresholds import times_longer
-from maskov.diagnostics.verdict import judge, mixing_options
+from maskov.diagnostics.tokens import TokenStatistic
+from maskov.diagnostics.verdict import judge, mixing_options, times_longer
 from maskov.moves import Site
 from small import random_table, tiny_bert
 
@@ -295,7 +294,8 @@ def test_chains_of_different_lengths_are_not_pooled():
     steps = np.array([5, 5, 7, 7, 7, 7])
     raw = autoregressive(0.0, 400, 6) + 100 * steps
     mixed = {"inputs": Inputs(length=(5, 7))}
-    found = diagnose(manifest(400, 6, **mixed), traces(raw, steps=steps))
+    values = traces(raw, steps=steps)
+    found = diagnose(manifest(400, 6, **mixed), values)
     assert found.verdict.state == "converged"
     assert [(one.length, one.chains) for one in found.energies["E_raw"].groups] == [(5, 2), (7, 4)]
     parts = raw[:, :2].T, raw[:, 2:].T  # chains × draws, for ArviZ itself
@@ -308,8 +308,10 @@ def test_chains_of_different_lengths_are_not_pooled():
     worst = max(own, key=lambda one: one.r_hat - one.r_hat_limit)
     assert (energy.r_hat, energy.r_hat_limit) == (worst.r_hat, worst.r_hat_limit)
     assert energy.ess_bulk == pytest.approx(sum(sizes))
-    # The mean is 1/3 of the first and 2/3 of the second.
-    assert energy.mcse == pytest.approx(np.hypot(errors[0] / 3, 2 * errors[1] / 3))
+    # Energies grow with the length: there is a mean for each, and none over both.
+    assert energy.mean is energy.mcse is None
+    assert [one.mcse for one in energy.groups] == pytest.approx(errors)
+    assert summarise(manifest(400, 6, **mixed), values).energy_raw_mean is None
     # As one group they would be as far apart as their lengths.
     assert diagnose(manifest(400, 6), traces(raw)).verdict.state == "not converged"
 
@@ -343,31 +345,33 @@ def test_chains_of_different_lines_are_not_pooled(inputs):
     assert texts.verdict.state == "not converged"
 
 
-def test_lengths_are_found_wherever_they_can_be():
-    raw = autoregressive(0.0, 2, 4)
-    free = {"inputs": Inputs(length=(3, 9))}
-
-    def lengths(sampled=dict, steps=(4, 6, 6, 8), **changes):
-        about = manifest(2, 4, **changes)
-        groups = chain_groups(about, traces(raw, steps=np.array(steps)), sampled)
-        return {group.length: group.chains.tolist() for group in groups}
-
-    assert lengths() == {5: [0, 1, 2, 3]}
-    assert lengths(**free) == {4: [0], 6: [1, 2], 8: [3]}
-    kept = {0: 8, 1: 8, 2: 3, 3: 8}
-    assert lengths(lambda: kept, **free, block=2) == {3: [2], 8: [0, 1, 3]}
+def test_groups_are_of_one_length_and_one_source():
     chosen = Inputs(sources=("a", "b"), chosen=((4, 5), (5, 5)))
     about = manifest(2, 4, inputs=chosen, chains_each=2)
-    groups = chain_groups(about, traces(raw), dict)
+    groups = chain_groups(about, traces(autoregressive(0.0, 2, 4), steps=np.array([4, 5, 5, 5])))
     assert [(one.template, one.length, one.chains.tolist()) for one in groups] == [
         (0, 4, [0]), (0, 5, [1]), (1, 5, [2, 3]),
     ]  # fmt: skip
-    unknown = manifest(2, 4, **free, block=2)
-    groups = chain_groups(unknown, traces(raw, steps=2), dict)
-    assert [one.chains.tolist() for one in groups] == [[3], [2], [1], [0]]
-    assert {one.length for one in groups} == {None}
-    said = diagnose(unknown, traces(raw, steps=2)).notes
-    assert any("lengths of the chains are unknown until" in note for note in said)
+
+
+@pytest.mark.parametrize(
+    ("apart", "epochs", "chains", "changes", "headline", "tone"),
+    [
+        (0.0, 2000, 4, {}, "The rule is exact, and the chains agree", "good"),
+        (0.6, 60, 4, {}, "The rule is exact; the run is too short", "open"),
+        (9.0, 60, 4, {}, "The rule is exact; the chains disagree", "open"),
+        (0.0, 2, 4, {}, "The rule is exact; the run is too short", "open"),
+        (0.0, 500, 1, {}, "The rule is exact; one chain has no other to agree with", "open"),
+        (None, 50, 4, {}, "The rule is exact; the chains did not move", "bad"),
+        (0.0, 500, 4, {"kernel": "gibbs", "leaves_invariant": False},
+         "The rule is not exact: its samples have no target", "bad"),
+    ],
+)  # fmt: skip
+def test_headlines_tell_the_rule_from_the_run(apart, epochs, chains, changes, headline, tone):
+    noise = np.random.default_rng(0).normal(size=(epochs, chains))
+    energies = np.ones((epochs, chains)) if apart is None else noise + apart * np.arange(chains)
+    found = diagnose(manifest(epochs, chains, **changes), traces(energies)).verdict
+    assert (found.headline, found.tone) == (headline, tone)
 
 
 @pytest.mark.parametrize("kernel", [Metropolis(Raw() + 0.5 * Norm()), Metropolis(Norm())])

@@ -97,11 +97,11 @@ def test_a_wrong_second_test_is_noticed(monkeypatch):
     engine, states = Scorer(model), all_states(model, 4)
     kernel = Metropolis(Raw(), delayed=DelayedAcceptance(1))
     target = distribution(model, Raw(), states)
-    original = module.AsyncSampler._decide
+    original = module.SiteRounds._decide
 
     def forgetful(self):
         self.buffers.slot_ratio.zero_()
         original(self)
 
-    monkeypatch.setattr(module.AsyncSampler, "_decide", forgetful)
+    monkeypatch.setattr(module.SiteRounds, "_decide", forgetful)
     assert max(balance_error(m, target) for m in _matrices(kernel, engine, states)) > 1e-4

@@ -21,6 +21,7 @@ from maskov import (
 )
 from maskov.exact import all_states, distribution, stationary
 from maskov.execution.loop import whole_epoch
+from maskov.execution.recorded import rounds_of
 from maskov.kernels.exchange import swapped
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
@@ -158,6 +159,6 @@ def test_what_cannot_be_exchanged_is_refused(make):
 def test_it_runs_in_lock_step_and_says_what_it_is():
     kernel = Exchange(Metropolis(Raw(), Site(positions=Sweep("left-to-right"))), (1.0, 0.5))
     assert kernel.leaves_invariant
-    assert not kernel.asynchronous
+    assert rounds_of(kernel) is None
     assert kernel.replicas == 2
     assert str(replace(kernel, ladder=())).endswith("2 replicas)")

@@ -27,10 +27,11 @@ from maskov.exact import (
     invariance_error,
     transition_matrix,
 )
+from maskov.execution.recorded import rounds_of
 from maskov.grouping import groups_with, masked_with, positions_of, unseen
 from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
-from maskov.moves.span import Span
+from maskov.moves import Span
 from maskov.random import CounterRng
 from maskov.scoring import score_texts
 from maskov.testing import check_energy, check_kernel, step_matrix
@@ -184,7 +185,7 @@ def test_cache_and_stages(energy, name):
 def test_exact_with_every_move(groups, move):
     for kind, length in ((Raw, 3), (Norm, 4)):
         kernel = Metropolis(kind(groups=groups), MOVES[move], 0.8)
-        assert not kernel.asynchronous
+        assert rounds_of(kernel) is None
         check_kernel(kernel, SMALL[length], length, seeds=2 if "span" in move else 1)
 
 

@@ -22,8 +22,11 @@ from maskov import (
     Sweep,
 )
 from maskov.energies import Energy, TextEnergy
+from maskov.execution.recorded import rounds_of
+from maskov.execution.site_rounds import SiteRounds
+from maskov.execution.window_rounds import WindowRounds
+from maskov.moves import Span
 from maskov.moves.filling import Filling
-from maskov.moves.span import Span
 from maskov.random import CounterRng, Purpose
 from maskov.testing import check_energy, check_kernel, check_move, random_table
 from maskov.types import Proposal
@@ -98,7 +101,7 @@ def test_metropolis_in_both_ways_of_running(energy, delayed):
     if delayed.nearest and not target.needs_passes:
         pytest.skip("there are no masked passes to test early")
     kernel = Metropolis(target, target_temperature=0.7, delayed=delayed)
-    assert kernel.asynchronous == target.sums_over_passes
+    assert (rounds_of(kernel) is SiteRounds) == target.sums_over_passes
     check_kernel(kernel, TABLE)
 
 
@@ -133,7 +136,7 @@ def test_spans_with_every_stage(name, energy, nearest):
 )
 def test_truncated_spans_in_both_ways_of_running(move):
     kernel = Metropolis(Raw(), move, 0.7, DelayedAcceptance(1))
-    assert kernel.fills_windows
+    assert rounds_of(kernel) is WindowRounds
     check_kernel(kernel, seeds=2)
 
 

@@ -90,7 +90,7 @@ def test_the_translations_of_all_lengths_have_probability_one():
     ones = _sequences([([one], 0) for one in other])
     twos = _sequences([([one, two], 0) for one in other for two in other])
     empty = torch.tensor(_plain_terms([], 1), dtype=torch.float64)
-    twin, sources = TWIN._twin, TWIN._read(ONE)
+    twin, sources = TWIN._model, TWIN._read(ONE)
     prefixes = twin.token_terms(sources, twos.source, twos.tokens, twos.lengths)[:, :2].sum(1)
     total = sum(float((-part).exp().sum()) for part in (empty, TWIN(ONE, ones), prefixes))
     assert total == pytest.approx(1, abs=1e-12)
@@ -106,7 +106,7 @@ def test_other_sequences_in_the_batch_and_padding_change_nothing():
 
 
 def test_sources_are_read_once_and_again_when_they_change(monkeypatch):
-    twin = TWIN._twin
+    twin = TWIN._model
     calls = []
     monkeypatch.setattr(
         twin, "read", lambda texts: calls.append(texts) or type(twin).read(twin, texts)
@@ -193,7 +193,7 @@ class _ForgetsTheEnd(Metropolis):
 
 
 def _end(sequences):
-    twin = TWIN._twin
+    twin = TWIN._model
     terms = twin.token_terms(TWIN._read(ONE), sequences.source, sequences.tokens, sequences.lengths)
     return terms.gather(1, sequences.lengths[:, None])[:, 0]
 

@@ -29,7 +29,7 @@ from maskov.errors import Interrupted
 from maskov.replay import Replayer
 from maskov.runs import Run
 from maskov.runs.checkpoint import GroupShape
-from maskov.runs.group import GroupState
+from maskov.runs.state import GroupState
 from maskov.ui.report.data import build
 from maskov.ui.report.formats import to_html, to_markdown
 from odd_workers import files, oddly

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from experiments.findings import WHY, Results, front_page, variants_page, with_text_of
+from experiments.findings import PAGES, WHY, Results, with_text_of
 from experiments.lib.markdown import markdown, number
 from experiments.lib.result import Entry, Result, build_document
 from experiments.lib.settings import SETTINGS
@@ -151,15 +151,11 @@ def stored():
     return Results(Path(__file__).parents[2] / "results")
 
 
-@pytest.mark.parametrize(
-    ("file", "page", "most"),
-    [("README.md", front_page, 120), ("variants/README.md", variants_page, 60)],
-    ids=["findings", "variants"],
-)
-def test_pages_of_results_are_written_from_the_documents(file, page, most, stored):
+@pytest.mark.parametrize("file", PAGES)
+def test_pages_of_results_are_written_from_the_documents(file, stored):
     text = (stored.root / file).read_text(encoding="utf-8")
-    assert text == page(stored)
-    assert len(text.splitlines()) <= most
+    assert text == PAGES[file](stored)
+    assert len(text.splitlines()) <= 120
 
 
 def test_every_reason_belongs_to_a_verdict_of_the_page(stored):

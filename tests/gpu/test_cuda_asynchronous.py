@@ -10,7 +10,7 @@ import maskov
 from engines import sample
 from maskov import DelayedAcceptance, Metropolis, Norm, Raw, Schedule, resume
 from maskov.errors import Interrupted
-from maskov.execution.cuda_graphs import RecordedSampler
+from maskov.execution.recorded import RecordedSites
 from maskov.models import untrained
 from maskov.runs.async_group import sampler_for
 from small import tiny_bert
@@ -53,7 +53,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(tmp_path, precision):
     if precision == "bfloat16":
         model = model.in_precision(torch.bfloat16)
         model.precision = precision
-    assert sampler_for(model, Metropolis(Raw())) is RecordedSampler
+    assert sampler_for(model, Metropolis(Raw())) is RecordedSites
     settings = {"schedule": Schedule(epochs=8), "chains": 30, "length": (4, 20), "seed": 3}
     whole = sample(model, out=tmp_path / "whole", **settings)
     asked = []

@@ -7,6 +7,7 @@ import torch
 
 import maskov
 from maskov import AllowedTokens, AvoidWords, ContainsWords, MaxChanges, MaxEdits, Metropolis, Norm
+from maskov.execution.recorded import rounds_of
 from maskov.kernels import Mixture
 from maskov.moves import MaskedConditional, Resize, Site, Span
 from small import tiny_bert
@@ -36,7 +37,7 @@ def _model():
 def test_every_sample_meets_them(constraints, moves, inputs):
     model, conditional = _model(), MaskedConditional(constraints=constraints)
     kernels = tuple(Metropolis(Norm(), type(move)(conditional)) for move in moves)
-    assert not any(kernel.asynchronous or kernel.fills_windows for kernel in kernels)
+    assert not any(map(rounds_of, kernels))
     prior = {"length_prior": "none"} if Resize() in moves else {}
     run = maskov.sample(
         model, Mixture(kernels), maskov.Schedule(epochs=3), chains=6, thin=1, **inputs, **prior

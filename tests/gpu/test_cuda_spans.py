@@ -10,7 +10,7 @@ import maskov
 from engines import sample
 from maskov import DelayedAcceptance, Metropolis, Norm, Raw, Schedule, Span, resume
 from maskov.errors import Interrupted
-from maskov.execution.recorded_spans import RecordedSpanSampler
+from maskov.execution.recorded import RecordedWindows
 from maskov.models import untrained
 from maskov.runs.async_group import sampler_for
 from small import tiny_bert
@@ -31,7 +31,7 @@ def _model(device="cuda", dtype=torch.float64):
 def test_the_same_chains_as_in_lock_step(energy, sizes, way):
     kernel = Metropolis(energy, Span(sizes=sizes), delayed=DelayedAcceptance(2))
     model = _model()
-    assert sampler_for(model, kernel) is RecordedSpanSampler
+    assert sampler_for(model, kernel) is RecordedWindows
     settings = {"schedule": Schedule(epochs=6), "chains": 20, "length": (1, 14), "thin": 2}
     plain = sample(model, kernel, lock_step=True, **settings)
     flown = sample(model, kernel, **settings, **way)

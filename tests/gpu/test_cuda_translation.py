@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from maskov import Metropolis, Raw, TranslationMethod, translate
-from maskov.execution.cuda_graphs import RecordedSampler
-from maskov.execution.recorded_spans import RecordedSpanSampler
+from maskov.execution.recorded import RecordedSites, RecordedWindows
 from maskov.models import Queries
 from maskov.models.conditional.model import ConditionalModel
 from maskov.moves import Span
@@ -41,8 +40,8 @@ def _on(
 
 def test_chains_run_in_recorded_rounds():
     model = _on("cuda").given(SOURCES)
-    assert sampler_for(model, Metropolis(Raw())) is RecordedSampler
-    assert sampler_for(model, Metropolis(Raw(), Span())) is RecordedSpanSampler
+    assert sampler_for(model, Metropolis(Raw())) is RecordedSites
+    assert sampler_for(model, Metropolis(Raw(), Span())) is RecordedWindows
 
 
 @pytest.mark.parametrize("norm_first", [True, False])

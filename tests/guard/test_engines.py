@@ -22,10 +22,9 @@ from maskov import (
     Schedule,
     Sweep,
 )
-from maskov.execution.async_spans import SpanSampler
-from maskov.execution.asynchronous import AsyncSampler
-from maskov.execution.cuda_graphs import RecordedSampler
-from maskov.execution.recorded_spans import RecordedSpanSampler
+from maskov.execution.recorded import RecordedSites, RecordedWindows
+from maskov.execution.site_rounds import SiteRounds
+from maskov.execution.window_rounds import WindowRounds
 from maskov.moves import Site, Span
 from small import tiny_bert
 
@@ -55,10 +54,10 @@ WINDOWS = {
     "no way back": (Raw(), Span(MaskedConditional(top_k=3)), 0, {"chains": 4, "texts": TEXTS}),
 }
 ENGINES = {
-    AsyncSampler: (SITES, [{}, {"slots": 3}, {"resident": 5, "slots": 2}]),
-    RecordedSampler: (SITES, [{}, {"slots": 3}, {"resident": 5, "token_budget": 128}]),
-    SpanSampler: (WINDOWS, [{}, {"resident": 5}]),
-    RecordedSpanSampler: (WINDOWS, [{}, {"resident": 5}, {"token_budget": 64}]),
+    SiteRounds: (SITES, [{}, {"slots": 3}, {"resident": 5, "slots": 2}]),
+    RecordedSites: (SITES, [{}, {"slots": 3}, {"resident": 5, "token_budget": 128}]),
+    WindowRounds: (WINDOWS, [{}, {"resident": 5}]),
+    RecordedWindows: (WINDOWS, [{}, {"resident": 5}, {"token_budget": 64}]),
 }
 
 
@@ -92,10 +91,10 @@ def test_every_engine_decides_like_the_reference(engine, move, way, monkeypatch)
             rounds.append(1)
             super().advance()
 
-    for module in ("runs.async_group", "runs.task_runner", "workers.carry_out"):
+    for module in ("runs.async_group", "runs.task_runner", "workers.pools"):
         monkeypatch.setattr(f"maskov.{module}.sampler_for", lambda *_: Counted)
-    monkeypatch.setattr("maskov.execution.cuda_graphs._SMALLEST", 64)
-    monkeypatch.setattr("maskov.execution.recorded_spans._SIZES", (2, 4, 64))
+    monkeypatch.setattr("maskov.execution.recorded._SMALLEST", 64)
+    monkeypatch.setattr("maskov.execution.recorded._WINDOWS_FILLED", (2, 4, 64))
     found = _sampled(move, **way)
     assert rounds
     assert [one.ids for one in found.samples] == [one.ids for one in plain.samples]

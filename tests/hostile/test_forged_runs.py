@@ -228,7 +228,7 @@ def test_a_huge_file_is_refused_or_passed_over_and_not_read(name, start, told, c
 
 
 def test_no_manifest_is_written_that_would_not_be_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("maskov.runs.folder.MOST_BYTES", 1000)
+    monkeypatch.setattr("maskov.runs.store.MOST_BYTES", 1000)
     with pytest.raises(RunError, match="fewer or shorter texts"):
         run(tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -343,7 +343,7 @@ def test_code_of_a_model_is_not_trusted_on_a_manifest_s_word(copy, tmp_path):
 
 def _deep() -> dict:
     kernel = {"part": "mh", "energy": "raw"}
-    for _ in range(200):
+    for _ in range(60):
         kernel = {"part": "mixture", "kernels": [kernel]}
     return kernel
 

@@ -35,6 +35,7 @@ from maskov.evaluation.texts import copied
 from maskov.fasta import Record
 from maskov.models.conditional.checkpoint import Merges
 from maskov.runs import checkpoint
+from maskov.runs.state import pack, unpack
 from mutations import anything, examples, or_refused
 from stopped_runs import CHAINS, EPOCHS, MODEL
 from tiny_translation import save
@@ -62,8 +63,8 @@ def _run_folder(home: Path, runs, name: str) -> Reader:
         file.write_bytes(checkpoint.seal(body.read_bytes()))
         assert Run.open(copy).store.closed in range(EPOCHS + 1)
         with or_refused(ValueError, naming=[""]):
-            state = checkpoint.unpack(body.read_bytes())
-            assert checkpoint.unpack(checkpoint.pack(state)).epoch == state.epoch
+            state = unpack(body.read_bytes())
+            assert unpack(pack(state)).epoch == state.epoch
 
     return Reader(body, read, [copy])
 

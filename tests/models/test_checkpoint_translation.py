@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 import maskov
 from maskov import AutoregressiveTranslator, ConditionalModel, ModelError, translate
+from maskov.models.checkpoint import translation_folder
 from maskov.models.conditional import checkpoint
 from tiny_models import edit_config
 from tiny_translation import SOURCES, network, save, shelf, tokenizer
@@ -84,9 +85,9 @@ def test_weights_are_not_those_on_the_disk_any_more(folder):
 
 
 def test_a_folder_says_what_it_is(folder, tmp_path):
-    assert checkpoint.is_translation(folder)
+    assert translation_folder(str(folder)) == folder
     for other in (tmp_path, tmp_path / "nowhere"):
-        assert not checkpoint.is_translation(other)
+        assert translation_folder(str(other)) is None
         assert "is not a translation model" in refusal(other)
     with pytest.raises(ModelError, match="is autoregressive"):
         maskov.load(save(tmp_path / "twin", causal=True), "cpu")

@@ -10,7 +10,7 @@ from scipy import stats
 
 from maskov import InputError, ModelError, Norm, Raw, TranslationMethod, translate
 from maskov.models import Queries
-from maskov.models.conditional.model import ConditionalModel, choose_lengths
+from maskov.models.conditional.model import ConditionalModel, choose_lengths, source_ids
 from maskov.models.scorer import Scorer
 from maskov.types import Sequences
 from tiny_translation import (
@@ -183,7 +183,7 @@ def test_lengths_are_those_the_encoder_names(kind):
     assert (scores[:, 0] == -torch.inf).all()
     assert (scores.exp().sum(1) - 1).abs().max() < CLOSE
     for row, text in enumerate(SOURCES):
-        ids = torch.tensor(model.source_ids([text]))
+        ids = torch.tensor(source_ids(model, [text]))
         _, plain = model.network.encode(ids, torch.ones_like(ids, dtype=torch.bool))
         # A model with an end counts it: length n of ours is its n + 1.
         begin = 2 if model.network.shape.target_end else 1

@@ -21,7 +21,7 @@ def test_bfloat16_is_near_and_its_scores_are_single(served):
     if served != "our encoder":
         model.encoder = None
     if served == "its own forward":
-        model._head = None
+        model.head = None
     coarse = model.in_precision(torch.bfloat16)
     assert coarse.exact is model
     assert coarse.precision == "bfloat16"

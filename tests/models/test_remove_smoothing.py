@@ -121,11 +121,11 @@ def test_off_is_the_model_itself():
         hidden = _hidden(model, model.encode("red blue"))
         tokens = torch.tensor([7, 8])
         assert torch.equal(model.logits(hidden), model.trained_logits(hidden))
-        assert torch.equal(model.logit_of(hidden, tokens), model.trained_logit_of(hidden, tokens))
+        assert torch.equal(model.logit_of(hidden, tokens), model.head.logit_of(hidden, tokens))
     masked = tiny_bert(WORDS)
     assert masked.fingerprint() == fingerprint(
-        masked.network, masked.tokenizer, frame=[masked._before, masked._after],
-        mask=masked.mask_id, pad=masked._pad_id, forbidden=forbidden_ids(masked.forbidden),
+        masked.network, masked.tokenizer, frame=[[2], [3]], mask=masked.mask_id,
+        pad=masked.tokenizer.pad_token_id, forbidden=forbidden_ids(masked.forbidden),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from recipes.translation.corpus import Batch
 from recipes.translation.losses import causal_loss
+from recipes.translation.train import initialise
 
 from maskov.models.conditional.network import SpecialTokens, TranslationNetwork, TranslationShape
 from maskov.translation import autoregressive as searching
@@ -26,7 +27,7 @@ def copier() -> TranslationNetwork:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network = TranslationNetwork(TranslationShape(12, 32, 2, 64, 1, 1, 14, causal=True))
-        network.initialise()
+        initialise(network)
         optimizer = torch.optim.AdamW(network.parameters(), lr=5e-3)
         for _ in range(250):
             lengths = torch.randint(1, 7, (64,), generator=generator)

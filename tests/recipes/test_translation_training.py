@@ -93,7 +93,7 @@ def _copying(causal: bool) -> tuple[TranslationNetwork, object, object]:
     network = TranslationNetwork(
         TranslationShape(20, 32, 2, 64, 1, 1, 32, causal=causal), dropout=0.0
     )
-    network.initialise()
+    train.initialise(network)
     special = SpecialTokens(PAD, BEGIN, END, MASK)
 
     def loss(batch: Batch, generator: torch.Generator) -> torch.Tensor:

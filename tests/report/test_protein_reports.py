@@ -105,7 +105,7 @@ def test_many_parents_are_cut_and_it_is_told(model):
     run = maskov.sample(model, schedule=Schedule(epochs=1), chains=1, texts=texts)
     (report,) = build([run]).runs
     assert len(report.families) == MOST_PARENTS
-    assert any("first 8 of 10 parents" in remark for remark in report.remarks)
+    assert any("first 8 of 10 parents" in remark for remark in report.notes)
     assert report.families[0].mean_distance is None
 
 

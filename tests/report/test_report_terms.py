@@ -15,7 +15,7 @@ from maskov.models.tokens import token_spans
 from maskov.runs import Run
 from maskov.schedules import Schedule
 from maskov.ui.report import build
-from maskov.ui.report.terms import TermScorer, score_samples
+from maskov.ui.report.samples import TermScorer, score_samples
 from small import tiny_bert
 from tiny_translation import SOURCES, conditional
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from maskov.runs import Sample
 from maskov.ui.detokenise import detokenised, readable_spans
 from maskov.ui.report import build, to_html, to_markdown
-from maskov.ui.report.samples import first_samples, shown_samples
-from maskov.ui.similar import are_similar, similar_groups
+from maskov.ui.report.samples import are_similar, first_samples, shown_samples, similar_groups
 from report_runs import evil_run, small_run
 
 WORDS = st.lists(

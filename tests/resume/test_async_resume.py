@@ -21,7 +21,7 @@ from maskov import (
     sample,
 )
 from maskov.errors import Interrupted, ModelError
-from maskov.execution.cuda_graphs import RecordedSampler
+from maskov.execution.recorded import RecordedSites
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
 from maskov.runs import async_group as flight
@@ -120,7 +120,7 @@ def test_lock_step_makes_the_same_chains():
 @pytest.mark.parametrize("way", ["early tests", "three at once", "in portions"])
 def test_rounds_of_a_gpu_leave_checkpoints_that_are_gone_on_from(way, tmp_path, monkeypatch, slots):
     """The rounds that a GPU records, done on a CPU: what stands between two of them is whole."""
-    monkeypatch.setattr(flight, "sampler_for", lambda *_: RecordedSampler)
+    monkeypatch.setattr(flight, "sampler_for", lambda *_: RecordedSites)
     kernel, more = WAYS[way]
     whole = sample(MODEL, kernel, out=tmp_path / "whole", **SETTINGS, **more)
     for at in (8, 16, 24):

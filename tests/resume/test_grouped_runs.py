@@ -32,8 +32,7 @@ from maskov.execution.loop import kernel_at
 from maskov.kernels.base import BurnIn
 from maskov.kernels.registry import kernel_from_data, to_data
 from maskov.replay import Replayer
-from maskov.runs.checkpoint import pack, unpack
-from maskov.runs.group import GroupState
+from maskov.runs.state import GroupState, pack, unpack
 from maskov.ui.report import build, to_html, to_json, to_markdown
 from odd_workers import files, oddly
 from small import random_state, random_table, tiny_bert

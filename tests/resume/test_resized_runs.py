@@ -18,8 +18,8 @@ from maskov.moves import Resize, Site, Span
 from maskov.replay import Replayer
 from maskov.runs.checkpoint import START, read_header, seal
 from maskov.runs.coordinator import Coordinator
-from maskov.runs.folder import RunFolder
 from maskov.runs.rebuild import rebuild
+from maskov.runs.store import Store
 from maskov.tuning.tune import tuned
 from maskov.ui.report import build, to_html, to_json, to_markdown
 from odd_workers import files, oddly
@@ -181,7 +181,7 @@ def _leave(tensors: dict[str, torch.Tensor], by: int) -> None:
 
 def _passed_over(copy: Path, file: Path) -> bool:
     """Whether a run that goes on would leave this checkpoint alone; nothing is run."""
-    folder = RunFolder.open(copy)
+    folder = Store.open(copy)
     parts = rebuild(folder.manifest, MODEL)
     kernel = tuned(parts.kernel, folder.manifest.tuning)
     Coordinator(parts.layout, kernel, MODEL, folder)

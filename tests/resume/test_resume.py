@@ -29,7 +29,7 @@ from maskov import (
 )
 from maskov.errors import InputError, Interrupted
 from maskov.moves import Site
-from maskov.runs.folder import RunFolder
+from maskov.runs.store import Store
 from small import tiny_bert
 
 KERNELS = {
@@ -403,4 +403,4 @@ def test_the_manifest_holds_the_full_signature(tmp_path):
     assert manifest["versions"]["maskov"] == maskov.__version__
     assert "energy:raw" in run.signature
     assert "seed:4" in run.signature
-    assert RunFolder.open(tmp_path / "run").manifest == run.manifest
+    assert Store.open(tmp_path / "run").manifest == run.manifest

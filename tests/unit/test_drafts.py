@@ -120,7 +120,7 @@ def test_drafts_of_a_manifest_fit_its_sources():
     assert Inputs(**good).texts == ("red red", "green")
     for wrong, reason in (
         ({"texts": ("red red",)}, "as many entries as the sources"),
-        ({"names": ("a", "b")}, "as many entries as the texts"),
+        ({"names": ("a", "b")}, "'inputs.names' go with texts"),
         ({"frozen": ((0,), ())}, "'inputs.frozen' goes with texts"),
         ({"length": (2, 3)}, "must give one of"),
     ):

@@ -182,7 +182,7 @@ def test_no_length_prior_knows_the_source(prior):
     [
         (None, "go with sampled lengths"),
         (((1, 4), (1, 4)), "as many entries as the sources"),
-        (((1, 2),), "must lie between"),
+        (((1, 2),), "leave out a length"),
         (((4, 5),), "leave out a length"),
     ],
 )

@@ -9,7 +9,6 @@ import pytest
 from starlette.testclient import TestClient
 
 from maskov import Run
-from maskov.diagnostics import headline
 from maskov.ui.viewer.live import LONGEST_TEXT, LiveRuns
 from maskov.ui.viewer.player import Player
 from maskov.ui.viewer.run_list import RunList, id_of
@@ -40,9 +39,7 @@ def test_a_card_has_the_verdict_of_diagnose_and_the_name(client, runs):
     assert (card["title"], card["name"]) == ("First try", "mh")
     found = Run.open(runs / "mh").diagnose()
     told = client.get(f"/api/runs/{card['id']}/verdict").json()
-    assert told["state"] == found.verdict.state
-    assert told["reason"] == found.verdict.reason
-    assert told["headline"] == headline(found)
+    assert told == found.verdict.to_dict()
     assert told["tone"] == "open"
     assert client.get("/api/runs/nobody/verdict").status_code == 404
     assert client.get(f"/api/runs/{card['id']}").json()["title"] == "First try"

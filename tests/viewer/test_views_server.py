@@ -98,8 +98,8 @@ def test_the_overview_is_what_diagnose_and_summary_say(client, runs):
     run = Run.open(runs / "mh")
     told = client.get(f"/api/runs/{ids(client)['mh']}").json()
     assert told["signature"] == run.signature
-    assert told["findings"]["verdict"] == run.diagnose().verdict.state
-    assert told["findings"]["reason"] == run.diagnose().verdict.reason
+    assert told["verdict"]["state"] == run.diagnose().verdict.state
+    assert told["verdict"]["reason"] == run.diagnose().verdict.reason
     assert told["why_not_played"] is None
     assert told["metadata"]["kernel"] == "mh"
     assert told["numbers"]["accepted"].startswith(f"{run.summary().acceptance_rate:.2f}"[:3])
@@ -123,7 +123,7 @@ def test_experts_tell_their_energies_and_shares(served, tmp_path):
     overview = client.get(f"/api/runs/{name}").json()
     assert list(overview["experts"]) == ["edit", "contains('river', 'bridge')"]
     assert len(overview["experts"]["edit"]["chains"]) == 3
-    assert [row[:2] for row in overview["findings"]["experts"]] == [
+    assert [row[:2] for row in overview["tables"][1]["rows"]] == [
         ["edit", "2"], ["contains('river', 'bridge')", "3"],
     ]  # fmt: skip
     chain = client.get(f"/api/runs/{name}/chains/1").json()

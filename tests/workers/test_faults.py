@@ -17,7 +17,7 @@ import maskov
 from maskov import Metropolis, ModelError, Norm, Run, RunError, Schedule, resume, sample
 from maskov.config import ModelSource
 from maskov.errors import Interrupted
-from maskov.execution.cuda_graphs import RecordedSampler
+from maskov.execution.recorded import RecordedSites
 from maskov.runs import async_group as flight
 from odd_workers import files
 from small import tiny_bert
@@ -191,7 +191,7 @@ def test_out_of_memory_in_a_recorded_round_is_one_sentence_and_spoils_nothing(
     tmp_path, monkeypatch
 ):
     """The rounds that a GPU records cannot be halved; with more room the run goes on."""
-    monkeypatch.setattr(flight, "sampler_for", lambda *_: RecordedSampler)
+    monkeypatch.setattr(flight, "sampler_for", lambda *_: RecordedSites)
     tight, calls = tiny_bert("red green blue white black", torch.float32), []
     plain = type(tight).hidden_of
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -14,11 +15,11 @@ import pytest
 import maskov
 from maskov import DelayedAcceptance, Metropolis, Raw, RunError, Schedule, Workers
 from maskov.errors import Interrupted
-from maskov.runs.group import GroupState
+from maskov.runs.state import GroupState
 from maskov.runs.task import Task
 from maskov.runs.task_runner import TaskRunner
 from maskov.workers import processes
-from maskov.workers.job import carried_out, result_from, to_bytes
+from maskov.workers.job import run_task
 from maskov.workers.processes import Processes
 from odd_workers import files
 from small import random_state, tiny_bert
@@ -122,7 +123,7 @@ def test_an_exception_in_a_worker_comes_back_as_itself_and_is_not_tried_again(
         "import maskov\n"
         "class Failing(maskov.Site):\n"
         "    def propose(self, *arguments):\n"
-        "        if 'maskov.workers.worker' in sys.orig_argv:\n"
+        "        if 'maskov.workers.processes' in sys.orig_argv:\n"
         f"            open({str(tmp_path / 'calls')!r}, 'a').write('x')\n"
         "            raise LookupError('no such word\\nat all')\n"
         "        return super().propose(*arguments)\n"
@@ -153,14 +154,14 @@ def test_what_a_worker_raises_while_it_is_built_is_told_too(error, kind, said):
         raise error
 
     task = Task(3, GroupState.fresh(random_state(MODEL, 2, 4), 100), 5, 1.0)
-    answer = result_from(to_bytes(carried_out(broken, task)))
-    assert answer.group == 3
+    answer = pickle.loads(pickle.dumps(run_task(broken, task)))
+    assert answer.number == 3
     with pytest.raises(kind, match=said):
         raise answer.failure
 
 
 def test_more_workers_than_groups_is_said(monkeypatch):
-    from maskov.workers import carry_out as api
+    from maskov.workers import pools as api
 
     class EnoughError(Exception):
         """As far as this test goes."""

@@ -7,7 +7,7 @@ import pytest
 from maskov import Metropolis, Norm, Schedule, resume, sample
 from maskov.errors import Interrupted, ModelError
 from maskov.moves import Span
-from maskov.workers.streams import Streams
+from maskov.workers.pools import Threads
 from small import tiny_bert
 
 MODEL = tiny_bert("red green blue white black")
@@ -19,10 +19,10 @@ SETTINGS = {"chains": 9, "length": (3, 8), "resident": 2, "thin": 1, "seed": 3}
 def in_threads(monkeypatch):
     """Take turns on a CPU too, and say how many tasks were given."""
     given = []
-    monkeypatch.setattr("maskov.workers.carry_out._shares_gpu", lambda *_: True)
-    give = Streams.give
+    monkeypatch.setattr("maskov.workers.pools._shares_gpu", lambda *_: True)
+    submit = Threads.submit
     monkeypatch.setattr(
-        Streams, "give", lambda self, task: (given.append(task.group), give(self, task))
+        Threads, "submit", lambda self, task: (given.append(task.number), submit(self, task))
     )
     return given
 
@@ -34,7 +34,7 @@ def _content(folder):
 def test_the_same_samples(tmp_path, in_threads, monkeypatch):
     sample(MODEL, KERNEL, Schedule(epochs=4), out=tmp_path / "turns", **SETTINGS)
     assert len(set(in_threads)) == 5
-    monkeypatch.setattr("maskov.workers.carry_out._shares_gpu", lambda *_: False)
+    monkeypatch.setattr("maskov.workers.pools._shares_gpu", lambda *_: False)
     sample(MODEL, KERNEL, Schedule(epochs=4), out=tmp_path / "alone", **SETTINGS)
     assert _content(tmp_path / "turns") == _content(tmp_path / "alone")
 

@@ -26,7 +26,7 @@ from maskov.cli import main
 from maskov.errors import InputError, Interrupted
 from maskov.models import scorer
 from maskov.moves import Site
-from maskov.runs.group import cut
+from maskov.runs.state import cut
 from odd_workers import files, oddly
 from small import tiny_bert
 from tiny_translation import SOURCES, save

@@ -37,9 +37,8 @@ from experiments.studies.control.systems import (
 from maskov.evaluation.texts import Estimate
 
 MIX_AND_MATCH = "mix-and-match"
-MOST_PASSES = 4800
-# accuracy, self-BLEU and BLEU against the human, at least
-AIMS = {"asked": (90.0, 55.4, 24.5), "wanted": (93.6, 63.2, 27.3)}
+# About what its published settings take.
+MIX_AND_MATCH_PASSES = 48_000
 _EXAMPLES = 6
 # What the settings of a series have in common; within it only the weights vary.
 _SERIES = (
@@ -110,7 +109,7 @@ def write_page(
     frontier.draw(published, points, out / "frontier")
     picks = _picks(comparison)
     lines = [
-        *_introduction(comparison, settings[chosen]),
+        *_introduction(comparison, settings[chosen], published),
         *_systems(comparison, published, settings[chosen]),
         *_settings(comparison, settings),
         *_exactness(comparison, picks),
@@ -140,16 +139,12 @@ _PICKED = (
 )
 
 
-def _introduction(comparison: Comparison, scores: Scores) -> list[str]:
+def _introduction(
+    comparison: Comparison, scores: Scores, published: dict[str, Scores]
+) -> list[str]:
     count = sum(map(len, comparison.task.sources))
-    verdicts = [
-        f"What was {aim} (accuracy ≥ {values[0]}, self-BLEU ≥ {values[1]}, BLEU against the human "
-        f"≥ {values[2]}) is {_verdict(scores, values)}."
-        for aim, values in AIMS.items()
-    ]
     record = comparison.best.record
     passes = record["passes_a_sentence"]
-    limit = "within" if passes <= MOST_PASSES else "above"
     return [
         "# Control: sentiment rewriting against the published systems",
         "",
@@ -157,9 +152,9 @@ def _introduction(comparison: Comparison, scores: Scores) -> list[str]:
         "[yelp.0.txt](yelp.0.txt) (negative to positive) and [yelp.1.txt](yelp.1.txt) (positive to "
         "negative); every number is in [scores.json](scores.json).",
         "",
-        *verdicts,
-        f"It took {passes:,.0f} masked passes a sentence ({limit} the limit of {MOST_PASSES:,}; "
-        f"Mix & Match: about 48,000) and {record['seconds_a_sentence']:.2f} seconds, all "
+        _standing(scores, published),
+        f"It took {passes:,.0f} masked passes a sentence (Mix & Match: about "
+        f"{MIX_AND_MATCH_PASSES:,}) and {record['seconds_a_sentence']:.2f} seconds, all "
         f"{comparison.best.chains} chains included ({record.get('device', 'one device')}).",
         "",
         "The published evaluator took no part in energies, training or tuning. The classifiers of "
@@ -171,19 +166,31 @@ def _introduction(comparison: Comparison, scores: Scores) -> list[str]:
     ]  # fmt: skip
 
 
-def _verdict(scores: Scores, aims: tuple[float, float, float]) -> str:
-    assert scores.reference_bleu is not None
-    # Rounded as the published table is.
-    values = (scores.accuracy.value, scores.self_bleu.value, scores.reference_bleu.value)
-    names = ("accuracy", "self-BLEU", "BLEU against the human")
-    short = [
-        f"{name} {value:.1f}"
-        for name, value, aim in zip(names, values, aims, strict=True)
-        if round(value, 1) < aim
+def _standing(ours: Scores, published: dict[str, Scores]) -> str:
+    """Say which published systems are ahead in accuracy, self-BLEU and BLEU together."""
+
+    def three(scores: Scores) -> list[float]:
+        assert scores.reference_bleu is not None
+        found = (scores.accuracy, scores.self_bleu, scores.reference_bleu)
+        return [round(one.value, 1) for one in found]
+
+    own = three(ours)
+    systems = {name: three(one) for name, one in published.items() if name not in (SOURCE, HUMAN)}
+    ahead = [
+        name
+        for name, values in systems.items()
+        if all(theirs >= mine for theirs, mine in zip(values, own, strict=True))
     ]
-    if not short:
-        return "**reached**"
-    return f"**not reached** ({', '.join(short)})"
+    behind = [
+        name
+        for name, values in systems.items()
+        if all(theirs <= mine for theirs, mine in zip(values, own, strict=True))
+    ]
+    return (
+        f"Accuracy is {own[0]}, self-BLEU {own[1]} and BLEU against the human {own[2]}: "
+        f"{len(behind)} of {len(systems)} published systems are at or below this in all three, "
+        f"{len(ahead)} at or above."
+    )
 
 
 def _systems(comparison: Comparison, published: dict[str, Scores], ours: Scores) -> list[str]:

@@ -46,7 +46,7 @@ from maskov.errors import InputError
 from maskov.evaluation.translation import compare
 from maskov.models import choose_device, device_name, load
 from maskov.models.checkpoint import model_weights_hash, weights_hash
-from maskov.models.conditional.model import ConditionalModel, choose_lengths, read_sources
+from maskov.models.conditional.model import ConditionalModel, choose_lengths, source_ids
 from maskov.models.scorer import Scorer
 from maskov.runs.files import write_atomically
 from maskov.runs.sample import Sample
@@ -55,7 +55,7 @@ from maskov.translation.api import drafts_of, energies_of, run_method
 from maskov.translation.autoregressive import AutoregressiveTranslator
 from maskov.translation.methods import TranslationMethod
 from maskov.types import Sequences
-from maskov.workers.options import Workers
+from maskov.workers import Workers
 
 _RESAMPLES = 1000
 
@@ -191,7 +191,7 @@ def read(path: Path, most: int | None = None) -> list[str]:
 def fits_model(model: ConditionalModel, source: str) -> bool:
     """Whether the model can read a source."""
     try:
-        read_sources(model, [source], ["line"])
+        source_ids(model, [source])
     except InputError:
         return False
     return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,16 +15,9 @@ from maskov.cli.output import as_lines, print_json, print_table, say
 from maskov.ui.escaping import PrintableConsole, printable
 
 if TYPE_CHECKING:
-    from maskov.diagnostics.diagnosis import Diagnosis
-    from maskov.diagnostics.energies import EnergyFigures
-    from maskov.diagnostics.exchange import ExchangeFigures
-    from maskov.diagnostics.experts import ExpertFigures
-    from maskov.diagnostics.statistics import TokenStatistic
     from maskov.models import MaskedModel
     from maskov.scoring import Score
 
-_COLUMNS = ("", "nested R-hat", "limit", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
-_UNKNOWN = "–"
 # What a model is the default of, by its kind.
 _DEFAULTS = {"masked": " (default)", "causal": " (default judge of evaluate)"}
 # Lines with unknown tokens that are pointed out one by one.
@@ -64,7 +56,19 @@ def diagnose(
         values = json_safe({"diagnosis": diagnosis.to_dict(), **summary})
         print_json([json_module.dumps(values, ensure_ascii=False, allow_nan=False)])
         return
-    _print_diagnosis(diagnosis)
+    # Sentences are not folded, so that grep finds them.
+    print(printable("\n".join(diagnosis.verdict.lines())))
+    for one in diagnosis.tables():
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for number, column in enumerate(one.head):
+            table.add_column(column, justify="right" if number else "left")
+        for row in one.rows:
+            table.add_row(*row)
+        print()
+        print_table(table)
+    for note in diagnosis.notes:
+        print(printable(f"note: {note}"))
+    print()
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")
     table.add_column(overflow="fold")
@@ -75,7 +79,7 @@ def diagnose(
 
 def verify(json: Json = False) -> None:
     """Prove the kernels on the paper's counter-example, by their exact transition matrices."""
-    from maskov.verify import verify as verify_kernels
+    from maskov.exact import verify as verify_kernels
 
     findings = verify_kernels()
     if json:
@@ -161,86 +165,3 @@ def models(
             measured = (f"{name} {value:g}" for name, value in model.quality.items())
             table.add_row("quality", "; ".join(measured))
         PrintableConsole().print(table, "", markup=False, highlight=False)
-
-
-def _print_diagnosis(diagnosis: Diagnosis) -> None:
-    """Print to standard output."""
-    # Sentences are not folded, so that grep finds them.
-    for sentence in diagnosis.verdict.lines():
-        print(printable(sentence))
-    print()
-    print_table(_table(diagnosis))
-    if diagnosis.experts:
-        print()
-        print_table(_experts(diagnosis.experts))
-    if diagnosis.exchange is not None:
-        print()
-        print_table(_swaps(diagnosis.exchange))
-        trips = diagnosis.exchange.round_trips_per_1000_epochs
-        shown = _UNKNOWN if trips is None else f"{trips:.1f}"
-        print(f"round trips of a chain's replicas per 1,000 epochs: {shown}")
-    for note in diagnosis.notes:
-        print(printable(f"note: {note}"))
-    print()
-
-
-def _table(diagnosis: Diagnosis) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in _COLUMNS:
-        table.add_column(column, justify="right" if column else "left")
-    for name, energy in diagnosis.energies.items():
-        table.add_row(name, *_energy(energy))
-    for expert in diagnosis.experts:
-        table.add_row(printable(expert.name), *_energy(expert.energy))
-    tokens = diagnosis.tokens
-    if tokens is not None:
-        table.add_row("tokens", *[""] * (len(_COLUMNS) - 2), _time(tokens.time, tokens.at_least))
-        for label, statistic in tokens.extremes().items():
-            table.add_row(label, *_statistic(statistic))
-    return table
-
-
-def _statistic(statistic: TokenStatistic) -> list[str]:
-    r_hats = (statistic.r_hat, statistic.r_hat_limit)
-    shown = [_UNKNOWN if value is None else f"{value:.3f}" for value in r_hats]
-    return [*shown, f"{statistic.ess:.0f}", "", f"{statistic.mean:z.2f}", "", ""]
-
-
-def _experts(experts: Sequence[ExpertFigures]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("expert", "weight", "mean energy", "calls per step"):
-        table.add_column(column, justify="left" if column == "expert" else "right")
-    for one in experts:
-        numbers = ((one.weight, "g"), (one.energy.mean, ".2f"), (one.calls_per_step, ".2f"))
-        shown = [_UNKNOWN if value is None else format(value, form) for value, form in numbers]
-        table.add_row(printable(one.name), *shown)
-    return table
-
-
-def _swaps(exchange: ExchangeFigures) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("replicas at β", "swap rate"):
-        table.add_column(column, justify="right")
-    pairs = zip(exchange.ladder, exchange.ladder[1:], exchange.swap_rates, strict=False)
-    for one, other, rate in pairs:
-        table.add_row(f"{one:g} ↔ {other:g}", _UNKNOWN if rate is None else f"{rate:.3f}")
-    return table
-
-
-def _energy(energy: EnergyFigures) -> list[str]:
-    numbers = [
-        (energy.r_hat, ".3f"),
-        (energy.r_hat_limit, ".3f"),
-        (energy.ess_bulk, ".0f"),
-        (energy.ess_tail, ".0f"),
-        (energy.mean, ".2f"),
-        (energy.mcse, ".2g"),
-    ]
-    shown = [_UNKNOWN if value is None else format(value, form) for value, form in numbers]
-    return [*shown, _time(energy.time, energy.at_least)]
-
-
-def _time(time: float | None, at_least: bool) -> str:
-    if time is None:
-        return _UNKNOWN
-    return f"{'≥ ' if at_least else ''}{time:.1f} epochs"

@@ -1,14 +1,16 @@
 """Diagnostics: convergence, autocorrelation and acceptance rates of a run."""
 
 from maskov.diagnostics.arviz import to_arviz
-from maskov.diagnostics.diagnosis import Diagnosis, TokenFigures, diagnose
-from maskov.diagnostics.energies import EnergyFigures, GroupFigures
-from maskov.diagnostics.exchange import ExchangeFigures
-from maskov.diagnostics.experts import ExpertFigures
-from maskov.diagnostics.headline import headline, tone
-from maskov.diagnostics.positions import PositionFigures
-from maskov.diagnostics.statistics import TokenStatistic
-from maskov.diagnostics.summary import Summary, summarise
+from maskov.diagnostics.convergence import EnergyFigures, GroupFigures
+from maskov.diagnostics.diagnosis import (
+    Diagnosis,
+    ExchangeFigures,
+    ExpertFigures,
+    Summary,
+    diagnose,
+    summarise,
+)
+from maskov.diagnostics.tokens import PositionFigures, TokenFigures, TokenStatistic
 from maskov.diagnostics.verdict import Verdict
 
 __all__ = [
@@ -23,8 +25,6 @@ __all__ = [
     "TokenStatistic",
     "Verdict",
     "diagnose",
-    "headline",
     "summarise",
     "to_arviz",
-    "tone",
 ]

@@ -7,16 +7,14 @@ from typing import Any
 import numpy as np
 
 from maskov.config import Manifest
-from maskov.diagnostics.chains import Sampled, chain_lengths, chain_templates, kept_epochs
+from maskov.diagnostics.chains import chain_lengths, chain_templates, kept_epochs
 from maskov.types import Traces
 
 # The value of `tokens` beyond the end of a chain.
 PADDING = -1
 
 
-def to_arviz(
-    manifest: Manifest, traces: Traces, sampled: Sampled = dict, *, warmup: bool = False
-) -> Any:
+def to_arviz(manifest: Manifest, traces: Traces, *, warmup: bool = False) -> Any:
     """Return the epochs after burn-in, and with `warmup` also those before, as a DataTree.
 
     Group `posterior` has the energies, those of experts, and the tokens if they were traced;
@@ -26,7 +24,7 @@ def to_arviz(
     from arviz_base import from_dict  # slow to import
 
     kept = kept_epochs(manifest, traces)
-    lengths = chain_lengths(manifest, traces, sampled)
+    lengths = chain_lengths(manifest, traces)
     parts = {"": kept}
     if warmup:
         parts["warmup_"] = slice(0, kept.start)

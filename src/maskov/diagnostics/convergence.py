@@ -1,4 +1,4 @@
-"""Nested R-hat, effective sample sizes and Monte Carlo error of one group of chains.
+"""Nested R-hat, effective sizes, Monte Carlo errors and autocorrelation of energies.
 
 Nested R-hat (Margossian, Hoffman, Sountsov, Riou-Durand, Vehtari & Gelman) compares superchains,
 whose chains share a start. Here each chain is a superchain. Given the state in its middle, the
@@ -6,36 +6,120 @@ first and the last third of a chain are independent; if the kernel is reversible
 chains from that state, and the middle third is their warm-up. Chains that forget have thirds
 without covariance, however short they are.
 
-Effective sizes are those of ArviZ. Arrays are draws × chains, like the traces; ArviZ's own order
-is chains × draws.
+Effective sizes are those of ArviZ. As there, disagreement between chains counts as correlation:
+the variance is that over all chains of a group, not only that within each. Arrays are draws ×
+chains, like the traces; ArviZ's own order is chains × draws.
 ArviZ is imported where it is needed: the import takes a second.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from maskov.diagnostics.thresholds import MIN_DRAWS, ROUNDING, r_hat_limit
+from maskov.diagnostics.chains import Group
 
 Values = npt.NDArray[np.float64]
 
+# Nested R-hat at which chains still remember 9 % of a quantity's variance.
+R_HAT = 1.05
+# Chance that a run of independent draws is above a limit of R-hat, and the quantities that are
+# judged in each group of chains: two or three energies, their spread, and token statistics.
+_FALSE_ALARM, _QUANTITIES = 0.05, 23
+# With fewer draws per chain nothing is estimated.
+MIN_DRAWS = 8
+# Energies that differ by less than this fraction of their size are equal up to rounding.
+ROUNDING = 1e-6
+# The largest number of lags; a longer autocorrelation time is reported as a lower bound.
+MAX_LAGS = 200
 # The quantiles of Vehtari et al.; ArviZ's default depends on the user's settings.
 _TAILS = (0.05, 0.95)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Convergence:
-    """The numbers of one group; None where they cannot be estimated."""
+    """The mean of an energy, its error, and how well chains agree; None where unknown."""
 
+    mean: float | None = None
+    mcse: float | None = None
     r_hat: float | None = None
     r_hat_limit: float | None = None
     ess_bulk: float | None = None
     ess_tail: float | None = None
-    mcse: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupFigures(Convergence):
+    """An energy in one group of chains with the same target; a single chain has no R-hat."""
+
+    template: int
+    length: int | None
+    chains: int
+    constant: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnergyFigures(Convergence):
+    """An energy over a whole run.
+
+    `draws` is the number of traced epochs after burn-in, `spacing` epochs apart. `r_hat` and its
+    limit are those of the worst group of two chains or more; effective sizes are summed over
+    groups; the mean weighs all chains equally and `mcse` is its Monte Carlo error. Energies grow
+    with the length: of sequences of several lengths there is a mean in each group, but none here.
+    `autocorrelation` is by lag in draws; `time` is the integrated autocorrelation time in epochs, a
+    lower bound if `at_least`.
+    """
+
+    draws: int
+    spacing: int | None
+    constant_groups: int
+    autocorrelation: list[float] | None
+    time: float | None
+    at_least: bool
+    groups: list[GroupFigures]
+
+
+def energy_figures(trace: Values, groups: Sequence[Group]) -> EnergyFigures:
+    """Diagnose one energy, given as epochs × chains after burn-in."""
+    rows, spacing = _evenly_traced(trace)
+    values = trace[rows]
+    parts = [values[:, group.chains] for group in groups]
+    figures = [
+        GroupFigures(
+            template=group.template,
+            length=group.length,
+            chains=len(group.chains),
+            constant=len(part) >= MIN_DRAWS and is_constant(part),
+            **vars(convergence(part, len(groups))),
+        )
+        for part, group in zip(parts, groups, strict=True)
+    ]
+    correlation, time, at_least = _correlation(parts)
+    r_hat, limit = worst_r_hat([(one.r_hat, one.r_hat_limit) for one in figures if one.chains > 1])
+    lengths = {group.length for group in groups}
+    has_mean = len(lengths) == 1 and None not in lengths and values.size
+    # Groups are independent of one another.
+    errors = [one.mcse and one.mcse * one.chains / trace.shape[1] for one in figures]
+    return EnergyFigures(
+        draws=len(values),
+        spacing=spacing,
+        mean=float(values.mean()) if has_mean else None,
+        mcse=_combine(np.linalg.norm, errors) if has_mean else None,
+        r_hat=r_hat,
+        r_hat_limit=limit,
+        ess_bulk=_combine(sum, [one.ess_bulk for one in figures]),
+        ess_tail=_combine(sum, [one.ess_tail for one in figures]),
+        constant_groups=sum(group.constant for group in figures),
+        autocorrelation=correlation,
+        time=None if time is None or spacing is None else time * spacing,
+        at_least=at_least,
+        groups=figures,
+    )
 
 
 def convergence(draws: Values, groups: int = 1) -> Convergence:
@@ -44,8 +128,9 @@ def convergence(draws: Values, groups: int = 1) -> Convergence:
     R-hat is the larger of that of the values and that of their distances from the median, of
     normal scores of ranks.
     """
+    mean = float(draws.mean()) if draws.size else None
     if len(draws) < MIN_DRAWS or is_constant(draws):
-        return Convergence()
+        return Convergence(mean=mean)
     from arviz_stats.base import array_stats
 
     r_hat = limit = None
@@ -58,12 +143,14 @@ def convergence(draws: Values, groups: int = 1) -> Convergence:
     with np.errstate(divide="ignore", invalid="ignore"):
         # If no value lies beyond either quantile, ArviZ counts every draw as independent.
         has_tails = np.quantile(draws, _TAILS[0]) < draws.max()
+        tail = array_stats.ess(chains, method="tail", prob=_TAILS) if has_tails else np.nan
         return Convergence(
-            r_hat,
-            limit,
-            _finite(array_stats.ess(chains)),
-            _finite(array_stats.ess(chains, method="tail", prob=_TAILS)) if has_tails else None,
-            _finite(array_stats.mcse(chains)),
+            mean=mean,
+            mcse=_finite(array_stats.mcse(chains)),
+            r_hat=r_hat,
+            r_hat_limit=limit,
+            ess_bulk=_finite(array_stats.ess(chains)),
+            ess_tail=_finite(tail),
         )
 
 
@@ -92,11 +179,101 @@ def nested_r_hat(draws: Values) -> float:
     return float(np.sqrt(1 + remembered / within)) if within else np.inf
 
 
+def r_hat_limit(draws: int, chains: int, groups: int = 1) -> float:
+    """Return the limit of nested R-hat: `R_HAT`, and what chance adds to few, independent draws.
+
+    The covariance over chains of the means of two independent stretches of n draws is a mean of
+    chains − 1 products of independent normal numbers, divided by n. Such a mean is above
+    √(2x/(chains − 1)) + x/(chains − 1) with a probability below exp(−x).
+    """
+    x = math.log(_QUANTITIES * groups / _FALSE_ALARM)
+    chance = (math.sqrt(2 * x / (chains - 1)) + x / (chains - 1)) / (draws // 3)
+    return math.sqrt(R_HAT**2 + chance)
+
+
+def worst_r_hat(
+    numbers: Sequence[tuple[float | None, float | None]],
+) -> tuple[float | None, float | None]:
+    """Return the R-hat that is farthest above its limit, with it; None if any is missing."""
+    known = [(one, limit) for one, limit in numbers if one is not None and limit is not None]
+    if not known or len(known) < len(numbers):
+        return None, None
+    return max(known, key=lambda pair: pair[0] - pair[1])
+
+
 def is_constant(draws: Values) -> bool:
     """Whether no chain moves within either of its halves, up to rounding."""
     half = max(len(draws) // 2, 1)
     moved = max(np.ptp(draws[:half], axis=0).max(), np.ptp(draws[-half:], axis=0).max())
     return bool(moved <= ROUNDING * np.abs(draws).max())
+
+
+def number_of_lags(draws: int) -> int:
+    """Return the number of lags, including 0, estimated from so many draws; it is even."""
+    return min(draws // 2, MAX_LAGS) // 2 * 2
+
+
+def autocorrelation(groups: Sequence[Values]) -> Values | None:
+    """Return the autocorrelation at lags 0, 1, ... of groups of draws × chains of equal length.
+
+    Each group has its own mean and each chain counts once. None if no chain ever moves.
+    """
+    from arviz_stats.base import array_stats
+
+    draws = len(groups[0])
+    lags = number_of_lags(draws)
+    covariance, total = np.zeros(lags), 0.0
+    for values in groups:
+        chains = values.shape[1]
+        by_lag = array_stats.autocov(values.T).mean(0)[: max(lags, 1)]
+        between = float(values.mean(0).var(ddof=1)) if chains > 1 else 0.0
+        # Relative to the unbiased variance within chains, as in ArviZ's effective sample size.
+        covariance += chains * (by_lag + between - by_lag[0] / (draws - 1))
+        total += chains * (by_lag[0] + between)
+    if not lags or total == 0:
+        return None
+    correlation: Values = covariance / total
+    correlation[0] = 1.0
+    return correlation
+
+
+def integrated_time(correlation: Values, count: int) -> tuple[Values, npt.NDArray[np.bool_]]:
+    """Return 1 + 2·Σ ρ_t over the first axis, and whether that is only a lower bound.
+
+    Geyer's rule: the pairs ρ_2k + ρ_2k+1 are summed while they are positive, and made to decrease.
+    If they are still positive at the last lag, the time is a lower bound.
+    The effective size of `count` draws is limited to count·log10(count).
+    """
+    pairs = correlation[0::2] + correlation[1::2]
+    positive = np.logical_and.accumulate(pairs > 0, axis=0)
+    decreasing = np.minimum.accumulate(pairs, axis=0)
+    time = -1 + 2 * np.where(positive, decreasing, 0.0).sum(0)
+    return np.asarray(np.maximum(time, 1 / np.log10(count))), np.asarray(positive[-1])
+
+
+def _evenly_traced(trace: Values) -> tuple[npt.NDArray[np.int64], int | None]:
+    """Return the last evenly spaced traced epochs, and their spacing."""
+    rows = np.flatnonzero(np.isfinite(trace).all(1))
+    if len(rows) < 2:
+        return rows, None
+    gaps = np.diff(rows)
+    uneven = np.flatnonzero(gaps != gaps[-1])
+    return rows[uneven[-1] + 1 :] if len(uneven) else rows, int(gaps[-1])
+
+
+def _correlation(parts: Sequence[Values]) -> tuple[list[float] | None, float | None, bool]:
+    """Return the autocorrelation over all groups, its time, and whether that is a lower bound."""
+    enough = len(parts[0]) >= MIN_DRAWS and not all(map(is_constant, parts))
+    correlation = autocorrelation(parts) if enough else None
+    if correlation is None:
+        return None, None, False
+    time, at_least = integrated_time(correlation, sum(part.size for part in parts))
+    return correlation.tolist(), float(time), bool(at_least)
+
+
+def _combine(function: Any, values: Sequence[float | None]) -> float | None:
+    """Combine the groups' values; None if any is missing."""
+    return None if None in values else float(function(values))
 
 
 def _scores(values: Values) -> Values:

@@ -1,52 +1,172 @@
-"""The convergence diagnostics that `maskov diagnose` reports."""
+"""What `maskov diagnose` reports: rates, costs and mean energies, convergence, and a verdict."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import reduce
-from operator import add
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from maskov.config import Manifest
-from maskov.diagnostics.autocorrelation import memories
-from maskov.diagnostics.chains import (
-    Group,
-    Sampled,
-    chain_groups,
-    kept_epochs,
-    traced_lengths,
-    visits_once,
-)
-from maskov.diagnostics.energies import EnergyFigures, energy_figures
-from maskov.diagnostics.exchange import ExchangeFigures, exchange_figures
-from maskov.diagnostics.experts import ExpertFigures, expert_figures
-from maskov.diagnostics.positions import PositionFigures, position_figures
-from maskov.diagnostics.statistics import Names, TokenStatistic, token_statistics
-from maskov.diagnostics.verdict import Verdict, judge
+from maskov.diagnostics.chains import Group, chain_groups, kept_epochs, visits_once
+from maskov.diagnostics.convergence import Convergence, EnergyFigures, energy_figures
+from maskov.diagnostics.tokens import Names, TokenFigures, token_figures
+from maskov.diagnostics.verdict import Verdict, judge, shown
 from maskov.types import Traces
+
+# A lower rate between two neighbours keeps states from passing them.
+_LEAST_RATE = 0.1
 
 
 @dataclass(frozen=True)
-class TokenFigures:
-    """Autocorrelation of the tokens, over all positions and for each.
+class Summary:
+    """Acceptance rates, passes and mean energies of a run.
 
-    `statistics` are shares of common tokens and tokens at positions, the slowest first.
+    Rates and energies are over the epochs after burn-in; `steps` and `passes_per_step` are over
+    all completed epochs. Standard errors are over the chains' means; None for a single chain.
+    Energies grow with the length: sequences of several lengths have no mean energy.
     """
 
-    statistics: list[TokenStatistic]
-    autocorrelation: list[float] | None
-    time: float | None
-    at_least: bool
-    positions: list[PositionFigures]
+    signature: str
+    model: str
+    kernel: str
+    energy: str | None
+    leaves_invariant: bool
+    notes: list[str]
+    chains: int
+    epochs: int
+    epochs_done: int
+    burn_in: int
+    steps: int
+    acceptance_rate: float | None
+    novel_rate: float | None
+    proposed_novel_rate: float | None
+    passes_per_step: float | None
+    energy_raw_mean: float | None
+    energy_raw_standard_error: float | None
+    energy_norm_mean: float | None
+    energy_norm_standard_error: float | None
 
-    def extremes(self) -> dict[str, TokenStatistic]:
-        """Return the slowest and the fastest statistic by a label; one that is alone is slowest."""
-        ends = dict(
-            zip(
-                ("slowest", "fastest"), self.statistics[:1] + self.statistics[1:][-1:], strict=False
-            )
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+
+def summarise(manifest: Manifest, traces: Traces) -> Summary:
+    """Summarise the completed epochs."""
+    kept = kept_epochs(manifest, traces)
+    done, epochs, until = kept.stop, manifest.epochs, manifest.config.until
+    steps = traces["steps"]
+    notes = list(manifest.notes)
+    if done < epochs:
+        most = "" if until is None else "at most "
+        notes.append(f"the run is not finished: {done} of {most}{epochs} epochs")
+    elif manifest.stopped_at is not None and until is not None:
+        judged = "energy and token statistic" if "tokens" in traces else "energy"
+        notes.append(
+            f"stopped at epoch {epochs}: nested R-hat below its limit and {until.effective} "
+            f"effective draws of every {judged}"
         )
-        return {f"{which}: {one.name}": one for which, one in ends.items()}
+    elif until is not None:
+        notes.append(f"the limit of {epochs} epochs was reached before the chains had converged")
+    raw, norm = (mean_of_chains(traces[f"energy_{name}"][kept]) for name in ("raw", "norm"))
+    if several_lengths(traces, kept):
+        raw = norm = (None, None)
+        notes.append(
+            "sequences have several lengths, and energies grow with the length: means are per "
+            "token in reports, and by length in `diagnose --json`"
+        )
+    return Summary(
+        signature=manifest.signature,
+        model=manifest.config.model.name,
+        kernel=manifest.kernel,
+        energy=manifest.energy,
+        leaves_invariant=manifest.leaves_invariant,
+        notes=notes,
+        chains=manifest.chains,
+        epochs=epochs,
+        epochs_done=done,
+        burn_in=manifest.burn_in(done),
+        steps=int(steps[:done].sum()),
+        acceptance_rate=_share(traces["accepted"][kept], steps[kept]),
+        novel_rate=_share(traces["novel"][kept], steps[kept]),
+        proposed_novel_rate=_share(traces["proposed_novel"][kept], steps[kept]),
+        passes_per_step=_share(traces["passes"][:done], steps[:done]),
+        energy_raw_mean=raw[0],
+        energy_raw_standard_error=raw[1],
+        energy_norm_mean=norm[0],
+        energy_norm_standard_error=norm[1],
+    )
+
+
+def several_lengths(traces: Traces, kept: slice) -> bool:
+    """Whether the sequences of some epochs have more than one length."""
+    lengths = traces["lengths"][kept]
+    return bool((lengths != lengths[:1, :1]).any())
+
+
+def mean_of_chains(values: npt.NDArray[Any]) -> tuple[float | None, float | None]:
+    """Return the mean over traced epochs and chains, and its standard error over chains."""
+    values = values[~np.isnan(values).any(1)]
+    if not len(values):
+        return None, None
+    chains = values.mean(0)
+    # A sequence of probability zero has infinite energy: no standard error.
+    if len(chains) < 2 or not np.isfinite(chains).all():
+        return float(chains.mean()), None
+    return float(chains.mean()), float(chains.std(ddof=1) / np.sqrt(len(chains)))
+
+
+def _share(part: npt.NDArray[Any], whole: npt.NDArray[Any]) -> float | None:
+    total = int(whole.sum())
+    return float(part.sum() / total) if total else None
+
+
+@dataclass(frozen=True)
+class ExpertFigures:
+    """An expert: a part of the energy other than masked passes.
+
+    `weight` is its factor in the energy, None if unknown. `calls_per_step` is how often it was
+    asked per step, over all completed epochs: cheap experts see every new proposal, others those
+    that pass the tests before them. `energy` are the figures of its energy, without its weight.
+    """
+
+    name: str
+    weight: float | None
+    calls_per_step: float | None
+    energy: EnergyFigures
+
+
+@dataclass(frozen=True)
+class ExchangeFigures:
+    """Swaps of the epochs after burn-in, over all chains.
+
+    `ladder` are the inverse temperatures. `swap_rates` has the accepted share of the swaps that
+    were tested, for each pair of neighbours from the coldest on, None where none was tested.
+    `round_trips` are those of all replicas, and `round_trips_per_1000_epochs` those of one chain: a
+    state that goes from the lowest temperature to the highest and back brings something new.
+    """
+
+    ladder: list[float]
+    swap_rates: list[float | None]
+    round_trips: int
+    round_trips_per_1000_epochs: float | None
+
+    def pairs(self) -> list[tuple[str, float | None]]:
+        """Return each pair of neighbours and its swap rate."""
+        pairs = zip(self.ladder, self.ladder[1:], self.swap_rates, strict=False)
+        return [(f"{one:g} and {other:g}", rate) for one, other, rate in pairs]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a diagnosis in words, for the terminal, reports and pages; names come first."""
+
+    caption: str
+    head: list[str]
+    rows: list[list[str]]
 
 
 @dataclass(frozen=True)
@@ -73,85 +193,95 @@ class Diagnosis:
         """Return plain data."""
         return asdict(self)
 
+    def tables(self) -> list[Table]:
+        """Return the tables that a reader sees: convergence, experts, exchange of replicas."""
+        rows = [_row(name, one, one.time, one.at_least) for name, one in self.energies.items()]
+        rows += [
+            _row(one.name, one.energy, one.energy.time, one.energy.at_least) for one in self.experts
+        ]
+        if self.tokens is not None:
+            rows.append(_row("tokens", Convergence(), self.tokens.time, self.tokens.at_least))
+            statistics = self.tokens.statistics
+            # One that is alone is the slowest.
+            ends = zip(("slowest", "fastest"), statistics[:1] + statistics[1:][-1:], strict=False)
+            for which, one in ends:
+                numbers = Convergence(
+                    mean=one.mean, r_hat=one.r_hat, r_hat_limit=one.r_hat_limit, ess_bulk=one.ess
+                )
+                rows.append(_row(f"{which}: {one.name}", numbers))
+        found = [Table("Convergence after burn-in", list(_COLUMNS), rows)]
+        if self.experts:
+            found.append(
+                Table(
+                    "Experts: weights are those in the energy, means are without them",
+                    ["expert", "weight", "mean energy", "calls per step"],
+                    [
+                        [one.name, shown(one.weight, "g"), shown(one.energy.mean),
+                         shown(one.calls_per_step)]
+                        for one in self.experts
+                    ],
+                )
+            )  # fmt: skip
+        if self.exchange is not None:
+            swaps = [
+                [f"swaps, β {pair}", shown(rate, ".3f")] for pair, rate in self.exchange.pairs()
+            ]
+            trips = shown(self.exchange.round_trips_per_1000_epochs, ".1f")
+            found.append(
+                Table(
+                    "Exchange of replicas after burn-in",
+                    ["replicas", "rate"],
+                    [*swaps, ["round trips per 1,000 epochs", trips]],
+                )
+            )
+        return found
 
-def diagnose(
-    manifest: Manifest, traces: Traces, sampled: Sampled = dict, names: Names = dict
-) -> Diagnosis:
-    """Diagnose the epochs after burn-in.
 
-    `sampled` returns the lengths of chains with samples, `names` the texts of tokens by number.
-    """
+_COLUMNS = ("", "nested R-hat", "limit", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
+
+
+def _row(name: str, one: Convergence, time: float | None = None, bound: bool = False) -> list[str]:
+    numbers = [
+        (one.r_hat, ".3f"), (one.r_hat_limit, ".3f"), (one.ess_bulk, ",.0f"),
+        (one.ess_tail, ",.0f"), (one.mean, "z.2f"), (one.mcse, ".2g"),
+    ]  # fmt: skip
+    epochs = "≥ " * bound + shown(time, ".1f") + " epochs" * (time is not None)
+    return [name, *(shown(value, form) for value, form in numbers), epochs]
+
+
+def diagnose(manifest: Manifest, traces: Traces, names: Names = dict) -> Diagnosis:
+    """Diagnose the epochs after burn-in; `names` returns the texts of tokens by number."""
     kept = kept_epochs(manifest, traces)
-    groups = chain_groups(manifest, traces, sampled)
+    groups = chain_groups(manifest, traces)
     quantities = {"E_raw": "energy_raw", "E_norm": "energy_norm"}
     if (manifest.energy or "raw") not in ("raw", "norm"):
         quantities["E_target"] = "energy_target"
     energies = {
-        shown: energy_figures(traces[name][kept], groups) for shown, name in quantities.items()
+        name: energy_figures(traces[trace][kept], groups) for name, trace in quantities.items()
     }
-    tokens = None
-    if "tokens" in traces:
-        lengths = traced_lengths(manifest, traces, kept, sampled)
-        statistics = token_statistics(traces["tokens"][kept], lengths, groups, names)
-        tokens = _tokens(manifest, traces, groups, statistics)
-    statistics = [] if tokens is None else tokens.statistics
+    tokens = token_figures(manifest, traces, groups, names) if "tokens" in traces else None
     exchange = exchange_figures(manifest, traces, kept) if manifest.replicas > 1 else None
     # Energies that cost passes of their own are traced less often than the target's.
     most = max(energy.draws for energy in energies.values())
     judged = {name: energy for name, energy in energies.items() if energy.draws == most}
-    return Diagnosis(
-        judge(manifest, judged, statistics),
-        kept.stop - kept.start,
-        len(groups),
-        sum(len(group.chains) == 1 for group in groups),
-        energies,
-        expert_figures(manifest, traces, kept, groups),
-        tokens,
-        exchange,
-        _notes(manifest, traces, groups, energies, tokens, exchange),
-    )
-
-
-def _tokens(
-    manifest: Manifest, traces: Traces, groups: list[Group], statistics: list[TokenStatistic]
-) -> TokenFigures:
-    kept = kept_epochs(manifest, traces)
-    by_template = memories(traces["tokens"][kept], groups)
-    positions = position_figures(manifest, traces, groups, by_template)
-    overall = reduce(add, by_template.values()).overall() if by_template else None
-    correlation, time, at_least = overall or (None, None, False)
-    return TokenFigures(statistics, correlation, time, at_least, positions)
-
-
-def _notes(
-    manifest: Manifest,
-    traces: Traces,
-    groups: list[Group],
-    energies: dict[str, EnergyFigures],
-    tokens: TokenFigures | None,
-    exchange: ExchangeFigures | None,
-) -> list[str]:
-    """Return the limitations of the numbers."""
-    notes = []
     single = sum(len(group.chains) == 1 for group in groups)
+    notes = []
     if single and manifest.chains > 1:
         notes.append(
             f"{single} of {len(groups)} groups of chains with the same length and template have a "
             "single chain, which is compared with no other: it has no R-hat, and the "
             "autocorrelation time of its tokens is too short"
         )
-    unknown = any(group.length is None for group in groups) and not manifest.inputs.sampled
-    if unknown and not manifest.inputs.holds_tokens:
+    slow = (
+        [pair for pair, rate in exchange.pairs() if rate is not None and rate < _LEAST_RATE]
+        if exchange is not None
+        else []
+    )
+    if slow:
         notes.append(
-            "the lengths of the chains are unknown until a sample is kept; until then no two "
-            "chains are compared"
+            f"replicas hardly ever swap between {', '.join(slow)}: give a ladder with smaller "
+            "steps there, or more replicas"
         )
-    if exchange is not None and exchange.slow_pairs():
-        notes.append(
-            f"replicas hardly ever swap between {', '.join(exchange.slow_pairs())}: give a ladder "
-            "with smaller steps there, or more replicas"
-        )
-    kept = kept_epochs(manifest, traces)
     if any(energy.draws < kept.stop - kept.start for energy in energies.values()):
         notes.append("energies were not traced in every epoch: only traced epochs count")
     if tokens is None:
@@ -165,9 +295,63 @@ def _notes(
         notes.append(
             "acceptance by position is known only for sweeps of single positions, once per epoch"
         )
-    elif kept.stop > max(kept.start, 1) and any(part.visits is None for part in tokens.positions):
-        notes.append(
-            "there is no acceptance by position: some free words of a template never moved and "
-            "cannot be distinguished from frozen ones"
-        )
-    return notes
+    return Diagnosis(
+        judge(manifest, judged, tokens.statistics if tokens else ()),
+        kept.stop - kept.start,
+        len(groups),
+        single,
+        energies,
+        expert_figures(manifest, traces, kept, groups),
+        tokens,
+        exchange,
+        notes,
+    )
+
+
+def expert_figures(
+    manifest: Manifest, traces: Traces, kept: slice, groups: Sequence[Group]
+) -> list[ExpertFigures]:
+    """Return the figures of each expert, in the order of the energy; none without experts."""
+    weights, found = manifest.expert_weights, []
+    for column, name in enumerate(manifest.experts):
+        calls = traces["expert_calls"][: kept.stop, :, column]
+        figures = energy_figures(traces["expert_energy"][kept, :, column], groups)
+        weight = weights[column] if column < len(weights) else None
+        share = _share(calls, traces["steps"][: kept.stop])
+        found.append(ExpertFigures(name, weight, share, figures))
+    return found
+
+
+def exchange_figures(manifest: Manifest, traces: Traces, kept: slice) -> ExchangeFigures:
+    """Count swaps and round trips of the kept epochs."""
+    tested = traces["swap_tested"][kept].sum((0, 1)).tolist()
+    accepted = traces["swap_accepted"][kept].sum((0, 1)).tolist()
+    replicas = traces["rung_replica"][kept]
+    trips = round_trips(replicas)
+    epochs = replicas.shape[0] * replicas.shape[1]
+    return ExchangeFigures(
+        list(manifest.ladder or ()),
+        [part / whole if whole else None for part, whole in zip(accepted, tested, strict=True)],
+        trips,
+        1000 * trips / epochs if epochs else None,
+    )
+
+
+def round_trips(replicas: npt.NDArray[Any]) -> int:
+    """Count the trips from the first temperature to the last and back.
+
+    `replicas` says which state is at each temperature, epochs × chains × temperatures.
+    """
+    hottest, count = replicas.shape[2] - 1, 0
+    # The temperature of each state.
+    place = np.argsort(replicas, axis=2, kind="stable")
+    # States that have been at the first temperature, and those that have then been at the last.
+    left = np.zeros(place.shape[1:], dtype=np.bool_)
+    turned = np.zeros_like(left)
+    for now in place:
+        back = turned & (now == 0)
+        count += int(back.sum())
+        turned &= ~back
+        left |= now == 0
+        turned |= left & (now == hottest)
+    return count

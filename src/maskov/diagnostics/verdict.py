@@ -1,4 +1,8 @@
-"""Whether a run's chains have converged, why, and what to try next."""
+"""Whether a run's chains have converged, why, and what to try next.
+
+A rule that leaves its target invariant is exact, however short the run: headlines tell the two
+apart, so that a run that should be longer does not look like a wrong one.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +12,36 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from maskov.config import Manifest
-from maskov.diagnostics.energies import EnergyFigures
-from maskov.diagnostics.statistics import TokenStatistic
-from maskov.diagnostics.thresholds import MAX_FACTOR, MIN_DRAWS, MIN_ESS, times_longer
+from maskov.diagnostics.convergence import MIN_DRAWS, R_HAT, EnergyFigures
+from maskov.diagnostics.tokens import TokenStatistic
 
 # Chains that are enough to compare.
 _CHAINS = 8
+# Effective draws of a whole run, in the bulk and in the tails, unless a run was given a number.
+MIN_ESS = 100
+# A run this many times as long is too far from what was measured to be advice.
+MAX_FACTOR = 20.0
+# The tone of each state: `good`, `open` (more work would help) or `bad` (the samples have no
+# target, or never moved); and its headline.
+_STATES = {
+    "converged": ("good", "The rule is exact, and the chains agree"),
+    "not converged": ("open", "The rule is exact; the run is too short"),
+    "too short to tell": ("open", "The rule is exact; the run is too short"),
+    "constant": ("bad", "The rule is exact; the chains did not move"),
+    "one chain": ("open", "The rule is exact; one chain has no other to agree with"),
+    "single chains": ("open", "The rule is exact; no two chains can be compared"),
+    "not judged": ("open", "The rule is exact; the run cannot be judged"),
+    "annealed": ("open", "The temperature still changes: there is no fixed target"),
+    "forced": ("bad", "Acceptance is forced: there is no target"),
+    "no target": ("bad", "The rule is not exact: its samples have no target"),
+}
 
 
 @dataclass(frozen=True)
 class Verdict:
     """A `state`, the reason for it, how many times longer the run should be, and what to try next.
 
-    The states: no target, annealed, forced, too short to tell, constant, not judged, one chain,
-    single chains, not converged, converged. `times_longer` is None if no length is known to help.
+    `times_longer` is None if no length is known to help.
     """
 
     state: str
@@ -35,6 +55,22 @@ class Verdict:
     def lines(self) -> list[str]:
         """Return the sentences that a run ends with: the verdict and the advice, if any."""
         return [str(self), *([f"try next: {self.advice}"] if self.advice else [])]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, with the tone and the headline."""
+        return {**vars(self), "tone": self.tone, "headline": self.headline}
+
+    @property
+    def tone(self) -> str:
+        """`good`, `open` (more work would help) or `bad`."""
+        return _STATES[self.state][0]
+
+    @property
+    def headline(self) -> str:
+        """Whether the rule is exact, and what the run lacks."""
+        if self.state == "not converged" and self.times_longer is None:
+            return "The rule is exact; the chains disagree"
+        return _STATES[self.state][1]
 
 
 @dataclass(frozen=True)
@@ -82,8 +118,7 @@ def measured(
     needed = MIN_ESS if until is None else until.effective
     found = []
     for name, energy in energies.items():
-        sizes = [size for size in (energy.ess_bulk, energy.ess_tail) if size is not None]
-        if sizes:
+        if sizes := [size for size in (energy.ess_bulk, energy.ess_tail) if size is not None]:
             found.append(Measured(name, energy.r_hat, energy.r_hat_limit, min(sizes), needed))
     for one in statistics:
         share = needed * one.chains / manifest.chains
@@ -91,9 +126,27 @@ def measured(
     return found
 
 
-def shown_r_hat(r_hat: float) -> str:
-    """Return R-hat with enough digits to be told from 1 and from its limit."""
-    return "infinite" if math.isinf(r_hat) else f"{r_hat:.3f}"
+def shown(value: float | None, form: str = ".2f") -> str:
+    """Return a number with a typographic minus sign, "infinite", or a dash where it is unknown."""
+    if value is None or math.isnan(value):
+        return "–"
+    text = "infinite" if value == math.inf else format(value, form)
+    return text.replace("-", "−")
+
+
+def times_longer(r_hat: float | None, ess: float, needed: float) -> float:
+    """Return how many times longer a run would have to be to pass both limits; at least 1.
+
+    The effective size grows with the length. Of the variance, chains remember 1 − 1/R-hat², which
+    falls exponentially with the length.
+    """
+    factor = max(1.0, needed / ess)
+    if r_hat is None or r_hat <= R_HAT:
+        return factor
+    remembered = 1 - 1 / r_hat**2
+    if remembered == 1:
+        return math.inf
+    return max(factor, math.log(1 - 1 / R_HAT**2) / math.log(remembered))
 
 
 def mixing_options(manifest: Manifest) -> list[str]:
@@ -161,8 +214,7 @@ def _no_numbers(manifest: Manifest, energies: Mapping[str, EnergyFigures]) -> Ve
         constant, groups = energy.constant_groups, len(energy.groups)
         if constant:
             where = "" if constant == groups else f" in {constant} of {groups} groups of chains"
-            reason, advice = f"{name} never moved{where}", _other_moves(manifest)
-            return Verdict("constant", reason, advice=advice)
+            return Verdict("constant", f"{name} never moved{where}", None, _other_moves(manifest))
     for name, energy in energies.items():
         if energy.ess_bulk is None:
             reason = f"{name} has too few distinct values for an effective size"
@@ -179,13 +231,11 @@ def _no_numbers(manifest: Manifest, energies: Mapping[str, EnergyFigures]) -> Ve
 def _numbers(manifest: Manifest, numbers: Sequence[Measured]) -> Verdict:
     worst = max(numbers, key=lambda one: one.above)
     least = min(numbers, key=lambda one: one.ess / one.needed)
-    assert worst.r_hat is not None
-    assert worst.limit is not None
-    r_hat = f"nested R-hat {shown_r_hat(worst.r_hat)} of {worst.name}"
+    r_hat = f"nested R-hat {shown(worst.r_hat, '.3f')} of {worst.name}"
     factor = max(times_longer(one.r_hat, one.ess, one.needed) for one in numbers)
     few = f"{least.ess:.0f} effective draws of {least.name}"
     if worst.above >= 0:
-        reason = f"{r_hat} (below {shown_r_hat(worst.limit)} is needed)"
+        reason = f"{r_hat} (below {shown(worst.limit, '.3f')} is needed)"
     elif least.ess < least.needed:
         reason = f"{few} (at least {least.needed:.0f} are needed)"
     else:

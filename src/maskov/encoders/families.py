@@ -7,7 +7,7 @@ does that of a network with which the described encoder does not agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -88,16 +88,16 @@ def _post_norm(model: Any, config: Any, embedding: Embedding) -> EncoderNetwork:
         attention = layer.attention.self
         blocks.append(
             Block(
-                _fuse([attention.query, attention.key, attention.value]),
-                _affine(layer.attention.output.dense),
-                _norm(layer.attention.output.LayerNorm),
+                affine_of(attention.query, attention.key, attention.value),
+                affine_of(layer.attention.output.dense),
+                norm_of(layer.attention.output.LayerNorm),
                 FeedForward(
-                    _affine(layer.intermediate.dense),
-                    _affine(layer.output.dense),
+                    affine_of(layer.intermediate.dense),
+                    affine_of(layer.output.dense),
                     gated=False,
                     activation=_activation(layer.intermediate.intermediate_act_fn),
                 ),
-                _norm(layer.output.LayerNorm),
+                norm_of(layer.output.LayerNorm),
             )
         )
     return EncoderNetwork(embedding, None, tuple(blocks), int(config.num_attention_heads), False)
@@ -109,16 +109,16 @@ def _distilbert(model: Any, config: Any) -> EncoderNetwork:
         attention = layer.attention
         blocks.append(
             Block(
-                _fuse([attention.q_lin, attention.k_lin, attention.v_lin]),
-                _affine(attention.out_lin),
-                _norm(layer.sa_layer_norm),
+                affine_of(attention.q_lin, attention.k_lin, attention.v_lin),
+                affine_of(attention.out_lin),
+                norm_of(layer.sa_layer_norm),
                 FeedForward(
-                    _affine(layer.ffn.lin1),
-                    _affine(layer.ffn.lin2),
+                    affine_of(layer.ffn.lin1),
+                    affine_of(layer.ffn.lin2),
                     gated=False,
                     activation=_activation(layer.ffn.activation),
                 ),
-                _norm(layer.output_layer_norm),
+                norm_of(layer.output_layer_norm),
             )
         )
     embedding = _learned(model.embeddings)
@@ -133,16 +133,16 @@ def _modernbert(model: Any, config: Any) -> EncoderNetwork:
     rotary = {kind: _rotary(model.rotary_emb, kind, config) for kind in set(kinds)}
     blocks = [
         Block(
-            _affine(layer.attn.Wqkv),
-            _affine(layer.attn.Wo),
-            _norm(layer.mlp_norm),
+            affine_of(layer.attn.Wqkv),
+            affine_of(layer.attn.Wo),
+            norm_of(layer.mlp_norm),
             FeedForward(
-                _affine(layer.mlp.Wi),
-                _affine(layer.mlp.Wo),
+                affine_of(layer.mlp.Wi),
+                affine_of(layer.mlp.Wo),
                 gated=True,
                 activation=_activation(layer.mlp.act),
             ),
-            _norm(following),
+            norm_of(following),
             rotary[kind],
             # Half of the window lies on each side of a token.
             None if kind == "full_attention" else int(config.local_attention) // 2,
@@ -151,8 +151,8 @@ def _modernbert(model: Any, config: Any) -> EncoderNetwork:
     ]
     table = _weight(model.embeddings.tok_embeddings, nn.Embedding)
     return EncoderNetwork(
-        Embedding(table, None, _norm(model.embeddings.norm)),
-        None if type(first) is nn.Identity else _norm(first),
+        Embedding(table, None, norm_of(model.embeddings.norm)),
+        None if type(first) is nn.Identity else norm_of(first),
         tuple(blocks),
         int(config.num_attention_heads),
         True,
@@ -179,8 +179,8 @@ def _learned(embeddings: Any, offset: int = 0, project: Any = None) -> Embedding
     return Embedding(
         _weight(embeddings.word_embeddings, nn.Embedding),
         places,
-        _norm(embeddings.LayerNorm),
-        None if project is None else _affine(project),
+        norm_of(embeddings.LayerNorm),
+        None if project is None else affine_of(project),
     )
 
 
@@ -202,22 +202,21 @@ def _weight(module: Any, kind: type[nn.Module]) -> Float[Tensor, "rows columns"]
     return cast(Tensor, module.weight).detach()
 
 
-def _affine(module: Any) -> Affine:
-    weight = _weight(module, nn.Linear)
-    return Affine(weight, None if module.bias is None else module.bias.detach())
-
-
-def _fuse(modules: Iterable[Any]) -> Affine:
-    """Merge several products of one input into one; this copies their weights."""
-    parts = [_affine(module) for module in modules]
-    weight = torch.cat([part.weight for part in parts])
-    biases = [part.bias for part in parts if part.bias is not None]
-    if len(biases) not in (0, len(parts)):
+def affine_of(*modules: Any) -> Affine:
+    """Return a product, or several products of one input as one, which copies their weights."""
+    weights = [_weight(module, nn.Linear) for module in modules]
+    biases = [module.bias.detach() for module in modules if module.bias is not None]
+    if len(biases) not in (0, len(weights)):
         raise UnsupportedError("biases in only some of the products")
-    return Affine(weight, torch.cat(biases) if biases else None)
+    weight, *more = weights
+    return Affine(
+        torch.cat(weights) if more else weight,
+        (torch.cat(biases) if more else biases[0]) if biases else None,
+    )
 
 
-def _norm(module: Any) -> LayerNorm:
+def norm_of(module: Any) -> LayerNorm:
+    """Return a layer norm with weights."""
     if type(module) is not nn.LayerNorm or module.weight is None:
         raise UnsupportedError(f"a {type(module).__name__} as a norm")
     bias = None if module.bias is None else module.bias.detach()

@@ -8,27 +8,29 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from maskov.energies.base import Energy
-from maskov.energies.networks import Loading, SideNetwork, check_lengths, contents
+from maskov.energies.networks import Loading, NetworkEnergy, check_lengths, contents, refuse_nan
 from maskov.errors import InputError, ModelError
 from maskov.models.base import MaskedModel, coarse
-from maskov.models.checkpoint import weights_hash
+from maskov.models.checkpoint import translation_folder, weights_hash
 from maskov.models.conditional.autoregressive import AutoregressiveModel
-from maskov.models.conditional.checkpoint import translation_folder
 from maskov.models.conditional.model import ConditionalModel, Sources
 from maskov.models.scorer import Batcher, token_budget
 from maskov.models.tokens import silence_transformers, token_ids
 from maskov.types import Float, Sequences, Tensor
 
 
-class Autoregressive(Energy):
+class Autoregressive(NetworkEnergy):
     """−log p of the text under a causal LM, which may have its own tokenizer.
 
     With the masked model's vocabulary, its tokens are scored as they are. With another one the
     sequence is decoded and tokenised again: still one energy for each sequence, as Metropolis
     needs. The first token is scored after the model's start token.
     """
+
+    auto_class, what, kind = "AutoModelForCausalLM", "causal language model", "causal"
 
     def __init__(
         self,
@@ -41,107 +43,87 @@ class Autoregressive(Energy):
     ) -> None:
         if budget is not None and budget < 1:
             raise InputError(f"a token budget must be at least 1, not {budget}.")
-        self.name = name
-        loading = Loading(device, trust_remote_code, allow_download)
-        self._side = SideNetwork(
-            "AutoModelForCausalLM", "causal language model", "causal", name, loading, dtype
-        )
-        self._device = torch.device(device)
-        self._budget = budget
+        super().__init__(name, Loading(device, trust_remote_code, allow_download, budget), dtype)
 
     @cached_property
-    def _loaded(self) -> tuple[Any, Any, int]:
-        """Load the network, its tokenizer and its start token when first asked."""
-        network, tokenizer = self._side.loaded
-        if not _looks_left_only(network):
+    def _start(self) -> int:
+        """The start token of a model that reads left to right."""
+        if not _looks_left_only(self.network):
             raise ModelError(
                 f"'{self.name}' is not a causal language model; give one that was trained left to "
                 "right."
             )
-        starts = (tokenizer.bos_token_id, tokenizer.cls_token_id, tokenizer.eos_token_id)
-        start = next((int(token) for token in starts if token is not None), None)
-        if start is None:
-            raise ModelError(f"the tokenizer of '{self.name}' has no start token to begin from.")
-        return network, tokenizer, start
+        known = self.tokenizer
+        for token in (known.bos_token_id, known.cls_token_id, known.eos_token_id):
+            if token is not None:
+                return int(token)
+        raise ModelError(f"the tokenizer of '{self.name}' has no start token to begin from.")
 
     @cached_property
     def _batcher(self) -> Batcher:
-        network, _, _ = self._loaded
+        config = self.network.config
         # Logits of the whole vocabulary at every position are what fills the memory.
-        per_token = 4 * 3 * int(network.config.vocab_size) + 64 * int(network.config.hidden_size)
-        return Batcher(self._budget or token_budget(per_token, self._device))
+        per_token = 4 * 3 * int(config.vocab_size) + 64 * int(config.hidden_size)
+        return Batcher(self._loading.budget or token_budget(per_token, self._device))
 
     def token_terms(self, ids: Sequence[Sequence[int]]) -> list[Float[Tensor, " length"]]:
         """Return −log p of each token of sequences in this model's own vocabulary."""
-        network, _, start = self._loaded
-        sizes = [len(sequence) for sequence in ids]
+        start, sizes = self._start, [len(sequence) for sequence in ids]
         check_lengths(sizes, self.max_length, self.name)
-        lengths = torch.tensor(sizes)
         terms = [torch.zeros(0, dtype=torch.float64)] * len(ids)
 
         def work(rows: Tensor, width: int) -> None:
             if not width:
                 return  # no tokens, nothing to ask
             chosen = rows.tolist()
-            batch = torch.zeros((len(chosen), width + 1), dtype=torch.long)
-            batch[:, 0] = start
-            for line, index in enumerate(chosen):
-                batch[line, 1 : 1 + len(ids[index])] = torch.tensor(ids[index])
+            read = [torch.tensor([start, *ids[index]]) for index in chosen]
             # Padding on the right is never seen from the left, so it needs no mask.
-            batch = batch.to(self._device)
+            batch = pad_sequence(read, batch_first=True).to(self._device)
             with coarse(False):
-                scores = network(input_ids=batch[:, :-1]).logits
+                scores = self.network(input_ids=batch[:, :-1]).logits
             picked = scores.gather(2, batch[:, 1:, None]).squeeze(2)
             negative = (scores.logsumexp(2) - picked).double().cpu()
             for line, index in enumerate(chosen):
-                terms[index] = negative[line, : len(ids[index])]
+                terms[index] = negative[line, : sizes[index]]
 
-        self._batcher.each(lengths, work)
-        if any(bool(part.isnan().any()) for part in terms):
-            raise ModelError(
-                f"the model '{self.name}' gave not-a-number scores (NaN); its weights are damaged."
-            )
+        self._batcher.each(torch.tensor(sizes), work)
+        refuse_nan(torch.cat([torch.zeros(0), *terms]), self.name)
         return terms
 
     @property
     def max_length(self) -> int:
         """The most tokens of a text: the start token comes in, the last is only asked for."""
-        network, _, _ = self._loaded
-        return int(getattr(network.config, "max_position_embeddings", None) or 10**9)
+        return int(getattr(self.network.config, "max_position_embeddings", None) or 10**9)
 
     def control_ids(self) -> frozenset[int]:
         """Return the special tokens, which no text may hold, but for the one of unknown words."""
-        _, tokenizer, _ = self._loaded
-        return frozenset(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+        return frozenset(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id}
 
     def tokenise(self, text: str) -> list[int]:
         """Turn a text into this model's own tokens."""
-        _, tokenizer, _ = self._loaded
-        ids = token_ids(tokenizer, text, self.name, add_special_tokens=False)
+        ids = token_ids(self.tokenizer, text, self.name, add_special_tokens=False)
         return [int(i) for i in ids]
 
     def knows(self, text: str) -> bool:
         """Whether the tokenizer reads a text: it has tokens, and none is the unknown one."""
-        _, tokenizer, _ = self._loaded
         ids = self.tokenise(text)
-        return bool(ids) and tokenizer.unk_token_id not in ids
+        return bool(ids) and self.tokenizer.unk_token_id not in ids
 
     def token_strings(self, ids: Sequence[int]) -> list[str]:
         """Return the spelling of this model's own tokens."""
-        _, tokenizer, _ = self._loaded
-        return [str(token) for token in tokenizer.convert_ids_to_tokens(list(ids))]
+        return [str(token) for token in self.tokenizer.convert_ids_to_tokens(list(ids))]
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Return −log p of each sequence, read in this model's vocabulary."""
         content = contents(sequences)
-        if not self._side.shares_vocabulary(model):
+        if not self.shares_vocabulary(model):
             content = [self.tokenise(model.decode(sequence)) for sequence in content]
         energies = torch.stack([terms.sum() for terms in self.token_terms(content)])
         return energies.to(sequences.tokens.device)
 
     def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
         """Return the term of each position, where both models share their tokens."""
-        if not self._side.shares_vocabulary(model):
+        if not self.shares_vocabulary(model):
             raise InputError(
                 f"'{self.name}' has a different vocabulary from '{model.name}', so its terms "
                 "belong to other tokens; ask for `token_terms` instead."
@@ -151,15 +133,12 @@ class Autoregressive(Energy):
             terms[row, : len(part)] = part
         return terms.to(sequences.tokens.device)
 
-    def models(self) -> dict[str, str]:
-        """Name the causal model and its fingerprint."""
-        _, _, start = self._loaded
-        return {self.name: self._side.fingerprint(start=start)}
+    def _inputs(self) -> dict[str, Any]:
+        return {"start": self._start}
 
     def weights_hash(self) -> str:
         """Return the hash of the causal model's weights alone."""
-        network, tokenizer, _ = self._loaded
-        return weights_hash(network, tokenizer)
+        return weights_hash(self.network, self.tokenizer)
 
     def __str__(self) -> str:
         return f"autoregressive({self.name})"
@@ -194,7 +173,7 @@ class AutoregressiveTranslation(Energy):
         self._checked: MaskedModel | None = None
 
     @cached_property
-    def _twin(self) -> AutoregressiveModel:
+    def _model(self) -> AutoregressiveModel:
         folder = translation_folder(self.name) or Path(self.name)
         device = torch.device(self._loading.device)
         return AutoregressiveModel.load(folder, device, self.name, self._dtype)
@@ -205,23 +184,20 @@ class AutoregressiveTranslation(Energy):
 
     def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
         """Return the term of each position; the last one's includes the end."""
-        sources, twin = self._read(model), self._twin
+        sources, reader = self._read(model), self._model
         if sequences.source is None:
             raise no_sources(self, model)
         given = (sequences.source, sequences.tokens, sequences.lengths)
-        source, tokens, lengths = (one.to(twin.device) for one in given)
+        source, tokens, lengths = (one.to(reader.device) for one in given)
         # What is too long is read in part, and is impossible whatever that gives.
-        kept = lengths.clamp(max=twin.max_length)
+        kept = lengths.clamp(max=reader.max_length)
         with coarse(isinstance(model, ConditionalModel) and model.coarse_products):
-            found = twin.token_terms(sources, source, tokens[:, : twin.max_length], kept)
-        if bool(found.isnan().any()):
-            raise ModelError(
-                f"the model '{self.name}' gave not-a-number scores (NaN); its weights are damaged."
-            )
+            found = reader.token_terms(sources, source, tokens[:, : reader.max_length], kept)
+        refuse_nan(found, self.name)
         last = kept[:, None]
         end = found.gather(1, last)
         terms = found.scatter(1, last, 0.0)[:, :-1].scatter_add(1, last - 1, end)
-        terms[:, 0] = terms[:, 0].masked_fill(lengths > twin.max_length, torch.inf)
+        terms[:, 0] = terms[:, 0].masked_fill(lengths > reader.max_length, torch.inf)
         padded = torch.nn.functional.pad(terms, (0, tokens.shape[1] - terms.shape[1]))
         return padded.to(sequences.tokens.device)
 
@@ -230,22 +206,19 @@ class AutoregressiveTranslation(Energy):
         if not isinstance(model, ConditionalModel) or model.sources is None:
             raise no_sources(self, model)
         if self._checked is not model:
-            self._check_tokens(model)
+            if self._model.tokenizer.get_vocab() != model.tokenizer.get_vocab():
+                raise InputError(
+                    f"'{self.name}' and '{model.name}' have different tokens: the energy '{self}' "
+                    "needs a model with the same vocabulary."
+                )
             self._checked = model
         if self._sources is None or self._sources.texts != model.sources.texts:
-            self._sources = self._twin.read(model.sources.texts)
+            self._sources = self._model.read(model.sources.texts)
         return self._sources
-
-    def _check_tokens(self, model: ConditionalModel) -> None:
-        if self._twin.tokenizer.get_vocab() != model.tokenizer.get_vocab():
-            raise InputError(
-                f"'{self.name}' and '{model.name}' have different tokens: the energy '{self}' "
-                "needs a model with the same vocabulary."
-            )
 
     def models(self) -> dict[str, str]:
         """Name the model and its fingerprint."""
-        return {self.name: self._twin.fingerprint()}
+        return {self.name: self._model.fingerprint()}
 
     def __str__(self) -> str:
         return f"autoregressive({self.name})"

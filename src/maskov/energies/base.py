@@ -22,9 +22,9 @@ import torch
 
 from maskov.errors import InputError, MaskovError, TooLongError
 from maskov.models.base import MaskedModel
-from maskov.models.scorer import is_out_of_memory
+from maskov.models.scorer import Scorer, is_out_of_memory
 from maskov.parts import part_text
-from maskov.types import Float, Sequences, Tensor
+from maskov.types import Bool, Float, Int, Sequences, Tensor
 
 # What may stand for an energy: numbers for texts.
 TextFunction = Callable[[list[str]], Sequence[float]]
@@ -123,6 +123,12 @@ class Energy(ABC):
         pairs = zip(mine, theirs, strict=False)
         return len(mine) == len(theirs) and all(a.is_part(b) for (_, a), (_, b) in pairs)
 
+    def leads(self, other: Energy) -> bool:
+        """Whether its parts are the first of another's, whose values then give that of this one."""
+        mine, theirs = self.parts, other.parts
+        pairs = zip(mine, theirs, strict=False)
+        return len(mine) <= len(theirs) and all(a.is_part(b) for (_, a), (_, b) in pairs)
+
     def is_part(self, other: Energy) -> bool:
         """Whether two parts are one: the same object, or built-in ones with the same arguments."""
         if self is other:
@@ -173,6 +179,40 @@ class MaskedEnergy(Energy):
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Sum the terms in float64."""
         return self.terms(model, sequences).sum(1)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The value of an energy, what it remembers of each sequence, and the passes that it took."""
+
+    value: Float[Tensor, " n"]
+    cells: Float[Tensor, "n cells"]
+    passes: Int[Tensor, " n"]
+
+
+class CachedEnergy(Energy):
+    """An energy with passes of its own, of which it remembers some numbers for each sequence.
+
+    With those of a sequence, the energy of one that differs at a few positions costs less.
+    """
+
+    @abstractmethod
+    def cells(self, width: int) -> int:
+        """Return how many numbers it remembers of a sequence that is padded to a width."""
+
+    @abstractmethod
+    def evaluate(
+        self,
+        scorer: Scorer,
+        sequences: Sequences,
+        known: Float[Tensor, "n cells"] | None = None,
+        changed: Bool[Tensor, "n length"] | None = None,
+    ) -> Evaluation:
+        """Evaluate sequences that differ where they `changed` from those with the `known` cells."""
+
+    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
+        """Return the energy of each sequence, from nothing."""
+        return self.evaluate(Scorer(model), sequences).value
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ from maskov.energies.distances import Edit, Hamming
 from maskov.energies.lengths import Length, LengthPrior, PredictedLength
 from maskov.energies.masked import Norm, Raw
 from maskov.energies.networks import Classifier, Loading, Similar
+from maskov.energies.ordered import Ordered
 from maskov.energies.product import OtherModel
 from maskov.energies.words import Avoids, Contains, Matches, Repeats
 from maskov.errors import InputError
-from maskov.models.conditional.checkpoint import translation_folder
+from maskov.models.checkpoint import translation_folder
 from maskov.parts import is_import_path, load_part, parse_call, split_outside
 
 # Far more than anybody adds up by hand; each is a part of every test of every proposal.
@@ -36,6 +37,7 @@ _PLAIN: dict[str, Callable[..., Energy]] = {
     "length": Length,
     "length_prior": LengthPrior,
     "matches": Matches,
+    "ordered": Ordered,
     "predicted_length": PredictedLength,
     "repeats": Repeats,
 }

@@ -20,7 +20,7 @@ from itertools import pairwise
 
 import torch
 
-from maskov.energies.base import Energy, MaskedEnergy
+from maskov.energies.base import CachedEnergy, Energy, MaskedEnergy
 from maskov.errors import InputError
 from maskov.types import Bool, Int, Tensor
 
@@ -124,10 +124,30 @@ class AcceptanceStages:
             column += early
         return tuple(found)
 
+    def columns(self, width: int) -> int:
+        """Return how many values a sequence of a width has.
+
+        There is one for each part and for each early stage of one, then what parts remember.
+        """
+        return self._plain + sum(part.cells(width) for part in self._cached)
+
     @cached_property
-    def columns(self) -> int:
-        """How many values a sequence has: one for each part, and for each early stage of one."""
+    def _plain(self) -> int:
         return len(self.energy.parts) + sum(len(part.stages) - 1 for part in self.others)
+
+    @property
+    def _cached(self) -> list[CachedEnergy]:
+        every = (stage for part in self.others for stage in part.stages)
+        return [stage for stage in every if isinstance(stage, CachedEnergy)]
+
+    def memory(self, energy: CachedEnergy, width: int) -> slice:
+        """Return the columns of what one of the parts remembers."""
+        begin = self._plain
+        for part in self._cached:
+            if part is energy:
+                break
+            begin += part.cells(width)
+        return slice(begin, begin + energy.cells(width))
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:

@@ -1,16 +1,16 @@
-"""The tensors of asynchronous chains: all that a round reads and writes, in place.
+"""The tensors of rounds: all that a round reads and writes, in place.
 
-`ChainBuffers` are those of any move; `Buffers` add what single sites need, and `SpanBuffers`
-(`span_buffers.py`) what windows need.
+`Buffers` are those of any move; `SiteBuffers` add what single sites need, `WindowBuffers` what
+windows need.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import partial
 
 import torch
 
-from maskov.energies.stages import AcceptanceStages
 from maskov.types import Bool, Chains, Float, Int, Tensor
 
 # `irreversible` steps are those whose reverse a truncated proposal rules out: always rejected.
@@ -19,19 +19,27 @@ ENERGIES = ("energy_raw", "energy_norm", "energy_target")
 # The state of a slot's test.
 TESTING, REJECTED, ACCEPTED = 0, 1, 2
 FREE = -1
+# The `stage` of a chain whose window is not under test: it has none, or it is filled.
+IDLE, FILLING = -2, -1
+# The passes that fill a window come after those of the proposal's positions.
+FILLS = 2
 # Of so many rounds it is remembered how much was waiting.
 WAITING = 2
 
 
 @dataclass
-class ChainBuffers:
-    """What is known of asynchronous chains, whatever their move; saved and loaded as it is.
+class Buffers:
+    """What is known of chains in rounds, whatever their move; saved and loaded as it is.
 
     `step` is the chain's step at the start of its epoch and `epoch_step` the steps of the epoch
-    that are done. `opening` chains have yet to begin their epoch; `offered` says that a round
-    is under way. `counts` and `rejected`, where a proposal was rejected, are those of this
+    that are done, of `steps`. `opening` chains have yet to begin their epoch; `offered` says that a
+    round is under way. `counts` and `rejected`, where a proposal was rejected, are those of this
     epoch. `waiting` holds, for the latest rounds, the tokens of passes that were waiting, the
     positions that were waiting for the head, and the epoch of the slowest chain.
+
+    The fields that begin with `slot_` have a row for each proposal under test, which waits for its
+    `slot_pending` passes. One row more than needed is kept at the end, where batches of fixed size
+    put what nobody asked for.
     """
 
     chain: Int[Tensor, " chains"]
@@ -41,6 +49,7 @@ class ChainBuffers:
     free: Bool[Tensor, "chains length"]
     beta: Float[Tensor, " chains"]
     step: Int[Tensor, " chains"]
+    steps: Int[Tensor, " chains"]
     rank: Int[Tensor, "chains length"]
     epoch: Int[Tensor, " chains"]
     epoch_step: Int[Tensor, " chains"]
@@ -58,20 +67,23 @@ class ChainBuffers:
     ring_rejected: Bool[Tensor, "ring chains length"]
     waiting: Int[Tensor, "rounds 3"]
 
+    slot_pending: Bool[Tensor, "slots columns"]
+    slot_hidden: Float[Tensor, "slots columns hidden"]
+    slot_logit: Float[Tensor, "slots columns"]
+    slot_normaliser: Float[Tensor, "slots columns"]
+
     def tensors(self) -> dict[str, Tensor]:
         """Return every buffer by its name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass
-class Buffers(ChainBuffers):
+class SiteBuffers(Buffers):
     """The buffers of single sites.
 
     `drawn` and the fields after it belong to the proposal of each position in this epoch, right
-    while `fresh`. The fields that begin with `slot_` have a row for each proposal under test. A
-    chain has one or more slots: further ones hold the proposals that come next if those before them
-    are rejected. One slot more than needed is kept at the end, where batches of fixed size put what
-    nobody asked for. A slot waits for its `slot_pending` passes.
+    while `fresh`. A chain has one or more slots: further ones hold the proposals that come next if
+    those before them are rejected.
     """
 
     fresh: Bool[Tensor, "chains length"]
@@ -87,86 +99,100 @@ class Buffers(ChainBuffers):
     slot_verdict: Int[Tensor, " slots"]
     slot_ratio: Float[Tensor, " slots"]
     slot_acceptance: Float[Tensor, " slots"]
-    slot_pending: Bool[Tensor, "slots length"]
-    slot_hidden: Float[Tensor, "slots length hidden"]
-    slot_logit: Float[Tensor, "slots length"]
-    slot_normaliser: Float[Tensor, "slots length"]
 
     @classmethod
-    def of(
-        cls, state: Chains, plan: AcceptanceStages, epoch: int, slots: int, ring: int
-    ) -> Buffers:
-        """Return the buffers of chains that are about to begin an epoch, their energies known."""
-        assert state.pass_cache is not None
-        zeros = Zeros(state.tokens.device)
+    def of(cls, state: Chains, stages: int, epoch: int, slots: int, ring: int) -> SiteBuffers:
+        """Return the buffers of chains that are about to begin an epoch, with `stages` tests."""
+        real, whole, flags = _zeros(state)
         count, length = state.tokens.shape
-        rows, hidden = count * slots + 1, state.pass_cache.hidden
+        rows = count * slots + 1
         return cls(
-            **chain_buffers(state, epoch, ring),
-            fresh=zeros.flags(count, length),
+            **_shared(state, state.free.sum(1), epoch, ring, (rows, length)),
+            fresh=flags(count, length),
             drawn=state.tokens.clone(),
-            drawn_logit=zeros.real(count, length),
-            log_forward=zeros.real(count, length),
-            log_reverse=zeros.real(count, length),
-            draw_token=zeros.real(count, length),
-            draw_accept=zeros.real(count, length, len(plan.stages)),
-            slot_place=zeros.whole(rows) + FREE,
-            slot_stage=zeros.whole(rows),
-            slot_verdict=zeros.whole(rows),
-            slot_ratio=zeros.real(rows),
-            slot_acceptance=zeros.real(rows),
-            slot_pending=zeros.flags(rows, length),
-            slot_hidden=hidden.new_zeros((rows, *hidden.shape[1:])),
-            slot_logit=zeros.real(rows, length),
-            slot_normaliser=zeros.real(rows, length),
+            drawn_logit=real(count, length),
+            log_forward=real(count, length),
+            log_reverse=real(count, length),
+            draw_token=real(count, length),
+            draw_accept=real(count, length, stages),
+            slot_place=whole(rows) + FREE,
+            slot_stage=whole(rows),
+            slot_verdict=whole(rows),
+            slot_ratio=real(rows),
+            slot_acceptance=real(rows),
         )
 
 
-@dataclass(frozen=True)
-class Zeros:
-    """Makes empty buffers on a device."""
+@dataclass
+class WindowBuffers(Buffers):
+    """The buffers of windows that are filled one position after the other; a chain has one slot.
 
-    device: torch.device
+    `window` is the order in which the positions of the window are filled, −1 outside of it; `level`
+    of them are filled in the `proposed` tokens. `stage` is the test that comes next, and `ratio`
+    that of the test before it. There is a pass for each position, and two for the next position to
+    fill, given the new tokens and given the old ones. `missing` are the positions whose pass nobody
+    has run before the tests.
+    """
 
-    def real(self, *shape: int) -> Tensor:
-        """Return numbers."""
-        return torch.zeros(shape, dtype=torch.float64, device=self.device)
+    window: Int[Tensor, "chains length"]
+    level: Int[Tensor, " chains"]
+    stage: Int[Tensor, " chains"]
+    proposed: Int[Tensor, "chains length"]
+    log_forward: Float[Tensor, " chains"]
+    log_reverse: Float[Tensor, " chains"]
+    ratio: Float[Tensor, " chains"]
+    missing: Bool[Tensor, "chains length"]
 
-    def whole(self, *shape: int) -> Tensor:
-        """Return whole numbers."""
-        return torch.zeros(shape, dtype=torch.long, device=self.device)
+    @classmethod
+    def of(cls, state: Chains, steps: Tensor, epoch: int, ring: int) -> WindowBuffers:
+        """Return the buffers of chains that are about to begin an epoch of so many steps each."""
+        real, whole, flags = _zeros(state)
+        count, length = state.tokens.shape
+        return cls(
+            **_shared(state, steps, epoch, ring, (count + 1, length + FILLS)),
+            window=whole(count, length) - 1,
+            level=whole(count),
+            stage=whole(count) + IDLE,
+            proposed=state.tokens.clone(),
+            log_forward=real(count),
+            log_reverse=real(count),
+            ratio=real(count),
+            missing=flags(count, length),
+        )
 
-    def flags(self, *shape: int) -> Tensor:
-        """Return flags that are false."""
-        return torch.zeros(shape, dtype=torch.bool, device=self.device)
+
+def _zeros(state: Chains) -> list[partial[Tensor]]:
+    """Return what makes empty buffers of numbers, whole numbers and flags."""
+    kinds = (torch.float64, torch.long, torch.bool)
+    return [partial(torch.zeros, dtype=kind, device=state.tokens.device) for kind in kinds]
 
 
-def chain_buffers(state: Chains, epoch: int, ring: int) -> dict[str, Tensor]:
-    """Return the fields of `ChainBuffers` for chains that are about to begin an epoch."""
+def _shared(
+    state: Chains, steps: Tensor, epoch: int, ring: int, slots: tuple[int, int]
+) -> dict[str, Tensor]:
+    """Return the fields of `Buffers` for chains that are about to begin an epoch."""
     assert state.pass_cache is not None
-    zeros = Zeros(state.tokens.device)
+    real, whole, flags = _zeros(state)
     count, length = state.tokens.shape
+    given = ("chain", "source", "tokens", "lengths", "free", "beta", "step", "rank")
+    hidden = state.pass_cache.hidden
     return {
-        "chain": state.chain.clone(),
-        "source": state.source.clone(),
-        "tokens": state.tokens.clone(),
-        "lengths": state.lengths.clone(),
-        "free": state.free.clone(),
-        "beta": state.beta.clone(),
-        "step": state.step.clone(),
-        "rank": state.rank.clone(),
-        "epoch": zeros.whole(count) + epoch,
-        "epoch_step": zeros.whole(count),
-        "opening": ~zeros.flags(count),
-        "offered": zeros.flags(),
-        "hidden": state.pass_cache.hidden.clone(),
-        "logit": state.pass_cache.logit.clone(),
-        "log_normaliser": state.pass_cache.log_normaliser.clone(),
-        "counts": zeros.whole(count, len(COUNTS)),
-        "rejected": zeros.flags(count, length),
-        "ring_energy": zeros.real(ring, count, len(ENERGIES)),
-        "ring_counts": zeros.whole(ring, count, len(COUNTS)),
-        "ring_tokens": zeros.whole(ring, count, length),
-        "ring_rejected": zeros.flags(ring, count, length),
+        **{name: getattr(state, name).clone() for name in given},
+        **{name: value.clone() for name, value in state.pass_cache.tensors().items()},
+        "steps": steps.clone(),
+        "epoch": whole(count) + epoch,
+        "epoch_step": whole(count),
+        "opening": ~flags(count),
+        "offered": flags(()),
+        "counts": whole(count, len(COUNTS)),
+        "rejected": flags(count, length),
+        "ring_energy": real(ring, count, len(ENERGIES)),
+        "ring_counts": whole(ring, count, len(COUNTS)),
+        "ring_tokens": whole(ring, count, length),
+        "ring_rejected": flags(ring, count, length),
         "waiting": torch.tensor([[0, 0, epoch]] * WAITING, device=state.tokens.device),
+        "slot_pending": flags(slots),
+        "slot_hidden": hidden.new_zeros((*slots, hidden.shape[-1])),
+        "slot_logit": real(slots),
+        "slot_normaliser": real(slots),
     }

@@ -13,12 +13,11 @@ from typing import Any
 
 import torch
 
-from maskov.execution.cuda_graphs import fitting, recorded
+from maskov.execution.recorded import fitting, recorded, single_sites
 from maskov.kernels import Gibbs, Kernel
 from maskov.models.base import MaskedModel
 from maskov.models.packed import PackedModel, pack_passes
 from maskov.models.scorer import Scorer
-from maskov.moves import Site
 from maskov.moves.filling import draw
 from maskov.random import Purpose, Rng, categorical
 from maskov.types import Chains, Int, Tensor
@@ -36,8 +35,8 @@ def records_gibbs(kernel: Kernel, model: MaskedModel) -> bool:
         and model.packs
         and isinstance(model, PackedModel)
         and isinstance(kernel, Gibbs)
-        and isinstance(kernel.move, Site)
-        and kernel.move.asynchronous
+        and single_sites(kernel.move)
+        and not kernel.conditional.constraints
     )
 
 

@@ -6,13 +6,16 @@ from maskov.kernels.compose import Mixture
 from maskov.kernels.exchange import Exchange
 from maskov.kernels.gibbs import Gibbs, mask_predict
 from maskov.kernels.metropolis import Metropolis
+from maskov.kernels.population import Draws, Population
 
 __all__ = [
     "DelayedAcceptance",
+    "Draws",
     "Exchange",
     "Gibbs",
     "Kernel",
     "Metropolis",
     "Mixture",
+    "Population",
     "mask_predict",
 ]

@@ -41,14 +41,12 @@ class Kernel(ABC):
 
     # The energy whose distribution the kernel is meant to sample, if it has one.
     energy: Energy | None = None
-    # Whether chains may go through this kernel asynchronously (`maskov.execution.asynchronous`).
-    asynchronous: bool = False
-    # Whether a GPU may fill and test its windows asynchronously (`maskov.execution.async_spans`).
-    fills_windows: bool = False
     # Whether the kernel's first step fills every blank by itself.
     fills_blanks: bool = False
     # Rows of a batch that belong to one chain, neighbours in it; the first of them is the chain.
     replicas: int = 1
+    # Neighbouring chains that are one population (`maskov.kernels.population`); 0: none are.
+    particles: int = 0
     # The distribution from which blanks are filled before the first epoch.
     conditional: MaskedConditional = MaskedConditional()
     # The kernels that this one is made of, if it is.
@@ -202,11 +200,26 @@ def with_leaves(kernel: Kernel, change: Callable[[Kernel], Kernel]) -> Kernel:
 
 def check_keeps_constraints(move: Move) -> None:
     """Refuse constraints that a move does not know of."""
-    if move.conditional.constraints and not move.keeps_constraints:
+    # The nearest class that says how to propose must say, too, that this keeps constraints.
+    says = (vars(one) for one in type(move).__mro__)
+    own = next(one for one in says if one.keys() & {"propose", "keeps_constraints"})
+    if move.conditional.constraints and not own.get("keeps_constraints", False):
         raise InputError(
             f"the move '{type(move).__qualname__}' does not keep constraints: use site, span, "
             "insert-delete or resize, or set its `keeps_constraints` if it does."
         )
+
+
+# What one row takes over from another, besides everything known about the tokens.
+_STATE = ("tokens", "lengths", "free", "region", "confidence", "replica")
+
+
+def taken(chains: Chains, index: Int[Tensor, " chains"]) -> Chains:
+    """Let every row take over the state of another."""
+    state = {name: getattr(chains, name)[index] for name in _STATE}
+    known = None if chains.part_values is None else chains.part_values.rows(index)
+    cache = None if chains.pass_cache is None else chains.pass_cache.rows(index)
+    return replace(chains, **state, part_values=known, pass_cache=cache)
 
 
 def counted(chains: Chains, rows: Int[Tensor, " n"]) -> Chains:

@@ -24,7 +24,7 @@ from itertools import pairwise
 import torch
 
 from maskov.errors import InputError
-from maskov.kernels.base import Kernel, Wrapper, leaves, log_ratio
+from maskov.kernels.base import Kernel, Wrapper, leaves, log_ratio, taken
 from maskov.kernels.metropolis import Metropolis
 from maskov.random import Purpose, Rng
 from maskov.types import Bool, Chains, Float, Int, Tensor
@@ -32,8 +32,6 @@ from maskov.types import Bool, Chains, Float, Int, Tensor
 MOST_REPLICAS = 16
 # More chains than a run can have: what the numbers of neighbouring rows of a set differ by.
 _STRIDE = 2**27
-# What a swap exchanges, besides everything known about the tokens.
-_STATE = ("tokens", "lengths", "free", "region", "confidence", "replica")
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,7 @@ class Exchange(Wrapper):
         )
         colder = colder[passed]
         index = torch.arange(len(chains.chain), device=first.device)
-        return _taken(
+        return taken(
             chains, index.index_copy(0, colder, colder + 1).index_copy(0, colder + 1, colder)
         )
 
@@ -149,11 +147,3 @@ def swapped(before: Chains, after: Chains, replicas: int) -> Bool[Tensor, "sets 
 def _wraps(kernel: Kernel) -> bool:
     """Whether a kernel is or holds a wrapper: replicas of replicas are none."""
     return isinstance(kernel, Wrapper) or any(map(_wraps, kernel.kernels))
-
-
-def _taken(chains: Chains, index: Int[Tensor, " chains"]) -> Chains:
-    """Let every row take over the state of another."""
-    state = {name: getattr(chains, name)[index] for name in _STATE}
-    known = None if chains.part_values is None else chains.part_values.rows(index)
-    sites = None if chains.pass_cache is None else chains.pass_cache.rows(index)
-    return replace(chains, **state, part_values=known, pass_cache=sites)

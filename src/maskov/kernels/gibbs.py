@@ -40,8 +40,8 @@ class Gibbs(Kernel):
 
     @property
     def fills_blanks(self) -> bool:  # type: ignore[override]
-        """Whether the move does."""
-        return self.move.fills_blanks
+        """Whether the first step masks everything, as in mask-predict."""
+        return isinstance(self.move, Site) and self.move.irreversible
 
     def init(self, chains: Chains, scorer: Scorer) -> Chains:
         """Cache nothing: every draw asks the model about the tokens as they are."""

@@ -10,9 +10,8 @@ What makes it affordable:
   B − 1, not B, for an energy of B groups of positions;
 - tests come cheapest first, and a rejection ends them (`maskov.energies.stages`).
 
-`step` is the plain algorithm, all chains in lock-step. Where move and energy allow it, runs go
-through `maskov.execution.asynchronous` or `async_spans`, which make the same decisions chain by
-chain.
+`step` is the plain algorithm, all chains in lock-step. Where move and energy allow it, runs go in
+rounds (`maskov.execution.rounds`), which make the same decisions chain by chain.
 """
 
 from __future__ import annotations
@@ -23,14 +22,13 @@ from functools import cached_property
 
 import torch
 
-from maskov.energies.base import Energy, MaskedEnergy, evaluated
+from maskov.energies.base import CachedEnergy, Energy, MaskedEnergy, evaluated
 from maskov.energies.lengths import at_temperature
 from maskov.energies.stages import AcceptanceStages, DelayedAcceptance, Stage, near_all, near_window
 from maskov.errors import InputError
 from maskov.grouping import groups_with, positions_of, unseen
 from maskov.kernels.base import Kernel, check_keeps_constraints, counted, log_ratio, with_tokens
 from maskov.kernels.gibbs import Gibbs
-from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Move, Site
 from maskov.random import Rng
@@ -77,29 +75,6 @@ class Metropolis(Kernel):
             # Passes of single positions justify an early test; of groups there are few.
             alone = self.energy.needs_passes and self.energy.groups is None
             object.__setattr__(self, "delayed", DelayedAcceptance(2 if alone else 0))
-
-    def __init_subclass__(cls) -> None:
-        # A subclass may accept by its own rules, so it takes the lock-step path unless it says
-        # otherwise.
-        if "asynchronous" not in vars(cls):
-            cls.asynchronous = False  # type: ignore[method-assign, assignment]
-        if "fills_windows" not in vars(cls):
-            cls.fills_windows = False  # type: ignore[method-assign, assignment]
-
-    @property
-    def asynchronous(self) -> bool:  # type: ignore[override]
-        """Whether chains may make the move asynchronously, tested by passes of single places."""
-        return self.move.asynchronous and self._masks_alone
-
-    @property
-    def fills_windows(self) -> bool:  # type: ignore[override]
-        """Whether the move fills windows freely, and all tests are by passes of single places."""
-        free = not self.conditional.constraints
-        return self.move.fills_windows and self._masks_alone and free
-
-    @property
-    def _masks_alone(self) -> bool:
-        return self.energy.sums_over_passes and self.energy.groups is None
 
     @property
     def leaves_invariant(self) -> bool:
@@ -162,7 +137,7 @@ class Metropolis(Kernel):
         if known is not None and known.of is not None and energy.has_parts_of(known.of):
             values = known.values
         else:
-            values = self._part_values(scorer.model, sequences)
+            values = self._part_values(scorer, sequences)
         whole = energy.total(values)
         scorer.track_nan(whole)
         if bool(whole.isinf().any()):
@@ -172,17 +147,22 @@ class Metropolis(Kernel):
             )
         return replace(chains, pass_cache=sites, part_values=PartValues(energy, values, whole))
 
-    def _part_values(
-        self, model: MaskedModel, sequences: Sequences
-    ) -> Float[Tensor, "chains parts"]:
+    def _part_values(self, scorer: Scorer, sequences: Sequences) -> Float[Tensor, "chains parts"]:
         """Evaluate every part of the energy and every early stage of one."""
-        values = sequences.lengths.new_zeros((len(sequences.lengths), self.plan.columns)).double()
+        width = sequences.tokens.shape[1]
+        columns = self.plan.columns(width)
+        values = sequences.lengths.new_zeros((len(sequences.lengths), columns)).double()
         for column, (_, part) in enumerate(self.energy.parts):
             if isinstance(part, MaskedEnergy):
-                values[:, column] = part(model, sequences)
+                values[:, column] = part(scorer.model, sequences)
         for other in self.plan.others:
             for column, stage in zip(other.columns, other.stages, strict=True):
-                values[:, column] = evaluated(stage, model, sequences)
+                if isinstance(stage, CachedEnergy):
+                    found = stage.evaluate(scorer, sequences)
+                    values[:, column] = found.value
+                    values[:, self.plan.memory(stage, width)] = found.cells
+                else:
+                    values[:, column] = evaluated(stage, scorer.model, sequences)
         return values
 
     def _caches(self, chains: Chains) -> bool:
@@ -337,13 +317,16 @@ class ProposalScores:
         """Return by how much the energy falls, from what stage `number` knows."""
         stage = self._plan.stages[number]
         for part, column, energy in self._plan.new_evaluations(number):
+            self.calls[index, part] += 1
+            if isinstance(energy, CachedEnergy):
+                self._evaluate(energy, column, index)
+                continue
             # What an expert cannot read is impossible, whatever the sign of its weight.
             weight = self._plan.others[part].weight
             too_long = math.copysign(math.inf, weight) if weight else 0.0
             sequences = self._sequences(index)
             found = evaluated(energy, self._scorer.model, sequences, too_long)
             self.values[index, column] = found
-            self.calls[index, part] += 1
         if self._energy.needs_passes and stage.nearest != 0:
             self._run_passes(stage, index)
         if number == len(self._plan.stages) - 1:
@@ -351,15 +334,26 @@ class ProposalScores:
         known = self._plan.other_drop(stage, self._old[index], self.values[index])
         return self._masked_drop(stage, index) + known
 
+    def _evaluate(self, energy: CachedEnergy, column: int, index: Tensor) -> None:
+        """Evaluate an energy from what it remembers of the chains' own sequences."""
+        proposal, memory = self._proposal, self._plan.memory(energy, self._proposal.tokens.shape[1])
+        changed = proposal.changed[index]
+        if proposal.resized is not None:  # nothing is where it was
+            changed = torch.ones_like(changed)
+        known = self._old[index, memory]
+        found = energy.evaluate(self._scorer, self._sequences(index), known, changed)
+        self.values[index, column] = found.value
+        self.values[index, memory] = found.cells
+        self.passes = self.passes.index_add(0, index, found.passes)
+
     def _sequences(self, index: Tensor) -> Sequences:
         proposal, chains = self._proposal, self._chains
-        sites, rows = (
-            None if self.pass_cache is None else self.pass_cache.rows(index),
-            proposal.rows[index],
-        )
+        rows, cache = proposal.rows[index], self.pass_cache
+        free = chains.free[rows] if proposal.resized is None else proposal.resized.free[index]
+        sites = None if cache is None else cache.rows(index)
         return Sequences(
             proposal.tokens[index], proposal.lengths[index], sites, chains.source[rows],
-            chains.reference[rows],
+            chains.reference[rows], free,
         )  # fmt: skip
 
     def _run_passes(self, stage: Stage, index: Tensor) -> None:

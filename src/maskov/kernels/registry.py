@@ -30,6 +30,7 @@ from maskov.kernels.compose import Mixture
 from maskov.kernels.exchange import Exchange
 from maskov.kernels.gibbs import Gibbs, mask_predict
 from maskov.kernels.metropolis import Metropolis
+from maskov.kernels.population import Draws, Population
 from maskov.moves import (
     INSERT_DELETE,
     WINDOWS,
@@ -46,11 +47,11 @@ from maskov.parts import (
     is_import_path,
     is_plain,
     load_part,
-    made_as,
+    not_reproducible,
     parse_call,
     part_text,
+    recipe_of,
     split_outside,
-    unnamed,
 )
 from maskov.schedules import LinearSchedule
 
@@ -68,6 +69,8 @@ _PARTS: dict[str, type[Any]] = {
     "gibbs": Gibbs,
     "mixture": Mixture,
     "exchange": Exchange,
+    "draws": Draws,
+    "population": Population,
     "site": Site,
     "span": Span,
     "resize": Resize,
@@ -76,6 +79,8 @@ _PARTS: dict[str, type[Any]] = {
     "lowest-confidence": LowestConfidence,
     "delayed": DelayedAcceptance,
 }
+# The fields of parts that hold an energy.
+_ENERGIES = ("energy", "start")
 _NAMES = {kind: name for name, kind in _PARTS.items()}
 
 
@@ -99,8 +104,8 @@ def _energy_text(part: Energy) -> str:
     inner = getattr(part, "function", part)
     if type(inner).__module__.partition(".")[0] == "maskov":
         return str(part)
-    if made_as(inner) is None:
-        raise unnamed(inner)
+    if recipe_of(inner) is None:
+        raise not_reproducible(inner)
     return part_text(inner)
 
 
@@ -119,7 +124,7 @@ def energy_name(energy: Energy) -> str:
 
 def _own_data(part: Any) -> dict[str, Any]:
     """Return a custom part as plain data; its fields may be built-in parts."""
-    made = made_as(part)
+    made = recipe_of(part)
     if made is None and is_dataclass(part) and importable(part):
         values = {f.name: getattr(part, f.name) for f in fields(part) if f.init}
         options = {
@@ -130,7 +135,7 @@ def _own_data(part: Any) -> dict[str, Any]:
         }
         made = (f"{type(part).__module__}:{type(part).__qualname__}", [], options)
     if made is None or not is_plain(made[2]):
-        raise unnamed(part)
+        raise not_reproducible(part)
     name, arguments, options = made
     return {"part": name, "arguments": arguments, "options": options}
 
@@ -186,7 +191,7 @@ def from_data(
     if name not in _PARTS:
         raise InputError(f"unknown part '{name}'.")
     values = {
-        key: energy(value) if key == "energy" else built(value) for key, value in rest.items()
+        key: energy(value) if key in _ENERGIES else built(value) for key, value in rest.items()
     }
     return _PARTS[name](**values)
 
@@ -210,7 +215,7 @@ def as_kernel(part: object) -> Kernel:
 
 def kernel_name(kernel: Kernel) -> str:
     """Return the short name of a kernel: mh, gibbs, mask-predict, or what its class is called."""
-    if isinstance(kernel, Exchange):
+    if isinstance(kernel, Exchange | Population):
         return kernel_name(kernel.kernel)
     move = getattr(kernel, "move", None)
     if (

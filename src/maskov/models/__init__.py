@@ -7,19 +7,21 @@ from pathlib import Path
 import torch
 
 from maskov.errors import InputError
-from maskov.models.base import PRECISIONS, MaskedModel, Queries, in_precision, weights_of
+from maskov.models.antibody import load_antibody
+from maskov.models.base import PRECISIONS, MaskedModel, Queries, adapted, weights_of
 from maskov.models.builtin import TabularModel, counterexample, untrained
-from maskov.models.checkpoint import LOADING
+from maskov.models.checkpoint import LOADING, translation_folder
+from maskov.models.conditional.model import ConditionalModel
 from maskov.models.huggingface import HuggingFaceModel
-from maskov.models.packed import PackedModel, check_smoothing
-from maskov.shipped import PACKAGED, default_judge, default_model, source_of
+from maskov.models.packed import check_smoothing
+from maskov.shipped import PACKAGES, default_judge, default_model, source_of
 
 # The untrained stand-in if no model is shipped; None if no judge is.
 DEFAULT_MODEL = default_model()
 DEFAULT_JUDGE = default_judge()
 
-_BUILT_IN = ("untrained", "counterexample")
-_PACKAGED = frozenset(model.name for model in PACKAGED)
+# The masked models that are not folders.
+_NAMED = frozenset({"untrained", "counterexample", *PACKAGES})
 
 __all__ = [
     "DEFAULT_JUDGE",
@@ -56,15 +58,6 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-def load_conditional(
-    folder: Path, device: torch.device, dtype: torch.dtype, name: str
-) -> MaskedModel:
-    """Load a translation model; `given` sets its sources."""
-    from maskov.models.conditional.model import ConditionalModel
-
-    return ConditionalModel.load(folder, device, dtype, name)
-
-
 def load(
     name: str | Path = DEFAULT_MODEL,
     device: torch.device | str = "auto",
@@ -86,64 +79,30 @@ def load(
     proteins proposes the 20 amino acids, and of its other letters the `extra_letters`.
     """
     check_smoothing(remove_smoothing)
-    with LOADING:
-        model = _load(name, device, precision, tokenizer, trust_remote_code, allow_download, prefix)
-    if extra_letters:
-        if not isinstance(model, HuggingFaceModel):
-            raise InputError(f"'{model.name}' is not a model of proteins: drop extra_letters.")
-        model = model.with_letters(extra_letters)
-    if not remove_smoothing:
-        return model
-    if not isinstance(model, PackedModel):
-        raise InputError(f"'{model.name}' is a table, not trained: drop remove_smoothing.")
-    return model.without_smoothing(remove_smoothing)
-
-
-def _load(
-    name: str | Path,
-    device: torch.device | str,
-    precision: str,
-    tokenizer: str | Path | None,
-    trust_remote_code: bool,
-    allow_download: bool,
-    prefix: str,
-) -> MaskedModel:
     name = str(name.resolve()) if isinstance(name, Path) else name
     device = choose_device(device) if isinstance(device, str) else device
-    if (name in _BUILT_IN or name in _PACKAGED) and tokenizer is not None:
-        raise InputError(f"'{name}' has its own tokens: drop the tokenizer.")
     dtype = weights_of(precision)
-    folder = None
-    if name not in _BUILT_IN and name not in _PACKAGED:
-        from maskov.models.conditional.checkpoint import translation_folder
-
-        folder = translation_folder(name, allow_download)
-    if prefix and (name in _BUILT_IN or folder is not None):
-        raise InputError(f"'{name}' reads no prefix: drop the prefix.")
-    if name == "counterexample" and precision not in ("float32", "float64"):
-        raise InputError("'counterexample' is a float64 table: drop --precision.")
-    if name == "counterexample":
-        return counterexample()
-    if folder is not None:
-        if tokenizer is not None:
+    with LOADING:
+        folder = None if name in _NAMED else translation_folder(name, allow_download)
+        if tokenizer is not None and (name in _NAMED or folder is not None):
             raise InputError(f"'{name}' has its own tokens: drop the tokenizer.")
-        return in_precision(load_conditional(folder, device, dtype, name), precision)
-    if name == "untrained":
-        return in_precision(untrained(device, dtype), precision)
-    if name in _PACKAGED:
-        from maskov.models.antibody import load_antibody
-
-        exact = load_antibody(name, device, dtype)
-    else:
-        exact = HuggingFaceModel.load(
-            source_of(name, "masked"),
-            device,
-            dtype,
-            None if tokenizer is None else str(tokenizer),
-            trust_remote_code,
-            called=name,
-            allow_download=allow_download,
-        )
-    if prefix:
-        exact = exact.with_prefix(prefix)
-    return in_precision(exact, precision)
+        model: MaskedModel
+        if name == "counterexample":
+            model = counterexample()
+        elif name == "untrained":
+            model = untrained(device, dtype)
+        elif name in PACKAGES:
+            model = load_antibody(name, device, dtype)
+        elif folder is not None:
+            model = ConditionalModel.load(folder, device, dtype, name)
+        else:
+            model = HuggingFaceModel.load(
+                source_of(name, "masked"),
+                device,
+                dtype,
+                None if tokenizer is None else str(tokenizer),
+                trust_remote_code,
+                called=name,
+                allow_download=allow_download,
+            )
+    return adapted(model, prefix, extra_letters, remove_smoothing, precision)

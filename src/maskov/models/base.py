@@ -16,7 +16,7 @@ from threading import Condition, Lock, local
 
 import torch
 
-from maskov.errors import InputError, ModelError
+from maskov.errors import InputError
 from maskov.models.tokens import token_spans
 from maskov.types import Bool, Float, Int, Tensor
 
@@ -101,9 +101,23 @@ class MaskedModel(ABC):
         """Return the score of one token for each vector; models may override this."""
         return self.logits(hidden).gather(1, tokens[:, None]).squeeze(1)
 
+    # The same model, changed. Networks override these; what remains are tables.
+
+    def with_prefix(self, text: str) -> MaskedModel:
+        """Return this model reading a text before every sequence."""
+        raise InputError(f"'{self.name}' reads no prefix: drop the prefix.")
+
+    def with_letters(self, letters: str) -> MaskedModel:
+        """Return this model of proteins proposing more letters than the 20 amino acids."""
+        raise InputError(f"'{self.name}' is not a model of proteins: drop extra_letters.")
+
+    def without_smoothing(self, share: float) -> MaskedModel:
+        """Return this model with the label smoothing of its training removed."""
+        raise InputError(f"'{self.name}' is a table, not trained: drop remove_smoothing.")
+
     def in_precision(self, dtype: torch.dtype, coarse_products: bool = False) -> MaskedModel:
         """Return this model with its passes in another precision, and this one as its `exact`."""
-        raise ModelError(f"'{self.name}' supports no other precision.")
+        raise InputError(f"'{self.name}' is a float64 table: drop --precision.")
 
     @property
     def hidden_width(self) -> int:
@@ -172,8 +186,20 @@ def weights_of(precision: str) -> torch.dtype:
     return torch.float64 if precision == "float64" else torch.float32
 
 
-def in_precision(model: MaskedModel, precision: str) -> MaskedModel:
-    """Return the model with its passes in this precision."""
+def adapted(
+    model: MaskedModel,
+    prefix: str = "",
+    extra_letters: str = "",
+    remove_smoothing: float = 0.0,
+    precision: str = "float32",
+) -> MaskedModel:
+    """Return a model as `load` was asked for it."""
+    if prefix:
+        model = model.with_prefix(prefix)
+    if extra_letters:
+        model = model.with_letters(extra_letters)
+    if remove_smoothing:
+        model = model.without_smoothing(remove_smoothing)
     if precision in ("float32", "float64"):
         return model
     if precision == "tf32" and model.device.type != "cuda":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -16,9 +17,13 @@ import torch
 from maskov.errors import InputError, MaskovError, ModelError
 from maskov.models.scorer import is_out_of_memory
 from maskov.models.tokens import silence_transformers
-from maskov.shipped import did_you_mean
+from maskov.shipped import did_you_mean, folder_of
 from maskov.types import Bool, Tensor
 
+# What config.json says of our own translation models, and what they need of a repository on the
+# hub: no code and no pickles.
+ARCHITECTURE = "maskov-translation"
+_FILES = ["*.json", "*.safetensors", "*.txt"]
 # Far more than any network has.
 _MOST_LAYERS = 2**10
 # Bytes; matrix products of unaligned arrays may round differently.
@@ -28,6 +33,16 @@ ALIGNMENT = 64
 # that load at once fail, or get other weights. The lock is reentrant, because loading one model may
 # load another.
 LOADING = RLock()
+# What errors of transformers and torch contain, and what they mean.
+_REASONS = {
+    "trust_remote_code": "the model '{name}' has its own code, which was not run; if you trust it, "
+    "say so with --trust-remote-code.",
+    "Weights only load failed": "the weights of '{name}' are a pickle with more than tensors, "
+    "which may be code: it was not run; give the same model as safetensors.",
+    "ignore_mismatched_sizes": "the model '{name}' is damaged: its weights do not fit its "
+    "config.json.",
+    "Unrecognized configuration class": "'{name}' is not a {what}; give a checkpoint of one.",
+}
 # Configuration entries that do not affect the network's shape.
 _NOT_SHAPE = {"_name_or_path", "transformers_version", "architectures", "dtype"}
 # What the last call of a tokenizer left in it; every call sets it again.
@@ -59,7 +74,14 @@ def load_checkpoint(
     if Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise ModelError(f"'{name}' is not a model folder: it has no config.json.")
     check_files(Path(name))
-    _check_layers(Path(name) / "config.json", name)
+    # All layers would be built before missing weights are noticed. Other wrong sizes are caught
+    # when the weights do not fit them.
+    for key, value in read_config(Path(name)).items():
+        if "layer" in key and isinstance(value, int | float) and value > _MOST_LAYERS:
+            raise ModelError(
+                f"'{name}' is not a model folder: its config.json has '{key}' {value:.3g}, more "
+                "than any network has."
+            )
     try:
         # Missing weights are drawn at random before we can refuse them.
         with silence_transformers(), torch.random.fork_rng(devices=[]):
@@ -82,18 +104,11 @@ def load_checkpoint(
             f"'{name}' is not a {what}: its weights lack {missing[0]} ({len(missing)} missing); "
             "give a checkpoint that has its head."
         )
-    _align(network)
-    return network, loaded
-
-
-def _align(network: torch.nn.Module) -> None:
-    """Copy weights that a mapped file has at odd addresses, which may round products differently.
-
-    So a model that was loaded computes what the same model computes that was sent to a worker.
-    """
+    # A mapped file has weights at odd addresses. Copied, they compute what a worker's compute.
     for value in (*network.parameters(), *network.buffers()):
         if value.data_ptr() % ALIGNMENT:
             value.data = value.data.clone()
+    return network, loaded
 
 
 def check_files(folder: Path) -> None:
@@ -125,22 +140,52 @@ def _on_this_machine(name: str) -> str:
     )
 
 
-def _check_layers(config: Path, name: str) -> None:
-    """Refuse an absurd number of layers: all would be built before missing weights are noticed.
+def is_translation(folder: Path) -> bool:
+    """Whether a folder's config.json says that it is such a model."""
+    return read_config(folder).get("architecture") == ARCHITECTURE
 
-    Other wrong sizes are caught when the weights do not fit them.
+
+def translation_folder(name: str, download: bool = False) -> Path | None:
+    """Return the folder of the translation model of this name, or None.
+
+    It is a shipped model, a folder, or a hub name: in the hub's cache or, with `download`, brought
+    there. Energies are parsed without, so that reading one opens no connection.
     """
+    folder = folder_of(name) or Path(name)
+    if name.count("/") == 1 and not os.path.exists(folder):
+        folder = _from_hub(name, download) or folder
+    return folder if is_translation(folder) else None
+
+
+def _from_hub(name: str, download: bool) -> Path | None:
+    import huggingface_hub as hub
+
     try:
-        content = json.loads(config.read_text(encoding="utf-8"))
+        find = hub.hf_hub_download if download else hub.try_to_load_from_cache
+        config = find(name, "config.json")
+    except Exception:  # many kinds; loading says that there is no such model
+        return None
+    if not isinstance(config, str):
+        return None
+    folder = Path(config).parent
+    if not download or not is_translation(folder):
+        return folder
+    try:
+        return Path(hub.snapshot_download(name, allow_patterns=_FILES))
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise ModelError(
+            f"the translation model '{name}' could not be downloaded: {reason}."
+        ) from error
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return the config.json of a model folder; nothing, if it cannot be read."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        return  # loading reports it
-    entries = content.items() if isinstance(content, dict) else ()
-    for key, value in entries:
-        if "layer" in key and isinstance(value, int | float) and value > _MOST_LAYERS:
-            raise ModelError(
-                f"'{name}' is not a model folder: its config.json has '{key}' {value:.3g}, more "
-                "than any network has."
-            )
+        return {}  # loading reports it
+    return config if isinstance(config, dict) else {}
 
 
 def load_tokenizer(source: str, trust_remote_code: bool = False) -> Any:
@@ -163,28 +208,17 @@ def _why(name: str, what: str, error: Exception) -> str:
     """Return one sentence on why a checkpoint did not load."""
     if is_out_of_memory(error):
         return f"not enough memory to load the model '{name}'; use a smaller one."
-    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    if "trust_remote_code" in str(error):
-        return (
-            f"the model '{name}' has its own code, which was not run; if you trust it, say so "
-            "with --trust-remote-code."
-        )
-    if "Weights only load failed" in first:
-        return (
-            f"the weights of '{name}' are a pickle with more than tensors, which may be code: "
-            "it was not run; give the same model as safetensors."
-        )
-    if "ignore_mismatched_sizes" in first:
-        return f"the model '{name}' is damaged: its weights do not fit its config.json."
-    if "Unrecognized configuration class" in first:
-        return f"'{name}' is not a {what}; give a checkpoint of one."
+    text = str(error).strip() or type(error).__name__
+    for sign, reason in _REASONS.items():
+        if sign in text:
+            return reason.format(name=name, what=what)
     if not Path(name).exists() and isinstance(error, OSError):
         return (
             f"no {what} '{name}': there is no such folder, and the hub could not be reached or "
             f"has none. {did_you_mean(name)}Give a folder with config.json and weights, or a hub "
             "name while online."
         )
-    return f"the model '{name}' could not be loaded: {first}"
+    return f"the model '{name}' could not be loaded: {text.splitlines()[0]}"
 
 
 def fingerprint(network: Any, tokenizer: Any, **inputs: Any) -> str:

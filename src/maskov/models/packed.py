@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Self
 
 import torch
+import torch.nn.functional as F
 
 from maskov.encoders import Encoder, Packed, Reading, TokenLayout, Uniform
 from maskov.errors import InputError, ModelError
 from maskov.models.base import MaskedModel, Queries, coarse
+from maskov.models.checkpoint import fingerprint, forbidden_ids
 from maskov.models.tokens import token_ids
 from maskov.types import Bool, Float, Int, Tensor
 
@@ -125,13 +127,41 @@ def without_smoothing(
     return scores + (1 - tail).clamp(min=FLOOR).log()
 
 
-M = TypeVar("M", bound="PackedModel")
+@dataclass(frozen=True)
+class LMHead:
+    """A transform of the encoder's output and the projection onto the vocabulary."""
+
+    transform: Callable[[Tensor], Tensor]
+    weight: Float[Tensor, "vocabulary hidden"]
+    bias: Float[Tensor, " vocabulary"] | None = None
+
+    def logits(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, "masked vocabulary"]:
+        """Score the full vocabulary."""
+        return F.linear(hidden, self.weight, self.bias)
+
+    def logit_of(
+        self, hidden: Float[Tensor, "masked hidden"], tokens: Int[Tensor, " masked"]
+    ) -> Float[Tensor, " masked"]:
+        """Score one token per row, with one row of the projection."""
+        score = (hidden * self.weight[tokens]).sum(-1)
+        return score if self.bias is None else score + self.bias[tokens]
 
 
-class TokenizedModel(MaskedModel):
-    """A masked model with a tokenizer."""
+class PackedModel(MaskedModel):
+    """A network and its tokenizer, with our own encoder for its passes if it is a known one.
 
+    Without a `head`, the vectors of masked positions are logits already.
+    """
+
+    network: Any
     tokenizer: Any
+    encoder: Encoder | None
+    head: LMHead | None
+    frame: Frame
+    # Whether float32 matrix products may use TF32.
+    coarse_products: bool = False
+
+    # Texts.
 
     def encode(self, text: str) -> list[int]:
         """Tokenise without special tokens; [MASK] becomes this model's mask."""
@@ -162,37 +192,31 @@ class TokenizedModel(MaskedModel):
         """Return all special tokens but the unknown one, which may occur in a scored text."""
         return frozenset(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id}
 
+    # Scores.
 
-class PackedModel(TokenizedModel):
-    """A model with maskov's encoder, the tokens around each sequence, and its own head."""
+    @property
+    def hidden_width(self) -> int:
+        """Width of the vector before the projection, or of the logits if the head is not split."""
+        return self.vocabulary_size if self.head is None else self.head.weight.shape[1]
 
-    encoder: Encoder | None
-    frame: Frame
-    # Whether float32 matrix products may use TF32.
-    coarse_products: bool = False
-
-    @abstractmethod
     def project(self, states: Float[Tensor, "masked width"]) -> Float[Tensor, "masked hidden"]:
-        """Turn the encoder's states at the masks into the vectors that chains cache."""
+        """Apply the head up to its projection, in its own precision."""
+        assert self.head is not None
+        return self.head.transform(states.to(self.head.weight.dtype))
 
-    @abstractmethod
     def trained_logits(
         self, hidden: Float[Tensor, "masked hidden"]
     ) -> Float[Tensor, "masked vocabulary"]:
         """Return the scores of the full vocabulary as the network was trained to give them."""
-
-    @abstractmethod
-    def trained_logit_of(
-        self, hidden: Float[Tensor, "masked hidden"], tokens: Int[Tensor, " masked"]
-    ) -> Float[Tensor, " masked"]:
-        """Return the score of one token for each vector, as the network was trained to give it."""
+        if self.head is None:
+            return hidden
+        with coarse(self.coarse_products):
+            return self.head.logits(hidden)
 
     def logits(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, "masked vocabulary"]:
         """Return the scores of the full vocabulary, without label smoothing if that is removed."""
         scores = self.trained_logits(hidden)
-        if not self.remove_smoothing:
-            return scores
-        return self._without_smoothing(scores, scores.logsumexp(1, keepdim=True))
+        return self._unsmoothed(scores, scores) if self.remove_smoothing else scores
 
     def logit_of(
         self, hidden: Float[Tensor, "masked hidden"], tokens: Int[Tensor, " masked"]
@@ -202,46 +226,85 @@ class PackedModel(TokenizedModel):
         To remove label smoothing takes the scores of all tokens, which are computed in portions.
         """
         if not self.remove_smoothing:
-            return self.trained_logit_of(hidden, tokens)
+            if self.head is None:
+                return hidden.gather(1, tokens[:, None]).squeeze(1)
+            return self.head.logit_of(hidden, tokens)
         columns = []
         parts = (torch.split(values, self.head_rows) for values in (hidden, tokens))
         for part, token in zip(*parts, strict=True):
             scores = self.trained_logits(part)
-            total = scores.logsumexp(1, keepdim=True)
-            columns.append(self._without_smoothing(scores.gather(1, token[:, None]), total))
+            columns.append(self._unsmoothed(scores.gather(1, token[:, None]), scores))
         return torch.cat(columns).squeeze(1)
 
-    def _without_smoothing(self, scores: Tensor, log_normaliser: Tensor) -> Tensor:
-        return without_smoothing(
-            scores, log_normaliser, self.remove_smoothing, self.vocabulary_size
-        )
+    def _unsmoothed(self, chosen: Tensor, scores: Tensor) -> Tensor:
+        total = scores.logsumexp(1, keepdim=True)
+        return without_smoothing(chosen, total, self.remove_smoothing, self.vocabulary_size)
 
-    def without_smoothing(self: M, share: float) -> M:
+    # The same model, changed.
+
+    def changed(self, **attributes: Any) -> Self:
+        """Return this model, and its `exact` one, with some attributes changed."""
+        other = copy.copy(self)
+        vars(other).update(attributes)
+        if isinstance(self.exact, PackedModel):
+            other.exact = self.exact.changed(**attributes)
+        return other
+
+    def without_smoothing(self, share: float) -> Self:
         """Return this model with the label smoothing of its training removed.
 
-        `share` is what the training spread over the vocabulary, such as 0.1;
-        the function of this name defines what is left. Energies and proposals both change.
+        `share` is what the training spread over the vocabulary, such as 0.1; the function of this
+        name defines what is left. Energies and proposals both change.
         """
         check_smoothing(share)
-        if not share:
-            return self
-        if self.remove_smoothing:
+        if share and self.remove_smoothing:
             raise InputError(
                 f"label smoothing is removed from '{self.name}' already: {self.remove_smoothing:g}."
             )
+        return self.changed(remove_smoothing=float(share)) if share else self
+
+    def in_precision(self, dtype: torch.dtype, coarse_products: bool = False) -> Self:
+        """Return this model with the passes of its encoder in another precision.
+
+        The head keeps its precision: it runs at masked positions only, and energies depend on it
+        directly. If the head cannot be split, the whole network is converted.
+        """
         changed = copy.copy(self)
-        changed.remove_smoothing = float(share)
-        if isinstance(self.exact, PackedModel):
-            changed.exact = self.exact.without_smoothing(share)
+        changed.exact = self
+        if dtype != self.dtype and self.encoder is not None:
+            changed.encoder = self.encoder.to(dtype)
+        elif dtype != self.dtype:
+            changed.network = copy.deepcopy(self.network)
+            (changed.network if self.head is None else changed.network.base_model).to(dtype)
+        changed.dtype = dtype
+        changed.precision = "tf32" if coarse_products else str(dtype).removeprefix("torch.")
+        changed.coarse_products = coarse_products or dtype.itemsize < 4
         return changed
 
-    def _identity(self) -> dict[str, Any]:
-        """Return what the fingerprint holds besides weights and inputs."""
-        return {"remove_smoothing": self.remove_smoothing} if self.remove_smoothing else {}
+    def fingerprint(self) -> str:
+        """Hash the full-precision weights, how texts become inputs and what is removed."""
+        if self.exact is not None:
+            return self.exact.fingerprint()
+        inputs = {"mask": self.mask_id, "forbidden": forbidden_ids(self.forbidden)}
+        if self.remove_smoothing:
+            inputs["remove_smoothing"] = self.remove_smoothing
+        return fingerprint(self.network, self.tokenizer, **inputs, **self.other_inputs())
+
+    @abstractmethod
+    def other_inputs(self) -> dict[str, Any]:
+        """Return what else decides the inputs of the network."""
+
+    # Passes.
 
     def reading(self, source: Int[Tensor, " passes"] | None) -> Reading | None:
         """Return what passes read besides their own tokens; nothing, unless it is overridden."""
         return None
+
+    def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
+        """Run the masked sequences and select the masked positions."""
+        passes = pack_masked(queries.tokens, queries.lengths, queries.masked, self.frame)
+        layout = self._layout(passes, queries.lengths, queries.tokens.shape[1])
+        return self._encoded(passes, layout, queries.source, several=True)
 
     def hidden_at(
         self,
@@ -266,12 +329,6 @@ class PackedModel(TokenizedModel):
     ) -> Float[Tensor, "passes hidden"]:
         """Return the vector at the mask of each packed pass, without device synchronisation."""
         return self._encoded(passes, Packed(passes.starts, longest), source)
-
-    def hidden_packed(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
-        """Run queries that mask any number of positions each."""
-        passes = pack_masked(queries.tokens, queries.lengths, queries.masked, self.frame)
-        layout = self._layout(passes, queries.lengths, queries.tokens.shape[1])
-        return self._encoded(passes, layout, queries.source, several=True)
 
     def _layout(self, passes: PackedPasses, lengths: Tensor, width: int) -> TokenLayout:
         full = width + self.frame.size

@@ -16,7 +16,6 @@ import torch
 from maskov.errors import Interrupted, ModelError
 from maskov.grouping import groups_with, masked_with
 from maskov.models.base import MaskedModel, Queries
-from maskov.models.packed import PackedModel
 from maskov.types import Bool, Chains, Float, Int, PassCache, Sequences, Tensor
 
 # On a CPU a batch should fit the caches; on a GPU it should fill the device.
@@ -232,26 +231,17 @@ class Scorer:
         counts = queries.masked.sum(1)
         alone = bool((counts == 1).all())
         starts = counts.cumsum(0) - counts
-        found: Tensor | None = None
 
-        def work(rows: Tensor, width: int) -> None:
-            nonlocal found
+        def run(rows: Tensor, width: int) -> tuple[Tensor, Tensor]:
             part = queries.rows(rows, width)
-            if alone:
-                place = part.masked.int().argmax(1)
-                answer = self.model.hidden_at(part.tokens, part.lengths, place, part.source)
-            else:
-                answer = self.model.hidden(part)
-            if found is None:
-                found = answer.new_empty((int(counts.sum()), answer.shape[1]))
             within = part.masked.cumsum(1) - 1
             target = (starts[rows][:, None] + within)[part.masked]
-            found[target] = answer
-            self.passes += len(part)
+            if not alone:
+                return self.model.hidden(part), target
+            place = part.masked.int().argmax(1)
+            return self.model.hidden_at(part.tokens, part.lengths, place, part.source), target
 
-        self.batcher.each(queries.lengths, work)
-        if found is None:
-            raise ModelError("no position was masked: there is nothing to ask the model.")
+        found = self._run_passes(queries.lengths, int(counts.sum()), run)
         self.track_nan(found)
         return found
 
@@ -263,29 +253,41 @@ class Scorer:
         normaliser: bool,
     ) -> PassOutputs:
         """Mask each (row, place) alone; return its vector and the score of the token there."""
-        model, count = self.model, row.shape[0]
         tokens, lengths, source = sequences.tokens, sequences.lengths, sequences.source
-        logit = torch.zeros(count, dtype=torch.float64, device=tokens.device)
+        logit = torch.zeros(len(row), dtype=torch.float64, device=tokens.device)
         log_normaliser = torch.full_like(logit, torch.nan)
-        hidden: Tensor | None = None
 
-        def work(index: Tensor, width: int) -> None:
-            nonlocal hidden
+        def run(index: Tensor, width: int) -> tuple[Tensor, Tensor]:
             rows, places = row[index], place[index]
             read = None if source is None else source[rows]
-            answer = model.hidden_at(tokens[rows, :width], lengths[rows], places, read)
-            if hidden is None:
-                hidden = answer.new_empty((count, answer.shape[1]))
-            hidden[index] = answer
-            logit[index], log_normaliser[index] = self.scores(
-                answer, tokens[rows, places], normaliser
-            )
-            self.passes += len(index)
+            hidden = self.model.hidden_at(tokens[rows, :width], lengths[rows], places, read)
+            scores = self.scores(hidden, tokens[rows, places], normaliser)
+            logit[index], log_normaliser[index] = scores
+            return hidden, index
 
-        self.batcher.each(lengths[row], work)
-        if hidden is None:
+        return PassOutputs(self._run_passes(lengths[row], len(row), run), logit, log_normaliser)
+
+    def _run_passes(
+        self,
+        lengths: Int[Tensor, " passes"],
+        count: int,
+        run: Callable[[Tensor, int], tuple[Tensor, Tensor]],
+    ) -> Float[Tensor, "count hidden"]:
+        """Run passes in batches; `run` returns the vectors of a batch and their places."""
+        found: Tensor | None = None
+
+        def work(rows: Tensor, width: int) -> None:
+            nonlocal found
+            hidden, target = run(rows, width)
+            if found is None:
+                found = hidden.new_empty((count, hidden.shape[1]))
+            found[target] = hidden
+            self.passes += len(rows)
+
+        self.batcher.each(lengths, work)
+        if found is None:
             raise ModelError("no position was masked: there is nothing to ask the model.")
-        return PassOutputs(hidden, logit, log_normaliser)
+        return found
 
     def scores(
         self,
@@ -391,5 +393,5 @@ def _padded_share(model: MaskedModel) -> float:
     """Return how much of a batch may be filled up with longer sequences."""
     if model.device.type == "cpu":
         # Our own encoder pads for attention alone, which costs less than small batches do.
-        return PADDED_SHARE if isinstance(model, PackedModel) and model.encoder is not None else 0.0
+        return 0.0 if getattr(model, "encoder", None) is None else PADDED_SHARE
     return 1.0 if model.packs else PADDED_SHARE

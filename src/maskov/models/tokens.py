@@ -181,15 +181,11 @@ _OTHER_LETTERS = frozenset("BJOUXZ.-*|")
 def forbidden_tokens(tokenizer: Any, size: int) -> Bool[Tensor, " vocabulary"]:
     """Mark special and unused tokens, and rows of the model that belong to no token."""
     forbidden = torch.ones(size, dtype=torch.bool)
+    added = getattr(tokenizer, "added_tokens_decoder", {}).items()
+    special = {*tokenizer.all_special_ids, *(index for index, token in added if token.special)}
     for token, index in tokenizer.get_vocab().items():
-        if index < size:
+        if index < size and index not in special:
             forbidden[index] = bool(_PLACEHOLDER.fullmatch(token.strip()))
-    for index in tokenizer.all_special_ids:
-        if index < size:
-            forbidden[index] = True
-    for index, added in getattr(tokenizer, "added_tokens_decoder", {}).items():
-        if index < size and added.special:
-            forbidden[index] = True
     return forbidden
 
 

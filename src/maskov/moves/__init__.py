@@ -2,10 +2,8 @@
 
 from maskov.moves.base import Move
 from maskov.moves.conditional import MaskedConditional
-from maskov.moves.positions import ORDERS, LowestConfidence, Positions, Sweep
-from maskov.moves.resize import INSERT_DELETE, WINDOWS, Resize
-from maskov.moves.site import Site
-from maskov.moves.span import Span
+from maskov.moves.site import ORDERS, LowestConfidence, Positions, Site, Sweep
+from maskov.moves.windows import INSERT_DELETE, WINDOWS, Resize, Span, Window
 
 __all__ = [
     "INSERT_DELETE",
@@ -19,4 +17,5 @@ __all__ = [
     "Site",
     "Span",
     "Sweep",
+    "Window",
 ]

@@ -15,16 +15,12 @@ import torch
 
 from maskov.energies.stages import AcceptanceStages
 from maskov.errors import Interrupted
-from maskov.execution.async_chains import AsyncChains
-from maskov.execution.async_spans import SpanSampler
-from maskov.execution.asynchronous import AsyncSampler
-from maskov.execution.buffers import Buffers, ChainBuffers
-from maskov.execution.cuda_graphs import RecordedSampler
+from maskov.execution.buffers import Buffers, SiteBuffers, WindowBuffers
 from maskov.execution.loop import kernel_at
-from maskov.execution.recorded_spans import RecordedSpanSampler
-from maskov.execution.span_buffers import SpanBuffers
+from maskov.execution.recorded import rounds_of, sampler_for
+from maskov.execution.rounds import Rounds
+from maskov.execution.window_rounds import WindowRounds
 from maskov.kernels import Kernel, Metropolis
-from maskov.models.base import MaskedModel
 from maskov.models.scorer import refuse_out_of_memory
 from maskov.types import Tensor
 
@@ -43,6 +39,7 @@ class AsyncGroup:
         self.runner = runner
         self.kernel = kernel
         self._shown = 0.0
+        self._windows = rounds_of(kernel) is WindowRounds
         group = runner.group
         if group.buffers:
             return
@@ -79,21 +76,21 @@ class AsyncGroup:
         runner.group = group.with_chains(sampler.state(group.chains), buffers={})
         runner.end_if_due()
 
-    def _keep(self, sampler: AsyncChains) -> None:
+    def _keep(self, sampler: Rounds) -> None:
         self.runner.group = replace(self.runner.group, buffers=sampler.buffers.tensors())
 
-    def _sampler(self) -> AsyncChains:
+    def _sampler(self) -> Rounds:
         """Return the group as it was left, or from its start."""
         runner = self.runner
         plan = self.kernel.plan
         kept = runner.group.buffers
-        kind = SpanBuffers if self.kernel.fills_windows else Buffers
+        kind = WindowBuffers if self._windows else SiteBuffers
         buffers = kind(**kept) if kept else self._buffers(plan)
         sampler = runner.sampler
         same = sampler is not None and _alike(sampler.kernel, self.kernel) and sampler.plan == plan
         if sampler is None or not same or not sampler.reload(buffers):
             # A run of a GPU may go on elsewhere, where its windows are not recorded.
-            sampler = (sampler_for(runner.scorer.model, self.kernel) or SpanSampler)(
+            sampler = (sampler_for(runner.scorer.model, self.kernel) or WindowRounds)(
                 self.kernel, plan, runner.scorer, runner.rng, buffers, self._temperatures(),
                 shortest=runner.manifest.shortest, mean=runner.manifest.mean,
             )  # fmt: skip
@@ -102,23 +99,23 @@ class AsyncGroup:
         self._limit(sampler)
         return sampler
 
-    def _limit(self, sampler: AsyncChains) -> None:
+    def _limit(self, sampler: Rounds) -> None:
         """Let no chain run further ahead than its epochs can be kept."""
         group = self.runner.group
         sampler.limit.fill_(min(group.end, group.epoch + len(sampler.buffers.ring_tokens)))
 
-    def _buffers(self, plan: AcceptanceStages) -> ChainBuffers:
+    def _buffers(self, plan: AcceptanceStages) -> Buffers:
         """Return the buffers of a group between epochs, with the passes of its sequences."""
         runner, scorer = self.runner, self.runner.scorer
         chains, before = runner.group.chains, scorer.passes
         chains = self.kernel.init(chains, scorer)
-        buffers: ChainBuffers
-        if self.kernel.fills_windows:
+        buffers: Buffers
+        if self._windows:
             steps = self.kernel.steps(chains)
-            buffers = SpanBuffers.of(chains, runner.group.epoch, steps, AHEAD)
+            buffers = WindowBuffers.of(chains, steps, runner.group.epoch, AHEAD)
         else:
             slots = min(scorer.slots_for(chains), chains.tokens.shape[1])
-            buffers = Buffers.of(chains, plan, runner.group.epoch, slots, AHEAD)
+            buffers = SiteBuffers.of(chains, len(plan.stages), runner.group.epoch, slots, AHEAD)
         spent = scorer.passes - before
         # What the buffers hold need not be kept twice.
         runner.group = runner.group.with_chains(
@@ -134,25 +131,12 @@ class AsyncGroup:
         values = [k.target_temperature if isinstance(k, Metropolis) else 1.0 for k in kernels]
         return torch.tensor(values, dtype=torch.float64)
 
-    def _show(self, sampler: AsyncChains) -> None:
+    def _show(self, sampler: Rounds) -> None:
         """Let whoever watches see the chains, a few times a second."""
         if self.runner.watch is None or time.monotonic() - self._shown < _FRAME_SECONDS:
             return
         self._shown = time.monotonic()
         self.runner.show(sampler.snapshot(self.runner.group.chains))
-
-
-def sampler_for(model: MaskedModel, kernel: Kernel) -> type[AsyncChains] | None:
-    """Return how chains advance asynchronously on this device; None: they go in lock-step.
-
-    Rounds are recorded where that is possible. Windows are worth it on a GPU only.
-    """
-    records = model.device.type == "cuda" and model.packs
-    if isinstance(kernel, Metropolis) and kernel.asynchronous:
-        return RecordedSampler if records else AsyncSampler
-    if records and kernel.fills_windows:
-        return RecordedSpanSampler
-    return None
 
 
 def _alike(one: Metropolis, other: Kernel) -> bool:

@@ -1,9 +1,5 @@
 """A checkpoint: the state of a group of chains, exactly, in one file that proves itself whole.
 
-The masked passes that a chain keeps are saved with it. Computing them again would give the same
-numbers up to rounding only, and rounding can turn a decision; a run that goes on must be the run
-that was never stopped, to the byte. The same bytes carry a group to a worker and back.
-
 The file is a SHA-256, and the tensors that it is of in the format of safetensors. A hash tells
 damage by chance; a forged file computes it, too, and may promise more than memory holds. So a
 checkpoint is read only if its header promises the tensors of this group, and resumed only if what
@@ -16,23 +12,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as from_bytes
-from safetensors.torch import save as to_bytes
 
-from maskov.energies import Raw
-from maskov.energies.stages import AcceptanceStages
-from maskov.execution.buffers import Buffers
-from maskov.execution.span_buffers import SpanBuffers
+from maskov.execution.buffers import SiteBuffers, WindowBuffers
 from maskov.runs.async_group import AHEAD
 from maskov.runs.files import open_regular, write_atomically
-from maskov.runs.group import GroupState, sizes_of
+from maskov.runs.state import GroupState, pack, sizes_of, tensors_of, unpack
 from maskov.types import Chains, PartValues, PassCache, Tensor
 
 # Bytes of the hash.
@@ -41,11 +31,7 @@ _KEPT = 2  # the newest and the one before it
 # Bytes of names and shapes; a checkpoint has about a hundred tensors.
 _MOST_HEADER = 2**20
 # Stages of a test, and values that are known of an energy.
-_MOST_STAGES, _MOST_VALUES = 64, 1024
-_BUFFERS = [{field.name for field in fields(kind)} for kind in (Buffers, SpanBuffers)]
-_SCALARS = (
-    "epoch", "end", "begun", "other_passes", "budget", "target",
-)  # fmt: skip
+_MOST_STAGES, _MOST_VALUES = 64, 2**18
 _KINDS = {
     "BOOL": torch.bool,
     "I32": torch.int32,
@@ -61,75 +47,6 @@ _FIXED_LENGTH = ("lengths", "free", "region")
 
 # The kind and the shape of each tensor, by its name.
 Sizes = dict[str, tuple[torch.dtype, tuple[int, ...]]]
-
-
-# Groups as bytes.
-
-
-def tensors_of(group: GroupState) -> dict[str, Tensor]:
-    """Return every tensor of a group by its name in a checkpoint."""
-    chains, known = group.chains, group.chains.part_values
-    sites = {} if chains.pass_cache is None else chains.pass_cache.tensors()
-    values = {} if known is None else {"values": known.values, "energy": known.energy}
-    parts = {"chains": chains.tensors(), "sites": sites, "known": values, "buffers": group.buffers}
-    tensors = {f"{part}.{name}": one for part in parts for name, one in parts[part].items()}
-    return tensors | {"counts": group.counts, "rejected": group.rejected}
-
-
-def pack(group: GroupState, fields: dict[str, str] | None = None) -> bytes:
-    """Turn a group into bytes; `fields` are the hashes of the manifest it belongs to."""
-    sites = group.chains.pass_cache
-    scalars = {name: getattr(group, name) for name in _SCALARS}
-    # Which positions the passes of the sites mask; 0: each alone.
-    scalars["site_groups"] = 0 if sites is None else sites.groups or 0
-    metadata = {"group": json.dumps(scalars), "fields": json.dumps(fields or {})}
-    kept = {name: value.contiguous().cpu() for name, value in tensors_of(group).items()}
-    return to_bytes(kept, metadata)
-
-
-def unpack(body: bytes) -> GroupState:
-    """Turn bytes into a group; bytes that are none are a `ValueError`."""
-    try:
-        return _unpacked(body)
-    except (SafetensorError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-        raise ValueError(f"no checkpoint: {error}") from error
-
-
-def _unpacked(body: bytes) -> GroupState:
-    tensors = from_bytes(body)
-    size = int.from_bytes(body[:8], "little")
-    metadata: dict[str, Any] = json.loads(body[8 : 8 + size])["__metadata__"]
-    scalars = json.loads(metadata["group"])
-    kinds = {name: bool if name == "begun" else int for name in _SCALARS}
-    kinds["site_groups"] = int
-    if any(type(scalars[name]) is not kind for name, kind in kinds.items()):
-        raise ValueError("no checkpoint: its numbers are of another kind")
-    buffers, sites = _under("buffers.", tensors), _under("sites.", tensors)
-    known = _under("known.", tensors)
-    if buffers and buffers.keys() not in _BUFFERS:
-        raise ValueError("no checkpoint: its buffers are not whole")
-    chains = Chains(
-        **_under("chains.", tensors),
-        pass_cache=PassCache(**sites, groups=max(scalars["site_groups"], 0) or None)
-        if sites
-        else None,
-        # Which energy they are of, the kernel tells (`GroupState.target`).
-        part_values=PartValues(None, **known) if known else None,
-    )
-    return GroupState(
-        chains,
-        tensors["counts"],
-        tensors["rejected"],
-        **{name: scalars[name] for name in _SCALARS},
-        buffers=buffers,
-    )
-
-
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {key.removeprefix(prefix): tensors[key] for key in tensors if key.startswith(prefix)}
-
-
-# Files.
 
 
 @dataclass(frozen=True)
@@ -184,11 +101,10 @@ def _read_body(path: Path) -> bytes | None:
 
 def save(folder: Path, group: int, state: GroupState, fields: dict[str, str]) -> None:
     """Write the newest checkpoint of a group and drop those no longer needed."""
-    body = pack(state, fields)
     older = _files(folder, group)
     serial = _serial(older[-1]) + 1 if older else 0
     path = folder / f"{group:05d}-{serial:08d}.checkpoint"
-    write_atomically(path, seal(body), within=folder.parent)
+    write_atomically(path, seal(pack(state, fields)))
     for file in older[: 1 - _KEPT]:
         file.unlink(missing_ok=True)
 
@@ -263,7 +179,8 @@ class GroupShape:
 
     `slots` are the most that a chain may have; `vector` returns one that the model keeps of a
     masked position, of which only the width and the kind matter. `replicas` are the rows of each
-    chain. Asynchronous chains fill `windows` or have single sites.
+    chain, `particles` the chains of a population. Asynchronous chains fill `windows` or have single
+    sites.
     """
 
     fresh: GroupState
@@ -272,6 +189,7 @@ class GroupShape:
     vector: Callable[[], Tensor]
     replicas: int = 1
     windows: bool = False
+    particles: int = 0
 
     def takes(self, sizes: Sizes) -> bool:
         """Whether tensors of these kinds and shapes can be of this group; nothing is read yet."""
@@ -307,16 +225,13 @@ class GroupShape:
 
     def _buffers(self, chains: Chains, sizes: Sizes) -> dict[str, Tensor]:
         if self.windows:
-            return SpanBuffers.of(chains, 0, chains.step, AHEAD).tensors()
+            return WindowBuffers.of(chains, chains.step, 0, AHEAD).tensors()
         rows, length = chains.tokens.shape
         slots = (sizes["buffers.slot_place"][1][0] - 1) // rows
         stages = sizes["buffers.draw_accept"][1][-1]
         if not (1 <= slots <= min(self.slots, length) and 1 <= stages <= _MOST_STAGES):
             raise ValueError("more slots or stages than a chain has")
-        # Of the energy only the number of stages matters.
-        made = Buffers.of(chains, AcceptanceStages(Raw()), 0, slots, AHEAD)
-        made.draw_accept = made.draw_accept[..., :1].expand(-1, -1, stages)
-        return made.tensors()
+        return SiteBuffers.of(chains, stages, 0, slots, AHEAD).tensors()
 
     def fits(self, state: GroupState) -> bool:
         """Whether a state is one of these chains; its shapes are known to be right."""
@@ -331,8 +246,16 @@ class GroupShape:
             and (not fresh.resizable or _sizes_fit(chains))
             and _frozen(chains) == _frozen(fresh)
             and torch.equal(_outside(chains), _outside(fresh))
-            and torch.equal(_sorted(chains, self.replicas), _sorted(fresh, self.replicas))
+            and self._numbered(chains)
             and all(torch.equal(state.buffers[name], getattr(fresh, name)) for name in buffered)
+        )
+
+    def _numbered(self, chains: Chains) -> bool:
+        """Whether replicas are numbered as they can be: particles take over any of their number."""
+        if self.particles:
+            return bool(((chains.replica >= 0) & (chains.replica < self.particles)).all())
+        return torch.equal(
+            _sorted(chains, self.replicas), _sorted(self.fresh.chains, self.replicas)
         )
 
 

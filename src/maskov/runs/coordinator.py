@@ -10,8 +10,8 @@ chains.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -21,15 +21,17 @@ from maskov.config import Manifest
 from maskov.diagnostics import diagnose
 from maskov.errors import Interrupted
 from maskov.execution.loop import kernel_at
+from maskov.execution.recorded import rounds_of
+from maskov.execution.window_rounds import WindowRounds
 from maskov.fasta import mutations
 from maskov.kernels import Exchange, Kernel
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.scorer import MOST_SLOTS, Scorer
 from maskov.runs.checkpoint import GroupShape
-from maskov.runs.group import GroupState, groups_of
 from maskov.runs.sample import Sample
+from maskov.runs.state import GroupState
 from maskov.runs.store import Store
-from maskov.runs.task import Task, TaskResult, WorkerPool
+from maskov.runs.task import Pool, Task, TaskResult
 from maskov.runs.task_runner import Listener
 from maskov.starts import Layout
 from maskov.types import Chains, Tensor, Traces
@@ -41,66 +43,15 @@ _HELD = 2**28
 
 
 @dataclass
-class _Standing:
-    """What the coordinator remembers of a group, waiting or at work."""
+class GroupProgress:
+    """How far a group is: its `state` between its tasks, unless only the store has that."""
 
-    epoch: int = 0
-    begun: bool = False
-    at_work: bool = False
-
-
-class GroupCache:
-    """The groups of a run between their tasks, in memory and, where there is a run folder, on disk.
-
-    A group is written when its last checkpoint is old enough. More groups than memory should hold
-    are written at once and read back for their next task, so that a run of many chains needs no
-    more memory than one of few. `shape` gives the shape of each, and how it begins.
-    """
-
-    def __init__(self, store: Store, shape: Callable[[int], GroupShape], seconds: float) -> None:
-        self._store = store
-        self._shape = shape
-        self._seconds = seconds
-        self._held: dict[int, GroupState] = {}
-        self._unsaved: set[int] = set()
-        self._begun = time.monotonic()
-        self._saved_at: dict[int, float] = {}
-
-    def get(self, group: int) -> GroupState:
-        """Return a group as it stands, as the store has it, or from its beginning."""
-        if group in self._held:
-            return self._held[group]
-        shape = self._shape(group)
-        return self._store.load(group, shape) or shape.fresh
-
-    def put(self, group: int, state: GroupState) -> None:
-        """Keep a group; write it if that is due, or if there is no room."""
-        self._held[group] = state
-        self._unsaved.add(group)
-        if time.monotonic() - self._saved_at.get(group, self._begun) >= self._seconds:
-            self._save(group)
-        self._make_room()
-
-    def _save(self, group: int) -> None:
-        self._store.save(group, self._held[group])
-        self._unsaved.discard(group)
-        self._saved_at[group] = time.monotonic()
-
-    def save_all(self) -> None:
-        """Write every group that has gone on since it was written."""
-        for group in sorted(self._unsaved):
-            self._save(group)
-
-    def _make_room(self) -> None:
-        if not self._store.durable or len(self._held) < 2:
-            return
-        sizes = {group: state.size for group, state in self._held.items()}
-        for group in sorted(sizes):
-            if sum(sizes.values()) <= _HELD:
-                break
-            if group in self._unsaved:
-                self._save(group)
-            del self._held[group], sizes[group]
+    epoch: int
+    begun: bool
+    running: bool = False
+    state: GroupState | None = None
+    saved: bool = True
+    saved_at: float = field(default_factory=time.monotonic)
 
 
 class Coordinator:
@@ -120,20 +71,19 @@ class Coordinator:
         self.model = model
         self.store = store
         self.listener = listener
+        # Between two checkpoints of a group.
+        self.seconds = seconds
         self.schedule = store.manifest.schedule
-        self.groups = groups_of(store.manifest)
         self._checks = frozenset(store.manifest.checks)
-        self.cache = GroupCache(store, self._shape, seconds)
-        self._pool: WorkerPool | None = None
-        self._seconds = seconds
+        self._pool: Pool | None = None
         # The texts of the tokens in the traces, if these are kept.
         self._spelled = store.spellings()
         self._known = len(self._spelled)
         self._spells = "tokens" in store.traced()
-        found = (self.cache.get(group) for group in range(len(self.groups)))
-        self._standing = [_Standing(state.epoch, state.begun) for state in found]
+        found = (self._load(group) for group in range(len(store.groups)))
+        self._progress = [GroupProgress(state.epoch, state.begun) for state in found]
         # Epochs that all groups have completed.
-        self.closed = min(one.epoch for one in self._standing)
+        self.closed = self._slowest
 
     @property
     def manifest(self) -> Manifest:
@@ -141,19 +91,22 @@ class Coordinator:
         return self.store.manifest
 
     def _fresh(self, group: int) -> GroupState:
-        chains = self.layout.chains(self.model, self.groups[group], self.manifest.width)
+        chains = self.layout.chains(self.model, self.store.groups[group], self.manifest.width)
         if isinstance(self.kernel, Exchange):
             chains = self.kernel.replicated(chains)
         budget = self.manifest.config.execution.token_budget
         return GroupState.fresh(chains, budget, len(self.manifest.experts))
 
-    def _shape(self, group: int) -> GroupShape:
+    def _load(self, group: int) -> GroupState:
+        """Return a group as the store has it, or from its beginning."""
         epochs = range(self.schedule.epochs)
         each = (kernel_at(self.kernel, self.schedule, epoch) for epoch in epochs)
-        return GroupShape(
+        shape = GroupShape(
             self._fresh(group), self.schedule.epochs, MOST_SLOTS, lambda: self._vector,
-            self.kernel.replicas, any(kernel.fills_windows for kernel in each),
+            self.kernel.replicas, any(rounds_of(kernel) is WindowRounds for kernel in each),
+            self.kernel.particles,
         )  # fmt: skip
+        return self.store.load(group, shape) or shape.fresh
 
     @cached_property
     def _vector(self) -> Tensor:
@@ -163,6 +116,11 @@ class Coordinator:
         masked = torch.arange(state.tokens.shape[1], device=place.device) == place[:, None]
         asked = Queries(state.tokens[:1], state.lengths[:1], masked, state.source[:1])
         return Scorer(self.model, self.manifest.config.execution.token_budget).hidden(asked)
+
+    @property
+    def _slowest(self) -> int:
+        """The epoch of the slowest group."""
+        return min(one.epoch for one in self._progress)
 
     @property
     def _bound(self) -> int:
@@ -177,103 +135,122 @@ class Coordinator:
 
     # The run.
 
-    def run(self, pool: WorkerPool) -> None:
+    def run(self, pool: Pool) -> None:
         """Go on to the end; save on the way, and when stopped."""
         self._pool = pool
         told = False
         for epoch in self.store.restore_samples(self.closed):
             self.store.write_samples(epoch, self._samples(epoch))
-        if self.listener is not None:
-            for note in self.store.recovered:
-                self.listener.noted(note)
+        for note in self.store.recovered:
+            self._note(note)
         try:
             while self.closed < self.manifest.epochs:
-                if not told and all(one.begun for one in self._standing):
+                if not told and all(one.begun for one in self._progress):
                     told = True
                     if self.listener is not None:
                         self.listener.begun(self.model)
                 for group in self._ready()[: pool.free]:
-                    self._standing[group].at_work = True
-                    pool.give(self._task(group, pool))
-                result = pool.take()
+                    self._progress[group].running = True
+                    pool.submit(self._task(group, pool))
+                result = pool.next()
                 self._receive(result)
                 if result.stopped:
                     raise Interrupted("asked to stop")
         except Interrupted:
-            for result in pool.recall():
+            for result in pool.stop():
                 self._receive(result)
-            self.cache.save_all()
+            self._save_all()
             raise
-        self.cache.save_all()
+        self._save_all()
+
+    def _note(self, text: str) -> None:
+        if self.listener is not None:
+            self.listener.noted(text)
 
     def _ready(self) -> list[int]:
         """Return the groups that can go on, the slowest first."""
-        standing = self._standing
-        if not all(one.begun for one in standing):
-            return [g for g, one in enumerate(standing) if not (one.begun or one.at_work)]
-        slowest = min(one.epoch for one in standing)
-        ready = [
-            group
-            for group, one in enumerate(standing)
-            if not one.at_work and one.epoch < self._bound and one.epoch < slowest + _WINDOW
-        ]
-        return sorted(ready, key=lambda group: standing[group].epoch)
+        progress = self._progress
+        if not all(one.begun for one in progress):
+            return [g for g, one in enumerate(progress) if not (one.begun or one.running)]
+        most = min(self._bound, self._slowest + _WINDOW)
+        ready = [g for g, one in enumerate(progress) if not one.running and one.epoch < most]
+        return sorted(ready, key=lambda group: progress[group].epoch)
 
-    def _task(self, group: int, pool: WorkerPool) -> Task:
+    def _task(self, group: int, pool: Pool) -> Task:
         until = self._bound
-        if len(self.groups) > 1:
-            until = min(until, min(one.epoch for one in self._standing) + _WINDOW)
-        return Task(group, self.cache.get(group), until, pool.task_seconds(self._seconds))
+        if len(self._progress) > 1:
+            until = min(until, self._slowest + _WINDOW)
+        return Task(group, self._progress[group].state or self._load(group), until, pool.seconds)
 
     # Results of tasks.
 
     def _receive(self, result: TaskResult) -> None:
-        group, state = result.group, result.state
+        group, state = result.number, result.state
         for epoch, values in result.rows:
             self.deliver(group, epoch, values)
-        self._standing[group] = _Standing(state.epoch, state.begun)
+        one = self._progress[group]
+        one.epoch, one.begun, one.running = state.epoch, state.begun, False
         if result.check is not None:
             self.store.note(precision_check=result.check)
-            if self.listener is not None:
-                self.listener.noted(str(result.check))
-        if result.shown is not None and self.listener is not None and state.begun:
+            self._note(str(result.check))
+        if result.shown is not None and state.begun:
             self.show(result.shown, state.epoch, self.passes)
         self._close()
         if state.epoch >= self.manifest.epochs:
             # Nobody will ask for its passes again.
             state = state.with_chains(state.chains.forget(), buffers={})
-        self.cache.put(group, state)
+        one.state, one.saved = state, False
+        if time.monotonic() - one.saved_at >= self.seconds:
+            self._save(group)
+        self._make_room()
         if len(self._spelled) > self._known:
             self._known = len(self._spelled)
             self.store.spell(self._spelled)
         if result.failure is not None:
-            self.cache.save_all()
+            self._save_all()
             raise result.failure
+
+    def _save(self, group: int) -> None:
+        one = self._progress[group]
+        if one.state is not None and not one.saved:
+            self.store.save(group, one.state)
+            one.saved, one.saved_at = True, time.monotonic()
+
+    def _save_all(self) -> None:
+        for group in range(len(self._progress)):
+            self._save(group)
+
+    def _make_room(self) -> None:
+        """Leave groups to the store, so that a run of many chains needs no more than one of few."""
+        sizes = {g: one.state.size for g, one in enumerate(self._progress) if one.state is not None}
+        for group in sizes if self.store.durable and len(sizes) > 1 else ():
+            if sum(sizes.values()) > _HELD:
+                self._save(group)
+                self._progress[group].state, sizes[group] = None, 0
 
     def deliver(self, group: int, epoch: int, values: Traces) -> None:
         """Write the results of a group's epoch; writing them twice does no harm."""
-        self.store.write_rows(self.groups[group].start, epoch, values)
+        self.store.write_rows(self.store.groups[group].start, epoch, values)
         if self._spells:
             tokens, lengths = values["tokens"], values["lengths"]
             inside = tokens[np.arange(tokens.shape[1]) < lengths[:, None]]
             new = sorted(set(inside.tolist()) - self._spelled.keys())
             self._spelled |= dict(zip(new, self.model.token_strings(new), strict=True))
-        standing = self._standing[group]
-        standing.epoch = max(standing.epoch, epoch + 1)
-        if len(self.groups) == 1:
+        one = self._progress[group]
+        one.epoch = max(one.epoch, epoch + 1)
+        if len(self._progress) == 1:
             self._close()
 
     def show(self, chains: Chains, epoch: int, passes: int) -> None:
         """Show some chains, and how far all groups are on average: theirs may be ahead."""
         if self.listener is not None:
-            done = zip(self._standing, self.groups, strict=True)
+            done = zip(self._progress, self.store.groups, strict=True)
             total = sum(one.epoch * len(group) for one, group in done)
             self.listener.moved(chains, total // self.manifest.chains, passes)
 
     def _close(self) -> None:
         """Write the samples of epochs that every group has completed."""
-        slowest = min(one.epoch for one in self._standing)
-        while self.closed < slowest:
+        while self.closed < self._slowest:
             epoch = self.closed
             # Noted before a checkpoint can say that the epoch is closed.
             if epoch + 1 in self._checks:
@@ -294,14 +271,10 @@ class Coordinator:
         if manifest.config.until is None or manifest.stopped_at is not None:
             return
         traces = {name: trace[:epochs] for name, trace in self.store.traces().items()}
-        verdict = diagnose(manifest, traces, self._lengths, lambda: self._spelled).verdict
+        verdict = diagnose(manifest, traces, lambda: self._spelled).verdict
         if verdict.state == "converged":
             self.store.note(stopped_at=epochs)
-        if self.listener is not None:
-            self.listener.noted(f"epoch {epochs}: {verdict}")
-
-    def _lengths(self) -> dict[int, int]:
-        return {chain: len(tokens) for chain, tokens in enumerate(self.layout.tokens)}
+        self._note(f"epoch {epochs}: {verdict}")
 
     def _samples(self, epoch: int) -> Iterator[Sample]:
         """Yield the samples of an epoch, as the arrays have them."""
@@ -321,8 +294,16 @@ class Coordinator:
             yield Sample(
                 chain, epoch, text, words, ids, raw, norm, template, energies,
                 None if lines is None else lines[template],
-                self._mutations(chain, words),
+                self._mutations(chain, words), *self._particle(chain, epoch),
             )  # fmt: skip
+
+    def _particle(self, chain: int, epoch: int) -> tuple[int, float, int] | tuple[()]:
+        """Return the population of a chain, its weight there and its ancestor, if it is in one."""
+        count = self.manifest.particles
+        if not count:
+            return ()
+        # Those that were drawn again by their weights all have the same.
+        return chain // count, 1 / count, int(self.store.array("ancestor")[epoch, chain])
 
     def _mutations(self, chain: int, tokens: list[str]) -> list[str] | None:
         """Return where a chain of a fixed length differs from the record that it started from."""

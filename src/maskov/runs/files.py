@@ -7,7 +7,6 @@ any moment leaves the old or the new content, never half.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import io
 import os
@@ -34,19 +33,17 @@ _KINDS = {
 }
 
 
-def check_regular(path: Path) -> None:
-    """Refuse a pipe, a socket or a device; what is missing or a folder is told by who opens it."""
-    with suppress(OSError, ValueError):
-        _check_kind(path, os.stat(path))
-
-
 def _check_kind(path: Path, found: os.stat_result) -> None:
     kind = stat.S_IFMT(found.st_mode)
     if kind in _KINDS:
         raise RunError(f"'{path}' is no regular file but {_KINDS[kind]}; put a file there.")
 
 
-def _check_names(path: Path, found: os.stat_result) -> None:
+def check_own(path: Path, found: os.stat_result) -> None:
+    """Refuse what is written elsewhere, too: a link, or a file with another name."""
+    if stat.S_ISLNK(found.st_mode):
+        raise RunError(f"'{path}' is a link that leads out of its run folder; put a file there.")
+    _check_kind(path, found)
     if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
         raise RunError(
             f"'{path}' has another name elsewhere (a hard link), where writing would be seen; put "
@@ -54,20 +51,10 @@ def _check_names(path: Path, found: os.stat_result) -> None:
         )
 
 
-def _is_link(path: Path) -> RunError:
-    return RunError(f"'{path}' is a link that leads out of its run folder; put a file there.")
-
-
-def check_own(folder: Path) -> None:
-    """Refuse a folder in which something is a link, or no file and no folder.
-
-    Whatever a link leads to is nobody's to write to.
-    """
+def check_folder(folder: Path) -> None:
+    """Refuse a folder in which something is a link, or no file and no folder."""
     for path in folder.rglob("*"):
-        if path.is_symlink():
-            raise _is_link(path)
-        check_regular(path)
-        _check_names(path, path.stat())
+        check_own(path, path.lstat())
 
 
 # Reading.
@@ -75,17 +62,8 @@ def check_own(folder: Path) -> None:
 
 def open_regular(path: Path) -> IO[bytes]:
     """Open a regular file for reading; refuse anything else without waiting for it."""
-    check_regular(path)
-
-    def opener(name: str, flags: int) -> int:
-        # It may have been replaced since: then at least nothing waits.
-        handle = os.open(name, flags | os.O_NONBLOCK)
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            os.close(handle)
-            raise RunError(f"'{path}' is no regular file; put one there.")
-        return handle
-
-    return open(path, "rb", opener=opener)
+    _check_kind(path, path.stat())
+    return path.open("rb")
 
 
 def read_text(path: Path) -> str:
@@ -130,63 +108,38 @@ def map_array(
             raise ValueError(f"{path.name} is of another format")
         if np.lib.format.read_array_header_1_0(start) != (shape, False, np.dtype(kind)):
             raise ValueError(f"{path.name} is not of this run")
-        check_size(path, file, start.tell() + prod(shape) * np.dtype(kind).itemsize)
+        check_size(file, start.tell() + prod(shape) * np.dtype(kind).itemsize)
         return np.memmap(file, kind, "r", start.tell(), shape)
 
 
-def check_size(path: Path, file: IO[bytes], expected: int) -> None:
+def check_size(file: IO[bytes], expected: int) -> None:
     """Refuse a file of another size, in which nothing has its place, as a `ValueError`."""
     more = os.fstat(file.fileno()).st_size - expected
     if more:
-        raise ValueError(f"{path.name} has {abs(more)} bytes too {'many' if more > 0 else 'few'}")
+        name = Path(file.name).name
+        raise ValueError(f"{name} has {abs(more)} bytes too {'many' if more > 0 else 'few'}")
 
 
 # Writing.
 
 
-def open_to_write(path: Path, within: Path | None = None, flags: int = 0) -> IO[bytes]:
+def open_to_write(path: Path, flags: int = 0) -> IO[bytes]:
     """Open a file of a run folder to change it: the one way to do so.
 
-    No link is followed below `within`, the folder that the user named (default: the one it lies
-    in), and a file with another name elsewhere is refused. With `os.O_CREAT` one that is missing is
-    made; with `os.O_EXCL`, too, a new one takes the place of any other.
+    No link is followed, and a file with another name elsewhere is refused. With `os.O_CREAT` one
+    that is missing is made.
     """
-    top = within or path.parent
-    *folders, name = path.relative_to(top).parts
-    inner, folder = top, os.open(top, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        for part in folders:
-            inner = inner / part
-            flag = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-            handle = os.open(part, flag, dir_fd=folder)
-            os.close(folder)
-            folder = handle
-        inner = path
-        if flags & os.O_EXCL:
-            with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=folder)
-        handle = os.open(
-            name, flags | os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644, dir_fd=folder
-        )
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENOTDIR) and inner.is_symlink():
-            raise _is_link(inner) from error
-        raise
-    finally:
-        os.close(folder)
-    try:
-        found = os.fstat(handle)
-        _check_kind(path, found)
-        _check_names(path, found)
-        return os.fdopen(handle, "r+b")
-    except BaseException:
-        os.close(handle)
-        raise
+    with suppress(FileNotFoundError):
+        check_own(path, path.lstat())
+    flags |= os.O_RDWR | os.O_NOFOLLOW
+    return open(path, "r+b", opener=lambda name, _: os.open(name, flags, 0o644))
 
 
-def write_new(path: Path, content: bytes | npt.NDArray[Any], within: Path | None = None) -> None:
+def write_new(path: Path, content: bytes | npt.NDArray[Any]) -> None:
     """Write a file, in place of any other of its name, and force it to disk."""
-    with open_to_write(path, within, os.O_CREAT | os.O_EXCL) as file:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    with open_to_write(path, os.O_CREAT | os.O_EXCL) as file:
         if isinstance(content, bytes):
             file.write(content)
         else:
@@ -195,27 +148,21 @@ def write_new(path: Path, content: bytes | npt.NDArray[Any], within: Path | None
         os.fsync(file.fileno())
 
 
-def write_atomically(path: Path, content: bytes, within: Path | None = None) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Write to a temporary file beside `path`, force it to disk, and rename it into place."""
     temporary = path.with_name(path.name + ".tmp")
     try:
-        write_new(temporary, content, within)
+        write_new(temporary, content)
         os.replace(temporary, path)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
-def sync_file(path: Path) -> None:
-    """Force a file's content to disk."""
-    with open_regular(path) as file:
-        os.fsync(file.fileno())
-
-
-def sync_folder(folder: Path) -> None:
-    """Force a folder's list of names to disk."""
-    handle = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Force a file's content, or a folder's list of names, to disk."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         os.fsync(handle)
     finally:
@@ -264,7 +211,7 @@ def locked(folder: Path) -> Iterator[None]:
 def held(file: Path) -> Iterator[bool]:
     """Hold the lock of a file, if nobody else does; say whether it is ours."""
     with explained(file.parent):
-        opened = open_to_write(file, flags=os.O_CREAT)
+        opened = open_to_write(file, os.O_CREAT)
     with opened:
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)

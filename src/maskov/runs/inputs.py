@@ -142,16 +142,6 @@ def layout_of(
 
 def _layout(model: MaskedModel, inputs: Inputs, chains: int, seed: int) -> Layout:
     """Lay out the sequences."""
-    if inputs.chosen is not None and inputs.texts is not None:
-        layout = Layout.of_texts(model, inputs.texts, chains)
-        if [length for row in inputs.chosen for length in row] != list(map(len, layout.tokens)):
-            raise InputError("'inputs.chosen' are not the lengths of the drafts.")
-        if inputs.bounds is None:
-            return layout
-        return layout.resized([[inputs.bounds[line]] for line in layout.template])
-    if inputs.texts is not None:
-        layout = Layout.of_texts(model, inputs.texts, chains, inputs.frozen)
-        return _with_bounds(model, layout, inputs) if inputs.sampled else layout
     if inputs.templates is not None:
         layout = Layout.of_templates(model, inputs.templates, chains, seed)
         if inputs.sampled and not layout.resizable:
@@ -165,11 +155,18 @@ def _layout(model: MaskedModel, inputs: Inputs, chains: int, seed: int) -> Layou
                 "site,span,insert-delete."
             )
         return layout
-    if inputs.chosen is not None:
-        return Layout.of_sources(model, inputs.chosen, inputs.bounds)
-    assert inputs.length is not None
-    shortest, longest = inputs.length
-    layout = Layout.blank(model, draw_lengths(model, shortest, longest, chains, seed))
+    chosen = None if inputs.chosen is None else [size for row in inputs.chosen for size in row]
+    if inputs.texts is not None:
+        layout = Layout.of_texts(model, inputs.texts, chains, inputs.frozen)
+    elif inputs.chosen is not None:
+        layout = Layout.of_sources(model, inputs.chosen)
+    else:
+        assert inputs.length is not None
+        layout = Layout.blank(model, draw_lengths(model, *inputs.length, chains, seed))
+    if chosen is not None and chosen != list(map(len, layout.tokens)):
+        raise InputError("'inputs.chosen' are not the lengths of the drafts.")
+    if inputs.bounds is not None:
+        return layout.resized([[inputs.bounds[line]] for line in layout.template])
     return _with_bounds(model, layout, inputs) if inputs.sampled else layout
 
 

@@ -72,6 +72,7 @@ def manifest_of(
         compares=kernel.energy is not None and kernel.energy.compares,
         regions=max(map(len, layout.bounds), default=0),
         replicas=kernel.replicas,
+        particles=kernel.particles,
         ladder=(kernel.ladder or None) if isinstance(kernel, Exchange) else None,
         name=name,
     )

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from maskov.config import Manifest
 from maskov.diagnostics import Diagnosis, Summary, diagnose, summarise, to_arviz
 from maskov.errors import RunError
-from maskov.runs.folder import RunFolder
 from maskov.runs.sample import Sample
 from maskov.runs.store import Store
 from maskov.types import Traces
@@ -69,13 +68,13 @@ class Run:
 
     def diagnose(self) -> Diagnosis:
         """R-hat, effective sizes, autocorrelations, rates by position, and a verdict."""
-        diagnosis = diagnose(self.manifest, self.traces, self._lengths, self._token_texts)
+        diagnosis = diagnose(self.manifest, self.traces, self._token_texts)
         note = self.store.damage_note()
         return diagnosis if note is None else replace(diagnosis, notes=[note, *diagnosis.notes])
 
     def to_arviz(self, warmup: bool = False) -> Any:
         """Return the traces as the DataTree that ArviZ works on, burn-in only if asked for."""
-        return to_arviz(self.manifest, self.traces, self._lengths, warmup=warmup)
+        return to_arviz(self.manifest, self.traces, warmup=warmup)
 
     def to_pandas(self) -> DataFrame:
         """Return the samples as a DataFrame, a row each; energies of experts have columns."""
@@ -129,16 +128,10 @@ class Run:
 
         return run_html(self)
 
-    def _lengths(self) -> dict[int, int]:
-        try:
-            return {one.chain: len(one.ids) for one in self.samples}
-        except RunError:  # damaged samples do not keep anybody from the traces
-            return {}
-
     def _token_texts(self) -> dict[int, str]:
         try:
             samples = self.samples
-        except RunError:
+        except RunError:  # damaged samples do not keep anybody from the traces
             samples = []
         pairs = (zip(one.ids, one.tokens, strict=False) for one in samples)
         return {token: text for sample in pairs for token, text in sample} | self.store.spellings()
@@ -146,4 +139,4 @@ class Run:
     @classmethod
     def open(cls, path: str | Path) -> Run:
         """Read a run folder, finished or not."""
-        return cls(RunFolder.open(Path(path)))
+        return cls(Store.open(Path(path)))

@@ -13,18 +13,19 @@ from maskov.config import Manifest, PrecisionCheck
 from maskov.energies import Norm, Raw
 from maskov.energies.stages import AcceptanceStages
 from maskov.errors import Interrupted, MaskovError
-from maskov.execution.async_chains import AsyncChains
 from maskov.execution.buffers import COUNTS
 from maskov.execution.loop import ended, epoch, kernel_at
+from maskov.execution.recorded import rounds_of, sampler_for
 from maskov.execution.recorded_gibbs import RecordedGibbs, records_gibbs
-from maskov.kernels import Exchange, Gibbs, Kernel, Metropolis
+from maskov.execution.rounds import Rounds
+from maskov.kernels import Exchange, Gibbs, Kernel, Metropolis, Population
 from maskov.kernels.base import energies_of
 from maskov.kernels.exchange import swapped
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer, refuse_out_of_memory
 from maskov.random import CounterRng
-from maskov.runs.async_group import AsyncGroup, sampler_for
-from maskov.runs.group import (
+from maskov.runs.async_group import AsyncGroup
+from maskov.runs.state import (
     GroupState,
     Row,
     first_replicas,
@@ -74,7 +75,7 @@ class TaskRunner:
     # returned at the end of the task.
     deliver: Callable[[int, int, Traces], None] | None = None
     # What the last asynchronous group left on the device, for the next to use.
-    sampler: AsyncChains | None = None
+    sampler: Rounds | None = None
     gibbs: RecordedGibbs | None = None
     group: GroupState = field(init=False)
     _task: Task = field(init=False)
@@ -102,7 +103,7 @@ class TaskRunner:
         """The run's random numbers."""
         return CounterRng(self.manifest.config.seed)
 
-    def carry_out(self, task: Task) -> TaskResult:
+    def run(self, task: Task) -> TaskResult:
         """Take a group on; what was completed is returned even where somebody asks to stop."""
         self._task, self._deadline = task, time.monotonic() + task.seconds
         self._rows, before = [], self.scorer.passes
@@ -124,7 +125,7 @@ class TaskRunner:
             self.scorer.check()
         except MaskovError as error:
             # The epochs before were checked and stay; the group stands where its task began.
-            return TaskResult(task.group, task.state, self._rows, failure=error)
+            return TaskResult(task.number, task.state, self._rows, failure=error)
         state = replace(
             self.group,
             budget=self.scorer.batcher.budget,
@@ -132,11 +133,13 @@ class TaskRunner:
         ).to(torch.device("cpu"))
         passes = self.scorer.passes - before
         shown = None if self.watch else _first_chains(state, self.kernel.replicas)
-        return TaskResult(task.group, state, self._rows, passes, shown, stopped, check)
+        return TaskResult(task.number, state, self._rows, passes, shown, stopped, check)
 
     def _begin(self) -> None:
         """Fill the blanks, unless the kernel's first step does so itself."""
         chains, before = self.group.chains, self.scorer.passes
+        if isinstance(self.kernel, Population):
+            chains = self.kernel.first(chains, self.scorer, self.rng)
         blank = bool((chains.tokens == self.scorer.model.mask_id)[chains.inside].any())
         if blank and not self.kernel.fills_blanks:
             start = self.manifest.config.start
@@ -147,7 +150,7 @@ class TaskRunner:
     def _check_precision(self) -> PrecisionCheck | None:
         """Measure what a coarser precision does to energies, before it is used."""
         model = self.scorer.model
-        if model.exact is None or self._task.group:
+        if model.exact is None or self._task.number:
             return None
         return check_precision(model, model.exact, self.group.chains, model.precision)
 
@@ -163,7 +166,7 @@ class TaskRunner:
     def _advances_asynchronously(self, kernel: Kernel) -> bool:
         """Whether chains go on asynchronously; they end what they have begun as they began it."""
         if self.group.buffers:
-            return kernel.asynchronous or kernel.fills_windows
+            return rounds_of(kernel) is not None
         here = sampler_for(self.scorer.model, kernel) is not None
         return here and not bool(self.group.chains.epoch_step.any())
 
@@ -237,6 +240,8 @@ class TaskRunner:
             row["expert_energy"] = experts[first]
         if chains.resizable:
             row["sizes"] = sizes_of(chains)[first]
+        if self.kernel.particles:
+            row |= {"log_weight": chains.log_weight, "ancestor": chains.replica}
         if replicas > 1:
             row |= _exchanged(kernel, group.chains, chains, target.view(-1, replicas))
         spent = self.scorer.passes - before
@@ -249,7 +254,7 @@ class TaskRunner:
         energy, known, count = kernel.energy, chains.part_values, len(self.manifest.experts)
         unknown = torch.full_like(chains.beta, torch.nan)
         experts = unknown[:, None].repeat(1, count)
-        if energy is None or known is None or not energy.same_as(known.of):
+        if energy is None or known is None or known.of is None or not energy.leads(known.of):
             return unknown, experts
         # Burn-in may have other experts, or in another order. A prior of lengths that the run found
         # comes last, and has no trace.
@@ -260,13 +265,14 @@ class TaskRunner:
             if found:
                 experts[:, column] = known.values[:, found[0]]
                 places.remove(found[0])
-        return known.energy, experts
+        whole = known.energy if energy.same_as(known.of) else energy.total(known.values)
+        return whole, experts
 
     def write(self, row: Row) -> None:
         """Keep the results of an epoch."""
         self.scorer.check()  # before anything of this epoch is kept
         if self.deliver is not None:
-            self.deliver(self._task.group, self.group.epoch, traces_of(row))
+            self.deliver(self._task.number, self.group.epoch, traces_of(row))
         else:
             self._rows.append((self.group.epoch, traces_of(row)))
         self.group = replace(self.group, epoch=self.group.epoch + 1)
@@ -325,7 +331,7 @@ def _with_target(group: GroupState, kernel: Kernel) -> GroupState:
     bound = None
     if 0 <= group.target < len(energies):
         energy, values = energies[group.target], known.values
-        if values.shape[1] == AcceptanceStages(energy).columns:
+        if values.shape[1] == AcceptanceStages(energy).columns(group.chains.tokens.shape[1]):
             # Its weights may be those of another epoch: what is known are the parts.
             bound = PartValues(energy, values, energy.total(values))
     return group.with_chains(replace(group.chains, part_values=bound))

@@ -17,13 +17,13 @@ from maskov.energies.autoregressive import AutoregressiveTranslation
 from maskov.energies.networks import Loading
 from maskov.errors import InputError
 from maskov.models import choose_device
-from maskov.models.conditional.checkpoint import translation_folder
+from maskov.models.checkpoint import translation_folder
 from maskov.models.conditional.model import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.options import parse_model
 from maskov.plan import load_source, plan, workers_of
 from maskov.runs import Run, Sample
-from maskov.runs.folder import RunFolder
+from maskov.runs.store import Store
 from maskov.runs.task_runner import Listener
 from maskov.sampling import execute
 from maskov.texts import read_text
@@ -106,7 +106,7 @@ def plan_translation(**given: Any) -> Task:
     workers = workers_of(asked)
     _check_used(asked, method, workers)
     if asked.out is not None:
-        RunFolder.check_free(asked.out)
+        Store.check_free(asked.out)
     source = asked.source
     if loaded is None:
         source = source or parse_model(named_model(asked.model, asked.pair, "translation"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maskov.diagnostics.verdict import measured, shown_r_hat
+from maskov.diagnostics.verdict import measured, shown
 from maskov.errors import InputError
 from maskov.runs.result import Run
 from maskov.ui.escaping import printable
@@ -79,7 +79,7 @@ def run_html(run: Run) -> str:
     diagnosis, samples = run.diagnose(), run.samples
     energies = "".join(
         f"<tr><td>{_html(name)}</td><td>{_number(one.mean)}</td>"
-        f"<td>{'' if one.r_hat is None else shown_r_hat(one.r_hat)}</td>"
+        f"<td>{'' if one.r_hat is None else shown(one.r_hat, '.3f')}</td>"
         f"<td>{_number(one.ess_bulk, 0)}</td></tr>"
         for name, one in diagnosis.energies.items()
     )

@@ -1,13 +1,11 @@
-"""All that a worker must know of a run; its tasks and their results as bytes."""
+"""All that a worker must know of a run."""
 
 from __future__ import annotations
 
-import pickle
 import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
@@ -15,14 +13,10 @@ from maskov.config import Manifest
 from maskov.errors import MaskovError, RunError
 from maskov.models.scorer import is_out_of_memory
 from maskov.models.serialization import PickledModel
-from maskov.runs.checkpoint import pack, unpack
 from maskov.runs.rebuild import kernel_of
 from maskov.runs.task import Task, TaskResult
 from maskov.runs.task_runner import TaskRunner
 from maskov.tuning.tune import tuned
-
-# A task that ends its worker so many times in a row is not given to another.
-MOST_DEATHS = 4
 
 
 @dataclass(frozen=True)
@@ -48,12 +42,12 @@ class Job:
         return TaskRunner.of(self.manifest, kernel, model, stop)
 
 
-def carried_out(runner: Callable[[], TaskRunner], task: Task) -> TaskResult:
-    """Carry out a task; whatever goes wrong is sent back and told, and would come again."""
+def run_task(runner: Callable[[], TaskRunner], task: Task) -> TaskResult:
+    """Run a task; whatever goes wrong is sent back and told, and would come again."""
     try:
-        return runner().carry_out(task)
+        return runner().run(task)
     except Exception as error:
-        return TaskResult(task.group, task.state, failure=_sent(error))
+        return TaskResult(task.number, task.state, failure=_sent(error))
 
 
 def _sent(error: Exception) -> MaskovError:
@@ -67,25 +61,3 @@ def _sent(error: Exception) -> MaskovError:
     found = RunError(f"{told.removesuffix('.')}.")
     found.add_note("".join(traceback.format_exception(error)))
     return found
-
-
-def to_bytes(message: Task | TaskResult) -> bytes:
-    """Turn a task or a result into bytes: a group is sent as it would be saved."""
-    rest = {**vars(message), "state": None}
-    return pickle.dumps((type(message), rest, pack(message.state)), protocol=5)
-
-
-def task_from(content: bytes) -> Task:
-    """Turn bytes into a task."""
-    return _from_bytes(content)  # type: ignore[no-any-return]
-
-
-def result_from(content: bytes) -> TaskResult:
-    """Turn bytes into a result."""
-    return _from_bytes(content)  # type: ignore[no-any-return]
-
-
-def _from_bytes(content: bytes) -> Any:
-    # These bytes come from a process that this one began, or that began it.
-    kind, rest, body = pickle.loads(content)
-    return kind(**rest | {"state": unpack(body)})

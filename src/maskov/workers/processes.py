@@ -1,6 +1,8 @@
 """Several processes on this machine, each with the model and a core or a GPU of its own.
 
-A worker that dies is replaced, and its task given to the new one.
+A worker that dies is replaced, and its task given to the new one. The worker itself is
+`python -m maskov.workers.processes LINE DEVICE`: it hears of the job once, then takes one task
+after another until the line is cut.
 """
 
 from __future__ import annotations
@@ -14,152 +16,79 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 import torch
 
-from maskov.errors import Interrupted, RunError
-from maskov.runs.task import Task, TaskResult, WorkerPool
-from maskov.workers.job import MOST_DEATHS, Job, result_from, to_bytes
+from maskov.runs.task import Pool, Task, TaskResult
+from maskov.runs.task_runner import TaskRunner
+from maskov.workers.job import Job, run_task
 
-# How often a wait looks whether somebody asked to stop.
-_LOOK = 0.1
-# Workers that were asked to stop have so long to say how far they came, in seconds.
-_PATIENCE = 60.0
+_STOP = b"stop"
 
 
-@dataclass
+@dataclass(eq=False)
 class _Worker:
-    """A process, the line to it and the task it is at."""
+    """A process, the line to it, its device, and whether it knows the job."""
 
     process: subprocess.Popen[bytes]
     line: Connection
     device: torch.device
     has_job: bool = False
-    task: Task | None = None
-    deaths: int = 0
+
+    def send(self, content: bytes) -> None:
+        """Say something; one that is dead is noticed when it does not answer."""
+        with suppress(OSError):
+            self.line.send_bytes(content)
+
+    def end(self) -> int:
+        """Kill it, and return its exit code."""
+        self.line.close()
+        self.process.kill()
+        return self.process.wait()
 
 
-class Processes(WorkerPool):
+class Processes(Pool):
     """A worker for each of some devices, all begun at once when the first is needed."""
 
     def __init__(
         self,
         job: Job,
         devices: list[torch.device],
+        seconds: float,
         stop: Callable[[], bool] | None = None,
-        seconds: float | None = None,
     ) -> None:
+        super().__init__(len(devices), seconds, stop)
         self._job = pickle.dumps(job, protocol=5)
+        # Those without a worker.
         self._devices = devices
-        self._seconds = seconds
-        self._stop = stop
-        self._workers: list[_Worker] = []
-        self._passes = 0
-
-    @property
-    def free(self) -> int:
-        """Workers without a task, begun or not."""
-        busy = sum(worker.task is not None for worker in self._workers)
-        return len(self._devices) - busy
-
-    @property
-    def passes(self) -> int:
-        """The passes of all tasks that have ended."""
-        return self._passes
+        self._idle: list[_Worker] = []
 
     @property
     def pids(self) -> list[int]:
-        """The processes, in the order they were begun."""
-        return [worker.process.pid for worker in self._workers]
+        """The processes."""
+        return [worker.process.pid for worker in (*self._idle, *self._running)]
 
-    def give(self, task: Task) -> None:
+    def _begin(self, task: Task) -> _Worker:
         """Give the task to somebody who is free."""
-        if not self._workers:
-            self._workers = [self._begin(device) for device in self._devices]
-        worker = next(one for one in self._workers if one.task is None)
-        worker.task = task
-        self._send(worker)
+        self._idle += [self._new_worker(device) for device in self._devices]
+        self._devices = []
+        worker = self._idle.pop(0)
+        if not worker.has_job:
+            worker.send(self._job)
+            worker.has_job = True
+        worker.send(pickle.dumps(task, protocol=5))
+        return worker
 
-    def take(self) -> TaskResult:
-        """Wait for the first that is done; replace those who died."""
-        while True:
-            if self._stop is not None and self._stop():
-                raise Interrupted("asked to stop")
-            for worker in self._heard(_LOOK):
-                result = self._answer(worker)
-                if result is not None:
-                    return result
-                self._replace(worker)
-
-    def recall(self) -> list[TaskResult]:
-        """Ask all to stop; whoever does not answer has done nothing."""
-        found = []
-        busy = [worker for worker in self._workers if worker.task is not None]
-        for worker in busy:
-            try:
-                worker.line.send_bytes(b"stop")
-            except OSError:
-                worker.task = None
-        while any(worker.task is not None for worker in busy):
-            heard = self._heard(_PATIENCE)
-            if not heard:
-                break
-            for worker in heard:
-                result = self._answer(worker)
-                worker.task = None
-                if result is not None:
-                    found.append(result)
-        return found
-
-    def task_seconds(self, checkpoint_every: float) -> float:
-        """Return the seconds of a task, if they were given."""
-        return self._seconds or super().task_seconds(checkpoint_every)
-
-    def close(self) -> None:
-        """End every process; none of them holds anything that is not here."""
-        for worker in self._workers:
-            worker.line.close()
-            worker.process.kill()
-            worker.process.wait()
-        self._workers = []
-
-    def _heard(self, seconds: float) -> list[_Worker]:
-        """Return those who have something to say, or will never say anything again."""
-        busy: dict[Any, _Worker] = {
-            worker.line: worker for worker in self._workers if worker.task is not None
-        }
-        return [busy[line] for line in wait(list(busy), seconds)]
-
-    def _answer(self, worker: _Worker) -> TaskResult | None:
-        """Return what a worker says, or nothing if it died."""
-        try:
-            result = result_from(worker.line.recv_bytes())
-        except (EOFError, OSError):
-            return None
-        worker.task, worker.deaths = None, 0
-        self._passes += result.passes
-        return result
-
-    def _replace(self, worker: _Worker) -> None:
-        worker.line.close()
-        worker.process.kill()
-        code = worker.process.wait()
-        worker.deaths += 1
-        if worker.deaths >= MOST_DEATHS:
-            raise RunError(f"worker after worker died ({_how(code)}); {_advice(code)}.")
-        new = self._begin(worker.device)
-        worker.process, worker.line, worker.has_job = new.process, new.line, False
-        self._send(worker)
-
-    def _begin(self, device: torch.device) -> _Worker:
+    def _new_worker(self, device: torch.device) -> _Worker:
         mine, theirs = socket.socketpair()
         with theirs:
             # What can be imported here can be imported there.
             paths = os.pathsep.join(path for path in sys.path if path)
             process = subprocess.Popen(
-                [sys.executable, "-m", "maskov.workers.worker", str(theirs.fileno()), str(device)],
+                [sys.executable, "-m", __name__, str(theirs.fileno()), str(device)],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr if _has_number(sys.stderr) else subprocess.DEVNULL,
@@ -167,13 +96,31 @@ class Processes(WorkerPool):
             )
         return _Worker(process, Connection(mine.detach()), device)
 
-    def _send(self, worker: _Worker) -> None:
-        assert worker.task is not None
-        with suppress(OSError):  # one that is dead is noticed when it does not answer
-            if not worker.has_job:
-                worker.line.send_bytes(self._job)
-                worker.has_job = True
-            worker.line.send_bytes(to_bytes(worker.task))
+    def _ended(self, seconds: float) -> list[_Worker]:
+        """Return those who have something to say, or will never say anything again."""
+        lines: dict[Any, _Worker] = {worker.line: worker for worker in self._running}
+        return [lines[line] for line in wait(list(lines), seconds)]
+
+    def _result(self, worker: _Worker, task: Task) -> TaskResult | str:
+        try:
+            # These bytes come from a process that this one began.
+            result: TaskResult = pickle.loads(worker.line.recv_bytes())
+        except (EOFError, OSError):
+            self._devices.append(worker.device)
+            code = worker.end()
+            how = f"by signal {-code}" if code < 0 else f"with code {code}"
+            return f"worker after worker died ({how}); {_advice(code)}."
+        self._idle.append(worker)
+        return result
+
+    def _tell_to_stop(self, worker: _Worker) -> None:
+        worker.send(_STOP)
+
+    def close(self) -> None:
+        """End every process; none of them holds anything that is not here."""
+        for worker in (*self._idle, *self._running):
+            worker.end()
+        self._idle, self._running = [], {}
 
 
 def _has_number(stream: Any) -> bool:
@@ -190,5 +137,44 @@ def _advice(code: int) -> str:
     return "their messages, if any, are on standard error; continue without --workers"
 
 
-def _how(code: int) -> str:
-    return f"by signal {-code}" if code < 0 else f"with code {code}"
+def work(line: Connection, device: torch.device) -> None:
+    """Be a worker until the coordinator is gone."""
+    # A terminal or a scheduler signals all processes at once; the coordinator then says what to do.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    asked = False
+
+    def heard() -> bytes:
+        try:
+            return line.recv_bytes()
+        except (EOFError, OSError):
+            # The coordinator is gone; nobody will ask for what was begun.
+            os._exit(0)
+
+    def stop() -> bool:
+        nonlocal asked
+        if not asked and line.poll():
+            asked = heard() == _STOP
+        return asked
+
+    job = heard()
+
+    @cache
+    def runner() -> TaskRunner:
+        described: Job = pickle.loads(job)
+        return described.runner(device, stop)
+
+    while True:
+        content = heard()
+        if content == _STOP:  # it came after the last task had ended
+            continue
+        asked = False
+        answer = pickle.dumps(run_task(runner, pickle.loads(content)), protocol=5)
+        try:
+            line.send_bytes(answer)
+        except OSError:
+            os._exit(0)
+
+
+if __name__ == "__main__":
+    work(Connection(int(sys.argv[1])), torch.device(sys.argv[2]))

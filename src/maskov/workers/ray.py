@@ -12,18 +12,19 @@ from typing import Any
 
 import torch
 
-from maskov.errors import InputError, Interrupted, RunError
-from maskov.runs.task import Task, TaskResult, WorkerPool
+from maskov.errors import InputError
+from maskov.runs.task import Pool, Task, TaskResult
 from maskov.runs.task_runner import TaskRunner
-from maskov.workers.job import MOST_DEATHS, Job, carried_out, result_from, task_from, to_bytes
-from maskov.workers.options import Workers
+from maskov.workers import Workers
+from maskov.workers.job import Job, run_task
 
-_LOOK = 0.1
+# Ray itself tries a task again so many times.
+_RETRIES = 4
 # The runner that this process of the cluster has built; one is enough, since runs do not mix.
 _built: dict[str, TaskRunner] = {}
 
 
-def carry_out(name: str, job: Job, device: str, content: bytes) -> bytes:
+def carry_out(name: str, job: Job, device: str, task: Task) -> TaskResult:
     """Carry out a task, on a node of the cluster; `name` tells runs apart."""
 
     def runner() -> TaskRunner:
@@ -32,37 +33,36 @@ def carry_out(name: str, job: Job, device: str, content: bytes) -> bytes:
             _built[name] = job.runner(torch.device(device))
         return _built[name]
 
-    return to_bytes(carried_out(runner, task_from(content)))
+    return run_task(runner, task)
 
 
-class Cluster(WorkerPool):
+class Cluster(Pool):
     """Tasks on a cluster, as many at once as it has room for or as were asked for."""
+
+    # Tasks under way are dropped: nobody can tell them to stop.
+    patience = 0.0
 
     def __init__(
         self,
         job: Job,
         workers: Workers,
         device: torch.device,
+        seconds: float,
         stop: Callable[[], bool] | None = None,
     ) -> None:
         self._ray = _ray()
-        self._stop = stop
-        self._passes = 0
         self._ours = not self._ray.is_initialized()
         if self._ours:
             self._connect(workers)
         gpus = workers.gpus_per_worker or float(device.type == "cuda")
         cpus = job.manifest.config.execution.threads if device.type == "cpu" else 1
-        self._most = workers.count or self._room(cpus, gpus)
+        super().__init__(workers.count or self._room(cpus, gpus), seconds, stop)
         # A GPU is lent to a task as the only one it can see.
         self._device = "cuda" if gpus else str(device)
         self._name = uuid.uuid4().hex
         self._job = self._ray.put(job)
-        self._remote = self._ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=MOST_DEATHS)(
-            carry_out
-        )
-        self._at_work: dict[Any, Task] = {}
-        self._deaths: dict[int, int] = {}
+        options = {"num_cpus": cpus, "num_gpus": gpus, "max_retries": _RETRIES}
+        self._remote = self._ray.remote(**options)(carry_out)
 
     def _connect(self, workers: Workers) -> None:
         quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
@@ -88,56 +88,30 @@ class Cluster(WorkerPool):
             )
         return int(fit)
 
-    @property
-    def free(self) -> int:
-        """Places for further tasks."""
-        return self._most - len(self._at_work)
+    def _begin(self, task: Task) -> Any:
+        return self._remote.remote(self._name, self._job, self._device, task)
 
-    @property
-    def passes(self) -> int:
-        """The passes of all tasks that have ended."""
-        return self._passes
+    def _ended(self, seconds: float) -> list[Any]:
+        done: list[Any] = self._ray.wait(list(self._running), timeout=seconds)[0]
+        return done
 
-    def give(self, task: Task) -> None:
-        """Submit a task."""
-        found = self._remote.remote(self._name, self._job, self._device, to_bytes(task))
-        self._at_work[found] = task
-
-    def take(self) -> TaskResult:
-        """Wait for the first task that is done; submit anew what was lost."""
-        while True:
-            if self._stop is not None and self._stop():
-                raise Interrupted("asked to stop")
-            done, _ = self._ray.wait(list(self._at_work), timeout=_LOOK)
-            for found in done:
-                result = self._answer(found)
-                if result is not None:
-                    return result
-
-    def _answer(self, found: Any) -> TaskResult | None:
-        task = self._at_work.pop(found)
+    def _result(self, one: Any, task: Task) -> TaskResult | str:
         try:
-            result = result_from(self._ray.get(found))
+            found: TaskResult = self._ray.get(one)
         except self._ray.exceptions.RayTaskError:
             raise  # a fault in our own code, which would come again
         except self._ray.exceptions.RayError as error:
-            self._deaths[task.group] = self._deaths.get(task.group, 0) + 1
-            if self._deaths[task.group] >= MOST_DEATHS:
-                raise RunError(
-                    f"group {task.group} was lost again and again ({type(error).__name__}); see "
-                    "to the cluster's nodes and go on with `maskov resume`."
-                ) from error
-            self.give(task)
-            return None
-        self._deaths.pop(task.group, None)
-        self._passes += result.passes
-        return result
+            return (
+                f"group {task.number} was lost again and again ({type(error).__name__}); see to "
+                "the cluster's nodes and go on with `maskov resume`."
+            )
+        return found
 
     def close(self) -> None:
         """Drop what is still under way; leave a cluster as it was found."""
-        for found in self._at_work:
-            self._ray.cancel(found, force=True)
-        self._at_work = {}
+        for one in self._running:
+            self._ray.cancel(one, force=True)
+        self._running = {}
         if self._ours:
             self._ray.shutdown()
 

@@ -10,13 +10,13 @@ from typing import Any, Self
 
 import torch
 
-from maskov.errors import InputError, ModelError
+from maskov.errors import ModelError
 from maskov.models.checkpoint import LOADING, fingerprint, forbidden_ids
 from maskov.models.conditional import checkpoint
-from maskov.models.conditional.model import Sources
+from maskov.models.conditional.model import Sources, source_ids
 from maskov.models.conditional.network import SpecialTokens, TranslationNetwork
 from maskov.models.scorer import Batcher, token_budget
-from maskov.models.tokens import forbidden_tokens, token_ids
+from maskov.models.tokens import forbidden_tokens
 from maskov.types import Float, Int, Tensor, inside
 
 
@@ -61,16 +61,7 @@ class AutoregressiveModel:
         self, texts: Sequence[str], lines: Sequence[int] | None = None
     ) -> list[list[int]]:
         """Tokenise sources, end token included; errors name them by `lines`, or 1, 2, ..."""
-        encoded = token_ids(self.tokenizer, list(texts), self.name, add_special_tokens=False)
-        ids = [[*line, self.special.end] for line in encoded]
-        most = self.network.shape.longest
-        for line, tokens in zip(lines or range(1, len(ids) + 1), ids, strict=True):
-            if len(tokens) > most:
-                raise InputError(
-                    f"line {line} has {len(tokens) - 1} tokens; '{self.name}' takes at most "
-                    f"{most - 1}. Split it into sentences."
-                )
-        return ids
+        return source_ids(self, texts, lines)
 
     def read(self, texts: Sequence[str]) -> Sources:
         """Encode sources, once for all translations of them."""

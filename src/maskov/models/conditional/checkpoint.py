@@ -7,7 +7,6 @@ merges as subword-nmt and fastBPE define them: every subword but the last of its
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -19,10 +18,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from maskov.errors import ModelError
-from maskov.models.checkpoint import check_files
+from maskov.models.checkpoint import ARCHITECTURE, check_files, read_config
 from maskov.models.conditional.network import TranslationNetwork, TranslationShape
 from maskov.models.tokens import silence_transformers
-from maskov.shipped import folder_of
 from maskov.types import Tensor
 
 # The merges of a saved tokenizer, next to its Hugging Face files.
@@ -142,11 +140,6 @@ class BytePairTokenizer:
         return " ".join(subword for subwords in split for subword in subwords)
 
 
-ARCHITECTURE = "maskov-translation"
-# What a model needs of a repository on the hub; no code and no pickles.
-_FILES = ["*.json", "*.safetensors", "*.txt"]
-
-
 def save(folder: Path, network: TranslationNetwork, tokenizer: Any, dtype: torch.dtype) -> None:
     """Write a network and its tokenizer."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -157,48 +150,9 @@ def save(folder: Path, network: TranslationNetwork, tokenizer: Any, dtype: torch
     tokenizer.save_pretrained(folder)
 
 
-def is_translation(folder: Path) -> bool:
-    """Whether a folder's config.json says that it is such a model."""
-    return _config(folder).get("architecture") == ARCHITECTURE
-
-
-def translation_folder(name: str, download: bool = False) -> Path | None:
-    """Return the folder of the translation model of this name, or None.
-
-    It is a shipped model, a folder, or a hub name: in the hub's cache or, with `download`, brought
-    there. Energies are parsed without, so that reading one opens no connection.
-    """
-    folder = folder_of(name) or Path(name)
-    if name.count("/") == 1 and not os.path.exists(folder):
-        folder = _from_hub(name, download) or folder
-    return folder if is_translation(folder) else None
-
-
-def _from_hub(name: str, download: bool) -> Path | None:
-    import huggingface_hub as hub
-
-    try:
-        find = hub.hf_hub_download if download else hub.try_to_load_from_cache
-        config = find(name, "config.json")
-    except Exception:  # many kinds; loading says that there is no such model
-        return None
-    if not isinstance(config, str):
-        return None
-    folder = Path(config).parent
-    if not download or not is_translation(folder):
-        return folder
-    try:
-        return Path(hub.snapshot_download(name, allow_patterns=_FILES))
-    except Exception as error:
-        reason = str(error).partition("\n")[0]
-        raise ModelError(
-            f"the translation model '{name}' could not be downloaded: {reason}."
-        ) from error
-
-
 def load(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple[TranslationNetwork, Any]:
     """Read a network and its tokenizer."""
-    config = _config(folder)
+    config = read_config(folder)
     if config.pop("architecture", None) != ARCHITECTURE:
         raise ModelError(f"'{folder}' is not a translation model, by its config.json.")
     check_files(folder)
@@ -243,37 +197,27 @@ def load_tokenizer(folder: Path) -> Any:
     return BytePairTokenizer(tokenizer, Merges.read(merges)) if merges.exists() else tokenizer
 
 
-def _config(folder: Path) -> dict[str, Any]:
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return config if isinstance(config, dict) else {}
-
-
 def _shape(config: dict[str, Any], folder: Path) -> TranslationShape:
     """Refuse impossible sizes before anything is allocated."""
     kinds = get_type_hints(TranslationShape)
     try:
         shape = TranslationShape(**{name: config[name] for name in kinds if name in config})
+        values = asdict(shape)
+        sizes = [value for value in values.values() if type(value) is int]
+        valid = (
+            all(type(value) is kinds[name] for name, value in values.items())
+            and all(0 < size <= 2**20 for size in sizes)
+            and max(shape.encoder_layers, shape.decoder_layers) <= 2**10
+            and shape.width % shape.heads == 0
+            and 0 < shape.norm_epsilon < 1
+        )
     except TypeError:  # a required size is missing
-        raise _invalid_sizes(folder) from None
-    values = asdict(shape)
-    if not all(type(value) is kinds[name] for name, value in values.items()):
-        raise _invalid_sizes(folder)
-    sizes = [value for value in values.values() if type(value) is int]
-    layers = max(shape.encoder_layers, shape.decoder_layers)
-    if not all(0 < size <= 2**20 for size in sizes) or layers > 2**10:
-        raise _invalid_sizes(folder)
-    if shape.width % shape.heads or not 0 < shape.norm_epsilon < 1:
-        raise _invalid_sizes(folder)
+        valid = False
+    if not valid:
+        raise ModelError(
+            f"the translation model '{folder}' is damaged: invalid sizes in its config.json."
+        )
     return shape
-
-
-def _invalid_sizes(folder: Path) -> ModelError:
-    return ModelError(
-        f"the translation model '{folder}' is damaged: invalid sizes in its config.json."
-    )
 
 
 def _sizes(weights: dict[str, Tensor]) -> dict[str, list[int]]:

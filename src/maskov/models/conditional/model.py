@@ -7,21 +7,19 @@ a pass runs only the decoder.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 
 from maskov.encoders import Encoder, Memory, Reading
 from maskov.errors import InputError, ModelError
-from maskov.models.base import Queries, coarse
-from maskov.models.checkpoint import fingerprint, forbidden_ids
+from maskov.models.base import coarse
 from maskov.models.conditional import checkpoint
 from maskov.models.conditional.network import TranslationNetwork, decoder_of
-from maskov.models.packed import Frame, PackedModel
+from maskov.models.packed import Frame, LMHead, PackedModel
 from maskov.models.scorer import Batcher, token_budget
 from maskov.models.tokens import forbidden_tokens, token_ids
 from maskov.random import CounterRng, Purpose, categorical
@@ -85,6 +83,7 @@ _CPU_KEPT, _GPU_KEPT = 2**30, 2**34
 class ConditionalModel(PackedModel):
     """An encoder-decoder masked LM, its tokenizer and, once given, the sources it reads."""
 
+    network: TranslationNetwork
     encoder: Encoder  # the decoder
 
     def __init__(self, network: TranslationNetwork, tokenizer: Any, name: str) -> None:
@@ -100,8 +99,7 @@ class ConditionalModel(PackedModel):
         self.device = network.words.weight.device
         self.dtype = network.words.weight.dtype
         self.precision = str(self.dtype).removeprefix("torch.")
-        # The head keeps its precision, whatever that of the passes.
-        self._head = network.words.weight
+        self.head = LMHead(torch.nn.Identity(), network.words.weight)
         self.forbidden = forbidden_tokens(tokenizer, network.shape.vocabulary).to(self.device)
         self.min_length = 1
         self.max_length = network.shape.longest - int(network.shape.target_end)
@@ -121,12 +119,6 @@ class ConditionalModel(PackedModel):
 
     # Sources.
 
-    def source_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokenise sources, end token included."""
-        lines = token_ids(self.tokenizer, list(texts), self.name, add_special_tokens=False)
-        end = int(self.tokenizer.eos_token_id)
-        return [[*(int(token) for token in ids), end] for ids in lines]
-
     def given(self, texts: Sequence[str], lines: Sequence[int] | None = None) -> ConditionalModel:
         """Return this model with these sources, encoded.
 
@@ -134,16 +126,11 @@ class ConditionalModel(PackedModel):
         """
         if not texts:
             raise InputError("nothing to translate.")
-        numbers = lines or range(1, len(texts) + 1)
-        ids = read_sources(self, texts, [f"line {line}" for line in numbers])
-        return self._with(Sources.encode(self.network, texts, ids))
-
-    def _with(self, sources: Sources) -> ConditionalModel:
-        changed = copy.copy(self)
-        changed.sources = sources
-        changed._keep_memory()
-        if isinstance(self.exact, ConditionalModel):
-            changed.exact = self.exact._with(sources)
+        ids = source_ids(self, texts, lines)
+        changed = self.changed(sources=Sources.encode(self.network, texts, ids))
+        for model in (changed, changed.exact):
+            if isinstance(model, ConditionalModel):
+                model._keep_memory()
         return changed
 
     def _keep_memory(self) -> None:
@@ -180,27 +167,6 @@ class ConditionalModel(PackedModel):
         longest = int(memory.sizes[source].max()) if on_cpu else sources.longest
         return Reading(memory, source, longest)
 
-    def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
-        """Run the decoder and return its state at each masked position."""
-        return self.hidden_packed(queries)
-
-    def project(self, states: Float[Tensor, "masked width"]) -> Float[Tensor, "masked hidden"]:
-        """Return the states in the precision of the head."""
-        return states.to(self._head.dtype)
-
-    def trained_logits(
-        self, hidden: Float[Tensor, "masked hidden"]
-    ) -> Float[Tensor, "masked vocabulary"]:
-        """Return the score of every token."""
-        with coarse(self.coarse_products):
-            return torch.nn.functional.linear(hidden, self._head)
-
-    def trained_logit_of(
-        self, hidden: Float[Tensor, "masked hidden"], tokens: Int[Tensor, " masked"]
-    ) -> Float[Tensor, " masked"]:
-        """Return the score of one token per vector."""
-        return (hidden * self._head[tokens]).sum(1)
-
     def length_scores(
         self, source: Int[Tensor, " n"] | None = None
     ) -> Float[Tensor, "texts lengths"]:
@@ -217,61 +183,45 @@ class ConditionalModel(PackedModel):
         scores[:, 0] = -torch.inf
         return scores.log_softmax(1)
 
-    # Properties.
-    def in_precision(self, dtype: torch.dtype, coarse_products: bool = False) -> ConditionalModel:
+    def in_precision(self, dtype: torch.dtype, coarse_products: bool = False) -> Self:
         """Return this model with its decoder in another precision; head and encoder keep theirs."""
-        changed = copy.copy(self)
-        changed.exact = self
-        if dtype != self.dtype:
-            changed.encoder = self.encoder.to(dtype)
-        changed.dtype = dtype
-        changed.precision = "tf32" if coarse_products else str(dtype).removeprefix("torch.")
-        changed.coarse_products = coarse_products or dtype.itemsize < 4
+        changed = super().in_precision(dtype, coarse_products)
         if self.sources is not None:
             changed._keep_memory()
         return changed
-
-    @property
-    def hidden_width(self) -> int:
-        """Width of the decoder's states."""
-        return self.network.shape.width
 
     @property
     def bytes_per_token(self) -> int:
         """Estimate the activations of one layer, and the keys and values of the source."""
         return 24 * self.network.shape.width * self.dtype.itemsize
 
-    def fingerprint(self) -> str:
-        """Hash the full-precision weights, the sizes, the inputs and what is removed."""
-        if isinstance(self.exact, ConditionalModel):
-            return self.exact.fingerprint()
-        return fingerprint(
-            self.network,
-            self.tokenizer,
-            mask=self.mask_id,
-            end=int(self.tokenizer.eos_token_id),
-            forbidden=forbidden_ids(self.forbidden),
-            **self._identity(),
-        )
+    def other_inputs(self) -> dict[str, Any]:
+        """Return the token that ends a text."""
+        return {"end": int(self.tokenizer.eos_token_id)}
 
 
-def read_sources(
-    model: ConditionalModel, texts: Sequence[str], names: Sequence[str]
+def source_ids(
+    model: Any, texts: Sequence[str], lines: Sequence[int] | None = None
 ) -> list[list[int]]:
-    """Tokenise sources and refuse bad ones, which errors call by their names."""
-    for text, name in zip(texts, names, strict=True):
+    """Tokenise the sources of a translation model, end token included, and refuse bad ones.
+
+    Errors name them by `lines`, by default 1, 2, ...
+    """
+    numbers = lines or range(1, len(texts) + 1)
+    for text, line in zip(texts, numbers, strict=True):
         if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
-            raise InputError(f"{name} is not UTF-8 text.")
-    most, lines = model.network.shape.longest, model.source_ids(texts)
-    for ids, name in zip(lines, names, strict=True):
-        if len(ids) == 1:
-            raise InputError(f"{name} is empty; give at least one word.")
-        if len(ids) > most:
+            raise InputError(f"line {line} is not UTF-8 text.")
+    most, end = model.network.shape.longest, int(model.tokenizer.eos_token_id)
+    encoded = token_ids(model.tokenizer, list(texts), model.name, add_special_tokens=False)
+    for ids, line in zip(encoded, numbers, strict=True):
+        if not ids:
+            raise InputError(f"line {line} is empty; give at least one word.")
+        if len(ids) >= most:
             raise InputError(
-                f"{name} has {len(ids) - 1} tokens; '{model.name}' takes at most {most - 1}. Split "
-                "it into sentences."
+                f"line {line} has {len(ids)} tokens; '{model.name}' takes at most {most - 1}. "
+                "Split it into sentences."
             )
-    return lines
+    return [[*map(int, ids), end] for ids in encoded]
 
 
 RULES = ("best", "top", "drawn", "searched")

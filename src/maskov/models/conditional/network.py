@@ -17,7 +17,6 @@ from torch import nn
 
 from maskov.encoders import Encoder
 from maskov.encoders.blocks import (
-    Affine,
     Block,
     CrossAttention,
     Embedding,
@@ -25,6 +24,7 @@ from maskov.encoders.blocks import (
     FeedForward,
     LayerNorm,
 )
+from maskov.encoders.families import affine_of, norm_of
 from maskov.types import Bool, Float, Int, Tensor
 
 
@@ -188,19 +188,6 @@ class TranslationNetwork(nn.Module):
         self.decoder_norm = nn.LayerNorm(shape.width, eps=shape.norm_epsilon) if ends else None
         self.dropout = nn.Dropout(dropout)
 
-    def initialise(self) -> None:
-        """Initialise the weights for training."""
-        depth = 2 * self.shape.encoder_layers + 3 * self.shape.decoder_layers
-        for name, module in self.named_modules():
-            if isinstance(module, nn.Linear):
-                last = name.endswith((".out", ".narrow"))
-                # Deeper networks start with smaller residual branches.
-                scale = (depth / 2) ** -0.5 if last and self.shape.norm_first else 1.0
-                nn.init.normal_(module.weight, std=scale * self.shape.width**-0.5 * 0.8)
-                nn.init.zeros_(module.bias)
-            elif isinstance(module, nn.Embedding):
-                nn.init.normal_(module.weight, std=self.shape.width**-0.5)
-
     def encode(
         self, source: Int[Tensor, "n s"], inside: Bool[Tensor, "n s"]
     ) -> tuple[Float[Tensor, "n s width"], Float[Tensor, "n lengths"]]:
@@ -302,27 +289,24 @@ def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
 def decoder_of(network: TranslationNetwork) -> Encoder:
     """Return the decoder of a masked network; it shares the weights but those of self-attention."""
     layers = [cast(Layer, layer) for layer in network.decoder]
-    first: LayerNorm | None = None
-    norms: list[tuple[nn.LayerNorm | None, ...]]
+    norms: list[Any] = [
+        norm
+        for layer in layers
+        for norm in (layer.attention_norm, layer.cross_norm, layer.inner_norm)
+    ]
+    first = None
     if network.shape.norm_first:
         # The norm before a sublayer is the one that follows the sublayer before it.
-        first = _norm(layers[0].attention_norm)
-        following = [*(layer.attention_norm for layer in layers[1:]), network.decoder_norm]
-        norms = [
-            (layer.cross_norm, layer.inner_norm, after)
-            for layer, after in zip(layers, following, strict=True)
-        ]
-    else:
-        norms = [(layer.attention_norm, layer.cross_norm, layer.inner_norm) for layer in layers]
+        first, *norms = [*norms, network.decoder_norm]
     blocks = tuple(
-        _block(layer, *(_norm(norm) for norm in after))
-        for layer, after in zip(layers, norms, strict=True)
+        _block(layer, *map(norm_of, norms[3 * number : 3 * number + 3]))
+        for number, layer in enumerate(layers)
     )
     words, places = network.words.weight.detach(), network.target_positions.weight.detach()
     return Encoder(
         EncoderNetwork(
             Embedding(words, places, None),
-            first,
+            None if first is None else norm_of(first),
             blocks,
             network.shape.heads,
             keeps_sum=network.shape.norm_first,
@@ -330,29 +314,18 @@ def decoder_of(network: TranslationNetwork) -> Encoder:
     )
 
 
-def _block(layer: Layer, *norms: LayerNorm) -> Block:
-    after_attention, after_cross, after_feed = norms
+def _block(
+    layer: Layer, after_attention: LayerNorm, after_cross: LayerNorm, after_feed: LayerNorm
+) -> Block:
     own, cross = layer.attention, layer.cross
     assert cross is not None
     return Block(
-        _affine(own.query, own.memory),
-        _affine(own.out),
+        affine_of(own.query, own.memory),
+        affine_of(own.out),
         after_attention,
-        FeedForward(_affine(layer.widen), _affine(layer.narrow), gated=False, activation=None),
+        FeedForward(affine_of(layer.widen), affine_of(layer.narrow), gated=False, activation=None),
         after_feed,
         cross=CrossAttention(
-            _affine(cross.query), _affine(cross.memory), _affine(cross.out), after_cross
+            affine_of(cross.query), affine_of(cross.memory), affine_of(cross.out), after_cross
         ),
     )
-
-
-def _affine(*modules: nn.Linear) -> Affine:
-    if len(modules) == 1:
-        return Affine(modules[0].weight.detach(), modules[0].bias.detach())
-    weight = torch.cat([module.weight.detach() for module in modules])
-    return Affine(weight, torch.cat([module.bias.detach() for module in modules]))
-
-
-def _norm(module: nn.LayerNorm | None) -> LayerNorm:
-    assert module is not None
-    return LayerNorm(module.weight.detach(), module.bias.detach(), module.eps)

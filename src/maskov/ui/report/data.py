@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from maskov.config import Manifest
-from maskov.diagnostics import summarise
+from maskov.diagnostics import Diagnosis
+from maskov.diagnostics.diagnosis import Table, mean_of_chains, several_lengths
 from maskov.errors import InputError
 from maskov.runs import Run
-from maskov.runs.folder import RunFolder
 from maskov.types import Traces
 from maskov.ui.report.curves import (
+    Correlation,
     Histogram,
+    PositionCurve,
     Spread,
     Values,
     chain_rate_error,
+    correlations,
     energy_spread,
     histogram,
     listed,
+    position_curve,
     rate_spread,
     spaced,
 )
-from maskov.ui.report.findings import Findings, findings
 from maskov.ui.report.metadata import metadata, temperatures
 from maskov.ui.report.proteins import Family, families
-from maskov.ui.report.samples import ShownSample, first_samples, shown_samples, target_energy
-from maskov.ui.report.terms import TermScorer
+from maskov.ui.report.samples import (
+    ShownSample,
+    TermScorer,
+    first_samples,
+    shown_samples,
+    target_energy,
+)
 from maskov.version import __version__
 
 # Limits that keep a page fast; averages are over everything.
@@ -41,10 +48,6 @@ MOST_SAMPLES = 1000
 MOST_SHADED = 200
 
 ENERGIES = ("raw", "norm")
-_SEVERAL_LENGTHS = (
-    "sequences have several lengths, and energies grow with the length: energies are shown per "
-    "token, and samples are ranked by them"
-)
 
 
 @dataclass(frozen=True)
@@ -68,15 +71,16 @@ class EnergyTrace:
 class RunReport:
     """The report of one run.
 
-    `order` is the energy that ranks samples: the target's, `raw`, `norm` or `target`. With
-    `per_token`, all energies but those of samples are divided by lengths, and so is the rank.
-    Curves are over `epochs`, counted from 1; `shown_chains` have lines of their own. `remarks` say
-    what was left out to keep the report small. `first_samples` are a few for its top.
-    `families` are the parents of a run that started from FASTA, with fixed lengths.
+    `verdict` has its headline and tone, `notes` the limits of the run, of its diagnosis, and of
+    what a report shows. `order` is the energy that ranks samples: the target's, `raw`, `norm` or
+    `target`. With `per_token`, all energies but those of samples are divided by lengths, and so is
+    the rank. Curves are over `epochs`, counted from 1; `shown_chains` have lines of their own.
+    `first_samples` are a few for its top. `families` are the parents of a run that started from
+    FASTA, with fixed lengths.
     """
 
     label: str
-    findings: Findings
+    verdict: dict[str, Any]
     signature: str
     notes: list[str]
     metadata: dict[str, str]
@@ -87,6 +91,9 @@ class RunReport:
     order: str
     per_token: bool
     numbers: list[Number]
+    tables: list[Table]
+    correlations: list[Correlation]
+    positions: PositionCurve | None
     epochs: list[int]
     shown_chains: list[int]
     energies: dict[str, EnergyTrace]
@@ -99,7 +106,7 @@ class RunReport:
     samples: list[ShownSample]
     samples_in_all: int
     shaded: bool
-    remarks: list[str]
+    diagnosis: Diagnosis
 
 
 @dataclass(frozen=True)
@@ -136,19 +143,26 @@ def build(
     most = samples if samples is not None else MOST_SHADED if terms else MOST_SAMPLES
     labels = _labels(runs)
     scorer = TermScorer(device, trust_remote_code, allow_download) if terms else None
-    reports, kept = [], []
-    every = [run.traces for run in runs]
-    per_token = len(set().union(*map(_lengths, every))) > 1
-    for run, traces, label in zip(runs, every, labels, strict=True):
-        scaled = _per_token(traces) if per_token else traces
-        reports.append(_run_report(run, scaled, label, most, scorer, per_token))
-        kept.append(_after_burn_in(run, scaled))
+    every = [_done(run.traces) for run in runs]
+    per_token = several_lengths({"lengths": _all_lengths(every)}, slice(None))
+    if per_token:
+        every = [_per_token(traces) for traces in every]
+    reports = [
+        _run_report(run, traces, label, most, scorer, per_token)
+        for run, traces, label in zip(runs, every, labels, strict=True)
+    ]
     return Report(
         title=title or " · ".join(labels),
         version=__version__,
         runs=reports,
         histograms={
-            name: histogram([values[f"energy_{name}"] for values in kept]) for name in ENERGIES
+            name: histogram(
+                [
+                    traces[f"energy_{name}"][one.burn_in :]
+                    for one, traces in zip(reports, every, strict=True)
+                ]
+            )
+            for name in ENERGIES
         },
         cautions=_cautions(runs),
     )
@@ -157,49 +171,70 @@ def build(
 def _run_report(
     run: Run, traces: Traces, label: str, most: int, scorer: TermScorer | None, per_token: bool
 ) -> RunReport:
-    summary = run.summary()
-    done, chains = summary.epochs_done, summary.chains
+    manifest, summary, diagnosis, every = run.manifest, run.summary(), run.diagnose(), run.samples
+    done, chains, burn_in = summary.epochs_done, summary.chains, summary.burn_in
     epochs, shown_chains = spaced(done, MOST_EPOCHS), spaced(chains, MOST_CHAINS)
-    at = np.array(epochs, dtype=np.int64)
-    temperature = temperatures(run.manifest, done)
-    every = run.samples
-    chosen = [every[place] for place in spaced(len(every), most)] if most else []
+    temperature = temperatures(manifest, done)
+    chosen = [every[place] for place in spaced(len(every), most)]
     scored = [None] * len(chosen) if scorer is None else scorer.terms_of(run, chosen)
-    found = families(run.manifest, every)
-    counted = {name: traces[name][at] for name in ("accepted", "novel", "steps")}
+    found, parents = families(manifest, every), len(manifest.inputs.names or ())
+    accepted, novel, steps = (traces[name] for name in ("accepted", "novel", "steps"))
+    means = {name: mean_of_chains(traces[f"energy_{name}"][burn_in:]) for name in ENERGIES}
+    remarks = {
+        "energies are shown per token, and samples are ranked by them": per_token,
+        f"lines are drawn for {len(shown_chains)} of {chains:,} chains, evenly chosen; medians, "
+        "bands and tables are over all": len(shown_chains) < chains,
+        f"curves show {len(epochs)} of {done:,} epochs, evenly spaced": len(epochs) < done,
+        f"{len(chosen):,} of {len(every):,} samples are listed, evenly chosen": (
+            len(chosen) < len(every)
+        ),
+        f"logos and mutations are those of the first {len(found)} of {parents:,} parents": (
+            0 < len(found) < parents
+        ),
+    }
     return RunReport(
         label=label,
-        findings=findings(run),
+        verdict=diagnosis.verdict.to_dict(),
         signature=run.signature,
-        notes=summary.notes,
-        metadata=metadata(run.manifest),
+        notes=[*summary.notes, *diagnosis.notes, *(one for one, holds in remarks.items() if holds)],
+        metadata=metadata(manifest),
         finished=done >= summary.epochs,
         chains=chains,
         epochs_done=done,
-        burn_in=summary.burn_in,
-        order=target_energy(run.manifest, every),
+        burn_in=burn_in,
+        order=target_energy(manifest, every),
         per_token=per_token,
-        numbers=_numbers(run, traces, " per token" if per_token else ""),
+        numbers=[
+            *(Number(f"E_{name}{' per token' * per_token}", *one) for name, one in means.items()),
+            Number(
+                "accepted",
+                summary.acceptance_rate,
+                chain_rate_error(accepted[burn_in:], steps[burn_in:]),
+            ),
+            Number("novel", summary.novel_rate, chain_rate_error(novel[burn_in:], steps[burn_in:])),
+            Number("passes per step", summary.passes_per_step),
+        ],
+        tables=diagnosis.tables(),
+        correlations=correlations(diagnosis),
+        positions=position_curve(diagnosis),
         epochs=[epoch + 1 for epoch in epochs],
         shown_chains=shown_chains,
-        energies={name: _trace(traces[f"energy_{name}"][at], shown_chains) for name in ENERGIES},
+        energies={
+            name: _trace(traces[f"energy_{name}"][epochs], shown_chains) for name in ENERGIES
+        },
         experts={
-            name: _trace(traces["expert_energy"][at, :, column], shown_chains)
-            for column, name in enumerate(run.manifest.experts)
+            name: _trace(traces["expert_energy"][epochs, :, column], shown_chains)
+            for column, name in enumerate(manifest.experts)
         },
         temperature=None if temperature is None else [temperature[epoch] for epoch in epochs],
-        accepted=rate_spread(counted["accepted"], counted["steps"]),
-        novel=rate_spread(counted["novel"], counted["steps"]),
+        accepted=rate_spread(accepted[epochs], steps[epochs]),
+        novel=rate_spread(novel[epochs], steps[epochs]),
         families=found,
-        first_samples=first_samples(run.manifest, every) if most else [],
-        samples=shown_samples(run.manifest, chosen, scored),
+        first_samples=first_samples(manifest, every) if most else [],
+        samples=shown_samples(manifest, chosen, scored),
         samples_in_all=len(every),
         shaded=scorer is not None and bool(chosen),
-        remarks=[
-            *([_SEVERAL_LENGTHS] if per_token else []),
-            *_remarks(done, len(epochs), chains, len(shown_chains), len(every), len(chosen)),
-            *_parents_left_out(run.manifest, len(found)),
-        ],
+        diagnosis=diagnosis,
     )
 
 
@@ -207,15 +242,14 @@ def _trace(values: Values, chains: Sequence[int]) -> EnergyTrace:
     return EnergyTrace(energy_spread(values), [listed(values[:, chain]) for chain in chains])
 
 
-def _after_burn_in(run: Run, traces: Traces) -> Traces:
-    summary = run.summary()
-    return {name: values[summary.burn_in : summary.epochs_done] for name, values in traces.items()}
+def _done(traces: Traces) -> Traces:
+    """Return the completed epochs."""
+    done = int((traces["steps"] > 0).all(1).sum())
+    return {name: values[:done] for name, values in traces.items()}
 
 
-def _lengths(traces: Traces) -> set[int]:
-    """Return the lengths that sequences had."""
-    lengths = traces.get("lengths")
-    return set() if lengths is None else set(np.unique(lengths[traces["steps"] > 0]).tolist())
+def _all_lengths(every: Sequence[Traces]) -> Values:
+    return np.concatenate([traces["lengths"].reshape(-1, 1) for traces in every])
 
 
 def _per_token(traces: Traces) -> Traces:
@@ -224,40 +258,18 @@ def _per_token(traces: Traces) -> Traces:
     return traces | {name: traces[name] / lengths for name in names}
 
 
-def _numbers(run: Run, traces: Traces, per: str) -> list[Number]:
-    """Return the main numbers, over the epochs after burn-in."""
-    summary, kept = summarise(run.manifest, traces), _after_burn_in(run, traces)
-    return [
-        Number(f"E_raw{per}", summary.energy_raw_mean, summary.energy_raw_standard_error),
-        Number(f"E_norm{per}", summary.energy_norm_mean, summary.energy_norm_standard_error),
-        Number(
-            "accepted", summary.acceptance_rate, chain_rate_error(kept["accepted"], kept["steps"])
-        ),
-        Number("novel", summary.novel_rate, chain_rate_error(kept["novel"], kept["steps"])),
-        Number("passes per step", summary.passes_per_step),
-    ]
-
-
 def _labels(runs: Sequence[Run]) -> list[str]:
-    """Call runs by their names or the shortest distinct ends of their paths, or number them."""
+    """Call runs by their names or folders, with the folder above if that tells them apart."""
     paths = [_path(run) for run in runs]
     named = [run.manifest.name or path.name for run, path in zip(runs, paths, strict=True)]
-    if len(set(named)) == len(named):
-        return named
-    for parts in (2, 3):
-        names = ["/".join(path.parts[-parts:]) for path in paths]
-        if len(set(names)) == len(names):
-            return names
-    repeated, seen = Counter(named), Counter[str]()
-    labels = []
-    for name in named:
-        seen[name] += 1
-        labels.append(f"{name} ({seen[name]})" if repeated[name] > 1 else name)
-    return labels
+    for labels in (named, ["/".join(path.parts[-2:]) for path in paths]):
+        if len(set(labels)) == len(labels):
+            return labels
+    return [f"{name} ({number})" for number, name in enumerate(named, 1)]
 
 
 def _path(run: Run) -> Path:
-    if isinstance(run.store, RunFolder):
+    if run.store.durable:
         return run.store.path.resolve()
     manifest = run.manifest
     return Path("-".join(filter(None, (manifest.kernel, manifest.energy))).replace("/", "-"))
@@ -265,41 +277,12 @@ def _path(run: Run) -> Path:
 
 def _cautions(runs: Sequence[Run]) -> list[str]:
     """Return why the runs should not be compared."""
-    cautions = []
-    if len({run.manifest.config.model.fingerprint for run in runs}) > 1:
-        cautions.append(
-            "the models differ: E_raw is defined up to a shift of the logits and cannot be "
-            "compared between them"
-        )
-    if len({run.manifest.inputs for run in runs}) > 1:
-        cautions.append(
-            "the runs differ in lengths or starting texts: energies grow with the length, compare "
-            "them per token"
-        )
-    if len({run.manifest.leaves_invariant for run in runs}) > 1:
-        cautions.append("some of the runs leave no target invariant")
-    return cautions
-
-
-def _parents_left_out(manifest: Manifest, shown: int) -> list[str]:
-    parents = len(manifest.inputs.names or ())
-    if not 0 < shown < parents:
-        return []
-    return [f"logos and mutations are those of the first {shown} of {parents:,} parents"]
-
-
-def _remarks(
-    done: int, epochs: int, chains: int, lines: int, samples: int, listed_: int
-) -> list[str]:
-    """Return what is not shown."""
-    remarks = []
-    if lines < chains:
-        remarks.append(
-            f"lines are drawn for {lines} of {chains:,} chains, evenly chosen; medians, bands and "
-            "tables are over all"
-        )
-    if epochs < done:
-        remarks.append(f"curves show {epochs} of {done:,} epochs, evenly spaced")
-    if listed_ < samples:
-        remarks.append(f"{listed_:,} of {samples:,} samples are listed, evenly chosen")
-    return remarks
+    manifests = [run.manifest for run in runs]
+    differ: dict[str, set[Any]] = {
+        "the models differ: E_raw is defined up to a shift of the logits and cannot be compared "
+        "between them": {one.config.model.fingerprint for one in manifests},
+        "the runs differ in lengths or starting texts: energies grow with the length, compare them "
+        "per token": {one.inputs for one in manifests},
+        "some of the runs leave no target invariant": {one.leaves_invariant for one in manifests},
+    }
+    return [caution for caution, kinds in differ.items() if len(kinds) > 1]

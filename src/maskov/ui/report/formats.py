@@ -22,11 +22,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from maskov.diagnostics.verdict import shown
 from maskov.errors import InputError
 from maskov.runs.files import write_atomically
 from maskov.runs.result import Run
 from maskov.ui.report.data import Number, Report, RunReport, build
-from maskov.ui.report.findings import Mixing
 from maskov.ui.report.samples import ShownSample
 
 _SCRIPTS = (
@@ -37,13 +37,6 @@ _STYLES = ("report.css", "charts.css", "samples.css", "proteins.css", "print.css
 # Significant digits in a page: enough for zooming, and keeps it small.
 PAGE_DIGITS = 7
 _LISTED = 20  # samples in Markdown
-UNKNOWN = "–"
-# The columns of the tables of convergence and of experts.
-_COLUMNS = {
-    "MIXING": ["", "nested R-hat", "limit", "ESS bulk", "ESS tail", "mean", "MCSE",
-               "autocorr. time"],
-    "EXPERTS": ["expert", "weight", "mean energy", "calls per step"],
-}  # fmt: skip
 # The suffixes of files, and the formats that they mean.
 _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".json": "json"}
 
@@ -71,6 +64,8 @@ def to_page(report: Report) -> Page:
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
     data = json_safe(report, PAGE_DIGITS)
+    for run in data["runs"]:
+        del run["diagnosis"]  # what the page shows of it has its own fields
     shown_page = _templates(False).get_template("report.html").render(
         vars(report), policy=policy, script=script, style=style, data=data
     )  # fmt: skip
@@ -102,13 +97,6 @@ def json_safe(value: Any, digits: int | None = None) -> Any:
     return value
 
 
-def shown(value: float | None, form: str = ".2f") -> str:
-    """Return a number with a typographic minus sign, or a dash for None."""
-    if value is None or not math.isfinite(value):
-        return UNKNOWN
-    return format(value, form).replace("-", "−")
-
-
 def with_error(number: Number) -> str:
     """Return value ± standard error, to two digits of the error; without an error, four digits."""
     value, error = number.value, number.standard_error
@@ -116,20 +104,6 @@ def with_error(number: Number) -> str:
         return shown(value, ".4g")
     places = max(0, 1 - math.floor(math.log10(error)))
     return f"{shown(value, f'.{places}f')} ± {error:.{places}f}"
-
-
-def _mixing_row(mixing: Mixing) -> list[str]:
-    time = UNKNOWN if mixing.time is None else f"{'≥ ' * mixing.at_least}{mixing.time:.1f} epochs"
-    return [
-        mixing.name,
-        "infinite" if mixing.r_hat == math.inf else shown(mixing.r_hat, ".3f"),
-        shown(mixing.r_hat_limit, ".3f"),
-        shown(mixing.ess_bulk, ",.0f"),
-        shown(mixing.ess_tail, ",.0f"),
-        shown(mixing.mean),
-        shown(mixing.mcse, ".2g"),
-        time,
-    ]
 
 
 def _lowest_samples(run: RunReport) -> tuple[str, list[str], list[list[str]]]:
@@ -180,10 +154,8 @@ def _templates(markdown: bool) -> Environment:
         undefined=StrictUndefined,
         finalize=_in_markdown if markdown else None,
     )
-    environment.globals |= _COLUMNS
     environment.filters |= {
-        "shown": shown, "with_error": with_error, "mixing_row": _mixing_row,
-        "lowest_samples": _lowest_samples,
+        "shown": shown, "with_error": with_error, "lowest_samples": _lowest_samples
     }  # fmt: skip
     environment.policies["json.dumps_kwargs"] = {
         "ensure_ascii": False, "allow_nan": False, "separators": (",", ":")

@@ -1,20 +1,44 @@
-"""The samples of a report: as people read them, similar ones of a chain in groups, a few first."""
+"""The samples of a report: as people read them, similar ones of a chain in groups, a few first.
+
+With the run's model, every token of a sample has its energy terms.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count, takewhile
+
+import torch
 
 from maskov.config import Manifest
-from maskov.runs import Sample
+from maskov.energies import Norm, Raw
+from maskov.models.base import MaskedModel
+from maskov.models.scorer import Scorer
+from maskov.runs import Run, Sample
+from maskov.runs.rebuild import LoadedModels
+from maskov.types import Sequences
 from maskov.ui.detokenise import detokenised, readable_spans
 from maskov.ui.report.curves import spaced
-from maskov.ui.report.terms import Terms
-from maskov.ui.similar import are_similar, similar_groups
 
 # Samples at the top of a report, and how many are looked at where chains are few.
 FIRST_SAMPLES = 5
 _LOOKED_AT = 50
+# Samples are similar if at most one token in so many differs.
+_ONE_IN = 4
+# Groups of a chain that a sample is compared with, the latest first.
+_COMPARED = 10
+# Samples that are scored together; their masked passes already fill the batches.
+_SCORED = 64
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms of one sample, one per token; they sum to its energies."""
+
+    raw: list[float]
+    norm: list[float]
 
 
 @dataclass(frozen=True)
@@ -54,8 +78,7 @@ def shown_samples(
     manifest: Manifest, samples: Sequence[Sample], terms: Sequence[Terms | None]
 ) -> list[ShownSample]:
     """Return samples as they are shown."""
-    groups = similar_groups(samples)
-    rows = zip(samples, terms, groups, strict=True)
+    rows = zip(samples, terms, similar_groups(samples), strict=True)
     return [_shown(manifest, sample, scored, group) for sample, scored, group in rows]
 
 
@@ -95,3 +118,78 @@ def _shown(manifest: Manifest, sample: Sample, terms: Terms | None, group: int) 
         group,
         sample.energies.get("target"),
     )
+
+
+def similar_groups(samples: Sequence[Sample]) -> list[int]:
+    """Return the group of each sample, a number; similar samples of a chain have the same.
+
+    A chain that moves slowly repeats itself.
+    """
+    leaders: dict[int, list[tuple[int, Sequence[int]]]] = defaultdict(list)
+    numbers, fresh = list[int](), count()
+    for sample in samples:
+        known = leaders[sample.chain]
+        latest = reversed(known[-_COMPARED:])
+        number = next((group for group, ids in latest if are_similar(ids, sample.ids)), None)
+        if number is None:
+            number = next(fresh)
+            known.append((number, sample.ids))
+        numbers.append(number)
+    return numbers
+
+
+def are_similar(one: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether at most a quarter of the tokens differ.
+
+    Of sequences of other lengths, the tokens between the first and the last difference count.
+    """
+    longest = max(len(one), len(other))
+    if len(one) == len(other):
+        differing = sum(a != b for a, b in zip(one, other, strict=True))
+    else:
+        shared = _shared(one, other)
+        differing = longest - shared - _shared(one[shared:][::-1], other[shared:][::-1])
+    return differing <= longest // _ONE_IN
+
+
+def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return how many tokens two sequences begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+class TermScorer:
+    """Scores samples with the models of their runs, each loaded once."""
+
+    def __init__(
+        self,
+        device: str | None = None,
+        trust_remote_code: bool = False,
+        allow_download: bool = False,
+    ) -> None:
+        self._models = LoadedModels(device, trust=trust_remote_code, allow_download=allow_download)
+
+    def terms_of(self, run: Run, samples: Sequence[Sample]) -> list[Terms]:
+        """Return the terms of some samples of a run."""
+        return score_samples(self._models.of(run.manifest), samples) if samples else []
+
+
+def score_samples(model: MaskedModel, samples: Sequence[Sample]) -> list[Terms]:
+    """Return the terms of each sample; its text could be tokenised differently, so ids are used."""
+    scorer = Scorer(model)
+    terms: list[Terms] = []
+    for begin in range(0, len(samples), _SCORED):
+        group = samples[begin : begin + _SCORED]
+        lengths = torch.tensor([len(sample.ids) for sample in group], device=model.device)
+        tokens = torch.full((len(group), int(lengths.max())), model.mask_id, device=model.device)
+        for row, sample in enumerate(group):
+            tokens[row, : len(sample.ids)] = torch.tensor(sample.ids, device=model.device)
+        source = torch.tensor([sample.template for sample in group], device=model.device)
+        given = Sequences(tokens, lengths, source=source)
+        given = replace(given, pass_cache=scorer.cache(given))
+        scorer.check()
+        raw, norm = (energy.terms(model, given).tolist() for energy in (Raw(), Norm()))
+        terms += [
+            Terms(raw[row][: len(sample.ids)], norm[row][: len(sample.ids)])
+            for row, sample in enumerate(group)
+        ]
+    return terms

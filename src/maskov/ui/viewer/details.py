@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from maskov.diagnostics import headline, tone
 from maskov.errors import MaskovError
 from maskov.runs import Run
 from maskov.ui.report import build
@@ -60,18 +59,14 @@ class Verdicts:
     """The verdict of each run, for its card; diagnosed again when the run has progressed."""
 
     def __init__(self) -> None:
-        self._cache: dict[str, tuple[int, dict[str, str]]] = {}
+        self._cache: dict[str, tuple[int, dict[str, Any]]] = {}
 
-    def of(self, opened: OpenedRun) -> dict[str, str]:
+    def of(self, opened: OpenedRun) -> dict[str, Any]:
         """Return the state, its tone and the headline."""
         known = self._cache.get(opened.id)
         if known is not None and known[0] == opened.stamp:
             return known[1]
-        found = opened.run.diagnose()
-        verdict = {
-            "state": found.verdict.state, "tone": tone(found), "headline": headline(found),
-            "reason": found.verdict.reason,
-        }  # fmt: skip
+        verdict = opened.run.diagnose().verdict.to_dict()
         self._cache[opened.id] = opened.stamp, verdict
         return verdict
 
@@ -79,8 +74,10 @@ class Verdicts:
 def overview(opened: OpenedRun, why_not: str | None) -> dict[str, Any]:
     """Return the run's report without samples, and why its chains cannot be replayed, if so."""
     report = build([opened.run], samples=0).runs[0]
+    data = json_safe(report, PAGE_DIGITS)
+    del data["diagnosis"]
     return {
-        **json_safe(report, PAGE_DIGITS),
+        **data,
         "id": opened.id,
         "name": opened.name,
         "title": opened.title,

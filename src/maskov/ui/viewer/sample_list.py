@@ -9,7 +9,7 @@ from typing import Any
 from maskov.runs import Run, Sample
 from maskov.ui.detokenise import detokenised
 from maskov.ui.report.formats import json_safe
-from maskov.ui.similar import similar_groups
+from maskov.ui.report.samples import similar_groups
 from maskov.ui.viewer.run_list import OpenedRun
 
 SORTS = ("energy_raw", "energy_norm", "raw_per_token", "norm_per_token", "chain", "epoch")

@@ -34,7 +34,7 @@ const rateChart = (run, hue) => ({
 });
 
 const correlationChart = (run, hue) => {
-  const found = run.findings.correlations;
+  const found = run.correlations;
   if (!found.length) return null;
   return {
     title: "Autocorrelation by lag",
@@ -45,7 +45,7 @@ const correlationChart = (run, hue) => {
 };
 
 const positionChart = (run, hue) => {
-  const found = run.findings.positions;
+  const found = run.positions;
   if (!found) return null;
   const over = found.templates > 1 ? ` Over all ${found.templates} lines of input.` : "";
   return {

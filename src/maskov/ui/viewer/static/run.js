@@ -5,19 +5,18 @@ const NAMES = { raw: "E_raw", norm: "E_norm" };
 const showHead = (run) => {
   document.title = `${run.title} – maskov`;
   byId("title").textContent = run.title;
-  const found = run.findings;
+  const found = run.verdict;
   const verdict = html(
     "div", { class: `verdict ${found.tone}` },
     html("p", {}, html("strong", {}, `${found.headline}.`)),
-    html("p", {}, pill(found.verdict, found.tone), run.finished ? "" : pill("not finished", "open"), html("span", {}, found.reason)),
+    html("p", {}, pill(found.state, found.tone), run.finished ? "" : pill("not finished", "open"), html("span", {}, found.reason)),
     found.advice ? html("p", {}, `Try next: ${found.advice}`) : "",
   );
   const cards = Object.entries(run.numbers).map(([name, shown]) => {
     const [value, error] = shown.split(" ± ");
     return card(name, value, error ? `± ${error}` : "");
   });
-  const notes = [...run.notes, ...found.notes, ...run.remarks];
-  byId("title").after(verdict, html("dl", { class: "cards" }, ...cards), html("ul", { class: "notes" }, ...notes.map((note) => html("li", {}, note))));
+  byId("title").after(verdict, html("dl", { class: "cards" }, ...cards), html("ul", { class: "notes" }, ...run.notes.map((note) => html("li", {}, note))));
   byId("run-said").textContent = "";
 };
 
@@ -48,19 +47,12 @@ const showAbout = (run) => {
   byId("metadata").append(...Object.entries(run.metadata).map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value))));
   byId("signature").textContent = run.signature;
   byId("report").href = `report?id=${run.id}`;
-  if (!run.findings.mixing.length) return;
-  const head = ["", "R-hat", "ESS bulk", "ESS tail", "mean", "autocorr. time"];
-  const rows = run.findings.mixing.map((one) => html(
-    "tr", {}, html("th", { scope: "row" }, one.name),
-    ...[one.r_hat, one.ess_bulk, one.ess_tail, one.mean].map((value) => html("td", {}, shortNumber(value))),
-    html("td", {}, known(one.time) ? `${one.at_least ? "≥ " : ""}${one.time.toFixed(1)} epochs` : "–"),
-  ));
-  byId("mixing").append(html(
-    "div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Convergence after burn-in" },
-    html("table", {}, html("caption", {}, "Convergence after burn-in"),
+  byId("mixing").append(...run.tables.map(({ caption, head, rows }) => html(
+    "div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
+    html("table", {}, html("caption", {}, caption),
       html("thead", {}, html("tr", {}, ...head.map((name) => (name ? html("th", { scope: "col" }, name) : html("td"))))),
-      html("tbody", {}, ...rows)),
-  ));
+      html("tbody", {}, ...rows.map(([name, ...cells]) => html("tr", {}, html("th", { scope: "row" }, name), ...cells.map((cell) => html("td", {}, cell)))))),
+  )));
 };
 
 const whole = (text, least, most) => clamp(Number.parseInt(text ?? "", 10) || least, least, most);

@@ -1,0 +1,182 @@
+"""The page of measured speeds, from the documents of `python -m benchmarks` in results/bench."""
+
+# ruff: noqa: E501 - Markdown with numbers in it
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+_NAMES = {
+    "algorithm 1": "Algorithm 1 as written",
+    "batched copies": "Algorithm 1, its copies in one batch",
+    "one-test": "maskov, without early tests",
+    "maskov": "maskov",
+}
+_PRECISIONS = {"bf16": "bfloat16", "tf32": "TF32", "fp32": "float32"}
+_MOVES = {
+    "spans of 1 to 3, burn-in with 4 groups (the default)": "moves-default-h200",
+    "spans of 2 or 3": "moves-span-rounds-h200",
+    "single sites": "moves-site-h200",
+    "single sites and spans, in lock-step": "moves-site-span-h200",
+}
+_PROTEINS = {"single sites": "protein-120-site-h200", "spans of 1 to 3": "protein-120-span-h200"}
+# Methods of translation, with the file that has each on the H200.
+_METHODS = {
+    "mask-predict": "translate-h200-tf32-one-group",
+    "mask-predict, 5 lengths": "translate-h200-tf32",
+    "gibbs": "translate-h200-tf32-one-group",
+    "block-gibbs": "translate-h200-tf32-blocks",
+    "mh raw": "translate-h200-tf32-slots",
+    "mh norm": "translate-h200-tf32-slots",
+    "block-mh norm": "translate-h200-tf32-blocks",
+    "ar beam 5": "translate-h200-tf32-padded",
+}
+
+
+def _number(value: float) -> str:
+    """Write a number with three digits that count."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))
+
+
+def page(folder: Path) -> str:
+    """Return the page of a folder of measurements."""
+
+    def read(name: str) -> Any:
+        return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+
+    def side_by_side(name: str) -> str:
+        found = read(name)
+        rows = {row["name"]: row for row in found["rows"]}
+        asked, length = found["options"], found["options"]["length"][0]
+        first, ours = rows["algorithm 1"], rows["maskov"]
+        table = _table(
+            ["", "passes per step", "passes/s", "accepted changes/s", "per 1,000 passes", "share of the ceiling"],
+            ([title, *(_number(rows[key][one]) for one in ("passes_per_step", "passes_per_second", "novel_per_second")),
+              _number(1000 * rows[key]["novel_per_pass"]), f"{rows[key]['share_of_ceiling']:.0%}"]
+             for key, title in _NAMES.items() if key in rows),
+        )  # fmt: skip
+        factors = [ours[one] / first[one] for one in ("novel_per_second", "novel_per_pass")]
+        return (
+            f"`{asked['model']}`, {asked['chains']} chains of {length} tokens, E_{asked['energy']}, {asked['precision']} "
+            f"([{name}.json]({name}.json)). maskov makes {_number(factors[0])} times as many accepted changes a second as "
+            f"Algorithm 1, and {_number(factors[1])} times as many a pass.\n\n{table}\n\n![{name}]({name}.svg)"
+        )
+
+    def runs(names: dict[str, str]) -> str:
+        found = {title: read(name) for title, name in names.items()}
+        return _table(
+            ["moves", "passes per step", "passes/s", "accepted changes/s", "share of the ceiling"],
+            ([f"[{title}]({names[title]}.json)",
+              *(_number(one[key]) for key in ("passes_per_step", "passes_per_second", "novel_per_second")),
+              f"{one['share_of_ceiling']:.0%} of {one['ceiling_teraflops']:.0f} TFLOP/s"]
+             for title, one in found.items()),
+        )  # fmt: skip
+
+    encoder = read("encoder-h200")
+    encoder_rows = [row for row in encoder["rows"] if row["tokens"] == 131072]
+    encoders = _table(
+        ["", "ours, ms", "Hugging Face, ms", "factor", "products alone, ms", "share of the ceiling"],
+        ([f"{row['model']}, {_PRECISIONS[row['dtype']]}", _number(row["ours_ms"]), _number(row["huggingface_ms"]),
+          f"{row['huggingface_ms'] / row['ours_ms']:.2f}", _number(row["products_ms"]), f"{row['share']:.0%}"]
+         for row in encoder_rows),
+    )  # fmt: skip
+    papers = {one: read(f"paper-h200-{one}") for one in ("bfloat16", "tf32")}
+    whole = " and ".join(
+        f"{run['seconds']:.0f} s in {_PRECISIONS.get(one, one)} ({run['share_of_ceiling']:.0%} of the ceiling)"
+        for one, run in papers.items()
+    )
+    norm = {row["name"]: row for row in read("per-pass-cpu-norm")["rows"]}
+    per_pass = norm["maskov"]["novel_per_pass"] / norm["algorithm 1"]["novel_per_pass"]
+    scores = [read(name)["score"]["ratio"] for name in ("score-cpu", "side-by-side-cpu-raw")]
+    points = read("scaling-chains-h200")["points"]
+    chains = ", ".join(f"{one['value']}: {one['share_of_ceiling']:.0%}" for one in points)
+    on_cpu = read("translate-cpu")["rows"]
+    translation = _table(
+        ["", "CPU", "H200", "passes a sentence"],
+        ([name, _number(on_cpu[name]["sentences_per_second"]),
+          f"[{_number(row['sentences_per_second'])}]({file}.json)",
+          _number(row["passes_per_sentence"]) if row.get("passes_per_sentence") else ""]
+         for name, file in _METHODS.items() for row in [read(file)["rows"][name]]),
+    )  # fmt: skip
+    scale = read("scale-cpu")
+    speeds = {**scale["workers"]["rows"], **scale["ray"]["rows"]}
+    processes = _table(
+        ["", "passes/s"],
+        ([name, _number(row["passes_per_second"])] for name, row in speeds.items()),
+    )
+    most = scale["load"]["runs"]["100000"]["mib_by_epoch"]
+    cpu, gpu = (read(f"side-by-side-{name}") for name in ("cpu-raw", "h200"))
+    return f"""\
+# Speed
+
+`python -m experiments.findings` writes this page from the documents of this folder, which `python -m benchmarks` wrote
+([how things are counted](../../docs/reference/benchmarks.md)). Each has versions, options and the machine. CPU: {cpu["machine"]["cores"]} cores of an
+{cpu["machine"]["processor"]}, torch {cpu["versions"]["torch"].split("+")[0]}. GPU: one {gpu["machine"]["gpu"]}, torch {gpu["versions"]["torch"]}. The ceiling is what matrix products of the
+model's shapes reach alone. `wiki-small-grown` is the shipped model made as large as BERT-base without changing what it
+computes; `bert-base` in the table of encoders has random weights.
+
+## Side by side
+
+{side_by_side("side-by-side-cpu-raw")}
+
+{side_by_side("side-by-side-h200")}
+
+With E_norm and 24 tokens maskov makes {per_pass:.1f} times as many accepted changes a pass as Algorithm 1
+([per-pass-cpu-norm.json](per-pass-cpu-norm.json)). `score` is {min(scores):.1f} to {max(scores):.1f} times as fast as minicons on the CPU.
+
+## The encoder alone
+
+{encoder_rows[0]["passes"]:,} passes of 15 to 45 tokens, {encoder_rows[0]["tokens"]:,} tokens without padding; Hugging Face's encoder runs them padded
+([encoder-h200.json](encoder-h200.json)).
+
+{encoders}
+
+## The paper's run
+
+500 chains of 15 to 45 tokens, 100 epochs of single sites, wiki-small-grown, E_raw: {whole}.
+
+## Moves
+
+The same chains for fewer epochs, in bfloat16. Accepted changes are not comparable between rows: the runs have
+different numbers of epochs, chains accept more at first, and a span may change several tokens.
+
+{runs(_MOVES)}
+
+Proteins of 120 letters: AntiBERTy, 64 chains, E_norm, one early test, one epoch from masked starts.
+
+{runs(_PROTEINS)}
+
+## Scaling
+
+Share of the ceiling by the number of chains of 24 tokens (wiki-small-grown, bfloat16): {chains}.
+
+![chains](scaling-chains-h200.svg)
+
+![length, on the CPU](scaling-length-cpu.svg)
+
+![size, on the CPU](scaling-size-cpu.svg)
+
+## Translation
+
+Sentences a second. CPU: {read("translate-cpu")["sentences"]} short sentences, float32. H200: 1,000 sentences of europarl.dev in TF32 (blocks {read("translate-h200-tf32-blocks")["sentences"]}, beam
+search {read("translate-h200-tf32-padded")["sentences"]}). Methods that sample run 33 epochs, eight of them forced, on the CPU 20 epochs (measured before
+passes were packed).
+
+{translation}
+
+## Many processes
+
+{scale["options"]["chains"]} chains of {scale["options"]["length"]} tokens ([scale-cpu.json](scale-cpu.json), [more](../../docs/reference/scaling.md)).
+
+{processes}
+
+A resumed run samples {scale["resume"]["sampling"]:.1f} s after its model is loaded. Checkpoints take {scale["checkpoints"]["share_of_run"]:.2%} of a run. A run of
+100,000 chains holds {most[0]:.0f} MiB after its first epoch and {most[-1]:.0f} after its last.
+"""

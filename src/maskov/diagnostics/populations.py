@@ -1,0 +1,197 @@
+"""What independent populations say: log Z, how well they agree, and the errors of any mean.
+
+Populations share nothing but the path, so plain standard errors over them hold. Each estimates Z
+without bias; so the mean of these estimates does, and log Z is a lower bound up to chance: it is
+too high by more than t with probability e^−t at most.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+Reals = npt.NDArray[np.float64]
+
+# Populations agree if the estimates of log Z spread no more than this, and no test finds a
+# difference between their energies at this level; each must have so many ancestors left.
+MOST_SPREAD, LEVEL, LEAST_ANCESTORS = 0.5, 0.01, 5
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and its standard error over populations (not-a-number if there is only one)."""
+
+    value: float
+    error: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} ± {self.error:.2f}"
+
+
+@dataclass(frozen=True)
+class PopulationSummary:
+    """Independent populations of one target.
+
+    `log_weight` are the log-weights of each particle at each point of the path, before it was drawn
+    again; `ancestor` is the first particle that each of the last ones descends from.
+    """
+
+    log_weight: Reals  # points × populations × particles
+    ancestor: npt.NDArray[np.int64]  # populations × particles
+    energy: Reals  # populations × particles
+
+    @classmethod
+    def of(
+        cls, log_weight: Reals, ancestor: npt.NDArray[np.int64], energy: Reals, particles: int
+    ) -> PopulationSummary:
+        """Cut traces of all particles, in the order of their chains, into populations."""
+        points = len(log_weight)
+        return cls(
+            log_weight.reshape(points, -1, particles),
+            ancestor.reshape(-1, particles),
+            energy.reshape(-1, particles),
+        )
+
+    @property
+    def particles(self) -> int:
+        """The particles of each population."""
+        return int(self.ancestor.shape[1])
+
+    @property
+    def log_z_each(self) -> Reals:
+        """The estimate of each population: the sum over the path of log mean weights."""
+        means = _log_mean(self.log_weight, axis=2)
+        found: Reals = means.sum(axis=0)
+        return found
+
+    @property
+    def log_z(self) -> Estimate:
+        """Log of the mean estimate of Z; its error, and that of log Z, is relative to Z."""
+        each = self.log_z_each
+        value = float(_log_mean(each, axis=0))
+        ratio = np.exp(each - value)
+        return Estimate(value, _standard_error(ratio))
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of log Z between populations."""
+        each = self.log_z_each
+        return float(each.std(ddof=1)) if len(each) > 1 else math.nan
+
+    @property
+    def ancestors(self) -> list[int]:
+        """How many of its first particles each population descends from."""
+        return [len(np.unique(row)) for row in self.ancestor]
+
+    @property
+    def effective(self) -> Reals:
+        """The share of particles that were effective at each point, over all populations."""
+        weight = np.exp(self.log_weight - self.log_weight.max(axis=2, keepdims=True))
+        share = weight.sum(2) ** 2 / (weight**2).sum(2) / self.particles
+        found: Reals = share.mean(axis=1)
+        return found
+
+    @property
+    def genealogical_error(self) -> float:
+        """The relative error of Z by descent within populations (Lee & Whiteley 2018).
+
+        It needs one population only, and is of that kind of resampling that draws each particle
+        independently: systematic resampling has less.
+        """
+        count, points = self.particles, len(self.log_weight)
+        variances = []
+        for row in self.ancestor:
+            _, families = np.unique(row, return_counts=True)
+            apart = 1 - float((families**2).sum()) / count**2
+            variances.append(1 - (count / (count - 1)) ** (points + 1) * apart)
+        each = max(float(np.mean(variances)), 0.0)
+        return math.sqrt(each / len(self.ancestor))
+
+    def mean(self, values: Reals) -> Estimate:
+        """Return the mean of a number of each particle (populations × particles), and its error.
+
+        A population counts in proportion to its estimate of Z, as a single larger one would.
+        """
+        weight = np.exp(self.log_z_each - self.log_z_each.max())
+        weight = weight / weight.sum()
+        means = values.mean(axis=1)
+        value = float((weight * means).sum())
+        count = len(means)
+        if count < 2:
+            return Estimate(value, math.nan)
+        scatter = ((weight * (means - value)) ** 2).sum() * count / (count - 1)
+        return Estimate(value, math.sqrt(float(scatter)))
+
+    @property
+    def disagreement(self) -> float:
+        """The p-value of a test that all populations have one mean energy.
+
+        Particles of one ancestor are alike, so families are compared, not particles: each counts
+        with its mean, in proportion to its size.
+        """
+        if len(self.energy) < 2:
+            return math.nan
+        means, errors = [], []
+        for energy, ancestor in zip(self.energy, self.ancestor, strict=True):
+            names = np.unique(ancestor)
+            share = np.array([(ancestor == name).mean() for name in names])
+            family = np.array([energy[ancestor == name].mean() for name in names])
+            mean = float((share * family).sum())
+            means.append(mean)
+            several = len(names) > 1
+            scatter = (
+                (share**2 * (family - mean) ** 2).sum() * len(names) / (len(names) - 1)
+                if several
+                else math.inf
+            )
+            errors.append(float(scatter))
+        precision = 1 / np.maximum(np.array(errors), 1e-300)
+        if not precision.any():
+            return math.nan
+        centre = (precision * means).sum() / precision.sum()
+        chi2 = float((precision * (np.array(means) - centre) ** 2).sum())
+        return float(stats.chi2.sf(chi2, len(means) - 1))
+
+    @property
+    def problems(self) -> list[str]:
+        """What speaks against these populations, each with what to try; empty if they agree."""
+        found = []
+        if len(self.energy) < 2:
+            found.append("one population cannot be compared with another: use more --populations")
+        elif not self.spread <= MOST_SPREAD:
+            found.append(
+                f"log Z differs by {self.spread:.2f} between populations (at most {MOST_SPREAD}): "
+                "use more --particles or --passes"
+            )
+        if min(self.ancestors) < LEAST_ANCESTORS:
+            found.append(
+                f"a population descends from {min(self.ancestors)} of its {self.particles} first "
+                f"particles (at least {LEAST_ANCESTORS}): use more --particles or --passes"
+            )
+        if self.disagreement < LEVEL:
+            found.append(
+                f"mean energies differ between populations (p = {self.disagreement:.1g}): use more "
+                "--passes"
+            )
+        return found
+
+    @property
+    def agree(self) -> bool:
+        """Whether nothing speaks against the populations."""
+        return not self.problems
+
+
+def _log_mean(values: Reals, axis: int) -> Reals:
+    most = values.max(axis=axis, keepdims=True)
+    mean = np.log(np.exp(values - most).mean(axis=axis, keepdims=True)) + most
+    found: Reals = mean.squeeze(axis)
+    return found
+
+
+def _standard_error(values: Reals) -> float:
+    count = len(values)
+    return float(values.std(ddof=1)) / math.sqrt(count) if count > 1 else math.nan

@@ -1,0 +1,375 @@
+"""What tokens tell of the chains: statistics that converge, autocorrelation, rates by position.
+
+Energies of distinct regions may be equal, so that chains which never meet agree on them. A small,
+bounded set of token statistics tells such chains apart (ranks would add nothing to them):
+
+- the share of a token: its count over the length of the sequence, for the most common tokens;
+- the indicator of a token at a position, for the pairs whose frequency is nearest to one half;
+- the choice of tokens: how much a sequence has of the tokens in which chains differ most. These are
+  chosen by the middle third of the draws, which has no part in R-hat.
+
+Tokens that are seen a few times only are left out, and so are positions that never vary in a group
+(frozen words of a template, padding).
+
+For the autocorrelation, let s(lag) be the probability that a position holds the same token `lag`
+epochs later, and m the probability that two independent draws from its marginal, pooled over a
+group's chains, agree:
+
+    ρ(lag) = (s(lag) − m) / (1 − m)
+
+It is 1 at lag 0, and 0 once the tokens are independent. Over several positions or groups,
+numerators and denominators are summed. Positions that never vary add nothing.
+
+A sweep of single sites visits every free position once per epoch, so the traced rejections and
+tokens give the rates of acceptance and novelty. For blocks and mask-predict the traces do not
+contain the visited positions, and there are no rates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+
+import numpy as np
+import numpy.typing as npt
+
+from maskov.config import Manifest
+from maskov.diagnostics.chains import Group, chain_templates, kept_epochs, visits_once
+from maskov.diagnostics.convergence import (
+    MIN_DRAWS,
+    Values,
+    effective_size,
+    integrated_time,
+    is_constant,
+    nested_r_hat,
+    number_of_lags,
+    r_hat_limit,
+    worst_r_hat,
+)
+from maskov.types import Traces
+
+Tokens = npt.NDArray[np.int32]
+Flags = npt.NDArray[np.bool_]
+# Returns the text of tokens by their number, where it is known.
+Names = Callable[[], dict[int, str]]
+
+# Statistics of each of the two kinds.
+_MOST = 8
+# A token seen less often is not judged: its draws are too few to tell memory from chance.
+# A chain that holds it throughout a shorter run is enough.
+_SEEN = 20
+# Tokens among which the choice is looked at.
+_CHOICE = 256
+# The token beyond the end of a sequence.
+_PADDING = np.iinfo(np.int32).min
+# Lags reported for each position: a run has many positions.
+SHOWN_LAGS = 20
+
+
+@dataclass(frozen=True)
+class TokenStatistic:
+    """A statistic of the tokens over the chains in which it varied.
+
+    `chains` counts the chains of the groups in which it did; the chains of a group have the same
+    target. `r_hat` is that of the worst group, infinite where chains differ and none ever moves,
+    and None for single chains. `ess` is that of all these chains if each mixed as slowly as those
+    of the slowest group.
+    """
+
+    name: str
+    chains: int
+    mean: float
+    r_hat: float | None
+    r_hat_limit: float | None
+    ess: float
+
+    @property
+    def ess_per_chain(self) -> float:
+        """Effective draws of each chain."""
+        return self.ess / self.chains
+
+
+@dataclass(frozen=True)
+class PositionFigures:
+    """The positions of one template, or of all chains of a run without templates, that varied.
+
+    All lists follow `positions`, which count from 0. `visits` counts steps after burn-in;
+    `acceptance` and `novel` are fractions of them. `time` is in epochs, a lower bound if
+    `at_least`; `autocorrelation` is by lag, the first few; both are None for tokens that never
+    varied after burn-in.
+    """
+
+    template: int
+    positions: list[int]
+    visits: list[int] | None
+    acceptance: list[float] | None
+    novel: list[float] | None
+    time: list[float | None] | None
+    at_least: list[bool] | None
+    autocorrelation: list[list[float] | None] | None
+
+
+@dataclass(frozen=True)
+class TokenFigures:
+    """Autocorrelation of the tokens, over all positions and for each.
+
+    `statistics` are shares of common tokens and tokens at positions, the slowest first.
+    """
+
+    statistics: list[TokenStatistic]
+    autocorrelation: list[float] | None
+    time: float | None
+    at_least: bool
+    positions: list[PositionFigures]
+
+
+def token_figures(
+    manifest: Manifest, traces: Traces, groups: Sequence[Group], names: Names
+) -> TokenFigures:
+    """Diagnose the tokens of the epochs after burn-in."""
+    kept = kept_epochs(manifest, traces)
+    tokens = traces["tokens"][kept]
+    by_template = memories(tokens, groups)
+    overall = reduce(add, by_template.values()).overall() if by_template else None
+    correlation, time, at_least = overall or (None, None, False)
+    statistics = token_statistics(tokens, traces["lengths"][kept], groups, names)
+    positions = position_figures(manifest, traces, by_template)
+    return TokenFigures(statistics, correlation, time, at_least, positions)
+
+
+def token_statistics(
+    tokens: Tokens, lengths: npt.NDArray[np.integer], groups: Sequence[Group], names: Names = dict
+) -> list[TokenStatistic]:
+    """Return the statistics, the slowest first, given tokens as epochs × chains × positions.
+
+    `lengths` are epochs × chains.
+    """
+    if len(tokens) < MIN_DRAWS:
+        return []
+    # A damaged trace may have sequences without tokens.
+    size, texts = np.maximum(lengths, 1), names()
+    padded = np.where(np.arange(tokens.shape[2]) < size[:, :, None], tokens, np.int32(_PADDING))
+    varying = []
+    for group in groups:
+        own = padded[:, group.chains]
+        varying.append(own[:, :, (own != own[:1, :1]).any((0, 1))])
+    found = []
+    for token in _common(varying):
+        name, shares = f"the share of {_text(token, texts)}", (padded == token).sum(2) / size
+        found.append([_part(name, shares[:, group.chains], len(groups)) for group in groups])
+    found.append(
+        [
+            _part("the choice of tokens", choice, len(groups), outer=True)
+            for choice in map(_choice, varying)
+            if choice is not None
+        ]
+    )
+    for group in groups:
+        own = padded[:, group.chains]
+        for place, token in _even_pairs(own, max(1, _MOST // len(groups))):
+            name = f"{_text(token, texts)} at position {place + 1}{_where(group, groups)}"
+            found.append([_part(name, (own[:, :, place] == token).astype(float), len(groups))])
+    known = [[part for part in parts if part is not None] for parts in found]
+    return sorted(
+        (_combined(parts) for parts in known if parts),
+        key=lambda one: (one.ess_per_chain, -(one.r_hat or 0)),
+    )
+
+
+def _often(
+    kinds: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], draws: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the kinds of tokens that are seen often enough to be judged, and their counts."""
+    often = counts >= min(_SEEN, draws)
+    return kinds[often], counts[often]
+
+
+def _common(groups: Sequence[Tokens]) -> list[int]:
+    """Return the most common tokens."""
+    seen = np.concatenate([tokens.ravel() for tokens in groups])
+    kinds, counts = np.unique(seen[seen != _PADDING], return_counts=True)
+    kinds, counts = _often(kinds, counts, len(groups[0]))
+    return [int(token) for token in kinds[np.argsort(-counts, kind="stable")[:_MOST]]]
+
+
+def _choice(tokens: Tokens) -> Values | None:
+    """Return how much each draw of a group has of the tokens in which its chains differ most.
+
+    They are the first axis of a correspondence analysis of chains × tokens.
+    """
+    third, chains = len(tokens) // 3, tokens.shape[1]
+    kinds, index, counts = np.unique(tokens, return_inverse=True, return_counts=True)
+    if chains < 3 or len(kinds) < 2:
+        return None
+    # Padding and the rarest kinds, in the last column, have no weight.
+    rank = np.argsort(np.argsort(-counts, kind="stable"))
+    rank = np.where(kinds == _PADDING, _CHOICE, np.minimum(rank, _CHOICE))
+    place = rank[index.reshape(tokens.shape)]
+    table = np.zeros((chains, _CHOICE + 1))
+    rows = np.broadcast_to(np.arange(chains)[:, None], place.shape)
+    np.add.at(table, (rows[third:-third], place[third:-third]), 1)
+    table[:, -1] = 0
+    expected = table.sum(1, keepdims=True) * table.sum(0) / max(table.sum(), 1)
+    scale = np.sqrt(np.maximum(expected.sum(0), 1))
+    axis = np.linalg.svd((table - expected) / scale, full_matrices=False)[2][0] / scale
+    return np.asarray(axis[place].mean(2))
+
+
+def _even_pairs(tokens: Tokens, most: int) -> list[tuple[int, int]]:
+    """Return the positions and tokens whose indicator varies most."""
+    keys = np.arange(tokens.shape[2]) * 2**32 + tokens.astype(np.int64)
+    kinds, counts = np.unique(keys[tokens != _PADDING], return_counts=True)
+    kinds, counts = _often(kinds, counts, len(tokens))
+    share = counts / (tokens.shape[0] * tokens.shape[1])
+    varies = share < 1
+    kinds, share = kinds[varies], share[varies]
+    chosen = kinds[np.argsort(-share * (1 - share), kind="stable")[:most]]
+    # A damaged trace may hold negative tokens, which must not be carried into the position.
+    positions = (chosen + 2**31) // 2**32
+    return list(zip(positions.tolist(), (chosen - positions * 2**32).tolist(), strict=True))
+
+
+def _part(name: str, draws: Values, groups: int, outer: bool = False) -> TokenStatistic | None:
+    """Return a statistic, draws × chains, in one of `groups`; None where nothing can be said.
+
+    With `outer`, the effective size is that of the first and the last third, in proportion.
+    """
+    chains, r_hat, limit = draws.shape[1], None, None
+    stands = is_constant(draws)
+    if stands and not np.ptp(draws):
+        return None
+    if chains > 1:
+        r_hat = math.inf if stands else nested_r_hat(draws)
+        limit = r_hat_limit(len(draws), chains, groups)
+    # Of chains that stand still, each is one draw at best.
+    third = len(draws) // 3
+    used = np.concatenate([draws[:third], draws[-third:]]) if outer else draws
+    ess = float(chains) if stands else effective_size(used)
+    if ess is None:
+        return None
+    ess = ess if stands else ess * len(draws) / len(used)
+    return TokenStatistic(name, chains, float(draws.mean()), r_hat, limit, ess)
+
+
+def _combined(parts: Sequence[TokenStatistic]) -> TokenStatistic:
+    """Combine the groups in which a statistic varied."""
+    chains = sum(part.chains for part in parts)
+    return TokenStatistic(
+        parts[0].name,
+        chains,
+        sum(part.mean * part.chains for part in parts) / chains,
+        *worst_r_hat([(part.r_hat, part.r_hat_limit) for part in parts if part.chains > 1]),
+        chains * min(part.ess_per_chain for part in parts),
+    )
+
+
+def _where(group: Group, groups: Sequence[Group]) -> str:
+    """Return what tells a group from the others."""
+    lengths = {one.length for one in groups if one.template == group.template}
+    several = len({one.template for one in groups}) > 1
+    return f" of length {group.length}" * (len(lengths) > 1) + (
+        f" of input {group.template + 1}" * several
+    )
+
+
+def _text(token: int, texts: dict[int, str]) -> str:
+    return f"'{texts[token]}'" if token in texts else f"token {token}"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Sums over chains: Σ (s − m), lags × positions, and Σ (1 − m); and the number of draws."""
+
+    excess: Values
+    variation: Values
+    count: int
+
+    def __add__(self, other: Memory) -> Memory:
+        """Return the sums over the chains of both."""
+        return Memory(
+            self.excess + other.excess, self.variation + other.variation, self.count + other.count
+        )
+
+    def overall(self) -> tuple[list[float], float, bool] | None:
+        """Return the autocorrelation over all positions, its time, whether that is a bound."""
+        if not self.variation.any():
+            return None
+        correlation = self.excess.sum(1) / self.variation.sum()
+        time, at_least = integrated_time(correlation, self.count * int((self.variation > 0).sum()))
+        return correlation.tolist(), float(time), bool(at_least)
+
+    def by_position(self) -> list[tuple[list[float], float, bool] | None]:
+        """Return the same for each position, at the first lags; None where it never varied."""
+        varies = self.variation > 0
+        correlation = self.excess / np.where(varies, self.variation, 1)
+        times, at_least = integrated_time(correlation, self.count)
+        columns = zip(correlation[:SHOWN_LAGS].T, times, at_least, varies, strict=True)
+        return [
+            (lags.tolist(), float(time), bool(bound)) if varied else None
+            for lags, time, bound, varied in columns
+        ]
+
+
+def memories(tokens: Tokens, groups: Sequence[Group]) -> dict[int, Memory]:
+    """Return the memory of each template, given tokens as epochs × chains × positions."""
+    by_template: dict[int, Memory] = {}
+    for group in groups if len(tokens) >= MIN_DRAWS else ():
+        new, old = memory(tokens[:, group.chains]), by_template.get(group.template)
+        by_template[group.template] = new if old is None else old + new
+    return by_template
+
+
+def memory(tokens: Tokens) -> Memory:
+    """Return the memory of one group of chains."""
+    draws, chains, width = tokens.shape
+    keys, counts = np.unique(np.arange(width) * 2**32 + tokens, return_counts=True)
+    # The probability that two draws from a position's marginal agree: Σ p². The sums are of
+    # integers, so that a position of one token gives exactly 1.
+    squares = np.bincount(keys // 2**32, weights=counts.astype(np.float64) ** 2, minlength=width)
+    agree = squares / float(draws * chains) ** 2
+    lags = range(number_of_lags(draws))
+    same = [(tokens[: draws - lag] == tokens[lag:]).mean((0, 1)) for lag in lags]
+    return Memory(chains * (np.stack(same) - agree), chains * (1 - agree), draws * chains)
+
+
+def position_figures(
+    manifest: Manifest, traces: Traces, by_template: dict[int, Memory]
+) -> list[PositionFigures]:
+    """Return the figures of each template; chains of all lengths count together."""
+    # The tokens before the first epoch are not traced, so its changes are unknown.
+    kept = kept_epochs(manifest, traces)
+    first = max(kept.start, 1)
+    # With replicas a swap may change every token at once.
+    rates = visits_once(manifest, first) and manifest.replicas == 1 and kept.stop > first
+    lines = chain_templates(manifest)
+    figures = []
+    for template in np.unique(lines).tolist():
+        chains = lines == template
+        tokens, rejected = (traces[name][: kept.stop, chains] for name in ("tokens", "rejected"))
+        # Frozen words never do either.
+        varied = rejected.any((0, 1)) | (tokens != tokens[:1, :1]).any((0, 1))
+        visits = acceptance = novel = None
+        if rates:
+            free = varied & (np.arange(len(varied)) < traces["lengths"][first, chains][:, None])
+            counts = np.maximum((kept.stop - first) * free.sum(0)[varied], 1)
+            rejections = (rejected[first:] & free).sum((0, 1))[varied]
+            changes = ((tokens[first:] != tokens[first - 1 : -1]) & free).sum((0, 1))[varied]
+            visits = counts.tolist()
+            acceptance, novel = (1 - rejections / counts).tolist(), (changes / counts).tolist()
+        positions = np.flatnonzero(varied).tolist()
+        rows = None
+        if template in by_template:
+            by_position = by_template[template].by_position()
+            rows = [by_position[position] or (None, None, False) for position in positions]
+        figures.append(
+            PositionFigures(
+                template, positions, visits, acceptance, novel,
+                None if rows is None else [time for _, time, _ in rows],
+                None if rows is None else [bound for _, _, bound in rows],
+                None if rows is None else [correlation for correlation, _, _ in rows],
+            )
+        )  # fmt: skip
+    return figures

@@ -1,0 +1,308 @@
+"""Energies that are normalised: the model's own fill of a masked sequence, one place at a time.
+
+    E(x) = −Σ_k log p(x_σ(k) | x_σ(1), …, x_σ(k−1), the rest masked)
+
+The softmax is over the tokens that may be sampled. Whatever the order σ is, as long as it does not
+look at tokens that are still masked, exp(−E) adds up to 1 over all sequences of one length: E is
+−log p of a distribution from which independent draws cost one pass a place. Frozen places count as
+revealed from the start, so a template's blanks have their own normalised distribution.
+
+Three things keep it normalised and change what it is: `groups` reveals every position t of a group
+(t mod B) in one pass, each independent of the others; `temperature` cools each conditional; the
+rule `confident` reveals the place next where the model is surest of a token. With several `orders`
+it is the mixture of as many random orders, −log of the mean of their probabilities.
+
+The term of a place depends on what was revealed before it alone. So where a sequence changed, the
+terms of all places before the first change stay, and only the rest is run again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+import torch
+
+from maskov.energies.base import CachedEnergy, Evaluation
+from maskov.errors import InputError
+from maskov.models.base import MaskedModel, Queries
+from maskov.models.scorer import Scorer
+from maskov.moves.conditional import MaskedConditional
+from maskov.random import CounterRng, Purpose, Rng
+from maskov.types import Bool, Float, Int, Sequences, Tensor
+
+ORDERS = ("random", "left-to-right", "right-to-left")
+MOST_ORDERS = 1024
+# A place that is not scored, because it is frozen or beyond the end.
+_GIVEN = -1
+# The rank of a place before the rule has come to it: later than any.
+_LATER = 2**30
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Sequences that were drawn, the terms by which they were, and the passes that it took."""
+
+    tokens: Int[Tensor, "n length"]
+    cells: Float[Tensor, "n cells"] | None
+    passes: Int[Tensor, " n"]
+
+
+@dataclass(frozen=True)
+class Ordered(CachedEnergy):
+    """−log p of a sequence whose places are revealed one after the other in a fixed order.
+
+    `order` is random (which one follows from the `seed` and the length), left-to-right or
+    right-to-left. Places may be revealed in `groups`, by a `rule` that looks at what is revealed,
+    or in a mixture of several random `orders`.
+    """
+
+    order: str = "random"
+    seed: int = 0
+    groups: int | None = None
+    temperature: float = 1.0
+    rule: str | None = None
+    orders: int = 1
+
+    cost = 8.0
+
+    def __post_init__(self) -> None:
+        def whole(value: object, least: int) -> bool:
+            return type(value) is int and value >= least
+
+        if self.order not in ORDERS:
+            raise InputError(f"the order '{self.order}' is unknown; use {', '.join(ORDERS)}.")
+        if self.rule not in (None, "confident"):
+            raise InputError(f"the rule '{self.rule}' is unknown; the only one is 'confident'.")
+        if not (whole(self.seed, 0) and whole(self.orders, 1) and self.orders <= MOST_ORDERS):
+            raise InputError(f"ordered takes a seed of 0 or more and 1 to {MOST_ORDERS} orders.")
+        if self.groups is not None and not whole(self.groups, 1):
+            raise InputError(f"an energy has 1 group of positions or more, not {self.groups}.")
+        if type(self.temperature) not in (int, float) or not 0 < self.temperature < math.inf:
+            raise InputError(f"the temperature must be above 0, not {self.temperature}.")
+        if self.rule is not None and (self.order != "random" or self.groups or self.orders > 1):
+            raise InputError("a rule chooses the order: drop the order, groups and orders.")
+        if self.orders > 1 and self.order != "random":
+            raise InputError("a mixture has random orders: drop the order, or orders.")
+
+    @property
+    def conditional(self) -> MaskedConditional:
+        """The distribution of each place."""
+        return MaskedConditional(float(self.temperature))
+
+    def cells(self, width: int) -> int:
+        """Count the terms of all orders; by a rule, the rank of each place, too."""
+        return width * (self.orders if self.rule is None else 2)
+
+    def evaluate(
+        self,
+        scorer: Scorer,
+        sequences: Sequences,
+        known: Float[Tensor, "n cells"] | None = None,
+        changed: Bool[Tensor, "n length"] | None = None,
+    ) -> Evaluation:
+        """Return −log p; terms before the first `changed` place are taken from the `known` ones."""
+        if known is None or changed is None:
+            known, changed = None, torch.ones_like(sequences.tokens, dtype=torch.bool)
+        if self.rule is not None:
+            return self._by_rule(scorer, sequences, known, changed)
+        width = sequences.tokens.shape[1]
+        found, passes = list[Tensor](), torch.zeros_like(sequences.lengths)
+        for number in range(self.orders):
+            rank = self._rank(sequences, number)
+            before = None if known is None else known[:, number * width : (number + 1) * width]
+            terms, spent = self._terms(scorer, sequences, rank, before, changed)
+            found.append(terms)
+            passes = passes + spent
+        each = torch.stack([terms.sum(1) for terms in found], dim=1)
+        value = math.log(self.orders) - (-each).logsumexp(1) if self.orders > 1 else each[:, 0]
+        return Evaluation(value, torch.cat(found, dim=1), passes)
+
+    def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
+        """Return −log p of each place, which a mixture of orders does not have."""
+        if self.orders > 1:
+            raise InputError(f"the energy '{self}' has no terms for positions.")
+        return self.evaluate(Scorer(model), sequences).cells[:, : sequences.tokens.shape[1]]
+
+    def draw(
+        self, scorer: Scorer, sequences: Sequences, chain: Tensor, step: Tensor, rng: Rng
+    ) -> Drawn:
+        """Draw every free place of some sequences, whatever stands there."""
+        free = sequences.scored
+        tokens = sequences.tokens.masked_fill(free, scorer.model.mask_id)
+        terms = torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)
+        rank = torch.full_like(tokens, _LATER).masked_fill(~free, _GIVEN)
+        if self.rule is None:
+            rank = self._drawn_rank(sequences, chain, step, rng)
+        passes = torch.zeros_like(sequences.lengths)
+        number = 0
+        while bool((waiting := (rank >= number).any(1)).any()):
+            rows = waiting.nonzero().flatten()
+            now = sequences.rows(rows).with_tokens(tokens[rows])
+            if self.rule is None:
+                next_ = rank[rows] == number
+                logs = self._logs(scorer, now, next_)
+            else:
+                next_, logs = self._surest(scorer, now, rank[rows] == _LATER)
+                rank[rows] = torch.where(next_, number, rank[rows])
+            passes[rows] += next_.any(1).long()
+            row, place = next_.nonzero(as_tuple=True)
+            if row.numel():
+                row = rows[row]
+                token = rng.categorical(logs.exp(), chain[row], step[row], Purpose.TOKEN, place)
+                tokens[row, place] = token
+                terms[row, place] = -logs.gather(1, token[:, None])[:, 0]
+            number += 1
+        if self.rule is not None:
+            return Drawn(tokens, torch.cat([terms, rank.double()], dim=1), passes)
+        return Drawn(tokens, terms if self.orders == 1 else None, passes)
+
+    def _drawn_rank(self, sequences: Sequences, chain: Tensor, step: Tensor, rng: Rng) -> Tensor:
+        """Return the order of each draw: of a mixture, one of its orders drawn at random."""
+        if self.orders == 1:
+            return self._rank(sequences, 0)
+        even = torch.full((len(chain), self.orders), 1 / self.orders, dtype=torch.float64)
+        number = rng.categorical(even.to(chain.device), chain, step, Purpose.ORDER)
+        every = torch.stack([self._rank(sequences, one) for one in range(self.orders)])
+        return every[number, torch.arange(len(chain), device=chain.device)]
+
+    def _rank(self, sequences: Sequences, number: int) -> Int[Tensor, "n length"]:
+        """Return when each place is revealed, without a look at any token; −1: it is given."""
+        free, lengths = sequences.scored, sequences.lengths
+        if self.groups is None:
+            key = self._keys(lengths, free.shape[1], number)
+        else:
+            group = torch.arange(free.shape[1], device=free.device) % self.groups
+            key = self._keys(torch.full_like(lengths, self.groups), self.groups, number)[:, group]
+        if self.order == "right-to-left":
+            key = -key
+        # Equal keys, those of one group, have one rank.
+        value = torch.where(free, key, torch.inf)
+        sorted_, place = value.sort(dim=1)
+        new = torch.cat([torch.zeros_like(free[:, :1]), sorted_[:, 1:] != sorted_[:, :-1]], dim=1)
+        return torch.zeros_like(place).scatter(1, place, new.cumsum(1)).masked_fill(~free, _GIVEN)
+
+    def _keys(self, size: Int[Tensor, " n"], width: int, number: int) -> Float[Tensor, "n width"]:
+        """Return a number for each place, by which places are put in order."""
+        position = torch.arange(width, device=size.device).repeat(len(size), 1)
+        if self.order != "random":
+            return position.double()
+        size = size[:, None].expand(position.shape).flatten()
+        rng, which = CounterRng(self.seed), torch.full_like(size, number)
+        drawn = rng.uniform(which, size, Purpose.ORDER, position.flatten())
+        return drawn.view(position.shape)
+
+    def _terms(
+        self,
+        scorer: Scorer,
+        sequences: Sequences,
+        rank: Int[Tensor, "n length"],
+        known: Float[Tensor, "n length"] | None,
+        changed: Bool[Tensor, "n length"],
+    ) -> tuple[Float[Tensor, "n length"], Int[Tensor, " n"]]:
+        """Run the passes of all ranks from that of the first changed place on, in full batches."""
+        scored = rank >= 0
+        first = rank.masked_fill(~(changed & scored), _LATER).amin(1)
+        again = scored & (rank >= first[:, None])
+        terms = torch.zeros(rank.shape, dtype=torch.float64, device=rank.device)
+        if known is not None:
+            terms = torch.where(scored & ~again, known, terms)
+        last = rank.amax(1)
+        passes = (last - first + 1).clamp(min=0)
+        row = torch.arange(len(rank), device=rank.device).repeat_interleave(passes)
+        if not row.numel():
+            return terms, passes
+        number = (
+            torch.arange(len(row), device=row.device)
+            - (passes.cumsum(0) - passes)[row]
+            + first[row]
+        )
+        now = rank[row]
+        hidden = now >= number[:, None]
+        asked = sequences.rows(row)
+        masked = asked.tokens.masked_fill(hidden, scorer.model.mask_id)
+        next_ = now == number[:, None]
+        token = asked.tokens[next_]
+        picked = self._logs(scorer, asked.with_tokens(masked), next_, token)
+        pass_, place = next_.nonzero(as_tuple=True)
+        return terms.index_put((row[pass_], place), -picked), passes
+
+    def _logs(
+        self,
+        scorer: Scorer,
+        sequences: Sequences,
+        next_: Bool[Tensor, "n length"],
+        token: Int[Tensor, " places"] | None = None,
+    ) -> Tensor:
+        """Return log p at the next places: of every token, or of a given one for each."""
+        model = scorer.model
+        queries = Queries(sequences.tokens, sequences.lengths, next_, sequences.source)
+        vectors = scorer.hidden(queries) if bool(next_.any()) else None
+        if vectors is None:
+            return torch.zeros((0, model.vocabulary_size), dtype=torch.float64)
+        found, begin = list[Tensor](), 0
+        for part in torch.split(vectors, model.head_rows):
+            logs = self.conditional.log_probabilities(model.logits(part), model.forbidden)
+            if token is not None:
+                logs = logs.gather(1, token[begin : begin + len(part), None])[:, 0]
+            found.append(logs)
+            begin += len(part)
+        return torch.cat(found)
+
+    def _surest(
+        self, scorer: Scorer, sequences: Sequences, hidden: Bool[Tensor, "n length"]
+    ) -> tuple[Bool[Tensor, "n length"], Float[Tensor, "n vocabulary"]]:
+        """Return the masked place where some token is most probable, and log p of all tokens."""
+        logs = self._logs(scorer, sequences, hidden)
+        row, place = hidden.nonzero(as_tuple=True)
+        best = torch.full(hidden.shape, -torch.inf, dtype=torch.float64, device=hidden.device)
+        best[row, place] = logs.amax(1)
+        number = torch.full_like(hidden, 0, dtype=torch.long)
+        number[row, place] = torch.arange(len(row), device=row.device)
+        some, rows = hidden.any(1), torch.arange(len(hidden), device=hidden.device)
+        place = best.argmax(1)
+        next_ = torch.zeros_like(hidden)
+        next_[rows[some], place[some]] = True
+        return next_, logs[number[rows[some], place[some]]]
+
+    def _by_rule(
+        self,
+        scorer: Scorer,
+        sequences: Sequences,
+        known: Float[Tensor, "n cells"] | None,
+        changed: Bool[Tensor, "n length"],
+    ) -> Evaluation:
+        """Reveal place after place, from the first step that came to a changed place on."""
+        free, width = sequences.scored, sequences.tokens.shape[1]
+        rank = torch.full_like(sequences.tokens, _LATER).masked_fill(~free, _GIVEN)
+        terms = torch.zeros(rank.shape, dtype=torch.float64, device=rank.device)
+        if known is not None:
+            old = known[:, width:].long()
+            first = old.masked_fill(~(changed & free), _LATER).amin(1, keepdim=True)
+            stays = free & (old < first)
+            rank = torch.where(stays, old, rank)
+            terms = torch.where(stays, known[:, :width], terms)
+        passes = torch.zeros_like(sequences.lengths)
+        number = ((rank != _LATER) & free).sum(1)
+        while bool((waiting := (rank == _LATER).any(1)).any()):
+            rows = waiting.nonzero().flatten()
+            hidden = rank[rows] == _LATER
+            now = sequences.rows(rows)
+            masked = now.with_tokens(now.tokens.masked_fill(hidden, scorer.model.mask_id))
+            next_, logs = self._surest(scorer, masked, hidden)
+            token = now.tokens[next_]
+            row, place = next_.nonzero(as_tuple=True)
+            terms[rows[row], place] = -logs.gather(1, token[:, None])[:, 0]
+            rank[rows[row], place] = number[rows[row]]
+            number[rows] += 1
+            passes[rows] += 1
+        return Evaluation(terms.sum(1), torch.cat([terms, rank.double()], dim=1), passes)
+
+    def __str__(self) -> str:
+        """Return what `parse_energy` reads: every argument that is not the usual one."""
+        given = [] if self.order == "random" else [self.order]
+        for one in fields(self)[1:]:
+            value = getattr(self, one.name)
+            if value != one.default:
+                given.append(f"{one.name}={value!r}".replace("'", ""))
+        return f"ordered({', '.join(given)})" if given else "ordered"

@@ -1,0 +1,307 @@
+"""Evidence: log Z of a target by length, and with it the likelihood of texts.
+
+    p(x | n) = exp(−E(x)/T) / Z_n,   nats per token = (E(x)/T + log Z_n) / n
+
+Z_n is estimated by independent populations (`maskov.kernels.population`) that start from an ordered
+fill. Each estimate is unbiased, so log Z is a lower bound up to chance, and so are the nats per
+token: too few passes make a target look better than it is, never worse. The energies `ordered` are
+normalised: their log Z is 0 and nothing is estimated.
+
+The points of the path from the ordered fill to a target are products of both, q^(1−b) exp(−bE/T).
+Their likelihoods come with the path; the best of them is reported.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+import torch
+
+from maskov.diagnostics.populations import Estimate, PopulationSummary
+from maskov.energies import Energy
+from maskov.energies.ordered import Ordered
+from maskov.errors import InputError
+from maskov.execution.loop import whole_epoch
+from maskov.kernels import Metropolis
+from maskov.kernels.population import Population
+from maskov.models.base import MaskedModel
+from maskov.models.scorer import Scorer
+from maskov.moves import Move
+from maskov.random import CounterRng
+from maskov.tuning.path import PILOTS, find_path
+from maskov.types import Chains, Float, Tensor
+
+# Random numbers of pilots are those of chains from here on, which no population has.
+_PILOT_CHAINS = 2**31
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of the path at one length: its share of the target and what texts have there."""
+
+    share: float
+    log_z: float
+    nats_per_token: float
+
+
+@dataclass(frozen=True)
+class LengthEvidence:
+    """A target at one length: log Z and its error, and the sum of E/T over the texts."""
+
+    length: int
+    texts: int
+    log_z: float
+    error: float
+    energy: float
+    passes: float
+    agree: bool
+    problems: tuple[str, ...]
+    curve: tuple[Point, ...] = ()
+
+    @property
+    def nats(self) -> float:
+        """−log p of all texts together."""
+        return self.energy + self.texts * self.log_z
+
+
+@dataclass(frozen=True)
+class TargetEvidence:
+    """A target at all lengths, and the likelihood of the texts under it."""
+
+    energy: str
+    temperature: float
+    lengths: tuple[LengthEvidence, ...]
+    nats_per_token: float
+    error: float
+    text_error: float
+    bits_per_byte: float
+    exact: bool
+
+    @property
+    def agree(self) -> bool:
+        """Whether the populations of every length agree."""
+        return all(one.agree for one in self.lengths)
+
+    @property
+    def best(self) -> tuple[float, float] | None:
+        """The share of the path at which texts are likeliest, and their nats per token there.
+
+        Lengths have paths of their own, so this is of runs with one length.
+        """
+        if len(self.lengths) != 1 or not self.lengths[0].curve or not self.lengths[0].texts:
+            return None
+        point = min(self.lengths[0].curve, key=lambda one: one.nats_per_token)
+        return point.share, point.nats_per_token
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A table of targets, beside the uniform distribution over tokens."""
+
+    targets: tuple[TargetEvidence, ...]
+    uniform: float
+    texts: int
+
+    def to_json(self) -> str:
+        """Return everything as one JSON object."""
+        return json.dumps(asdict(self), ensure_ascii=False, allow_nan=True)
+
+    def to_csv(self) -> str:
+        """Return a line for each target and length."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(
+            ["energy", "temperature", "length", "texts", "log_z", "error", "nats_per_token",
+             "passes", "agree"]
+        )  # fmt: skip
+        for target in self.targets:
+            for one in target.lengths:
+                nats = one.nats / (one.texts * one.length) if one.texts else math.nan
+                writer.writerow(
+                    [target.energy, target.temperature, one.length, one.texts, one.log_z,
+                     one.error, nats, one.passes, one.agree]
+                )  # fmt: skip
+        return text.getvalue()
+
+
+@dataclass(frozen=True)
+class EvidencePlan:
+    """How populations are run: how many, how large, by which moves, and for how many passes."""
+
+    move: Move
+    start: Ordered
+    particles: int = 64
+    populations: int = 4
+    moves: int = 4
+    passes: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("particles", "populations"):
+            if getattr(self, name) < 2:
+                raise InputError(f"--{name} must be 2 or more, not {getattr(self, name)}.")
+        if self.passes is not None and self.passes < 1:
+            raise InputError(f"--passes must be 1 or more, not {self.passes}.")
+
+
+def measure(
+    model: MaskedModel,
+    texts: Sequence[str],
+    targets: Sequence[tuple[Energy, float]],
+    plan: EvidencePlan,
+    lengths: Sequence[int] = (),
+    budget: int | None = None,
+    told: Callable[[str], None] | None = None,
+) -> Evidence:
+    """Return log Z of each target (an energy and a temperature) and the likelihood of texts.
+
+    Texts are grouped by their length in tokens; with `lengths` only those are taken, and each of
+    them is measured even if there are no texts. `told` hears what is done next.
+    """
+    by_length = _by_length(model, texts, lengths)
+    scorer, found = Scorer(model, budget), list[TargetEvidence]()
+    for energy, temperature in targets:
+        exact = isinstance(energy, Ordered) and temperature == 1
+        each, terms = list[LengthEvidence](), list[tuple[int, Tensor]]()
+        for length, lines in sorted(by_length.items()):
+            if told is not None:
+                told(f"{energy}, T = {temperature:g}, {length} tokens")
+            one, nats = _at_length(energy, temperature, exact, length, lines, scorer, plan)
+            each.append(one)
+            terms.append((length, nats))
+        found.append(_target(energy, temperature, exact, each, terms, by_length))
+    count = int((~model.forbidden).sum())
+    return Evidence(tuple(found), math.log(count), sum(map(len, by_length.values())))
+
+
+def _by_length(
+    model: MaskedModel, texts: Sequence[str], lengths: Sequence[int]
+) -> dict[int, list[tuple[str, list[int]]]]:
+    """Return the texts of each length, with their tokens; refuse what has probability zero."""
+    found: dict[int, list[tuple[str, list[int]]]] = {length: [] for length in lengths}
+    for number, text in enumerate(texts, 1):
+        tokens = model.encode(text)
+        if lengths and len(tokens) not in found:
+            continue
+        if not tokens or any(bool(model.forbidden[token]) for token in tokens):
+            raise InputError(
+                f"line {number} is empty or holds a token that is never sampled, such as an "
+                "unknown one: its probability is zero. Take the line out."
+            )
+        found.setdefault(len(tokens), []).append((text, tokens))
+    if not found:
+        raise InputError("there is nothing to measure: give texts, or --length.")
+    return found
+
+
+def _at_length(
+    energy: Energy,
+    temperature: float,
+    exact: bool,
+    length: int,
+    lines: list[tuple[str, list[int]]],
+    scorer: Scorer,
+    plan: EvidencePlan,
+) -> tuple[LengthEvidence, Float[Tensor, " texts"]]:
+    """Return the evidence of a target at one length, and E/T of each text."""
+    kernel = Population(
+        Metropolis(energy, plan.move, temperature), plan.start, plan.particles, moves=plan.moves
+    )
+    known = _known(kernel, [tokens for _, tokens in lines], length, scorer)
+    values = kernel.bridge(1.0).total(known) if lines else torch.zeros(0, dtype=torch.float64)
+    if exact:
+        one = LengthEvidence(length, len(lines), 0.0, 0.0, float(values.sum()), 0.0, True, ())
+        return one, values
+    count = plan.particles * plan.populations
+    pilots = replace(kernel, particles=PILOTS)
+    rng = CounterRng(plan.seed)
+    pilot = find_path(pilots, _blank(scorer.model, length, PILOTS, _PILOT_CHAINS), scorer, rng)
+    path = pilot.path if plan.passes is None else pilot.paid(plan.passes)
+    kernel = replace(kernel, path=path)
+    before = scorer.passes
+    chains = kernel.first(_blank(scorer.model, length, count), scorer, rng)
+    weights = []
+    for epoch in range(len(path)):
+        now = kernel.at(epoch, None, None)
+        chains = whole_epoch(now, now.init(chains, scorer), scorer, rng)
+        weights.append(chains.log_weight.cpu().numpy())
+        scorer.check()
+    last = kernel.energy.total(chains.part_values.values)  # type: ignore[union-attr]
+    summary = PopulationSummary.of(
+        np.stack(weights), chains.replica.cpu().numpy(), last.cpu().numpy(), plan.particles
+    )
+    log_z: Estimate = summary.log_z
+    one = LengthEvidence(
+        length, len(lines), log_z.value, log_z.error, float(values.sum()),
+        (scorer.passes - before) / count, summary.agree, tuple(summary.problems),
+        _curve(kernel, summary, known, length),
+    )  # fmt: skip
+    return one, values
+
+
+def _curve(
+    kernel: Population, summary: PopulationSummary, known: Tensor, length: int
+) -> tuple[Point, ...]:
+    """Return what texts have at each point of the path, from its start on."""
+    found, shares = [], (0.0, *kernel.path)
+    for number, share in enumerate(shares):
+        part = replace(summary, log_weight=summary.log_weight[:number])
+        log_z = part.log_z.value if number else 0.0
+        energy = float(kernel.bridge(share).total(known).mean()) if len(known) else math.nan
+        found.append(Point(share, log_z, (energy + log_z) / length))
+    return tuple(found)
+
+
+def _known(
+    kernel: Population, lines: list[list[int]], length: int, scorer: Scorer
+) -> Float[Tensor, "texts parts"]:
+    """Return the values of all parts of the energies along the path, for each text."""
+    device = scorer.model.device
+    if not lines:
+        return torch.zeros((0, 0), dtype=torch.float64)
+    chains = _blank(scorer.model, length, len(lines))
+    chains = replace(chains, tokens=torch.tensor(lines, device=device))
+    found = kernel.init(chains, scorer).part_values
+    scorer.check()
+    assert found is not None
+    return found.values.cpu()
+
+
+def _blank(model: MaskedModel, length: int, count: int, first: int = 0) -> Chains:
+    """Return so many masked sequences of a length."""
+    tokens = torch.full((count, length), model.mask_id, device=model.device)
+    lengths = torch.full((count,), length, device=model.device)
+    chain = torch.arange(count, device=model.device) + first
+    free = torch.ones_like(tokens, dtype=torch.bool)
+    return Chains.at(tokens, lengths, free, chain, torch.zeros_like(chain))
+
+
+def _target(
+    energy: Energy,
+    temperature: float,
+    exact: bool,
+    each: list[LengthEvidence],
+    terms: list[tuple[int, Tensor]],
+    by_length: dict[int, list[tuple[str, list[int]]]],
+) -> TargetEvidence:
+    """Add up the lengths of a target."""
+    tokens = sum(one.texts * one.length for one in each)
+    size = sum(len(text.encode()) for lines in by_length.values() for text, _ in lines)
+    if not tokens:
+        nats = error = text_error = bits = math.nan
+    else:
+        total = sum(one.nats for one in each)
+        nats, bits = total / tokens, total / (math.log(2) * size)
+        error = math.sqrt(sum((one.texts * one.error) ** 2 for one in each)) / tokens
+        logs = {one.length: one.log_z for one in each}
+        rates = torch.cat([(values + logs[length]) / length for length, values in terms])
+        text_error = float(rates.std()) / math.sqrt(len(rates)) if len(rates) > 1 else math.nan
+    return TargetEvidence(
+        str(energy), temperature, tuple(each), nats, error, text_error, bits, exact
+    )

@@ -1,0 +1,381 @@
+"""Rounds for a GPU: no shape depends on contents, so that nothing waits for the device.
+
+A round has a capacity of so many tokens; the passes that fill it are chosen on the device, those of
+the chains with the most steps left first. Whole rounds are recorded as CUDA graphs, one for each
+capacity, and replayed. The host learns what is waiting two rounds late, which is early enough to
+choose the next capacity and to see that everything is done.
+"""
+
+from __future__ import annotations
+
+import gc
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from maskov.execution.buffers import COUNTS, FILLING, Buffers
+from maskov.execution.rounds import Rounds
+from maskov.execution.site_rounds import SiteRounds
+from maskov.execution.window_rounds import WindowRounds
+from maskov.kernels import Kernel, Metropolis
+from maskov.models.base import MaskedModel
+from maskov.models.packed import PackedModel, pack_passes
+from maskov.models.scorer import BUSY_TOKENS
+from maskov.moves import Move, Site, Sweep, Window
+from maskov.types import Bool, Int, Tensor
+
+_SMALLEST = 1024
+# Capacities are these shares of the largest; the smallest are for the last few chains.
+# Each has to be recorded, which takes tens of milliseconds.
+_SHARES = (1, 4 / 3, 2, 8 / 3, 4, 8, 16, 32, 128)
+# Proposals drawn at once, as multiples of a chain's length.
+_CHAINS_DRAWN = (1, 8, 16, 32, 64, 128)
+# Windows filled, and positions of them given to the head, at once.
+_WINDOWS_FILLED = (32, 64, 128, 256, 512, 2048, 8192)
+
+
+class Recording(Rounds):
+    """Rounds in two parts that are recorded once and replayed: `_prepare` and `_test`.
+
+    `_prepare` runs the head for at most `_size` positions, and `_test` runs passes of at most
+    `_capacity` tokens.
+    """
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        model = self.scorer.model
+        assert isinstance(model, PackedModel)
+        self._frame = model.frame.size
+        # Nothing here may depend on which chains are loaded: a run resumed after a stop
+        # must cut its batches as it would have done.
+        single = self._width + self._frame
+        most = self.buffers.slot_pending[:-1].numel() * single
+        largest = max(_SMALLEST, min(self.scorer.batcher.budget, 1 << (most - 1).bit_length()))
+        shares = {max(int(largest / share), _SMALLEST, single) for share in _SHARES}
+        self._capacities = sorted(shares)
+        everything = self.buffers.tokens.numel()
+        self._sizes = sorted({min(size, everything) for size in self._head_sizes()})
+        self._capacity, self._size = self._capacities[0], self._sizes[0]
+        self._recorded: dict[Any, Any] = {}
+        self._pool: Any = None
+        # Notes to the host, each with the event that says when it can be read.
+        self._posted: deque[tuple[Tensor, Any]] = deque()
+        self._expect()
+
+    @abstractmethod
+    def _head_sizes(self) -> Iterable[int]:
+        """Return the numbers of positions for which rounds are laid out."""
+
+    def _expect(self) -> None:
+        """Begin with the notes that were posted last."""
+        self._posted = deque((row, None) for row in self.buffers.waiting.cpu())
+        self._slowest = int(self.buffers.waiting[0, -1])
+
+    def reload(self, buffers: Buffers) -> bool:
+        """Load other chains, if what was recorded holds for them."""
+        if not super().reload(buffers):
+            return False
+        self._expect()
+        return True
+
+    def row(self, epoch: int) -> dict[str, Tensor]:
+        """Return the results of the chains; the passes are counted here, where the host learns."""
+        row = super().row(epoch)
+        self.scorer.passes += int(row["counts"][:, COUNTS.index("passes")].sum())
+        return row
+
+    def slowest(self) -> int:
+        """Return the epoch of the slowest chain, known to the host."""
+        return self._slowest
+
+    def advance(self) -> None:
+        """Do a round whose capacity suits what was waiting two rounds ago."""
+        posted, event = self._posted.popleft()
+        if event is not None:
+            event.synchronize()
+        tokens, stale, self._slowest = posted.tolist()
+        self._capacity = self._capacity_for(tokens)
+        self._size = fitting(self._sizes, stale)
+        self._play(("prepare", self._size), self._prepare)
+        self._play(("test", self._capacity), self._test)
+        self._posted.append(self._post())
+
+    @property
+    def last_size(self) -> tuple[int, int]:
+        """The capacity of the last round in tokens, and in positions for the head."""
+        return self._capacity, self._size
+
+    def _post(self) -> tuple[Tensor, Any]:
+        """Send the host a note of what is waiting, to be read when it has arrived."""
+        latest = self.buffers.waiting[-1]
+        if not latest.is_cuda:
+            return latest.clone(), None
+        note = torch.empty(latest.shape, dtype=latest.dtype, pin_memory=True)
+        note.copy_(latest, non_blocking=True)
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        return note, event
+
+    def _play(self, key: tuple[Any, ...], part: Callable[[], None]) -> None:
+        """Do a part of a round, recorded if it has been done in this size before."""
+        if key in self._recorded:
+            self._recorded[key].replay()
+            return
+        # The first time it is done as it is, which also readies every kernel.
+        part()
+        if not self.buffers.tokens.is_cuda:
+            return
+        self._recorded[key] = graph = recorded(part, self._pool)
+        self._pool = graph.pool()
+
+    def _capacity_for(self, tokens: int) -> int:
+        """Return the capacity for so many tokens that wait."""
+        return fitting(self._capacities, tokens)
+
+    def _pass(self) -> None:
+        """Run as many of the passes that slots wait for as there is capacity for."""
+        b, scorer = self.buffers, self.scorer
+        model = scorer.model
+        assert isinstance(model, PackedModel)
+        slot, column, valid = self._choose_passes()
+        tokens, place = self._queries(slot, column)
+        owner = self._owner[slot]
+        lengths = torch.where(valid, b.lengths[owner], 0)
+        packed = pack_passes(tokens, lengths, place, model.frame, self._capacity)
+        hidden = model.hidden_of(packed, self._width + self._frame, b.source[owner])
+        current = tokens.gather(1, place[:, None]).squeeze(1)
+        scores = scorer.scores(hidden, current, self.masked.needs_normaliser, valid)
+        # What fills up the capacity goes to the slot that belongs to nobody.
+        target = torch.where(valid, slot, len(b.slot_pending) - 1)
+        self._receive(target, column, hidden, *scores)
+        self._count_passes(owner, valid.long())
+
+    def _choose_passes(
+        self,
+    ) -> tuple[Int[Tensor, " passes"], Int[Tensor, " passes"], Bool[Tensor, " passes"]]:
+        """Choose this round's passes, of the chains with the most steps left: slots and columns.
+
+        A run lasts as long as its longest chain, which must never wait for the others.
+        """
+        b = self.buffers
+        columns = b.slot_pending.shape[1]
+        waits = b.slot_pending[:-1].view(len(self._rows), -1)
+        order = self._steps_left().argsort(descending=True, stable=True)
+        cost = (b.lengths + self._frame)[order, None].expand(waits.shape)
+        # Places for passes half as long as usual: each is paid for, whether there is one or not.
+        usual = max(self.shortest, self.mean // 2)
+        places = max(1, min(self._capacity // (usual + self._frame), waits.numel()))
+        chosen = choose_first(waits[order].flatten(), cost.flatten(), self._capacity, places)
+        chain, entry = order[chosen.index // waits.shape[1]], chosen.index % waits.shape[1]
+        return chain * self._slots + entry // columns, entry % columns, chosen.valid
+
+    def _steps_left(self) -> Int[Tensor, " chains"]:
+        """Return the steps that each chain may still do."""
+        return (self.limit - self.buffers.epoch) * self.buffers.steps - self.buffers.epoch_step
+
+    def _note(self, positions: Tensor) -> None:
+        """Remember for the host how much is waiting now: tokens of passes, and these positions."""
+        b = self.buffers
+        cost = (b.lengths + self._frame)[self._owner]
+        tokens = (b.slot_pending[:-1].sum(1) * cost).sum()
+        b.waiting[:-1] = b.waiting[1:].clone()
+        b.waiting[-1] = torch.stack([tokens, positions, b.epoch.min()])
+
+    def _rows_of(self, chosen: Bool[Tensor, " chains"]) -> Int[Tensor, " chains"] | None:
+        return self._rows
+
+    def _put_rows(self, chosen: Tensor, rows: Tensor, buffer: Tensor, value: Tensor) -> None:
+        here = chosen.view(-1, *(1,) * (buffer.dim() - 1))
+        buffer.copy_(torch.where(here, value, buffer))
+
+    def _put_vectors(
+        self, chosen: Bool[Tensor, "chains length"], slot: Int[Tensor, " chains"]
+    ) -> None:
+        hidden, source = self.buffers.hidden, self.buffers.slot_hidden
+        copy = _copy_kernel() if source.is_cuda else None
+        if copy is not None:
+            copy(hidden, source, chosen, slot)
+            return
+        new = source[slot, : self._width]
+        hidden.copy_(torch.where(chosen[..., None], new, hidden))
+
+    def _stale_places(self) -> tuple[Tensor, Tensor] | None:
+        flat = self._stale().flatten()
+        one = torch.ones_like(flat, dtype=torch.long)
+        self._drawn = choose_first(flat, one, self._size, self._size)
+        return self._drawn.index // self._width, self._drawn.index % self._width
+
+    def _put_places(self, where: tuple[Tensor, Tensor], buffer: Tensor, value: Tensor) -> None:
+        drawn: Chosen = self._drawn
+        flat = torch.where(drawn.taken, value[drawn.place], buffer.flatten())
+        buffer.copy_(flat.view(buffer.shape))
+
+
+class RecordedSites(Recording, SiteRounds):
+    """A group of chains of single sites on a GPU, in rounds that are recorded once and replayed."""
+
+    def _head_sizes(self) -> Iterable[int]:
+        return [chains * self._width for chains in _CHAINS_DRAWN]
+
+    def _usable_slots(self) -> Int[Tensor, " chains"] | None:
+        """Return as many slots as leave the device idle otherwise, and more for long chains.
+
+        A run takes as many rounds as its longest chain, so a chain with twice the usual steps left
+        tests two proposals at once, where their first tests are early ones.
+        """
+        if self._slots == 1:
+            return None
+        left = self._steps_left()
+        near, single = self.stages[0].nearest, self.buffers.lengths + self._frame
+        passes = self.buffers.lengths if near is None else self.buffers.lengths.clamp(max=near)
+        tokens = torch.where(left > 0, passes * single, 0).sum()
+        usable = (BUSY_TOKENS // tokens.clamp(min=1)).expand_as(left)
+        if near is not None:
+            # The mean of the chains that are not done.
+            usable = torch.maximum(usable, left * (left > 0).sum() // left.sum().clamp(min=1))
+        return usable.clamp(1, self._slots)
+
+    def _settle(self) -> None:
+        """Move chains along, and post how much is waiting now."""
+        super()._settle()
+        self._note(self._stale().sum())
+
+
+class RecordedWindows(Recording, WindowRounds):
+    """A group of chains on a GPU that fill windows, in rounds that are recorded and replayed."""
+
+    def _head_sizes(self) -> Iterable[int]:
+        return _WINDOWS_FILLED
+
+    def _capacity_for(self, tokens: int) -> int:
+        """Return the largest capacity that is used up; the rest waits for the next round."""
+        full = (capacity for capacity in self._capacities if capacity <= tokens)
+        return max(full, default=self._capacities[0])
+
+    def _prepare(self) -> None:
+        """Prepare a round, and post how much is waiting now."""
+        super()._prepare()
+        filling = (self.buffers.stage == FILLING).sum()
+        self._note(torch.maximum(filling, self._stale().sum()))
+
+    def _rows_to_fill(self, ready: Bool[Tensor, " chains"]) -> Int[Tensor, " n"] | None:
+        size = min(self._size, len(ready))
+        self._filled = choose_first(ready, torch.ones_like(self._rows), size, size)
+        return self._filled.index
+
+    def _spread(
+        self, ready: Bool[Tensor, " chains"], rows: Tensor, *values: Tensor
+    ) -> tuple[Bool[Tensor, " chains"], list[Tensor]]:
+        filled = self._filled
+        return filled.taken, [value[filled.place] for value in values]
+
+
+@lru_cache(maxsize=1)
+def _copy_kernel() -> Callable[[Tensor, Tensor, Tensor, Tensor], None] | None:
+    """Return `copy_vectors`, where Triton is there."""
+    try:
+        module = import_module("maskov.execution.copy_vectors")
+    except ImportError:
+        return None
+    copy: Callable[[Tensor, Tensor, Tensor, Tensor], None] = module.copy_vectors
+    return copy
+
+
+@lru_cache
+def _recording_stream(device: int) -> torch.cuda.Stream:
+    """Return the one stream of recordings: graphs of other streams would not share memory."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+def recorded(part: Callable[[], None], pool: Any) -> Any:
+    """Return a part of a round as a CUDA graph; graphs of one `pool` share their memory.
+
+    `torch.cuda.graph` would also empty the cache of memory, which is slow and not needed here.
+    """
+    graph, stream = torch.cuda.CUDAGraph(), _recording_stream(torch.cuda.current_device())
+    torch.cuda.synchronize()
+    # No graph of an earlier run may be destroyed while this one is recorded.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with torch.cuda.stream(stream):
+            graph.capture_begin(*(() if pool is None else (pool,)))
+            try:
+                part()
+            finally:
+                graph.capture_end()
+    finally:
+        if collects:
+            gc.enable()
+    torch.cuda.current_stream().wait_stream(stream)
+    return graph
+
+
+def fitting(sizes: Sequence[int], wanted: int) -> int:
+    """Return the smallest size that holds what is wanted, or the largest there is."""
+    return next((size for size in sizes if size >= wanted), sizes[-1])
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """`index` lists the chosen entries; places beyond their number are not `valid`.
+
+    `taken` marks them in the mask they were chosen from, `place` says where each is listed.
+    """
+
+    index: Int[Tensor, " places"]
+    valid: Bool[Tensor, " places"]
+    taken: Bool[Tensor, " entries"]
+    place: Int[Tensor, " entries"]
+
+
+def choose_first(
+    wanted: Bool[Tensor, " entries"], cost: Int[Tensor, " entries"], budget: int, places: int
+) -> Chosen:
+    """Choose the first wanted entries whose costs together stay within the budget."""
+    spent = torch.where(wanted, cost, 0).cumsum(0)
+    place = wanted.long().cumsum(0) - 1
+    taken = wanted & (spent <= budget) & (place < places)
+    # Whatever is not taken goes to one place too many.
+    target = torch.where(taken, place, places)
+    entry = torch.arange(len(wanted), device=wanted.device)
+    index = entry.new_zeros(places + 1).scatter_(0, target, entry)[:places]
+    valid = torch.arange(places, device=wanted.device) < taken.sum()
+    return Chosen(torch.where(valid, index, 0), valid, taken, place.clamp(0, places - 1))
+
+
+def rounds_of(kernel: Kernel) -> type[SiteRounds] | type[WindowRounds] | None:
+    """Return the rounds that take a kernel's steps; None: only its own `step` does.
+
+    A kernel or a move that decides or proposes by its own rules takes its own steps.
+    """
+    if type(kernel) is not Metropolis or kernel.conditional.constraints:
+        return None
+    move, energy = kernel.move, kernel.energy
+    if not energy.sums_over_passes or energy.groups is not None:
+        return None
+    if isinstance(move, Window) and type(move).propose is Window.propose:
+        return WindowRounds
+    return SiteRounds if single_sites(move) else None
+
+
+def single_sites(move: Move) -> bool:
+    """Whether a move masks one position a step, in an order known when the epoch begins."""
+    return type(move) is Site and type(move.positions) is Sweep and move.positions.block == 1
+
+
+def sampler_for(model: MaskedModel, kernel: Kernel) -> type[Rounds] | None:
+    """Return how chains go in rounds on this device; None: they go in lock-step.
+
+    Rounds are recorded where that is possible. Windows are worth it on a GPU only.
+    """
+    kind = rounds_of(kernel)
+    if kind is not None and model.device.type == "cuda" and model.packs:
+        return RecordedSites if kind is SiteRounds else RecordedWindows
+    return kind if kind is SiteRounds else None

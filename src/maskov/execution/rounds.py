@@ -1,0 +1,233 @@
+"""Rounds: chains that advance at their own pace, in full and unpadded batches.
+
+A round runs whatever passes the proposals of all chains wait for together, and decides what they
+decide; no chain waits for another. Random numbers are keyed by (seed, chain, step), so the
+decisions are those of `Metropolis.step`. Single sites are in `site_rounds.py`, windows in
+`window_rounds.py`; here is what any move needs.
+
+Every operation works on whole tensors and by masks, so that a round has no shape that depends on
+its contents; the few places where rows are gathered are methods that `recorded.py` replaces.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+
+import torch
+
+from maskov.energies.stages import AcceptanceStages
+from maskov.execution.buffers import COUNTS, ENERGIES, Buffers
+from maskov.kernels import Metropolis
+from maskov.models.scorer import Scorer
+from maskov.random import Rng
+from maskov.types import Bool, Chains, Float, Int, PartValues, PassCache, Sequences, Tensor, inside
+
+
+class Rounds(ABC):
+    """A group of chains, advanced round by round."""
+
+    def __init__(
+        self,
+        kernel: Metropolis,
+        plan: AcceptanceStages,
+        scorer: Scorer,
+        rng: Rng,
+        buffers: Buffers,
+        temperatures: Float[Tensor, " epochs"],
+        shortest: int = 1,
+        mean: int = 1,
+    ) -> None:
+        self.kernel = kernel
+        self.plan = plan
+        self.stages = plan.stages
+        self.masked = kernel.energy
+        assert self.masked.sums_over_passes, "rounds test by masked passes only"
+        self.scorer = scorer
+        self.rng = rng
+        self.buffers = buffers
+        # Of all chains of the run; rounds of fixed size are laid out for these lengths.
+        self.shortest, self.mean = shortest, mean
+        count, self._width = buffers.tokens.shape
+        device = buffers.tokens.device
+        self._temperatures = temperatures.to(device)
+        # No chain may begin an epoch at or beyond this one.
+        self.limit = torch.zeros((), dtype=torch.long, device=device)
+        self._rows = torch.arange(count, device=device)
+        self._places = torch.arange(self._width, device=device)
+        self._inside = inside(buffers.lengths, self._width)
+        self._slots = (len(buffers.slot_pending) - 1) // count
+        self._owner = self._rows.repeat_interleave(self._slots)
+
+    def advance(self) -> None:
+        """Do one round, or finish one that was stopped while its passes ran.
+
+        To prepare twice would let some chains run ahead: the same chains, but other batches, and
+        batches round.
+        """
+        offered = self.buffers.offered
+        if not bool(offered):
+            self._prepare()
+            offered.fill_(True)
+        self._test()
+        offered.fill_(False)
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Begin a round: end and begin epochs, and draw what needs no pass."""
+
+    @abstractmethod
+    def _test(self) -> None:
+        """End a round: run passes and decide by them."""
+
+    @abstractmethod
+    def _queries(
+        self, slot: Int[Tensor, " passes"], column: Int[Tensor, " passes"]
+    ) -> tuple[Int[Tensor, "passes length"], Int[Tensor, " passes"]]:
+        """Return the tokens of each pass and the place it asks for, which is not masked yet."""
+
+    @abstractmethod
+    def _stale(self) -> Bool[Tensor, "chains length"]:
+        """Return the positions that wait for the head."""
+
+    def slowest(self) -> int:
+        """Return the epoch of the slowest chain."""
+        return int(self.buffers.epoch.min())
+
+    def energies(self) -> Float[Tensor, "chains 3"]:
+        """Return E_raw, E_norm and the target's energy of every chain."""
+        b = self.buffers
+        terms = (
+            -b.logit,
+            b.log_normaliser - b.logit,
+            self.masked.of_scores(b.logit, b.log_normaliser),
+        )
+        return torch.stack([torch.where(self._inside, part, 0.0).sum(1) for part in terms], dim=1)
+
+    def _beta(self) -> Float[Tensor, " chains"]:
+        """Return the inverse temperature of every chain in its epoch."""
+        b = self.buffers
+        return b.beta / self._temperatures[b.epoch.clamp(max=len(self._temperatures) - 1)]
+
+    def _end_epoch(self, ended: Bool[Tensor, " chains"]) -> None:
+        """Keep the epoch's results for the chains that have ended it, and open the next."""
+        b = self.buffers
+        ring_row = b.epoch % len(b.ring_tokens)
+        for ring, value in (
+            (b.ring_energy, self.energies()),
+            (b.ring_counts, b.counts),
+            (b.ring_tokens, b.tokens),
+            (b.ring_rejected, b.rejected),
+        ):
+            kept = torch.where(ended[:, None], value, ring[ring_row, self._rows])
+            ring.index_put_((ring_row, self._rows), kept)
+        b.step += torch.where(ended, b.steps, 0)
+        b.epoch_step.masked_fill_(ended, 0)
+        b.counts.masked_fill_(ended[:, None], 0)
+        b.rejected &= ~ended[:, None]
+        b.epoch += ended
+        b.opening |= ended
+
+    def _count(self, **happened: Tensor) -> None:
+        for name, value in happened.items():
+            self.buffers.counts[:, COUNTS.index(name)] += value
+
+    def _pass(self) -> None:
+        """Run the passes that slots wait for."""
+        b = self.buffers
+        slot, column = b.slot_pending[:-1].nonzero(as_tuple=True)
+        if not len(slot):
+            return
+        tokens, place = self._queries(slot, column)
+        owner = self._owner[slot]
+        given = Sequences(tokens, b.lengths[owner], source=b.source[owner])
+        found = self.scorer.answers(
+            given, torch.arange(len(slot), device=slot.device), place, self.masked.needs_normaliser
+        )
+        self._receive(slot, column, found.hidden, found.logit, found.log_normaliser)
+        self._count_passes(owner, torch.ones_like(slot))
+
+    def _receive(
+        self,
+        slot: Int[Tensor, " passes"],
+        column: Int[Tensor, " passes"],
+        hidden: Float[Tensor, "passes hidden"],
+        logit: Float[Tensor, " passes"],
+        log_normaliser: Float[Tensor, " passes"],
+    ) -> None:
+        """Put what the passes gave into their slots."""
+        b = self.buffers
+        b.slot_hidden[slot, column] = hidden
+        b.slot_logit[slot, column] = logit
+        b.slot_normaliser[slot, column] = log_normaliser
+        b.slot_pending[slot, column] = torch.zeros_like(slot, dtype=torch.bool)
+
+    def _count_passes(self, chain: Tensor, passes: Tensor) -> None:
+        self.buffers.counts[:, COUNTS.index("passes")].index_add_(0, chain, passes)
+
+    # Where rows are gathered; a GPU does these without asking which rows there are.
+
+    def _rows_of(self, chosen: Bool[Tensor, " chains"]) -> Tensor | None:
+        rows = chosen.nonzero().flatten()
+        return rows if len(rows) else None
+
+    def _put_rows(self, chosen: Tensor, rows: Tensor, buffer: Tensor, value: Tensor) -> None:
+        buffer[rows] = value
+
+    def _put_vectors(
+        self,
+        chosen: Bool[Tensor, "chains length"],
+        slot: Int[Tensor, " chains"],
+    ) -> None:
+        """Cache the vectors of the chosen places, which are in one slot of each chain."""
+        chain, place = chosen.nonzero(as_tuple=True)
+        self.buffers.hidden[chain, place] = self.buffers.slot_hidden[slot[chain], place]
+
+    def _stale_places(self) -> tuple[Tensor, Tensor] | None:
+        row, place = self._stale().nonzero(as_tuple=True)
+        return (row, place) if len(row) else None
+
+    def _put_places(self, where: tuple[Tensor, Tensor], buffer: Tensor, value: Tensor) -> None:
+        buffer[where] = value
+
+    # Between groups and tasks.
+
+    def reload(self, buffers: Buffers) -> bool:
+        """Load other chains, if there are as many of them and as long."""
+        mine, others = self.buffers.tensors(), buffers.tensors()
+        if mine.keys() != others.keys() or any(
+            mine[name].shape != others[name].shape for name in mine
+        ):
+            return False
+        for name, value in others.items():
+            mine[name].copy_(value)
+        self._inside.copy_(inside(buffers.lengths, self._width))
+        return True
+
+    def state(self, like: Chains) -> Chains:
+        """Return the chains as they stand, none of them within an epoch."""
+        b = self.buffers
+        # Copies, since other chains may be loaded into these buffers.
+        return replace(
+            self.snapshot(like),
+            step=b.step.clone(),
+            epoch_step=torch.zeros_like(b.epoch_step),
+            rank=b.rank.clone(),
+            pass_cache=PassCache(b.hidden.clone(), b.logit.clone(), b.log_normaliser.clone()),
+        )
+
+    def snapshot(self, like: Chains) -> Chains:
+        """Return the chains as they stand in the middle of a round, to be looked at."""
+        energy = self.energies()[:, ENERGIES.index("energy_target")]
+        tokens = self.buffers.tokens.clone()
+        known = PartValues(None, energy.new_zeros((len(energy), 0)), energy)
+        return replace(like, tokens=tokens, part_values=known)
+
+    def row(self, epoch: int) -> dict[str, Tensor]:
+        """Return the results of an epoch that all chains have finished."""
+        rings = {n: v for n, v in self.buffers.tensors().items() if n.startswith("ring_")}
+        row = {
+            name.removeprefix("ring_"): ring[epoch % len(ring)].to("cpu", copy=True)
+            for name, ring in rings.items()
+        }
+        return row | {"lengths": self.buffers.lengths.to("cpu", copy=True)}

@@ -1,0 +1,296 @@
+"""Rounds of single sites: Metropolis-Hastings with speculative tests.
+
+Chains cache the masked passes of their sequence, so all proposals of an epoch are known at once:
+draws equal to the current token are accepted without a test, and the next one that differs is
+tested in a *slot*. With several slots a chain also tests the proposals that come next if the first
+is rejected.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from maskov.energies.stages import nearness
+from maskov.execution.buffers import ACCEPTED, FREE, REJECTED, TESTING, SiteBuffers
+from maskov.execution.rounds import Rounds
+from maskov.kernels.base import log_ratio
+from maskov.moves import Site, Sweep
+from maskov.moves.filling import draw
+from maskov.random import Purpose, accept, categorical
+from maskov.types import Bool, Float, Int, Tensor
+
+# The rank of a step that does not exist: later than all.
+NONE_LEFT = 2**40
+
+
+class SiteRounds(Rounds):
+    """A group of chains of single sites."""
+
+    buffers: SiteBuffers
+
+    @property
+    def _order(self) -> Sweep:
+        assert isinstance(self.kernel.move, Site)
+        assert isinstance(self.kernel.move.positions, Sweep)
+        return self.kernel.move.positions
+
+    def _prepare(self) -> None:
+        self._close()
+        self._open()
+        self._draw()
+
+    def _test(self) -> None:
+        self._offer()
+        self._pass()
+        self._decide()
+        self._settle()
+
+    # Where chains stand and what they wait for.
+
+    def _ready(self) -> Bool[Tensor, " chains"]:
+        """Return which chains have all their proposals drawn."""
+        return ~self.buffers.opening & self.buffers.fresh.all(1)
+
+    def _novel(self) -> Bool[Tensor, "chains length"]:
+        """Return where the proposal differs from the token that stands there."""
+        return self.buffers.free & (self.buffers.drawn != self.buffers.tokens)
+
+    def _slot_ranks(self) -> Int[Tensor, "chains slots"]:
+        """Return the step, within the epoch, that each slot tests."""
+        b = self.buffers
+        place = b.slot_place[:-1]
+        rank = b.rank[self._owner, place.clamp(min=0)]
+        return rank.masked_fill(place == FREE, NONE_LEFT).view(-1, self._slots)
+
+    def _stale(self) -> Bool[Tensor, "chains length"]:
+        return ~self.buffers.fresh & ~self.buffers.opening[:, None]
+
+    def _queries(
+        self, slot: Int[Tensor, " passes"], column: Int[Tensor, " passes"]
+    ) -> tuple[Int[Tensor, "passes length"], Int[Tensor, " passes"]]:
+        b, owner = self.buffers, self._owner
+        changed = self._places == b.slot_place[:-1, None]
+        return torch.where(changed, b.drawn[owner], b.tokens[owner])[slot], column
+
+    def _wanted(self, nearness: Int[Tensor, "n length"], number: int) -> Bool[Tensor, "n length"]:
+        """Return the passes that stage `number` needs beyond those before it."""
+        wanted = self._is_near(nearness, self.stages[number].nearest)
+        if number:
+            wanted &= ~self._is_near(nearness, self.stages[number - 1].nearest)
+        return wanted
+
+    def _is_near(
+        self, nearness: Int[Tensor, "n length"], count: int | None
+    ) -> Bool[Tensor, "n length"]:
+        """Mark the `count` nearest positions; None: all others."""
+        return nearness < (self._width if count is None else min(count, self._width))
+
+    # The parts of a round.
+
+    def _close(self) -> None:
+        """End the epoch of chains with nothing left to test; keep its results."""
+        b = self.buffers
+        idle = (b.slot_place[:-1] == FREE).view(-1, self._slots).all(1)
+        left = (self._novel() & (b.rank >= b.epoch_step[:, None])).any(1)
+        ended = self._ready() & idle & ~left
+        rest = torch.where(ended, b.steps - b.epoch_step, 0)
+        self._count(steps=rest, accepted=rest)
+        self._end_epoch(ended)
+
+    def _open(self) -> None:
+        """Begin an epoch: its order and all its random numbers."""
+        b = self.buffers
+        begun = b.opening & (b.epoch < self.limit)
+        rows = self._rows_of(begun)
+        if rows is None:
+            return
+        chain, step, free = b.chain[rows], b.step[rows], b.free[rows]
+        rank = self._order.rank(chain, step, free, self.rng)
+        shape = rank.shape
+        when = (step[:, None] + rank).flatten()
+        who = chain[:, None].expand(shape).flatten()
+        place = self._places.expand(shape).flatten()
+        token = self.rng.uniform(who, when, Purpose.TOKEN, place).view(shape)
+        tests = [
+            self.rng.uniform(who, when, Purpose.ACCEPT, torch.full_like(who, stage)).view(shape)
+            for stage in range(len(self.stages))
+        ]
+        self._put_rows(begun, rows, b.rank, rank)
+        self._put_rows(begun, rows, b.draw_token, token)
+        self._put_rows(begun, rows, b.draw_accept, torch.stack(tests, dim=2))
+        self._put_rows(begun, rows, b.fresh, ~self._inside[rows])
+        self._put_rows(begun, rows, b.opening, torch.zeros_like(step, dtype=torch.bool))
+
+    def _draw(self) -> None:
+        """Draw the proposals of chains that have moved or begun an epoch."""
+        b = self.buffers
+        where = self._stale_places()
+        if where is None:
+            return
+        uniform = b.draw_token[where]
+        drawn = draw(
+            b.hidden[where],
+            b.tokens[where],
+            lambda probabilities, part: categorical(probabilities, uniform[part]),
+            self.kernel.conditional,
+            self.scorer,
+        )
+        known = b.log_normaliser[where]
+        normaliser = torch.where(known.isnan(), drawn.log_normaliser, known)
+        for buffer, value in (
+            (b.drawn, drawn.token),
+            (b.drawn_logit, drawn.logit),
+            (b.log_forward, drawn.log_forward),
+            (b.log_reverse, drawn.log_reverse),
+            (b.log_normaliser, normaliser),
+            (b.fresh, torch.ones_like(known, dtype=torch.bool)),
+        ):
+            self._put_places(where, buffer, value)
+
+    def _offer(self) -> None:
+        """Give the free slots of each chain its next proposals that differ, in order."""
+        b, slots = self.buffers, self._slots
+        ranks = self._slot_ranks()
+        free = ranks == NONE_LEFT
+        latest = ranks.masked_fill(free, -1).amax(1)
+        after = torch.maximum(latest, b.epoch_step - 1)
+        later = self._novel() & (b.rank > after[:, None])
+        soonest, place = _smallest(b.rank.masked_fill(~later, NONE_LEFT), slots)
+        # The first free slot gets the first of them, and so on.
+        turn = free.cumsum(1) - 1
+        given = turn.clamp(min=0)
+        soonest, place = soonest.gather(1, given), place.gather(1, given)
+        most = self._usable_slots()
+        if most is not None:
+            free = free & (turn + (~free).sum(1, keepdim=True) < most[:, None])
+        begun = (self._ready()[:, None] & free & (soonest < NONE_LEFT)).flatten()
+        # Where the reverse is impossible the move is rejected whatever its energy.
+        possible = b.log_reverse.gather(1, place).flatten() > -torch.inf
+        place = place.flatten()
+        near = nearness(place, b.lengths[self._owner], self._width)
+        wanted = self._wanted(near, 0) & possible[:, None]
+        b.slot_place[:-1] = torch.where(begun, place, b.slot_place[:-1])
+        b.slot_pending[:-1] = torch.where(begun[:, None], wanted, b.slot_pending[:-1])
+        for field in (b.slot_stage, b.slot_verdict, b.slot_ratio, b.slot_acceptance):
+            field[:-1] = field[:-1].masked_fill(begun, 0)
+
+    def _decide(self) -> None:
+        """Test every slot that has what its stage needs."""
+        b, owner = self.buffers, self._owner
+        busy = (b.slot_place[:-1] != FREE) & (b.slot_verdict[:-1] == TESTING)
+        busy &= ~b.slot_pending[:-1].any(1)
+        place = b.slot_place[:-1].clamp(min=0)
+        near, stage = nearness(place, b.lengths[owner], self._width), b.slot_stage[:-1]
+        ratio = self._ratios(near, place).gather(1, stage[:, None]).squeeze(1)
+        gained = ratio - b.slot_ratio[:-1]
+        uniform = b.draw_accept[owner, place, stage]
+        passed = accept(gained, uniform)
+        last = stage == len(self.stages) - 1
+        verdict = torch.where(passed, torch.where(last, ACCEPTED, TESTING), REJECTED)
+        b.slot_verdict[:-1] = torch.where(busy, verdict, b.slot_verdict[:-1])
+        b.slot_acceptance[:-1] += torch.where(busy, gained.clamp(max=0.0), 0.0)
+        further = busy & passed & ~last
+        b.slot_ratio[:-1] = torch.where(further, ratio, b.slot_ratio[:-1])
+        b.slot_stage[:-1] += further
+        for number in range(1, len(self.stages)):
+            wanted = self._wanted(near, number)
+            begun = further & (b.slot_stage[:-1] == number)
+            b.slot_pending[:-1] = torch.where(begun[:, None], wanted, b.slot_pending[:-1])
+
+    def _ratios(
+        self, near: Int[Tensor, "slots length"], place: Int[Tensor, " slots"]
+    ) -> Float[Tensor, "slots stages"]:
+        """Return what every slot's tests compare with; meaningless where passes are missing."""
+        b, energy, owner = self.buffers, self.masked, self._owner
+        at, beta = (owner, place), self._beta()[owner]
+        new = energy.of_scores(b.slot_logit[:-1], b.slot_normaliser[:-1])
+        others = energy.of_scores(b.logit, b.log_normaliser)[owner] - new
+        # The pass that masks the changed position is the same before and after the move.
+        normaliser = b.log_normaliser[at]
+        own = energy.of_scores(b.logit[at], normaliser)
+        own = own - energy.of_scores(b.drawn_logit[at], normaliser)
+        ratios = []
+        for stage in self.stages:
+            known = self._is_near(near, stage.nearest)
+            drop = own + torch.where(known, others, 0.0).sum(1)
+            ratios.append(log_ratio(drop, b.log_forward[at], b.log_reverse[at], beta))
+        return torch.stack(ratios, dim=1)
+
+    def _settle(self) -> None:
+        """Move chains along: past rejected proposals in order, to the first accepted one."""
+        b, slots = self.buffers, self._slots
+        rank, front = _in_order(self._slot_ranks())
+        slot = self._rows[:, None] * slots + front
+        place = b.slot_place[slot].clamp(min=0)
+        verdict = b.slot_verdict[slot]
+        done = (rank < NONE_LEFT) & (verdict != TESTING)
+        passed = done & (verdict == ACCEPTED)
+        # What comes after an acceptance, or after an open test, is not settled.
+        settled = (done & (passed.cumsum(1) == passed)).long().cumprod(1).bool()
+        taken = settled & passed
+        moves, count = taken.any(1), settled.sum(1)
+        reached = torch.where(settled, rank + 1, 0).amax(1)
+        number = torch.maximum(b.epoch_step, reached)
+        # A draw that equals the current token can always be reversed.
+        stuck = settled & (b.log_reverse.gather(1, place) == -torch.inf)
+        steps = number - b.epoch_step
+        self._count(
+            steps=steps, accepted=steps - count + moves, novel=moves * 1,
+            proposed_novel=count, irreversible=stuck.sum(1),
+        )  # fmt: skip
+        refused = (settled & ~taken)[..., None] & (self._places == place[..., None])
+        b.rejected |= refused.any(1)
+        b.epoch_step.copy_(number)
+        first = taken.long().argmax(1, keepdim=True)
+        self._move(moves, slot.gather(1, first).squeeze(1), place.gather(1, first).squeeze(1))
+        # A rejection frees its own slot; a move makes all proposals of the chain void.
+        own = torch.zeros_like(settled).scatter(1, front, settled)
+        freed = (moves[:, None] | own).flatten()
+        b.slot_place[:-1] = b.slot_place[:-1].masked_fill(freed, FREE)
+        b.slot_pending[:-1] &= ~freed[:, None]
+
+    def _move(self, taken: Tensor, slot: Tensor, place: Tensor) -> None:
+        """Put accepted proposals, with what the passes said of them, in the place of the old."""
+        b = self.buffers
+        rows = self._rows_of(taken)
+        if rows is None:
+            return
+        moved = taken[:, None] & self._inside & (self._places != place[:, None])
+        self._put_vectors(moved, slot)
+        slot, place = slot[rows], place[rows]
+        changed = self._places == place[:, None]
+        other = self._inside[rows] & ~changed
+        new = (
+            (b.tokens, torch.where(changed, b.drawn[rows], b.tokens[rows])),
+            (b.logit, torch.where(
+                changed, b.drawn_logit[rows], torch.where(other, b.slot_logit[slot], b.logit[rows])
+            )),
+            (b.log_normaliser, torch.where(
+                other, b.slot_normaliser[slot], b.log_normaliser[rows]
+            )),
+            (b.fresh, ~self._inside[rows]),
+        )  # fmt: skip
+        for buffer, value in new:
+            self._put_rows(taken, rows, buffer, value)
+
+    def _usable_slots(self) -> Int[Tensor, " chains"] | None:
+        """Return how many slots of each chain may be filled; None: all of them."""
+        return None
+
+
+def _smallest(
+    keys: Int[Tensor, "chains length"], count: int
+) -> tuple[Int[Tensor, "chains count"], Int[Tensor, "chains count"]]:
+    """Return the smallest keys of each row, in order, and where they are."""
+    if count == 1:
+        return keys.min(1, keepdim=True)
+    return keys.topk(count, largest=False, sorted=True)
+
+
+def _in_order(
+    ranks: Int[Tensor, "chains slots"],
+) -> tuple[Int[Tensor, "chains slots"], Int[Tensor, "chains slots"]]:
+    """Sort the slots of each chain by the steps they test."""
+    if ranks.shape[1] == 1:
+        return ranks, torch.zeros_like(ranks)
+    return ranks.sort(1)

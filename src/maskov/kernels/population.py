@@ -1,0 +1,279 @@
+"""Populations (sequential Monte Carlo): many particles go from a known distribution to the target.
+
+The first particles are independent draws of an ordered fill q (`maskov.energies.ordered`), whose
+probabilities are known. The path leads from it to the target along
+
+    π_b(x) ∝ q(x)^(1−b) · exp(−b E(x)/T),   0 = b_0 < b_1 < … < b_K = 1.
+
+At each point the N particles are weighed by π_b_k / π_b_{k−1}, drawn again in proportion to their
+weights (systematic resampling), and moved by a kernel that leaves π_b_k invariant. The weights are
+those of the particles before they are moved. As q is normalised, the product over the path of the
+mean weights is an unbiased estimate of Z = Σ_x exp(−E(x)/T), provided that the path does not look
+at the particles: a pilot population finds it and is discarded (`maskov.tuning.path`).
+
+An epoch of a run is one point of the path, and a chain is a particle; neighbouring chains make a
+population, and a batch holds one or several. All parts of the energies
+along the path are the same, only their weights change, so going on to the next point costs no pass.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import torch
+
+from maskov.energies.base import Energy, Sum
+from maskov.energies.ordered import Ordered
+from maskov.errors import InputError
+from maskov.kernels.base import Kernel, Target, counted, leaves, taken, with_leaves, with_tokens
+from maskov.kernels.metropolis import Metropolis
+from maskov.models.scorer import Scorer
+from maskov.moves.conditional import MaskedConditional
+from maskov.random import Purpose, Rng
+from maskov.types import Chains, Float, Int, PartValues, Proposal, StepInfo, Tensor
+
+LEAST_PARTICLES = 2
+
+
+@dataclass(frozen=True)
+class Population(Kernel):
+    """Take populations of `particles` from the distribution `start` to the target of a kernel.
+
+    `path` are the shares b of the way, rising to 1; without one the run finds it before its first
+    epoch. At each point every particle makes so many `moves`. `epoch` is the point.
+    """
+
+    kernel: Kernel
+    start: Ordered
+    particles: int = 64
+    path: tuple[float, ...] = ()
+    moves: int = 4
+    epoch: int = 0
+
+    fills_blanks = True
+
+    def __post_init__(self) -> None:
+        if self.kernel.target is None or not all(
+            isinstance(leaf, Metropolis) for leaf in leaves(self.kernel)
+        ):
+            raise InputError(
+                f"'{self.kernel}' cannot move a population: that needs Metropolis-Hastings, or a "
+                "mixture of it, with one energy."
+            )
+        if self.particles < LEAST_PARTICLES:
+            raise InputError(f"a population has 2 particles or more, not {self.particles}.")
+        if self.moves < 1:
+            raise InputError(f"particles make 1 move or more at each point, not {self.moves}.")
+        rises = all(one < other for one, other in pairwise((0.0, *self.path)))
+        if self.path and not (rises and self.path[-1] == 1 and all(map(math.isfinite, self.path))):
+            raise InputError("a path has shares that rise from above 0 to 1, such as 0.2,0.5,1.")
+
+    @property
+    def energy(self) -> Energy:  # type: ignore[override]
+        """The energy of the target at the end of the path."""
+        assert self.target is not None
+        return self.target.energy
+
+    @property
+    def target(self) -> Target | None:
+        """The distribution at the end of the path."""
+        return self.kernel.target
+
+    @property
+    def leaves_invariant(self) -> bool:
+        """Whether the moves do."""
+        return self.kernel.leaves_invariant
+
+    @property
+    def conditional(self) -> MaskedConditional:  # type: ignore[override]
+        """That of the moves."""
+        return self.kernel.conditional
+
+    @property
+    def reaches_everything(self) -> bool:
+        """Whether the moves do."""
+        return self.kernel.reaches_everything
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:  # type: ignore[override]
+        """The kernel that moves particles at this point of the path."""
+        return (self._moving,)
+
+    def bridge(self, share: float) -> Sum:
+        """Return the energy of a point of the path; its parts are the same all along.
+
+        Those of the target come first, then the start if it is not one of them.
+        """
+        assert self.target is not None
+        parts = [part for _, part in self.target.energy.parts]
+        weights = [
+            share * weight / self.target.temperature for weight, _ in self.target.energy.parts
+        ]
+        place = next((n for n, part in enumerate(parts) if self.start.is_part(part)), len(parts))
+        if place == len(parts):
+            parts, weights = [*parts, self.start], [*weights, 0.0]
+        weights[place] += 1 - share
+        return Sum(tuple(zip(weights, parts, strict=True)))
+
+    def share(self, epoch: int) -> float:
+        """Return how far along the way an epoch is; before the first it is 0."""
+        return 0.0 if epoch < 0 else self.path[min(epoch, len(self.path) - 1)] if self.path else 1.0
+
+    @cached_property
+    def _moving(self) -> Kernel:
+        energy = self.bridge(self.share(self.epoch))
+
+        def changed(leaf: Kernel) -> Kernel:
+            assert isinstance(leaf, Metropolis)
+            return replace(leaf.with_energy(energy), target_temperature=1.0)
+
+        return with_leaves(self.kernel, changed)
+
+    def at(self, epoch: int, temperature: float | None, block: int | None) -> Population:
+        """Return the kernel at a point of the path."""
+        return replace(self, epoch=epoch)
+
+    def first(self, chains: Chains, scorer: Scorer, rng: Rng) -> Chains:
+        """Draw the first particles, and number them."""
+        drawn = self.start.draw(scorer, chains.sequences, chains.chain, chains.step, rng)
+        number = torch.arange(len(chains.chain), device=chains.chain.device) % self.particles
+        # Draws have used the random numbers of a step.
+        return replace(chains, tokens=drawn.tokens, replica=number, step=chains.step + 1).forget()
+
+    def init(self, chains: Chains, scorer: Scorer) -> Chains:
+        """Evaluate all parts of the energies along the path."""
+        return self._moving.init(chains, scorer)
+
+    def begin(self, chains: Chains, rng: Rng) -> Chains:
+        """Weigh the particles, and draw them again in proportion to their weights."""
+        weight = self.log_weights(chains, self.share(self.epoch - 1), self.share(self.epoch))
+        first = slice(None, None, self.particles)
+        uniform = rng.uniform(chains.chain[first], chains.step[first], Purpose.RESAMPLE)
+        index = systematic(weight.view(-1, self.particles), uniform)
+        chains = taken(replace(chains, log_weight=weight), index.flatten())
+        return self._moving.begin(chains, rng)
+
+    def log_weights(self, chains: Chains, one: float, other: float) -> Float[Tensor, " chains"]:
+        """Return the log of the weights between two points of the path."""
+        known = chains.part_values
+        assert known is not None
+        before, after = self.bridge(one), self.bridge(other)
+        change = [
+            (w - v, part) for (v, part), (w, _) in zip(before.parts, after.parts, strict=True)
+        ]
+        return -Sum(tuple(change)).total(known.values)
+
+    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
+        """Return the moves at a point; a particle without free positions makes none."""
+        return torch.where(chains.free.any(1), self.moves, torch.zeros_like(chains.step))
+
+    def step(
+        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
+    ) -> tuple[Chains, StepInfo]:
+        """Move the particles."""
+        return self._moving.step(chains, rows, scorer, rng)
+
+    def end(self, chains: Chains, rng: Rng) -> Chains:
+        """End the moves."""
+        return self._moving.end(chains, rng)
+
+    def with_kernels(self, kernels: tuple[Kernel, ...]) -> Kernel:
+        """Return a population that is moved by another kernel."""
+        return replace(self, kernel=kernels[0])
+
+    def __str__(self) -> str:
+        return f"population({self.kernel}, {self.start}, {self.particles} particles)"
+
+
+@dataclass(frozen=True)
+class Draws(Kernel):
+    """Independent draws of an ordered energy: each epoch draws every free position anew."""
+
+    energy: Ordered
+    fills_blanks = True
+
+    @property
+    def leaves_invariant(self) -> bool:
+        """Always: whatever stood there, the new sequence has the target's distribution."""
+        return True
+
+    def init(self, chains: Chains, scorer: Scorer) -> Chains:
+        """Keep nothing of the current tokens but their energy."""
+        return replace(chains, pass_cache=None)
+
+    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
+        """Return one step, in which all positions are drawn."""
+        return torch.ones_like(chains.step)
+
+    def step(
+        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
+    ) -> tuple[Chains, StepInfo]:
+        """Draw all free positions of the chosen chains."""
+        before = chains.sequences.rows(rows)
+        drawn = self.energy.draw(scorer, before, chains.chain[rows], chains.step[rows], rng)
+        cells, passes = drawn.cells, drawn.passes
+        if cells is None:  # a mixture: the other orders are still to be asked
+            found = self.energy.evaluate(scorer, before.with_tokens(drawn.tokens))
+            cells, value, passes = found.cells, found.value, passes + found.passes
+        else:
+            value = cells[:, : drawn.tokens.shape[1]].sum(1)
+        changed = drawn.tokens != before.tokens
+        unknown = torch.full_like(value, torch.nan)
+        proposal = Proposal(
+            rows=rows,
+            masked=before.scored,
+            tokens=drawn.tokens,
+            lengths=before.lengths,
+            changed=changed,
+            known=torch.zeros_like(changed),
+            confidence=chains.confidence[rows],
+            log_q_forward=-value,
+            log_q_reverse=unknown,
+            passes=passes,
+        )
+        everything = torch.ones_like(rows, dtype=torch.bool)
+        info = StepInfo(
+            proposal=proposal,
+            energy_old=unknown,
+            energy_new=value,
+            log_ratio=unknown[:, None],
+            uniform=unknown[:, None],
+            log_acceptance=torch.zeros_like(value),
+            accepted=everything,
+            passes=passes,
+            calls=torch.ones_like(rows)[:, None],
+        )
+        values = torch.cat([value[:, None], cells], dim=1)
+        whole = torch.zeros((len(chains.chain), values.shape[1]), dtype=torch.float64)
+        known = chains.part_values or PartValues(
+            self.energy, whole.to(values.device), whole[:, 0].to(values.device)
+        )
+        after = with_tokens(chains, proposal, everything)
+        return counted(replace(after, part_values=known.put(rows, values, value)), rows), info
+
+    def __str__(self) -> str:
+        return f"draws({self.energy})"
+
+
+def systematic(
+    log_weight: Float[Tensor, "populations particles"], uniform: Float[Tensor, " populations"]
+) -> Int[Tensor, "populations particles"]:
+    """Return the row that each particle becomes a copy of: every one ⌊N w⌋ or ⌈N w⌉ times.
+
+    One uniform number decides for a population, so that the mean number of copies is N w.
+    """
+    populations, count = log_weight.shape
+    ends = log_weight.softmax(1).cumsum(1)
+    places = (torch.arange(count, device=uniform.device) + uniform[:, None]) / count
+    # Rounding may leave the last sum just below 1.
+    index = torch.searchsorted(ends, places.double(), right=True).clamp(max=count - 1)
+    return index + count * torch.arange(populations, device=index.device)[:, None]
+
+
+def effective_share(log_weight: Float[Tensor, " n"]) -> float:
+    """Return the share of particles that equal weights would have for the same precision."""
+    weight = log_weight.softmax(0)
+    return float(1 / (len(weight) * (weight * weight).sum()))

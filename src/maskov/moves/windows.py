@@ -1,0 +1,246 @@
+"""Windows: mask neighbours and fill them one after the other, each given those before it.
+
+A *span* keeps its size. The size of the window, its place and the order o_1, …, o_k of filling are
+drawn without looking at the tokens. With W the window,
+
+    q(x'|x) = Π_j q(x'_{o_j} | x without W, x'_{o_1}, …, x'_{o_{j−1}})
+
+and the reverse is the same product with the old tokens, in the same window and order. Neighbours
+thus move together, where independent draws would contradict each other.
+
+Passes: k forward. Of the reverse the first is shared and the last is in the chain's cache, so k − 2
+more for k > 2, and fewer where the tokens drawn so far are the old ones. The last forward pass
+masks one place of the proposal, so that its energy needs one pass less. Where the chain caches
+passes that mask groups of positions, the last place is drawn from the pass that masks its group, in
+both directions, which makes it one of the proposal's energy again.
+
+A *resize* replaces the window by one of another size: from 0 to 1 tokens is an insertion, from 1 to
+0 a deletion. Here q(x'|x) is the product over the l new positions and q(x|x') that over the k old
+ones. Pairs (k, l) and (l, k) are equally probable. A region of m positions has m − k + 1 windows of
+size k, and m' − l + 1 of size l after the move, which is the same number, so that the choice of the
+window cancels. A move that would leave the bounds of its region, or finds no window, stays where it
+is.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import torch
+
+from maskov.errors import InputError
+from maskov.models.scorer import Scorer
+from maskov.moves.base import Move
+from maskov.moves.conditional import MaskedConditional
+from maskov.moves.filling import Filling, Windows
+from maskov.random import Purpose, Rng
+from maskov.types import Bool, Chains, Float, Int, Proposal, Resized, Tensor
+
+# What the numbers of a step are drawn for, besides the keys of its order.
+_SIZE, _PLACE, _KEYS = 0, 1, 2
+_PAIR, _REGION, _WINDOW, _ORDERS = 0, 1, 2, 3
+INSERT_DELETE = ((0, 1),)
+WINDOWS = ((1, 2), (2, 3), (1, 3))
+
+
+class Window(Move):
+    """A move whose step fills a `window` of each chain, position by position.
+
+    A GPU may do so in rounds (`maskov.execution.window_rounds`) unless `propose` is overridden.
+    """
+
+    keeps_constraints = True
+
+    @abstractmethod
+    def window(
+        self,
+        chain: Int[Tensor, " n"],
+        step: Int[Tensor, " n"],
+        free: Bool[Tensor, "n length"],
+        rng: Rng,
+    ) -> Int[Tensor, "n length"]:
+        """Return the order in which a step fills its window, −1 outside of it.
+
+        Nothing may synchronise with the device.
+        """
+
+    def propose(
+        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
+    ) -> Proposal:
+        """Draw a window for each chain and fill it."""
+        window = self.window(chains.chain[rows], chains.step[rows], chains.free[rows], rng)
+        return Filling(self.conditional, chains, rows, window, scorer, rng).proposal()
+
+
+@dataclass(frozen=True)
+class Span(Window):
+    """Resample windows of neighbouring free positions, each position given those before it.
+
+    A window has one of `sizes` positions, drawn by their `weights` (default: evenly). Neighbours
+    are counted among the free positions, so that blanks of a template are moved together, too.
+    """
+
+    conditional: MaskedConditional = MaskedConditional()
+    sizes: tuple[int, ...] = (2, 3)
+    weights: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.sizes or any(size < 1 for size in self.sizes):
+            raise InputError("a span has at least one position: write span(2:3).")
+        if self.weights and len(self.weights) != len(self.sizes):
+            raise InputError("a span has one weight for each of its sizes.")
+        if not all(weight > 0 for weight in self.weights):
+            raise InputError("the weights of span sizes must be above 0.")
+
+    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
+        """Return so many steps that an epoch resamples about every free position once."""
+        mean = float((self._chances * torch.tensor(self.sizes)).sum())
+        return (chains.visits / mean).ceil().long().clamp(min=1)
+
+    def window(
+        self,
+        chain: Int[Tensor, " n"],
+        step: Int[Tensor, " n"],
+        free: Bool[Tensor, "n length"],
+        rng: Rng,
+    ) -> Int[Tensor, "n length"]:
+        """Return the order in which a step fills its window, −1 outside of it."""
+
+        def uniform(index: int) -> Float[Tensor, " n"]:
+            return rng.uniform(chain, step, Purpose.POSITION, torch.full_like(chain, index))
+
+        number, size = uniform(_SIZE), torch.full_like(chain, self.sizes[0])
+        for bound, larger in zip(self._bounds, self.sizes[1:], strict=True):
+            size = torch.where(number >= bound, larger, size)
+        count = free.sum(1)
+        size = torch.minimum(size, count)
+        first = (uniform(_PLACE) * (count - size + 1)).long()
+        among = free.cumsum(1) - 1
+        inside = free & (among >= first[:, None]) & (among < (first + size)[:, None])
+        place = torch.arange(free.shape[1], device=free.device).expand(free.shape)
+        keys = rng.uniform(
+            chain[:, None].expand(free.shape).flatten(),
+            step[:, None].expand(free.shape).flatten(),
+            Purpose.POSITION,
+            (place + _KEYS).flatten(),
+        ).view(free.shape)
+        order = keys.masked_fill(~inside, torch.inf).argsort(dim=1, stable=True)
+        rank = torch.empty_like(order).scatter(1, order, place)
+        return rank.masked_fill(~inside, -1)
+
+    @property
+    def _chances(self) -> Float[Tensor, " sizes"]:
+        weights = self.weights or (1.0,) * len(self.sizes)
+        chances = torch.tensor(weights, dtype=torch.float64)
+        return chances / chances.sum()
+
+    @property
+    def _bounds(self) -> list[float]:
+        """Where the unit interval is cut into the sizes."""
+        bounds: list[float] = self._chances.cumsum(0)[:-1].tolist()
+        return bounds
+
+    def __str__(self) -> str:
+        sizes = ",".join(map(str, self.sizes))
+        weights = ",".join(f"{weight:g}" for weight in self.weights)
+        return f"{self.conditional}, spans of {sizes}" + (f" by {weights}" if weights else "")
+
+
+@dataclass(frozen=True)
+class Resize(Move):
+    """Replace a window by one of another size; `pairs` of sizes are taken both ways, evenly."""
+
+    keeps_constraints = True
+
+    conditional: MaskedConditional = MaskedConditional()
+    pairs: tuple[tuple[int, int], ...] = INSERT_DELETE
+
+    def __post_init__(self) -> None:
+        if not self.pairs or any(not 0 <= less < more for less, more in self.pairs):
+            raise InputError("a window is resized from fewer to more positions, as in (0, 1).")
+
+    def propose(
+        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
+    ) -> Proposal:
+        """Draw a window and its new size for each chain, and fill it."""
+        if not chains.resizable:
+            raise InputError("the lengths of these chains are fixed: no window can be resized.")
+        rank, new, resized = self._windows(chains, rows, scorer.model.mask_id, rng)
+        return Filling(self.conditional, chains, rows, rank, scorer, rng, new, resized).proposal()
+
+    def _windows(
+        self, chains: Chains, rows: Int[Tensor, " n"], mask_id: int, rng: Rng
+    ) -> tuple[Int[Tensor, "n length"], Windows, Resized]:
+        """Draw windows without looking at the tokens.
+
+        Return the order of filling the old ones, the sequences with the new ones masked, and what
+        becomes of the others. Windows are empty where the move stays where it is.
+        """
+        chain, step = chains.chain[rows], chains.step[rows]
+        device, width = rows.device, chains.tokens.shape[1]
+
+        def uniform(index: int) -> Float[Tensor, " n"]:
+            return rng.uniform(chain, step, Purpose.POSITION, torch.full_like(chain, index))
+
+        # Which way is part of the proposal: its probability is the same both ways.
+        ways = [pair for less, more in self.pairs for pair in ((less, more), (more, less))]
+        evenly = torch.full((len(rows), len(ways)), 1 / len(ways), dtype=torch.float64)
+        way = rng.categorical(
+            evenly.to(device), chain, step, Purpose.POSITION, torch.full_like(chain, _PAIR)
+        )
+        old, new = torch.tensor(ways, device=device)[way].unbind(1)
+        regions = chains.bounds.shape[1]
+        chosen = (uniform(_REGION) * regions).long()
+        region = chains.region[rows]
+        mine = region == chosen[:, None]
+        held = mine.sum(1)
+        least, most = chains.bounds[rows, chosen].unbind(1)
+        fits = (old <= held) & (held - old + new >= least) & (held - old + new <= most)
+        old, new = old * fits, new * fits
+        first = mine.int().argmax(1)
+        start = first + (uniform(_WINDOW) * (held - old + 1)).long()
+        position = torch.arange(width, device=device).expand(len(rows), width)
+        lengths = chains.lengths[rows] - old + new
+        # Tokens after the window move by the difference of the sizes.
+        after = position >= (start + new)[:, None]
+        window = (position >= start[:, None]) & ~after
+        origin = torch.where(after, position + (old - new)[:, None], position)
+        origin = origin.masked_fill(window | (position >= lengths[:, None]), -1)
+        back = origin.clamp(min=0)
+
+        def moved(values: Tensor, otherwise: Tensor | int | bool) -> Tensor:
+            return torch.where(origin >= 0, values[rows].gather(1, back), otherwise)
+
+        resized = Resized(
+            changes=fits,
+            free=moved(chains.free, False) | window,
+            region=torch.where(window, chosen[:, None], moved(chains.region, -1)),
+            origin=origin,
+            removed=(position >= start[:, None]) & (position < (start + old)[:, None]),
+            start=start,
+            size=new,
+        )
+        keys = [[uniform(_ORDERS + size * (size - 1) // 2 + j) for j in range(size)]
+                for size in range(max(more for _, more in self.pairs) + 1)]  # fmt: skip
+        filled = Windows(moved(chains.tokens, mask_id), lengths, _ranks(start, new, keys, width))
+        return _ranks(start, old, keys, width), filled, resized
+
+    def __str__(self) -> str:
+        pairs = ",".join(f"{less}:{more}" for less, more in self.pairs)
+        return f"{self.conditional}, windows of {pairs}"
+
+
+def _ranks(
+    start: Int[Tensor, " n"], size: Int[Tensor, " n"], keys: list[list[Tensor]], width: int
+) -> Int[Tensor, "n length"]:
+    """Return the order of filling windows; it depends on the size alone, so both ways agree."""
+    rank = torch.full((len(start), width), -1, device=start.device)
+    for held, columns in enumerate(keys):
+        if not held:
+            continue
+        order = torch.stack(columns, dim=1).argsort(dim=1, stable=True).argsort(dim=1)
+        row = (size == held).nonzero().flatten()
+        place = start[row, None] + torch.arange(held, device=start.device)
+        rank[row[:, None], place] = order[row]
+    return rank

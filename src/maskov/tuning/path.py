@@ -1,0 +1,84 @@
+"""Find the path of a population by another one that is discarded.
+
+The pilot goes along the path as a population does, and takes at each point the longest step that
+leaves a given share of its particles effective. A path that a population chose by its own particles
+would bias its estimate of Z, so the pilot's path is frozen, and its particles are not kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from maskov.errors import InputError
+from maskov.execution.loop import whole_epoch
+from maskov.kernels.population import Population, effective_share
+from maskov.models.scorer import Scorer
+from maskov.random import Rng
+from maskov.types import Chains
+
+# A step leaves at least this share of the particles effective.
+AIM = 0.8
+# Particles of a pilot; how exactly a step is found, and the most of them.
+PILOTS, _HALVINGS, _MOST = 64, 30, 10_000
+_DIGITS = 9
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """A path, and the passes of a particle: before the first point, and at each on average."""
+
+    path: tuple[float, ...]
+    before: float
+    each: float
+
+    def paid(self, passes: int) -> tuple[float, ...]:
+        """Return the path with as many points as so many passes of a particle pay for."""
+        return stretched(self.path, max(1, round((passes - self.before) / max(self.each, 1e-9))))
+
+
+def find_path(
+    kernel: Population, blank: Chains, scorer: Scorer, rng: Rng, aim: float = AIM
+) -> Pilot:
+    """Return a path on which neighbouring points differ evenly, from particles to be drawn."""
+    begun, count = scorer.passes, len(blank.chain)
+    chains, path = kernel.first(blank, scorer, rng), list[float]()
+    chains = replace(kernel, path=(), epoch=0).init(chains, scorer)
+    started = scorer.passes
+    while not path or path[-1] < 1:
+        if len(path) == _MOST:
+            raise InputError("no path to the target was found: the start is too far from it.")
+        here = path[-1] if path else 0.0
+        now = replace(kernel, path=(), epoch=0)
+        path.append(_next(now, chains, here, aim))
+        now = replace(kernel, path=(*path[:-1], *sorted({path[-1], 1.0})), epoch=len(path) - 1)
+        chains = whole_epoch(now, now.init(chains, scorer), scorer, rng)
+        scorer.check()
+    each = (scorer.passes - started) / (count * len(path))
+    return Pilot(tuple(path), (started - begun) / count, each)
+
+
+def _next(kernel: Population, chains: Chains, here: float, aim: float) -> float:
+    """Return the farthest point at which so many particles are effective, by halving."""
+
+    def effective(share: float) -> float:
+        return effective_share(kernel.log_weights(chains, here, share))
+
+    if effective(1.0) >= aim:
+        return 1.0
+    low, high = here, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if effective(middle) >= aim else (low, middle)
+    # A little further than the start, whatever the particles say.
+    return round(max(low, here + (1 - here) * 10.0 ** (2 - _DIGITS)), _DIGITS)
+
+
+def stretched(path: tuple[float, ...], points: int) -> tuple[float, ...]:
+    """Return a path of another number of points with the same relative steps."""
+    ends = (0.0, *path)
+    found = []
+    for number in range(1, points + 1):
+        place = number * len(path) / points
+        index = min(int(place), len(path) - 1)
+        found.append(ends[index] + (place - index) * (ends[index + 1] - ends[index]))
+    return (*(round(share, _DIGITS) for share in found[:-1]), 1.0)

@@ -1,0 +1,215 @@
+"""Take a run to its end: in this process, in threads that share a GPU, or by workers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
+import torch
+
+from maskov.config import Manifest
+from maskov.execution.loop import kernel_at
+from maskov.execution.recorded import sampler_for
+from maskov.execution.recorded_gibbs import records_gibbs
+from maskov.kernels import Kernel
+from maskov.models import MaskedModel
+from maskov.models.scorer import Scorer
+from maskov.models.serialization import PickledModel
+from maskov.runs.coordinator import Coordinator
+from maskov.runs.preparation import threads
+from maskov.runs.task import Pool, Task, TaskResult
+from maskov.runs.task_runner import TaskRunner
+from maskov.schedules import Schedule
+from maskov.starts import Layout
+from maskov.workers import Workers
+from maskov.workers.job import Job
+from maskov.workers.processes import Processes
+from maskov.workers.ray import Cluster
+
+# More threads wait for Python's lock rather than for the GPU.
+_THREADS = 2
+# Fewer chains than these are not worth a group of their own.
+_FEWEST_TAKING_TURNS = 64
+# Arithmetic of a core in a second, about, and the seconds that make up for starting processes.
+_CORE_FLOPS, _WORTH_SECONDS = 1e11, 12.0
+# A task is sent over and back, so it should last a while; its work is lost with its worker, so it
+# should be shorter than the time between checkpoints. The terminal shows the chains of automatic
+# workers again after each task.
+_SHORTEST, _SHARE = 1.0, 1 / 3
+# The share of proposals that differ, and of their passes that are run, to plan by.
+_NOVEL, _RUN_PASSES = 0.4, 0.5
+
+
+class Local(Pool):
+    """Runs each task at once, in this process."""
+
+    def __init__(self, runner: TaskRunner, seconds: float) -> None:
+        super().__init__(1, seconds)
+        self._runner = runner
+
+    @property
+    def passes(self) -> int:
+        """The passes of the scorer, also of the task under way."""
+        return self._runner.scorer.passes
+
+    def _begin(self, task: Task) -> int:
+        return task.number
+
+    def _ended(self, seconds: float) -> Collection[int]:
+        return list(self._running)
+
+    def _result(self, one: int, task: Task) -> TaskResult:
+        return self._runner.run(task)
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+class Threads(Pool):
+    """Runs tasks in threads, one runner and one CUDA stream each: groups that share a GPU.
+
+    Chains in lock-step leave a GPU idle whenever the host has to know what a step came to. With two
+    groups in two threads there is always something to run. Groups share nothing but the weights, so
+    that each has the chains it would have alone. All threads are asked to stop by the same
+    function, which their runners call.
+    """
+
+    def __init__(self, runners: Sequence[TaskRunner], seconds: float) -> None:
+        # The first task runs alone, so that kernels are compiled and weights laid out once.
+        super().__init__(1, seconds)
+        here = torch.cuda.is_available()
+        streams = (torch.cuda.Stream() if here else None for _ in runners)  # type: ignore[no-untyped-call]
+        self._idle = list(zip(runners, streams, strict=True))
+        self._most = len(runners)
+        self._threads = ThreadPoolExecutor(self._most)
+
+    def _begin(self, task: Task) -> Future[TaskResult]:
+        return self._threads.submit(self._run, task)
+
+    def _run(self, task: Task) -> TaskResult:
+        runner, stream = self._idle.pop()
+        try:
+            with torch.cuda.stream(stream):
+                result = runner.run(task)
+                if stream is not None:
+                    stream.synchronize()
+            return result
+        finally:
+            self._idle.append((runner, stream))
+
+    def _ended(self, seconds: float) -> Collection[Future[TaskResult]]:
+        return wait(self._running, seconds, FIRST_COMPLETED).done
+
+    def _result(self, one: Future[TaskResult], task: Task) -> TaskResult:
+        self.size = self._most
+        return one.result()
+
+    def close(self) -> None:
+        """Threads end with their tasks."""
+        self._threads.shutdown()
+
+
+def carry_out(coordinator: Coordinator, workers: Workers, stop: Callable[[], bool] | None) -> None:
+    """Take a run to its end, in this process or by workers."""
+    manifest, model, listener = coordinator.manifest, coordinator.model, coordinator.listener
+    groups, seconds = len(coordinator.store.groups), coordinator.seconds
+    share = max(seconds * _SHARE, _SHORTEST)
+    count = workers.count or 0
+    if workers.count is None and workers.engine == "local":
+        count, share = automatic_count(manifest, model, groups), _SHORTEST
+    if count or workers.engine == "ray":
+        if groups < (workers.count or 0) and listener is not None:
+            listener.noted(
+                f"{manifest.chains} chains are {groups} groups of at most "
+                f"{manifest.config.execution.resident}, which keep as many workers busy; a smaller "
+                "--resident makes more of them"
+            )
+        with pool_for(workers, count, manifest, model, groups, share, stop) as pool:
+            coordinator.run(pool)
+        return
+    shares = groups > 1 and _shares_gpu(coordinator.kernel, manifest, model)
+    runners = [
+        TaskRunner.of(manifest, coordinator.kernel, model, stop)
+        for _ in range(_THREADS if shares else 1)
+    ]
+    if shares:
+        with Threads(runners, share) as pool:
+            coordinator.run(pool)
+        return
+    runners[0].deliver = coordinator.deliver
+    if listener is not None:
+        runners[0].watch = coordinator.show
+    with threads(manifest.config.execution.threads, model):
+        coordinator.run(Local(runners[0], seconds))
+
+
+def pool_for(
+    workers: Workers,
+    count: int,
+    manifest: Manifest,
+    model: MaskedModel,
+    groups: int,
+    seconds: float,
+    stop: Callable[[], bool] | None,
+) -> Pool:
+    """Return the workers of a run; on this machine no more of them than there are groups."""
+    job = Job(manifest, PickledModel.of(model))
+    if workers.engine == "ray":
+        return Cluster(job, workers, model.device, seconds, stop)
+    return Processes(job, devices_of(model.device, min(count, groups)), seconds, stop)
+
+
+def group_size(scorer: Scorer, kernel: Kernel, schedule: Schedule, layout: Layout) -> int:
+    """Return how many chains make a group; on a GPU two groups in lock-step take turns."""
+    if kernel.particles:
+        return kernel.particles
+    chains = len(layout.tokens)
+    # Epochs that accept everything come first, and those of a burn-in with another energy.
+    first, moving = (kernel_at(kernel, schedule, e) for e in (0, schedule.epochs - 1))
+    in_rounds = (sampler_for(scorer.model, one) is not None for one in (first, moving))
+    most = scorer.resident(layout.width, layout.mean, lock_step=not all(in_rounds))
+    if scorer.model.device.type != "cuda" or _records(scorer.model, moving):
+        return most
+    return min(most, max(_FEWEST_TAKING_TURNS, -(-chains // _THREADS)))
+
+
+def _shares_gpu(kernel: Kernel, manifest: Manifest, model: MaskedModel) -> bool:
+    """Whether groups should take turns on one GPU: those in lock-step leave it idle."""
+    if model.device.type != "cuda":
+        return False
+    each = (kernel_at(kernel, manifest.schedule, e) for e in range(manifest.schedule.epochs))
+    # Rounds that are recorded fill the device, and must be recorded alone.
+    return not any(_records(model, one) for one in each)
+
+
+def _records(model: MaskedModel, kernel: Kernel) -> bool:
+    """Whether chains go on in rounds or steps that are recorded on a GPU."""
+    return sampler_for(model, kernel) is not None or records_gibbs(kernel, model)
+
+
+def automatic_count(manifest: Manifest, model: MaskedModel, groups: int) -> int:
+    """Return how many processes a run on a CPU is worth; 0 is this process alone.
+
+    It decides how long a run takes, and never its samples.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    network = getattr(model, "network", None)
+    count = min(cores or 1, groups)
+    if model.device.type != "cpu" or network is None or count < 2:
+        return 0
+    if manifest.config.kernel.get("unnamed") or manifest.config.execution.threads > 1:
+        return 0
+    length = (manifest.width + manifest.shortest) / 2
+    passes = manifest.chains * manifest.schedule.epochs * length * _NOVEL * length * _RUN_PASSES
+    passes *= manifest.replicas
+    weights = sum(parameter.numel() for parameter in network.parameters())
+    return count if passes * length * 2 * weights > _CORE_FLOPS * _WORTH_SECONDS else 0
+
+
+def devices_of(device: torch.device, count: int) -> list[torch.device]:
+    """Return the device of each worker: all GPUs in turn, from the model's on."""
+    if device.type != "cuda":
+        return [device] * count
+    first, here = device.index or 0, torch.cuda.device_count()
+    return [torch.device("cuda", (first + number) % here) for number in range(count)]

@@ -1,0 +1,469 @@
+"""The command `rewrite`: what it prints, keeps in its folder, and refuses to go on with."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import maskov
+import tiny_models
+from maskov import InputError, Record, Run, RunError, rewriting
+from maskov.energies.distances import words_changed
+from maskov.errors import Interrupted
+from maskov.fasta import mutations, numbered, parse
+from odd_workers import files
+
+WORDS = "the food is bad good very not slow nice room"
+LINES = ["the food is bad", "the room is not nice", "very slow", "not good"]
+PARENTS = {"one heavy": "EVQLVESGGG", "two": "DIQMTQ", "three": "QVQLQE"}
+CLASSIFIER = "classifier(@classifier, label=positive)"
+FAST = "rewrite --model @masked --device cpu --epochs 4 --chains 3 --batch 2"
+TOWARD = f"{FAST} -q --toward '{CLASSIFIER}+0.5*contains(\"good\")'"
+ESM = "--model @esm --device cpu"
+PROTEIN = "rewrite p.fa --epochs 3 --chains 2 --keep 1 -q --toward matches('A')"
+
+
+@pytest.fixture(autouse=True)
+def _texts(tmp_path):
+    (tmp_path / "lines").write_text("".join(line + "\n" for line in LINES))
+    (tmp_path / "two").write_text("".join(line + "\n" for line in LINES[:2]))
+    (tmp_path / "p.fa").write_text(">one heavy\nEVQLVE\nSGGG*\n>two\ndiqmtq\n>three\nQVQLQE\n")
+
+
+@pytest.fixture
+def masked(home):
+    return maskov.load(home / "masked", "cpu")
+
+
+def test_a_line_for_each_line(printed, rows, home):
+    found = rows(f"{TOWARD} lines")
+    assert [row["text"] for row in found] == printed(f"{TOWARD} lines").splitlines()
+    assert [row["source"] for row in found] == LINES
+    classifier = CLASSIFIER.replace("@classifier", str(home / "classifier"))
+    for number, row in enumerate(found):
+        assert list(row) == ["line", "source", "text", "changes", "chain", "epoch", "energies"]
+        assert row["line"] == number
+        assert row["changes"] == words_changed(row["source"], row["text"])
+        parts = row["energies"]
+        assert parts.keys() == {"target", "raw", "norm", "edit", classifier, "contains('good')"}
+        whole = 0.3 * parts["norm"] + 20 * parts[classifier] + 10 * parts["contains('good')"]
+        assert parts["target"] == pytest.approx(whole + 8 * parts["edit"])
+        assert (0 <= row["chain"] < 3, 0 <= row["epoch"] < 4) == (True, True)
+    assert any(row["changes"] for row in found)
+    # The lines of the first batch alone, which have chains of their own.
+    assert rows(f"{TOWARD} -", stdin="\n".join(LINES[:2])) == rows(TOWARD, *LINES[:2]) == found[:2]
+    assert rows(f"{TOWARD} two --seed 1") != found[:2]
+
+
+@pytest.mark.slow
+def test_picks(rows):
+    every, picked = rows(f"{TOWARD} lines --every-chain"), rows(f"{TOWARD} lines")
+    assert [row["chain"] for row in every] == [0, 1, 2] * len(LINES)
+    last, first = (
+        rows(f"{TOWARD} lines --every-chain --pick last"),
+        rows(f"{TOWARD} lines --pick last"),
+    )
+    assert all(row["epoch"] == 3 for row in last)
+    assert first == last[::3]
+    alike = rows(f"{TOWARD} lines --pick mbr")
+    for number in range(len(LINES)):
+        own = slice(3 * number, 3 * number + 3)
+        assert picked[number] == min(every[own], key=lambda one: one["energies"]["target"])
+        assert alike[number] in last[own]
+
+
+@pytest.mark.parametrize("every", ["", "--every-chain"])
+def test_empty_lines_stay_empty(every, printed, rows, tmp_path):
+    lines, each = ["the food is bad", "", "very slow", "  ", "", ""], 3 if every else 1
+    stdin = "\n".join([*lines, ""])
+    found = rows(f"{TOWARD} - --out out {every}", stdin=stdin)
+    assert [row["line"] for row in found] == [line for line in range(6) for _ in range(each)]
+    assert [row["source"] for row in found[::each]] == lines
+    assert [bool(row["text"].strip()) for row in found[::each]] == [bool(t.strip()) for t in lines]
+    assert rows(f"{TOWARD} - --out out {every}", stdin=stdin) == found  # all of it was kept
+    assert printed(f"{TOWARD} - {every}", stdin="\n") == "\n" * each
+    (tmp_path / "masks").write_text("#...\n\n.#\n\n\n\n")
+    assert printed(f"{TOWARD} - --freeze masks", stdin=stdin).startswith("the ")
+
+
+def test_a_line_that_does_not_change_is_as_it_was_and_what_it_lacks_is_told(call, rows):
+    (row,) = rows(f"{FAST} -q --toward length(4) --keep 1000 'The  Food is BAD'")
+    assert (row["text"], row["changes"]) == ("The  Food is BAD", 0)
+    code, out, err = call(f"{FAST} 'the food is bad' --toward contains('slow') --keep 1000")
+    assert (code, out) == (0, "the food is bad\n")
+    assert "1 of 1 lines still lack a word" in err
+    assert "--contains 'slow'" in err
+
+
+@pytest.mark.parametrize("more", ["", "--moves site,span", "--max-changes 2"])
+def test_words_that_lines_must_hold_are_put_in(more, rows):
+    found = rows(f"{FAST} lines --contains slow --chains 4 -q --every-chain {more}")
+    assert all("slow" in row["text"].split() for row in found)
+    if not more:  # a line that held it may stay, others have one change at least
+        assert all(row["energies"]["edit"] >= (row["line"] != 2) for row in found)
+        assert len({row["text"].split().index("slow") for row in found if row["line"] == 1}) > 1
+    if "--max-changes" in more:
+        assert max(row["energies"]["edit"] for row in found) <= 2
+
+
+def test_a_target_or_a_word_must_be_given(call, masked):
+    code, _, err = call("rewrite 'the food' --model @masked")
+    assert (code, "--toward" in err, "--contains" in err) == (2, True, True)
+    for options in ({}, {"keep": 2.0}):
+        with pytest.raises(InputError, match="`contains`"):
+            maskov.rewrite(masked, ["the food"], **options)
+
+
+# Folders.
+
+
+def _content(out: Path) -> dict[str, object]:
+    """Return all that a folder came to."""
+    runs = {run.name: files(run) for run in sorted((out / "runs").iterdir())}
+    return {"lines": (out / "rewritten.jsonl").read_bytes(), **runs}
+
+
+def test_a_folder_goes_on_where_it_was(printed, tmp_path):
+    out, line = tmp_path / "out", f"{TOWARD} lines --json --out out"
+    whole = printed(line)
+    kept = _content(out)
+    assert kept["lines"].decode() == whole
+    assert len(kept) == 1 + len(LINES) // 2  # a run of each batch
+    # The lines of a whole batch are kept; others are picked again from the runs.
+    for left in (whole, "".join(whole.splitlines(keepends=True)[:2]), None):
+        (out / "rewritten.jsonl").unlink()
+        if left is not None:
+            (out / "rewritten.jsonl").write_text(left)
+        assert printed(line) == whole
+        assert _content(out) == kept
+    run = Run.open(out / "runs" / "00001")
+    assert run.manifest.compares
+    assert run.diagnose().groups == 2
+
+
+DAMAGES = [
+    lambda text: text[:-20],
+    lambda text: text[: text.index("\n") + 1],
+    lambda text: text + text,
+    lambda text: text.replace('"line": 0', '"line": 7'),
+    lambda text: text.replace("the food is bad", "the food is good"),
+    lambda text: text.replace('"text": "', '"text": 5, "other": "', 1),
+    lambda text: text.replace('"chain": ', '"chain": "x", "n": ', 1),
+    lambda text: "[]\n",
+    lambda text: '{"line": 0}\n',
+    lambda text: "\x00\n",
+    lambda text: text + "\n" * 100,
+]
+# Other words, and which setting they change.
+OTHERS = {
+    "--keep 3": "energy", "--fluency raw": "energy", "--seed 1": "seed", "--chains 2": "chains",
+    "--epochs 5": "schedule", "--hot 3": "schedule", "--pick mbr": "pick", "--batch 3": "batch",
+    "--every-chain": "every_chain", "--moves span:1,insert-delete:1": "kernel",
+    "--temperature 0.9": "kernel",
+}  # fmt: skip
+
+
+def test_other_options_and_damaged_lines_are_refused(printed, refused, tmp_path):
+    line = f"{TOWARD} lines --out out"
+    printed(line)
+    for words, what in OTHERS.items():
+        assert f"begun with another {what}: give another --out" in refused(f"{line} {words}")
+    assert "begun with another texts" in refused(f"{TOWARD} two --out out")
+    whole = (tmp_path / "out" / "rewritten.jsonl").read_text()
+    for damage in DAMAGES:
+        assert damage(whole) != whole
+        (tmp_path / "out" / "rewritten.jsonl").write_text(damage(whole))
+        assert "rewritten.jsonl' is damaged" in refused(line)
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"null", b'"x"', b"\xff"])
+def test_damaged_settings_are_refused(text, refused, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "settings.json").write_bytes(text)
+    assert "settings.json' is damaged: give another --out" in refused(f"{TOWARD} two --out out")
+
+
+def test_another_classifier_is_refused_and_what_never_began_is_nobodys(home, call, tmp_path):
+    shutil.copytree(home / "classifier", tmp_path / "copy")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "settings.json.tmp").write_text("{")
+    line = f"{FAST} two -q --toward 'classifier({tmp_path}/copy, label=positive)' --out out"
+    assert call(line)[0] == 0
+    tiny_models.build_classifier(tmp_path / "copy", WORDS, ("positive", "negative"))
+    assert "begun with another energy_models" in call(line)[2]
+
+
+def test_code_that_a_folder_names_is_not_imported(call, tmp_path):
+    line, out = f"{TOWARD} lines --out out", tmp_path / "out"
+    assert call(line)[0] == 0
+    (tmp_path / "evilpart.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nE = int\n")
+    file = out / "runs" / "00001" / "manifest.json"
+    before = file.read_text()
+    shutil.rmtree(file.parent / "checkpoints")
+    (out / "rewritten.jsonl").unlink()
+    manifest = json.loads(before)
+    for part in manifest["config"]["kernel"]["kernels"]:
+        part["energy"] += "+evilpart:E()"
+    file.write_text(json.dumps(manifest))
+    code, _, err = call(line)
+    assert (code, "the kernel is not the one" in err) == (2, True)
+    manifest = json.loads(before)
+    manifest["config"]["schedule"] |= {"burn_in": 1, "burn_in_energy": "evilpart:E()"}
+    file.write_text(json.dumps(manifest))
+    code, _, err = call(line)
+    assert (code, "this run uses 'evilpart:E'" in err) == (2, True)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ["rewritten.jsonl.tmp", "rewritten.jsonl", "runs", "runs/00000"])
+def test_links_in_a_folder_are_not_followed(name, printed, refused, tmp_path):
+    line, out, outside = f"{TOWARD} two --out out", tmp_path / "out", tmp_path / "outside"
+    printed(line)
+    (out / "rewritten.jsonl").unlink()
+    if (out / name).is_dir():
+        shutil.move(out / name, outside)
+    else:
+        outside.write_text("mine")
+    (out / name).symlink_to(outside)
+    assert f"{name}' is a link" in refused(line)
+
+
+def test_no_two_batches_of_any_seeds_have_the_same_random_numbers(masked, monkeypatch):
+    seeds, run = [], rewriting.run_chains
+
+    def noted(*arguments, **options):
+        seeds.append(options["seed"])
+        return run(*arguments, **options)
+
+    monkeypatch.setattr(rewriting, "run_chains", noted)
+    for seed in (0, 1, 2**64 - 1):
+        maskov.rewrite(masked, LINES, "edit", chains=1, epochs=1, batch=1, seed=seed)
+    assert len(set(seeds)) == 3 * len(LINES)
+    assert seeds[:: len(LINES)] == [0, 1, 2**64 - 1]
+
+
+# In processes of their own.
+
+
+@pytest.fixture
+def begin(home, tmp_path):
+    """Start the command; return its process."""
+    toward = f"classifier({home / 'classifier'}, label=positive)"
+    words = ["rewrite", "lines", "--model", home / "masked", "--device", "cpu", "--toward", toward,
+             "--json", "--epochs", 12, "--chains", 3, "--batch", 1, "-q", "--out"]  # fmt: skip
+
+    def start(out: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-m", "maskov", *map(str, words), out],
+                                cwd=tmp_path, stdout=-1, stderr=-1)  # fmt: skip
+
+    return start
+
+
+def _when(process: subprocess.Popen[bytes], holds) -> None:
+    end = time.monotonic() + 120
+    while process.poll() is None and not holds() and time.monotonic() < end:
+        time.sleep(0.005)
+    assert process.poll() is None, process.communicate()
+
+
+@pytest.mark.slow
+def test_a_kill_loses_no_finished_line_and_a_signal_is_told(begin, tmp_path):
+    expected, _ = begin("whole").communicate(timeout=240)
+    out = tmp_path / "killed"
+    lines = out / "rewritten.jsonl"
+    moments = [
+        (signal.SIGKILL, lambda: (out / "runs" / "00000" / "traces").exists()),
+        (signal.SIGINT, lambda: (out / "runs" / "00001" / "manifest.json").exists()),
+        (signal.SIGKILL, lambda: (out / "runs" / "00002" / "manifest.json").exists()),
+        (signal.SIGKILL, lambda: lines.exists() and len(lines.read_bytes().splitlines()) >= 3),
+    ]
+    finished = b""
+    for number, moment in moments:
+        process = begin("killed")
+        _when(process, moment)
+        os.kill(process.pid, number)
+        printed, err = process.communicate()
+        if number == signal.SIGINT:
+            assert (process.returncode, b"finished lines are saved" in err) == (130, True)
+        now = lines.read_bytes() if lines.exists() else b""
+        # What was finished or printed is there, to the byte.
+        assert expected.startswith(now)
+        assert now.startswith(finished)
+        assert now.startswith(printed[: printed.rfind(b"\n") + 1])
+        finished = now
+    assert begin("killed").communicate(timeout=240)[0] == expected
+    assert _content(out) == _content(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_workers_write_the_same_lines(rows):
+    found = rows(f"{TOWARD} two --resident 3")
+    assert rows(f"{TOWARD} two --resident 3 --workers 2 --out out") == found
+    assert len(found) == 2
+
+
+# In Python.
+
+
+def test_in_python(masked, tmp_path, monkeypatch):
+    options = {"chains": 2, "epochs": 2, "keep": 0.0}
+    found = maskov.rewrite(masked, LINES[:2], "contains('good')", **options)
+    assert [one.source for one in found] == LINES[:2]
+    assert found[0].energies.keys() == {"target", "raw", "norm", "contains('good')"}
+    assert maskov.rewrite(masked, [], "contains('good')", out=tmp_path / "o", **options) == []
+    grouped = maskov.rewrite(masked, LINES[:1], "edit", fluency="norm(groups=2)", **options)
+    assert json.loads(grouped[0].to_json())["energies"].keys() == {"target", "edit"}
+    with pytest.raises(InputError, match="at least 1 line"):
+        maskov.rewrite(masked, LINES, "edit", batch=0)
+    # A line separator within a line is read back.
+    texts, options = ["very \x85slow", "not good"], {"chains": 1, "epochs": 1}
+    first = maskov.rewrite(masked, texts, "edit", out=tmp_path / "out", **options)
+    assert [one.source for one in first] == texts
+    assert maskov.rewrite(masked, texts, "edit", out=tmp_path / "out", **options) == first
+    # A function can be kept in a folder by its import path; one without a name cannot.
+    (tmp_path / "own_expert.py").write_text("def short(texts):\n    return list(map(len, texts))\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    again = [
+        maskov.rewrite(masked, LINES[:2], "own_expert:short", out=tmp_path / "own", **options)
+        for _ in range(2)
+    ]
+    assert again[0] == again[1]
+    assert "own_expert:short" in again[0][0].energies
+    rewriter = rewriting.Rewriter(lambda texts: [0.0] * len(texts), chains=2, epochs=1)
+    assert len(list(rewriter.rewrite(masked, LINES[:1]))) == 1
+    with pytest.raises((InputError, RunError), match="cannot be written to a run folder"):
+        list(rewriter.rewrite(masked, LINES[:1], out=tmp_path / "other"))
+
+
+def test_what_was_stopped_ends_the_same(home, tmp_path):
+    model = maskov.load(home / "esm", "cpu")
+    records = [Record(name, sequence) for name, sequence in PARENTS.items()]
+    options = {"toward": "matches('A')", "chains": 2, "epochs": 2, "keep": 1.0, "batch": 1}
+    whole = maskov.rewrite(model, records, out=tmp_path / "whole", **options)
+    lines = tmp_path / "cut" / "rewritten.jsonl"
+    with pytest.raises(Interrupted):
+        maskov.rewrite(
+            model, records, out=tmp_path / "cut", **options,
+            stop=lambda: lines.exists() and len(lines.read_text().splitlines()) == 1,
+        )  # fmt: skip
+    finished = lines.read_bytes()
+    assert (tmp_path / "whole" / "rewritten.jsonl").read_bytes().startswith(finished)
+    assert maskov.rewrite(model, records, out=tmp_path / "cut", **options) == whole
+    assert lines.read_bytes() == (tmp_path / "whole" / "rewritten.jsonl").read_bytes()
+
+
+# Sequences of letters.
+
+
+@pytest.fixture(params=[ESM, "--model @bert --device cpu --tokenizer @bert/vocab.txt"])
+def protein(request):
+    return f"{PROTEIN} {request.param}"
+
+
+def records_of(out: str) -> list[tuple[str, str]]:
+    return [(one.name, one.sequence) for one in parse(out.split("\n"), "-")]
+
+
+def test_sequences_have_names_and_mutations(protein, rows, printed, tmp_path):
+    found = rows(protein)
+    assert {row["name"]: row["source"] for row in found} == PARENTS
+    for row in found:
+        assert list(row)[-2:] == ["name", "mutations"]
+        assert len(row["text"]) == len(row["source"])
+        assert row["mutations"] == mutations(row["source"], row["text"])
+        # A letter is a token, so both distances are one.
+        changes = words_changed(" ".join(row["source"]), " ".join(row["text"]))
+        assert row["changes"] == row["energies"]["edit"] == changes
+    assert any(row["mutations"] for row in found)
+    pairs = [(row["name"], row["text"]) for row in found]
+    assert records_of(printed(protein)) == pairs
+    stdin = (tmp_path / "p.fa").read_bytes()
+    assert records_of(printed(protein.replace("p.fa", "-"), stdin=stdin)) == pairs
+    every = rows(f"{protein} --every-chain")
+    shown = records_of(printed(f"{protein} --every-chain"))
+    assert shown == [(numbered(row["name"], row["chain"]), row["text"]) for row in every]
+    assert shown[1][0] == "one|1 heavy"
+    free = rows(f"{protein} --moves insert-delete --keep 0")
+    assert any(len(row["text"]) != len(row["source"]) for row in free)
+    assert all("name" in row and "mutations" not in row for row in free)
+
+
+def test_constraints_and_frozen_letters(protein, rows, tmp_path):
+    (tmp_path / "masks").write_text("###.......\n..#..#\n#.....\n")
+    words = "--freeze masks --max-changes 2 --avoid 'K, WW' --allow 2:VILMA --keep 0 --batch 2"
+    found = rows(f"{protein} {words} --every-chain")
+    held = {"one heavy": [0, 1, 2], "two": [2, 5], "three": [0]}
+    for row in found:
+        text, parent = row["text"], row["source"]
+        assert all(text[place] == parent[place] for place in held[row["name"]])
+        assert len(row["mutations"]) <= 2
+        assert ("K" in text, "WW" in text, text[1] in "VILMA") == (False, False, True)
+    assert any(row["mutations"] for row in found)
+    same = rows(f"{protein} --freeze 're:^..|QL' --keep 0")
+    assert all(row["text"][:2] == row["source"][:2] for row in same)
+    assert same[0]["text"][2:4] == same[2]["text"][2:4] == "QL"
+
+
+def test_letters_are_words_of_experts(protein, rows):
+    """Models of proteins write spaces between letters."""
+    toward = "contains('A', 'C C')+avoids('V')+repeats+hamming(unit=words)"
+    for row in rows(f"{protein} --moves site --toward", toward):
+        energies, text = row["energies"], row["text"]
+        assert energies["contains('A', 'C C')"] == ("A" not in text) + ("CC" not in text)
+        assert energies["avoids('V')"] == text.count("V")
+        assert energies["hamming(unit=words)"] == len(row["mutations"])
+        assert energies["repeats"] == sum(
+            letter in text[max(0, place - 4) : place] for place, letter in enumerate(text)
+        )
+
+
+@pytest.mark.parametrize("expert", ["contains('A')", "avoids('A')", "repeats", "edit(unit=words)"])
+def test_experts_of_words_need_spaces(expert, home, monkeypatch):
+    model = maskov.load(home / "esm", "cpu")
+    monkeypatch.setattr(model, "decode", lambda ids: "".join(model.token_strings(ids)))
+    with pytest.raises(InputError, match=r"counts words, and .* without spaces"):
+        maskov.rewrite(model, [Record("a", "EVQL")], expert, epochs=1, chains=1)
+
+
+def test_a_folder_of_sequences_keeps_their_names(printed, refused, tmp_path):
+    line, file = f"{PROTEIN} {ESM} --out out --batch 2", tmp_path / "out" / "rewritten.jsonl"
+    whole = printed(line)
+    assert printed(line) == whole
+    run = Run.open(tmp_path / "out" / "runs" / "00000")
+    assert run.manifest.inputs.names == ("one heavy", "two")
+    assert (run.store.path / "samples.fa").exists()
+    given, text = tmp_path / "p.fa", file.read_text()
+    for damaged in (
+        text.replace('"name": "two"', '"name": "to"'),
+        text.replace(', "name": "two"', ""),
+        text.replace("DIQMTQ", "DIQMTT", 1),
+    ):
+        assert damaged != text
+        file.write_text(damaged)
+        assert "rewritten.jsonl' is damaged" in refused(line)
+    given.write_text(given.read_text().replace("two", "second"))
+    assert "begun with another texts" in refused(line)
+
+
+def test_records_in_python(home):
+    model = maskov.load(home / "esm", "cpu")
+    records = [Record(name, sequence) for name, sequence in PARENTS.items()]
+    options = {"chains": 2, "epochs": 2, "keep": 1.0}
+    found = maskov.rewrite(model, records, lambda texts: [len(text) for text in texts], **options)
+    assert [one.name for one in found] == list(PARENTS)
+    assert all(one.mutations == mutations(one.source, one.text) for one in found)
+    # A Rewriter has moves of its own, by default some that change the length.
+    free = list(rewriting.Rewriter("hamming", chains=1, epochs=1).rewrite(model, records))
+    assert [(one.name, one.mutations) for one in free] == [(name, None) for name in PARENTS]
+    lines = maskov.rewrite(model, ["EVQL"], "hamming", **options)
+    assert not {"name", "mutations"} & json.loads(lines[0].to_json()).keys()
+    with pytest.raises(InputError, match="all lines, or all records"):
+        maskov.rewrite(model, [records[0], "EVQL"], "hamming", **options)

@@ -1,0 +1,104 @@
+"""Evidence on models that can be enumerated: log Z, likelihoods, the curve along the path."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from maskov import Norm, Raw, Site, parse_energy
+from maskov.energies.ordered import Ordered
+from maskov.errors import InputError
+from maskov.evidence import EvidencePlan, measure
+from maskov.exact import all_states
+from maskov.models.scorer import Scorer
+from maskov.testing import random_table
+from maskov.types import Sequences
+
+MODEL = random_table((2, 3), size=4, forbidden=("d",))
+TEXTS = ["a b c", "b b a", "c a", "a a a"]
+PLAN = EvidencePlan(Site(), Ordered(), particles=300, populations=12, moves=3)
+TARGETS = [(Norm(), 1.0), (Raw(), 0.7), (0.6 * Ordered() + 0.3 * Norm(), 1.0), (Ordered(), 1.0)]
+
+
+def _values(energy, tokens):
+    given = Sequences(tokens, torch.full((len(tokens),), tokens.shape[1]))
+    return energy(MODEL, replace(given, pass_cache=Scorer(MODEL).cache(given)))
+
+
+def _log_z(energy, length):
+    return float((-_values(energy, all_states(MODEL, length))).logsumexp(0))
+
+
+@pytest.fixture(scope="module")
+def found():
+    return measure(MODEL, TEXTS, TARGETS, PLAN)
+
+
+@pytest.mark.parametrize("number", range(len(TARGETS)))
+def test_log_z_and_likelihood_are_those_of_the_enumerated_law(found, number):
+    target, (energy, temperature) = found.targets[number], TARGETS[number]
+    tempered, nats = energy * (1 / temperature), 0.0
+    for one, count in zip(target.lengths, (1, 3), strict=True):
+        truth = _log_z(tempered, one.length)
+        assert one.texts == count
+        assert abs(one.log_z - truth) <= 4.5 * one.error + 1e-12
+        assert one.agree
+        texts = [MODEL.encode(text) for text in TEXTS if len(text.split()) == one.length]
+        nats += float(_values(tempered, torch.tensor(texts)).sum()) + count * truth
+    assert abs(target.nats_per_token - nats / 11) <= 4.5 * target.error + 1e-12
+    size = sum(map(len, TEXTS))
+    assert abs(target.bits_per_byte - nats / math.log(2) / size) <= 11 * target.error + 1e-12
+    assert target.exact == (number == 3)
+
+
+def test_the_curve_is_the_likelihood_of_every_product_on_the_path():
+    (target,) = measure(MODEL, TEXTS, [(Raw(), 0.5)], PLAN, lengths=[3]).targets
+    (one,) = target.lengths
+    texts = torch.tensor([MODEL.encode(text) for text in TEXTS if len(text.split()) == 3])
+    assert one.texts == len(texts) == 3
+    for point in one.curve:
+        energy = (1 - point.share) * Ordered() + (point.share / 0.5) * Raw()
+        nats = (float(_values(energy, texts).mean()) + _log_z(energy, 3)) / 3
+        assert point.nats_per_token == pytest.approx(nats, abs=0.03)
+    share, nats = target.best
+    assert nats == min(point.nats_per_token for point in one.curve)
+    assert share in [point.share for point in one.curve]
+
+
+def test_more_passes_make_a_longer_path():
+    short, long = (
+        measure(MODEL, [], [(Raw(), 0.5)], replace(PLAN, passes=passes), lengths=[3])
+        for passes in (10, 60)
+    )
+    assert short.targets[0].lengths[0].passes == pytest.approx(10, abs=4)
+    assert long.targets[0].lengths[0].passes == pytest.approx(60, rel=0.3)
+    assert math.isnan(long.targets[0].nats_per_token)
+
+
+def test_tables(found):
+    rows = list(csv.DictReader(found.to_csv().splitlines()))
+    assert len(rows) == 2 * len(TARGETS)
+    assert {row["energy"] for row in rows} >= {"norm", "raw", "ordered"}
+    assert json.loads(found.to_json())["targets"][0]["lengths"][0]["length"] == 2
+    assert found.uniform == pytest.approx(math.log(3))
+
+
+@pytest.mark.parametrize(
+    ("texts", "lengths", "change", "phrase"),
+    [
+        (["a d"], [], {}, "probability is zero"),
+        ([""], [], {}, "line 1"),
+        ([], [], {}, "nothing to measure"),
+        (["a b"], [], {"particles": 1}, "--particles"),
+        (["a b"], [], {"populations": 1}, "--populations"),
+        (["a b"], [], {"passes": 0}, "--passes"),
+    ],
+)
+def test_refusals(texts, lengths, change, phrase):
+    with pytest.raises(InputError, match=phrase):
+        measure(MODEL, texts, [(parse_energy("norm"), 1.0)], replace(PLAN, **change), lengths)

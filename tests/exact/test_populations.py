@@ -1,0 +1,212 @@
+"""Populations: Z without bias, the right law, calibrated errors, and wrong versions caught."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+
+from maskov import Metropolis, Mixture, Norm, Raw, Site, Span, parse_energy
+from maskov.diagnostics.populations import PopulationSummary
+from maskov.energies.ordered import Ordered
+from maskov.errors import InputError
+from maskov.exact import all_states, distribution, fresh_state
+from maskov.execution.loop import whole_epoch
+from maskov.kernels.population import Population, systematic
+from maskov.models.scorer import Scorer
+from maskov.random import CounterRng
+from maskov.testing import random_table
+from maskov.tuning.path import find_path, stretched
+from maskov.types import Sequences
+
+TABLE = random_table(3, size=3, scale=1.0)
+STATES = all_states(TABLE, 3)
+SCORER = Scorer(TABLE)
+PARTICLES, POPULATIONS = 6, 8000
+PATH = (0.3, 0.6, 1.0)
+# A test of one true statement fails once in 16,000.
+MOST_Z = 4.0
+
+
+def _blank(first, count):
+    chains = fresh_state(torch.full((count, 3), TABLE.mask_id))
+    return replace(chains, chain=torch.arange(count) + first)
+
+
+def _run(kernel, count=POPULATIONS, seed=0, chains=None):
+    """Return a summary of many populations, and their last states."""
+    rng, weights = CounterRng(seed), []
+    if chains is None:
+        chains = kernel.first(_blank(0, count * kernel.particles), SCORER, rng)
+    for epoch in range(len(kernel.path)):
+        now = kernel.at(epoch, None, None)
+        chains = whole_epoch(now, now.init(chains, SCORER), SCORER, rng)
+        weights.append(chains.log_weight)
+    parts = torch.stack(weights).numpy(), chains.replica.numpy(), chains.energy.numpy()
+    tokens = chains.tokens.view(-1, kernel.particles, 3)
+    return PopulationSummary.of(*parts, kernel.particles), tokens
+
+
+def _log_z(energy, temperature=1.0):
+    given = Sequences(STATES, torch.full((len(STATES),), 3))
+    given = replace(given, pass_cache=SCORER.cache(given))
+    return float((-energy(TABLE, given) / temperature).logsumexp(0))
+
+
+def _z(summary, log_z):
+    return _z_of(summary.log_z_each, log_z)
+
+
+def _z_of(each, log_z):
+    """Return by how many standard errors the mean estimate of Z is too high."""
+    ratio = np.exp(each - log_z)
+    return (ratio.mean() - 1) / (ratio.std(ddof=1) / math.sqrt(len(ratio)))
+
+
+def _law_z(summary, tokens, energy, temperature, log_z):
+    """Return the largest z of the weighted share of any state."""
+    number = (tokens[:, :, None] == STATES).all(3).int().argmax(2)
+    shares = torch.nn.functional.one_hot(number, len(STATES)).double().mean(1)
+    weighted = shares * torch.from_numpy(np.exp(summary.log_z_each - log_z))[:, None]
+    expected = distribution(TABLE, energy, STATES, temperature)
+    often = expected > 0.02
+    error = weighted.std(0) / math.sqrt(len(weighted))
+    return float(((weighted.mean(0) - expected) / error)[often].abs().max())
+
+
+TARGETS = {
+    "norm": (Norm(), 1.0, Ordered()),
+    "raw, cooled": (Raw(), 0.7, Ordered(temperature=0.8)),
+    "a product": (0.7 * Ordered() + 0.4 * Norm(), 1.0, Ordered()),
+    "a mixture of orders": (Norm() + 0.2 * Raw(), 1.3, Ordered(orders=2)),
+    "by a rule": (Norm(), 1.0, Ordered(rule="confident")),
+    "an expert": (parse_energy("norm+2*contains(a)"), 1.0, Ordered(groups=2)),
+}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_z_is_unbiased_and_the_weighted_law_is_the_target(name):
+    energy, temperature, start = TARGETS[name]
+    kernel = Population(Metropolis(energy, Site(), temperature), start, PARTICLES, PATH, 2)
+    summary, tokens = _run(kernel)
+    truth = _log_z(energy, temperature)
+    assert abs(_z(summary, truth)) < MOST_Z
+    assert _law_z(summary, tokens, energy, temperature, truth) < MOST_Z + 1
+
+
+def test_moves_may_be_a_mixture():
+    parts = (Metropolis(Norm(), Site(), 0.8), Metropolis(Norm(), Span(sizes=(2,)), 0.8))
+    summary, _ = _run(Population(Mixture(parts, (1.0, 1.0)), Ordered(), PARTICLES, PATH, 2))
+    assert abs(_z(summary, _log_z(Norm(), 0.8))) < MOST_Z
+
+
+def test_the_target_that_is_the_start_has_log_z_of_exactly_zero():
+    kernel = Population(Metropolis(Ordered(), Site()), Ordered(), PARTICLES, PATH, 2)
+    summary, _ = _run(kernel, 5)
+    assert np.allclose(summary.log_z_each, 0, atol=1e-12)
+
+
+def test_errors_are_calibrated():
+    # Eight populations at a time: the truth lies within two errors as often as Student's t says.
+    kernel = Population(Metropolis(Norm(), Site(), 0.8), Ordered(), 12, PATH, 2)
+    summary, _ = _run(kernel, 1600)
+    truth, inside = _log_z(Norm(), 0.8), 0
+    for part in range(200):
+        rows = slice(8 * part, 8 * part + 8)
+        one = PopulationSummary(
+            summary.log_weight[:, rows], summary.ancestor[rows], summary.energy[rows]
+        )
+        inside += abs(one.log_z.value - truth) < 2.36 * one.log_z.error
+    assert inside >= 178  # 190 are expected; fewer than 178 happen once in 4,000
+
+
+class _AfterTheMove(Population):
+    """Weighs the particles by where their moves took them."""
+
+    def end(self, chains, rng):
+        weight = self.log_weights(chains, self.share(self.epoch - 1), self.share(self.epoch))
+        return replace(super().end(chains, rng), log_weight=weight)
+
+
+class _KeepsWeights(Population):
+    """Counts the weights of the step before again, although particles were drawn by them."""
+
+    def begin(self, chains, rng):
+        after = super().begin(chains, rng)
+        return replace(after, log_weight=after.log_weight + chains.log_weight)
+
+
+@dataclass(frozen=True)
+class _LooksAhead(Ordered):
+    """Reveals the place of the smallest token first, which it cannot know yet."""
+
+    def _rank(self, sequences, number):
+        return sequences.tokens.sort(dim=1, stable=True).indices.argsort(1)
+
+
+@pytest.mark.parametrize("wrong", [_AfterTheMove, _KeepsWeights])
+def test_wrong_weights_are_caught(wrong):
+    kernel = wrong(Metropolis(Raw(), Site(), 0.7), Ordered(), PARTICLES, PATH, 2)
+    assert abs(_z(_run(kernel)[0], _log_z(Raw(), 0.7))) > MOST_Z
+
+
+def test_a_path_that_populations_choose_by_their_own_weights_is_caught():
+    # Each takes of two first steps the one along which its estimate is the higher one.
+    kernel = Population(Metropolis(Raw(), Site(), 0.7), Ordered(), PARTICLES, PATH, 2)
+    chains = kernel.first(_blank(0, POPULATIONS * PARTICLES), SCORER, CounterRng(0))
+    known, excess = kernel.init(chains, SCORER), []
+    for share in (0.3, 0.6):
+        weight = kernel.log_weights(known, 0.0, share).view(-1, PARTICLES)
+        excess.append(weight.logsumexp(1) - math.log(PARTICLES) - _log_z(kernel.bridge(share)))
+    further = (excess[1] > excess[0]).repeat_interleave(PARTICLES)
+    found = [
+        _run(replace(kernel, path=(share, 1.0)), chains=known.rows(chosen.nonzero().flatten()))[0]
+        for share, chosen in ((0.3, ~further), (0.6, further))
+    ]
+    each = np.concatenate([one.log_z_each for one in found])
+    truth = _log_z(Raw(), 0.7)
+    assert _z_of(each, truth) > MOST_Z
+
+
+def test_an_order_that_looks_at_what_is_masked_is_caught():
+    given = Sequences(STATES, torch.full((len(STATES),), 3))
+    assert abs(float((-_LooksAhead()(TABLE, given)).exp().sum()) - 1) > 1e-3
+
+
+def test_resampling_copies_each_particle_as_often_as_its_weight_says():
+    weight = torch.tensor([0.5, 0.1, 0.25, 0.15], dtype=torch.float64)
+    mean = torch.zeros(4, dtype=torch.float64)
+    for part in range(1000):
+        index = systematic(weight.log()[None], torch.tensor([(part + 0.5) / 1000]))[0]
+        copies = torch.bincount(index, minlength=4)
+        assert ((copies - 4 * weight).abs() < 1).all()
+        mean += copies / 1000
+    assert torch.allclose(mean, 4 * weight, atol=2e-3)
+
+
+def test_a_pilot_finds_a_path_that_rises_to_one_and_can_be_stretched():
+    kernel = Population(Metropolis(Raw(), Site(), 0.3), Ordered(), 32, (), 2)
+    path = find_path(kernel, _blank(0, 32), SCORER, CounterRng(0), aim=0.9).path
+    assert path[-1] == 1
+    assert len(path) > 2
+    assert path == tuple(sorted(set(path)))
+    longer = stretched(path, 3 * len(path))
+    assert longer[2::3] == pytest.approx(path)
+    assert len(stretched(path, 2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "phrase"),
+    [
+        ({"particles": 1}, "2 particles"),
+        ({"moves": 0}, "1 move"),
+        ({"path": (0.5, 0.4, 1.0)}, "rise"),
+        ({"path": (0.5,)}, "to 1"),
+    ],
+)
+def test_refusals(change, phrase):
+    with pytest.raises(InputError, match=phrase):
+        replace(Population(Metropolis(Raw()), Ordered()), **change)
