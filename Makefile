@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 SEED ?= $(shell date +%s)
 # Slow tests that every change runs: real processes, signals, lost power, larger exact targets.
-SLOW_PART := tests/cli/test_early_ends.py \
+SLOW_PART := tests/cli/test_command_processes.py \
   tests/exact/test_sampled_translations.py \
   tests/models/test_model_options.py \
   tests/resume/test_frozen_runs.py \

@@ -74,7 +74,7 @@ class ServedRuns:
 
     def __init__(self, runs: Path, home: Path) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["maskov.ui.viewer.server", "maskov.ui.web.serving"])
+        context.set_forkserver_preload(["maskov.ui.viewer.server"])
         ours, theirs = context.Pipe(duplex=False)
         self.process = context.Process(target=_serve, args=(runs, home, theirs), daemon=True)
         self.process.start()
@@ -95,11 +95,10 @@ class ServedRuns:
 def _serve(runs: Path, home: Path, pipe) -> None:
     from maskov.ui.viewer.live import LiveRuns
     from maskov.ui.viewer.player import Player
-    from maskov.ui.viewer.run_list import RunList
-    from maskov.ui.viewer.server import create_app
-    from maskov.ui.web.serving import listen, serve
+    from maskov.ui.viewer.runs import RunList
+    from maskov.ui.viewer.server import create_app, listen, serve
 
-    opened, _, _ = listen("127.0.0.1", 0)
+    opened, _ = listen("127.0.0.1", 0)
     pipe.send(opened.getsockname()[1])
     run_list = RunList([runs], home)
     live = LiveRuns(home, "cpu")

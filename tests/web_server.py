@@ -8,14 +8,14 @@ import threading
 import time
 from contextlib import ExitStack
 
-from maskov.ui.web.serving import listen, server_of
+from maskov.ui.viewer.server import listen, server_of
 
 
 class ThreadServer:
     """Serves an application in a thread, until the test is over."""
 
     def __init__(self, app) -> None:
-        opened, self.address, _ = listen("127.0.0.1", 0)
+        opened, self.address = listen("127.0.0.1", 0)
         self.port = opened.getsockname()[1]
         self._server = server_of(app)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [opened]})

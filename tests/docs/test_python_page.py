@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import pytest
-from maskov.options.option import Option
-from maskov.options.sampling import SamplingOptions
 
 import maskov
+from maskov.options import hints_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -62,22 +59,13 @@ def test_every_option_is_in_the_table():
     page = (DOCS / "how-to/python.md").read_text()
     table = page.partition("## Arguments and options")[2].partition("What Python writes")[0]
     named = set(re.findall(r"`([a-z_]+)`", table)) - {"sample", "infill"}
-    options = {one.name for one in fields(SamplingOptions)}
-    assert named == options | {"length", "freeze"}
-    assert named <= set(inspect.signature(maskov.sample).parameters)
-
-
-def test_keywords_are_named_as_the_options():
-    hints = get_type_hints(SamplingOptions, include_extras=True)
-    for one in fields(SamplingOptions):
-        option = get_args(hints[one.name])[1]
-        assert isinstance(option, Option)
-        assert option.name.partition("/")[0] == "--" + one.name.replace("_", "-")
+    hints = hints_of(maskov.sample)
+    assert named == {name for name, kind in hints.items() if hasattr(kind, "__metadata__")}
 
 
 def test_every_method_of_a_run_is_in_the_table():
     page = (DOCS / "how-to/python.md").read_text().partition("## What a run offers")[2]
-    public = {name for name in vars(maskov.Run) if not name.startswith("_")} - {"of"}
+    public = {name for name in vars(maskov.Run) if not name.startswith("_")}
     inherited = {"traces", "manifest", "signature", "summary", "diagnose", "to_arviz", "open"}
     for name in (public | inherited) - {"damaged", "recovered"}:
         assert f"{name}" in page.partition("A notebook shows")[0], name

@@ -7,7 +7,7 @@ import os
 
 import pytest
 import torch
-from maskov.options.model import findable
+from maskov.options import findable
 
 import maskov
 from maskov import ModelError, Record, shipped

@@ -129,7 +129,7 @@ def test_commands(name, call, folder, tmp_path):
 
 
 def test_a_prefix_that_nothing_reads_is_refused(call):
-    code, _, err = call("sample", "--model", "counterexample", "--length", 2, "--prefix", TEXT)
+    code, _, err = call("sample", "--model", f"counterexample(prefix='{TEXT}')", "--length", 2)
     assert code == 2
     assert "drop the prefix" in err
 

@@ -8,106 +8,116 @@ import re
 import numpy as np
 import pytest
 import torch
+import typer
 
 import maskov
 from maskov import InputError, Metropolis, Norm, Raw, Schedule, Workers, arguments, options
-from maskov.defaults import default_kernel, default_schedule
+from maskov.cli import app
 from maskov.moves import Resize
-from maskov.options import hints_of, parse_proposal, parse_range, parse_replicas
-from maskov.plan import plan
+from maskov.options import hints_of, parse_proposal
 from small import random_table, tiny_bert
 
 MODEL = tiny_bert("red green blue white", torch.float32)
 SMALL = {"chains": 2, "epochs": 2, "length": 4}
+TEXTS = ["red green blue", "white white red green"]
+OBJECTS = [maskov.Site(), (maskov.Span(), 2.0)]
+SIZED = {"moves": "span:2,insert-delete:1", "length": (3, 5)}
 
 
-def test_the_six_lines_of_a_newcomer():
+def test_the_six_lines_of_a_newcomer(tmp_path):
     run = maskov.sample("untrained", energy="norm", epochs=4, chains=3, length=(4, 6), seed=1)
     assert len(run) == 3
-    assert run.manifest.energy == "norm"
-    assert run.manifest.schedule.epochs == 4
+    assert (run.manifest.energy, run.manifest.schedule.epochs) == ("norm", 4)
     assert all(4 <= len(one.ids) <= 6 for one in run)
     assert run.manifest.config.model.source.name == "untrained"
+    MODEL.network.save_pretrained(tmp_path / "model")
+    MODEL.tokenizer.save_pretrained(tmp_path / "model")
+    for name in (tmp_path / "model", str(tmp_path / "model")):
+        run = maskov.sample(name, device="cpu", **SMALL)
+        assert run.manifest.config.model.source.name == str((tmp_path / "model").resolve())
 
 
-def kernel_of(**keywords):
-    """Return the kernel of a plan."""
-    return plan(model=MODEL, **SMALL | keywords).kernel
-
-
-def test_defaults_are_those_of_the_library():
-    planned = plan(model=MODEL)
-    assert planned.manifest.schedule == default_schedule()
-    assert planned.kernel.kernel == default_kernel()
-    assert planned.manifest.inputs.length == (20, 20)
-
-
-@pytest.mark.parametrize(
-    ("function", "opened"),
-    [(maskov.sample, {"model", "listener", "source"}), (maskov.infill, {"listener"}),
-     (maskov.score, set()), (maskov.rewrite, {"toward", "listener"}),
-     (maskov.resume, {"run", "listener"}),
-     (maskov.translate, {"model", "method", "twin", "listener"})],
-)  # fmt: skip
-def test_every_keyword_has_a_type_that_is_checked(function, opened):
-    """But for what only one function takes, which that function makes known."""
-    kinds = hints_of(function, arguments._KNOWN)
-    free = {name for name, kind in kinds.items() if "Any" in re.findall(r"\w+", str(kind))}
-    assert free - {"return"} <= opened
-    assert set(inspect.signature(function).parameters) <= set(kinds)
+def test_defaults_are_those_of_the_command(call, tmp_path):
+    call("sample", "-m", "counterexample", "--out", tmp_path / "run", "-q")
+    command = maskov.Run.open(tmp_path / "run").manifest
+    python = maskov.sample("counterexample").manifest
+    for name in ("kernel", "chains", "schedule", "inputs", "thin"):
+        assert getattr(command.config, name) == getattr(python.config, name), name
+    assert command.signature == python.signature
+    assert maskov.sample(random_table(3, 2), epochs=1, chains=1).manifest.inputs.length == (3, 3)
+    # Every option of a command is a keyword.
+    for name, command in typer.main.get_command(app).commands.items():
+        if name in ("sample", "infill"):
+            known = set(inspect.signature(getattr(maskov, name)).parameters)
+            known |= {"json", "quiet", "start_text"}
+            for one in command.params:
+                words = {word.strip("-").replace("-", "_") for word in one.opts}
+                assert one.param_type_name == "argument" or words & known, words
 
 
 @pytest.mark.parametrize(
-    ("keywords", "words"),
+    ("given", "same"),
     [
-        ({"moves": ["site:1", "span(1:2):2"]}, {"moves": "site:1,span(1:2):2"}),
-        ({"moves": maskov.Span(sizes=(2, 3))}, {"moves": "span(2:3)"}),
-        ({"moves": maskov.Span(sizes=(2,))}, {"moves": "span(2)"}),
+        ({"target_temperature": 1, "chains": np.int64(2)}, {"chains": 2}),
+        ({"burn_in_energy": Raw(groups=4)}, {"burn_in_energy": "raw(groups=4)"}),
         ({"moves": maskov.Site(positions=maskov.Sweep("left-to-right", 2))},
          {"moves": "site(block=2, order=left-to-right)"}),
-        ({"replicas": (1, 0.5)}, {"replicas": parse_replicas("1,0.5")}),
-        ({"replicas": (), "contains": []}, {}),
         ({"proposal": maskov.MaskedConditional(0.8, 20, 0.9, 0.1)},
          {"proposal": parse_proposal("temperature=0.8, top_k=20, top_p=0.9, epsilon=0.1")}),
-        ({"delayed": 2}, {"delayed": "2"}),
+        ({"target_temperature": maskov.LinearSchedule(1.5, 0.3, 0.5)},
+         {"target_temperature": options.parse_temperature("1.5:0.3:0.5")}),
+        ({"moves": ["site:1", "span:2"]}, {"moves": "site:1,span:2"}),
+        ({"moves": OBJECTS}, {"moves": "site:1,span(2:3):2"}),
+        ({"moves": ["site", OBJECTS[1]]}, {"moves": "site:1,span(2:3):2"}),
+        ({"moves": maskov.Span()}, {"moves": "span(2:3)"}),
+        ({"replicas": (1, 0.5)}, {"replicas": options.parse_replicas("1,0.5")}),
+        ({"replicas": (), "contains": []}, {}),
+        ({"delayed": 2}, {}),
         ({"delayed": np.int64(1)}, {"delayed": "1"}),
         ({"delayed": (1, 2)}, {"delayed": "1,2"}),
         ({"delayed": ()}, {"delayed": "off"}),
         ({"contains": ["red", "blue"]}, {"contains": "red, blue"}),
+        ({"length": (3, 6)}, {"length": options.parse_range("3:6")}),
+        ({"length": 5}, {"length": options.parse_range("5")}),
+        ({"energy": Norm()}, {"energy": "norm"}),
+        ({"energy": Raw() + 2.0 * Norm()}, {"energy": "raw+2*norm"}),
+        (SIZED | {"length_prior": {3: 1, 4: 2.5, 5: 1}}, SIZED | {"length_prior": "3:1,4:2.5,5:1"}),
     ],
+    ids=str,
 )  # fmt: skip
-def test_objects_and_lists_mean_what_the_words_of_the_command_mean(keywords, words):
-    assert kernel_of(**keywords) == kernel_of(**words)
+def test_objects_and_lists_mean_what_the_words_of_the_command_mean(given, same):
+    one, other = (maskov.sample(MODEL, **SMALL | options) for options in (given, same))
+    assert one.samples == other.samples
+    assert one.manifest.config.kernel == other.manifest.config.kernel
+    assert one.manifest.config.inputs == other.manifest.config.inputs
 
 
-def test_a_word_of_a_list_may_have_a_comma():
-    """Values of Python are never joined and split again."""
-    assert options.words_of(["1,000", "red"]) == ("1,000", "red")
+@pytest.mark.parametrize(
+    ("function", "opened"),
+    [(maskov.sample, set()), (maskov.infill, set()), (maskov.score, set()),
+     (maskov.rewrite, {"toward"}), (maskov.resume, {"run"}),
+     (maskov.translate, {"model", "method", "twin"})],
+)  # fmt: skip
+def test_every_keyword_has_a_type_that_is_checked(function, opened):
+    """But for the kinds of one function, which it makes known itself."""
+    kinds = hints_of(function, arguments._KNOWN)
+    free = {name for name, kind in kinds.items() if "Any" in re.findall(r"\w+", str(kind))}
+    assert free - {"return", "listener"} == opened
+    assert set(inspect.signature(function).parameters) <= set(kinds)
 
 
-def test_schedules_by_text_and_by_object():
-    schedule = plan(
-        model=MODEL, target_temperature=options.parse_temperature("1.5:0.3:0.5"),
-        moves="site(block=4, block_anneal=1)", **SMALL,
-    ).manifest.schedule  # fmt: skip
-    assert schedule.target_temperature == maskov.LinearSchedule(1.5, 0.3, 0.5)
-    assert schedule.block == maskov.LinearSchedule(4.0, 1.0, 1.0)
+def test_a_keyword_that_is_not_there_is_pythons_own_error():
+    with pytest.raises(TypeError, match="epoch"):
+        maskov.sample(MODEL, epoch=8)
+
+
+def test_schedules_models_and_workers_by_text():
+    blocks = maskov.sample(MODEL, moves="site(block=4, block_anneal=1)", **SMALL)
+    assert blocks.manifest.schedule.block == maskov.LinearSchedule(4.0, 1.0, 1.0)
     assert options.parse_temperature("1:0.1") == maskov.LinearSchedule(1.0, 0.1, 0.01)
-    same = plan(model=MODEL, burn_in=1, burn_in_energy=Raw(groups=4), **SMALL)
-    assert same.manifest.schedule.burn_in_energy == "raw(groups=4)"
-    assert same.kernel.first == Raw(groups=4)
-
-
-def test_models_with_arguments():
     source = options.parse_model("untrained(prefix='a b', extra_letters=XU, remove_smoothing=0.1)")
     assert (source.name, source.prefix, source.extra_letters) == ("untrained", "a b", "XU")
     assert source.remove_smoothing == 0.1
-    for wrong in ("untrained(3)", "untrained(prefix=3)", "untrained(smooth=0.1)"):
-        with pytest.raises(InputError, match="write tokenizer, prefix"):
-            maskov.sample(wrong)
-
-
-def test_workers_by_text():
     assert options.parse_workers("3") == 3
     assert options.parse_workers("ray") == Workers(0, "ray")
     given = options.parse_workers("ray(4, address=head:6379, gpus_per_worker=0.5)")
@@ -117,44 +127,18 @@ def test_workers_by_text():
             options.parse_workers(wrong)
 
 
-def test_weights_of_lengths_by_their_numbers():
-    table = {3: 1, 4: 2.5, 5: 1.0}
-    settings = {"moves": "span:2,insert-delete:1", "length": (3, 5), "epochs": 2, "chains": 2}
-    mine = maskov.sample(MODEL, length_prior=table, **settings)
-    text = maskov.sample(MODEL, length_prior="3:1,4:2.5,5:1", **settings)
-    assert mine.samples == text.samples
-    for wrong, said in (({}, "weights such as"), ({"three": 1}, "a dict")):
-        with pytest.raises(InputError, match=said):
-            maskov.sample(MODEL, length_prior=wrong, **settings)
+def test_a_word_of_a_list_may_have_a_comma():
+    """Values of Python are never joined and split again."""
+    model = tiny_bert("red green 1,000", torch.float32)
+    with pytest.raises(InputError, match="1"):  # as a word of the command it is two
+        maskov.sample(model, contains="1,000", **SMALL)
+    assert "1,000" in str(_refusal(lambda: maskov.sample(MODEL, contains=["1,000"], **SMALL)))
 
 
-@pytest.mark.parametrize(
-    ("length", "bounds"), [(5, (5, 5)), ((3, 6), (3, 6)), (parse_range("3:6"), (3, 6))]
-)
-def test_lengths(length, bounds):
-    run = maskov.sample(MODEL, epochs=1, chains=1, length=length)
-    assert run.manifest.inputs.length == bounds
-
-
-def test_the_usual_length_is_one_that_the_model_takes():
-    assert maskov.sample(random_table(3, 2), epochs=1, chains=1).manifest.inputs.length == (3, 3)
-
-
-def test_energies_by_name_object_and_function():
-    def by_length(texts):
-        return [float(len(text)) for text in texts]
-
-    named = maskov.sample(MODEL, energy="norm", **SMALL)
-    given = maskov.sample(MODEL, energy=Norm(), **SMALL)
-    assert named.samples == given.samples
-    assert given.manifest.schedule.burn_in_energy == "norm(groups=4)"
-    own = maskov.sample(MODEL, energy=by_length, **SMALL)
-    assert own.manifest.energy == "by_length"
-    both = maskov.sample(MODEL, energy=maskov.parse_energy("raw") + 2.0 * Norm(), **SMALL)
-    assert both.manifest.energy == "raw+2*norm"
-    # A part that nobody can build again by name has no burn-in of its own.
-    mixed = Raw() + maskov.energies.as_energy(by_length)
-    assert maskov.sample(MODEL, energy=mixed, **SMALL).manifest.schedule.burn_in_energy is None
+def _refusal(call):
+    with pytest.raises(maskov.MaskovError, match=r"\A.+\Z") as refused:
+        call()
+    return refused.value
 
 
 class Long:
@@ -164,27 +148,24 @@ class Long:
         return [float(len(text)) for text in texts]
 
 
-def test_functions_are_added_to_energies_as_on_the_command_line():
+def test_functions_are_energies_and_are_added_to_others():
     own = maskov.energies.as_energy(Long())
-    texts = ["red green", "blue"]
-    found = {
-        "after": Raw() + Long(),
-        "before": Long() + Raw(),
-        "of three": Long() + Raw() + 2 * Norm(),
-        "sum": sum([Raw(), Long(), Norm()]),
-    }
-    parts = {
-        "after": Raw() + own,
-        "before": own + Raw(),
-        "of three": own + Raw() + 2 * Norm(),
-        "sum": Raw() + own + Norm(),
-    }
-    for name, energy in found.items():
-        values = [
-            [one.energy for one in maskov.score(MODEL, texts, e)] for e in (energy, parts[name])
-        ]
-        assert values[0] == pytest.approx(values[1]), name
-    assert maskov.sample(MODEL, energy=Raw() + Long(), **SMALL).manifest.energy.startswith("raw+")
+    for energy, parts in (
+        (Long(), own),
+        (Raw() + Long(), Raw() + own),
+        (Long() + Raw(), own + Raw()),
+        (Long() + Raw() + 2 * Norm(), own + Raw() + 2 * Norm()),
+        (sum([Raw(), Long(), Norm()]), Raw() + own + Norm()),
+    ):
+        values = [[s.energy for s in maskov.score(MODEL, TEXTS, e)] for e in (energy, parts)]
+        assert values[0] == pytest.approx(values[1])
+    mixed = maskov.sample(MODEL, energy=Raw() + Long(), **SMALL).manifest
+    assert mixed.energy.startswith("raw+")
+    # A part that nobody can build again by name has no burn-in of its own.
+    unnamed = Raw() + maskov.energies.as_energy(lambda texts: [0.0] * len(texts))
+    assert maskov.sample(MODEL, energy=unnamed, **SMALL).manifest.schedule.burn_in_energy is None
+    (scored,) = maskov.score(MODEL, ["red green"], lambda texts: [3.0] * len(texts))
+    assert scored.energy == 3.0
     for wrong in (3, "norm", None):
         with pytest.raises(TypeError):
             Raw() + wrong
@@ -192,110 +173,120 @@ def test_functions_are_added_to_energies_as_on_the_command_line():
             wrong + Raw()
 
 
-def test_moves_are_objects_as_well():
-    named = maskov.sample(MODEL, moves="site:1,span(2:3):2", **SMALL)
-    listed = [maskov.Site(), (maskov.Span(), 2.0)]
-    given = maskov.sample(MODEL, moves=listed, **SMALL)
-    assert given.samples == named.samples
-    assert (
-        maskov.sample(MODEL, moves=["site", (maskov.Span(), 2)], **SMALL).samples == named.samples
-    )
-    alone = maskov.sample(MODEL, moves=maskov.Span(), **SMALL)
-    assert alone.samples == maskov.sample(MODEL, moves="span(2:3)", **SMALL).samples
+def test_moves_that_are_objects():
     words = maskov.MaskedConditional(constraints=(maskov.ContainsWords(("red",)),))
     kept = maskov.sample(MODEL, moves=[maskov.Span(words)], **SMALL)
     assert all("red" in one.tokens for one in kept)
     sized = maskov.sample(MODEL, moves=[maskov.Site(), Resize()], **SMALL | {"length": (3, 5)})
     assert sized.manifest.inputs.sampled
-    texts, options = ["red green blue"], {"chains": 2, "epochs": 2}
-    assert maskov.rewrite(MODEL, texts, "length(3)", moves=listed, **options)
-    for wrong, sentence in (
-        ({"moves": [maskov.Site(), 3]}, "a Move"),
-        ({"moves": [(maskov.Site(), 0.0)]}, "must be above 0"),
-        (
-            {"moves": listed, "proposal": maskov.MaskedConditional(2.0)},
-            "'proposal' and moves",
-        ),
-        ({"moves": listed, "contains": "red"}, "'contains' and moves that are objects"),
-    ):
-        with pytest.raises(InputError, match=sentence):
-            maskov.sample(MODEL, **SMALL, **wrong)
+    assert maskov.rewrite(MODEL, TEXTS[:1], "length(3)", moves=OBJECTS, chains=2, epochs=2)
 
 
-def test_an_energy_and_the_kernel_that_has_it_are_one_run():
-    schedule = Schedule(epochs=3)
+def test_kernels_and_schedules_that_are_objects():
     parts = (Metropolis(Norm()), Metropolis(Norm(), maskov.Span(sizes=(1, 2))))
-    kernel = maskov.Mixture(parts, (1.0, 2.0))
-    options = {"energy": "norm", "moves": "site:1,span(1:2):2"}
-    found = maskov.sample(MODEL, schedule=schedule, chains=3, length=5, **options)
-    assert found.manifest.config.kernel["part"] == "mixture"
-    given = maskov.sample(MODEL, kernel, schedule, chains=3, length=5)
+    kernel, settings = maskov.Mixture(parts, (1.0, 2.0)), {"chains": 3, "length": 5, "seed": 2}
+    asked = {"energy": "norm", "moves": "site:1,span(1:2):2"}
+    found = maskov.sample(MODEL, schedule=Schedule(epochs=3), **settings, **asked)
+    given = maskov.sample(MODEL, kernel, Schedule(epochs=3), **settings)
     assert given.manifest.config.kernel == found.manifest.config.kernel
-
-
-def test_an_epoch_is_an_option_beside_a_kernel_object():
-    """Such a run has no burn-in, as one with a schedule object."""
-    settings = {"chains": 3, "length": 5, "seed": 2}
-    one = maskov.sample(MODEL, Metropolis(Raw()), epochs=6, **settings)
-    other = maskov.sample(MODEL, Metropolis(Raw()), Schedule(epochs=6), **settings)
+    assert given.samples == found.samples
+    # Epochs are an option beside a kernel object: such a run has no burn-in.
+    kernel = Metropolis(Raw(), target_temperature=3.0)
+    one = maskov.sample(MODEL, kernel, epochs=6, **settings)
+    other = maskov.sample(MODEL, kernel, Schedule(epochs=6), **settings)
     assert one.manifest.schedule == other.manifest.schedule
     assert one.samples == other.samples
-    burnt = maskov.sample(MODEL, Metropolis(Raw()), epochs=6, burn_in=2, **settings)
+    assert one.manifest.config.kernel["target_temperature"] == 3.0
+    burnt = maskov.sample(MODEL, kernel, epochs=6, burn_in=2, **settings)
     assert burnt.manifest.schedule == Schedule(epochs=6, burn_in=2)
 
 
-def test_a_kernel_keeps_its_own_temperature():
-    hot = Metropolis(Raw(), target_temperature=3.0)
-    planned = plan(model=MODEL, kernel=hot, epochs=4)
-    assert (planned.kernel, planned.manifest.schedule) == (hot, Schedule(epochs=4))
+def test_constraints_replicas_passes_and_kernels_by_name():
+    options = {"contains": "red", "avoid": ["white"], "moves": "site:1,span:2", "epochs": 4}
+    for one in maskov.sample(MODEL, chains=6, length=5, **options):
+        assert ("red" in one.tokens, "white" in one.tokens) == (True, False)
+    words = "red green blue white"
+    for one in maskov.sample(MODEL, texts=[words], max_changes=1, chains=5, epochs=4):
+        assert sum(a != b for a, b in zip(one.tokens, words.split(), strict=True)) <= 1
+    assert maskov.sample(MODEL, replicas=[1.0, 0.5], **SMALL).manifest.replicas == 2
+    assert maskov.sample(random_table(3, 2), passes=60, chains=2).manifest.schedule.epochs > 1
+    until = maskov.sample(random_table(3, 2), until="converged", epochs=40, chains=4)
+    assert until.manifest.config.until is not None
+    for name in ("gibbs", "mask-predict"):
+        assert maskov.sample(MODEL, kernel=name, **SMALL).manifest.kernel == name
 
 
-@pytest.mark.parametrize(
-    "given",
-    [{"energy": "norm"}, {"moves": "site"}, {"proposal": maskov.MaskedConditional(0.5)},
-     {"delayed": 1}, {"contains": "red"}, {"avoid": "red"}, {"allow": "1:a"}, {"max_changes": 1}],
-    ids=str,
-)  # fmt: skip
-def test_a_kernel_object_and_its_options_are_not_both_given(given):
-    (name,) = given
-    with pytest.raises(InputError, match=rf"\A'{name}' and a kernel say the same thing.*\Z"):
-        maskov.sample(MODEL, Metropolis(Raw()), **given, chains=1, length=3)
+def test_scores_and_rewriters():
+    (named,) = maskov.score("untrained", ["the cat sat"], "norm")
+    (given,) = maskov.score(maskov.load("untrained"), ["the cat sat"], Norm())
+    assert named == given
+    assert maskov.score(MODEL, TEXTS) == maskov.score(MODEL, TEXTS, Raw())
+    options, toward = {"chains": 2, "epochs": 2, "seed": 3}, "contains('white')"
+    by_name = maskov.rewrite(MODEL, TEXTS[:1], toward, **options)
+    whole = maskov.Rewriter(toward, chains=2, epochs=2)
+    assert maskov.rewrite(MODEL, TEXTS[:1], whole, seed=3) == by_name
+    assert "green" in maskov.rewrite(MODEL, TEXTS[:1], toward, freeze="green", **options)[0].text
 
 
-@pytest.mark.parametrize(
-    "given",
-    [{"epochs": 1}, {"burn_in": 1}, {"burn_in_energy": "raw"}, {"target_temperature": 2},
-     {"force_accept": 1}],
-    ids=str,
-)  # fmt: skip
-def test_a_schedule_object_and_its_options_are_not_both_given(given):
-    (name,) = given
-    with pytest.raises(InputError, match=rf"\A'{name}' and a schedule say the same thing.*\Z"):
-        maskov.sample(MODEL, schedule=Schedule(1), **given, chains=1, length=3)
+ORDERED = Metropolis(Norm(), maskov.Site(positions=maskov.Sweep("left-to-right")))
 
 
 @pytest.mark.parametrize(
     ("keywords", "phrase"),
     [
         ({"texts": "red green"}, "write texts=['red green']"),
+        ({"texts": ["red", 3]}, "a list of texts"),
         ({"length": 3.5}, "a whole number or ("),
+        ({"model": "untrained(smooth=1)"}, "write tokenizer, prefix"),
+        ({"model": "untrained(prefix=3)"}, "write tokenizer, prefix"),
         ({"model": 3}, "a MaskedModel"),
+        ({"model": "no such model"}, "no such model"),
+        ({"device": "cpu"}, "a model that is loaded"),
         ({"energy": 3}, "an Energy"),
-        ({"chains": "8"}, "a whole number, not '8' (str)"),
-        ({"chains": True}, "a whole number, not True (bool)"),
-        ({"checkpoint_every": "1"}, "a number, not '1' (str)"),
+        ({"chains": "8"}, "not '8' (str)"),
+        ({"chains": True}, "not True (bool)"),
+        ({"checkpoint_every": "1"}, "not '1' (str)"),
         ({"progress": 1}, "True or False"),
         ({"epochs": 2.0}, "a whole number or None"),
         ({"kernel": 3}, "a text or a Kernel"),
         ({"schedule": 20}, "a Schedule or None"),
-        ({"texts": ["red", 3]}, "a list of texts"),
         ({"workers": "2"}, "a whole number or a Workers"),
+        ({"passes": 60, "until": "converged"}, "not both"),
+        ({"moves": "sit"}, "unknown move"),
+        ({"moves": []}, "at least one kernel"),
+        ({"moves": [maskov.Site(), 3]}, "a Move"),
+        ({"moves": [(maskov.Site(), 0.0)]}, "must be above 0"),
+        ({"moves": OBJECTS, "proposal": maskov.MaskedConditional(2.0)}, "'proposal' and moves"),
+        ({"moves": OBJECTS, "contains": "red"}, "'contains' and moves that are objects"),
+        ({"moves": ["span(block=2)"]}, "takes sizes"),
+        ({"moves": "site(order=left-to-right),resize", "length": (3, 5)}, "have no order"),
+        ({"templates": ["red [MASK]"], "length": 3}, "drop --length"),
+        ({"kernel": "gibbs", "energy": Norm()}, "drop --energy"),
+        ({"kernel": maskov.Mixture((ORDERED, Metropolis(Norm(), Resize()))), "length": (3, 5)},
+         "have no order"),
+        *(({"kernel": Metropolis(Raw()), name: value}, f"'{name}' and a kernel say the same")
+          for name, value in {"energy": "raw", "proposal": maskov.MaskedConditional(),
+                              "moves": "site", "delayed": 1, "contains": "red"}.items()),
+        *(({"schedule": Schedule(1), name: value}, f"'{name}' and a schedule say the same")
+          for name, value in {"epochs": 1, "burn_in": 1, "target_temperature": 2}.items()),
+        (SIZED | {"length_prior": {}}, "weights such as"),
+        (SIZED | {"length_prior": {"three": 1}}, "a dict"),
+        # Texts that are resampled in part.
+        ({"texts": TEXTS, "templates": ["red [MASK] [MASK]"]}, "1 templates for 2 texts"),
+        ({"texts": TEXTS[:1], "templates": ["blue [MASK] [MASK]"]}, "is not text 1 with blanks"),
+        ({"texts": TEXTS[:1], "templates": ["red [MASK]"]}, "each of its 3 tokens"),
+        ({"texts": TEXTS[:1], "templates": ["red [MASK*]"]}, "blank of unknown length"),
+        ({"texts": TEXTS[:1], "templates": [TEXTS[0]]}, "every token of text 1 is frozen"),
+        ({"texts": TEXTS[:1], "templates": ["red [MASK] blue"], "freeze": "1"}, "drop --freeze"),
+        ({"freeze": "1"}, "texts to start from"),
+        ({"texts": TEXTS, "freeze": ["#.."]}, "give one each"),
+        ({"texts": TEXTS, "freeze": 1}, "'freeze' takes a text"),
     ],
-)
-def test_wrong_arguments_are_answered_in_one_sentence(keywords, phrase):
-    with pytest.raises(InputError, match=rf"\A.*'{next(iter(keywords))}'.*\Z") as refused:
-        maskov.sample(**{"model": MODEL} | keywords)
-    assert phrase in str(refused.value)
+    ids=str,
+)  # fmt: skip
+def test_what_cannot_be_is_refused_in_one_sentence(keywords, phrase):
+    told = str(_refusal(lambda: maskov.sample(**{"model": MODEL} | keywords)))
+    assert phrase in told
 
 
 @pytest.mark.parametrize(
@@ -312,99 +303,42 @@ def test_wrong_arguments_are_answered_in_one_sentence(keywords, phrase):
         (lambda: maskov.translate(texts=["x"]), "give the languages"),
         (lambda: maskov.translate(texts=["x"], method="mh", epochs="3"), "a whole number or None"),
         (lambda: maskov.infill(MODEL, ["red"], epochs=1), "has no blank"),
-        (lambda: maskov.sample(MODEL, templates=["red [MASK]"], length=3), "drop --length"),
         (lambda: maskov.resume(3), "'run' takes"),
-        (lambda: maskov.sample(MODEL, device="cpu"), "a model that is loaded"),
-        (lambda: maskov.sample("no such model"), "no such model"),
-        (lambda: maskov.sample(MODEL, moves="sit"), "unknown move"),
     ],
-)  # fmt: skip
-def test_other_calls_refuse_as_well(call, sentence):
-    with pytest.raises(maskov.MaskovError, match=r"\A.+\Z") as refused:
-        call()
-    assert sentence in str(refused.value)
-
-
-def test_constraints_and_moves_by_name():
-    run = maskov.sample(
-        MODEL, contains="red", avoid=["white"], moves="site:1,span:2", chains=6, epochs=4, length=5
-    )  # fmt: skip
-    for one in run:
-        assert "red" in one.tokens
-        assert "white" not in one.tokens
-    limited = maskov.sample(
-        MODEL, texts=["red green blue white"], max_changes=1, chains=5, epochs=4
-    )
-    for one in limited:
-        words = ["red", "green", "blue", "white"]
-        assert sum(a != b for a, b in zip(one.tokens, words, strict=True)) <= 1
-
-
-def test_replicas_and_passes_and_until_by_name():
-    tempered = maskov.sample(MODEL, replicas=[1.0, 0.5], **SMALL)
-    assert tempered.manifest.replicas == 2
-    paid = maskov.sample(random_table(3, 2), passes=60, chains=2)
-    assert paid.manifest.schedule.epochs > 1
-    until = maskov.sample(random_table(3, 2), until="converged", epochs=40, chains=4)
-    assert until.manifest.config.until is not None
-    with pytest.raises(InputError, match="not both"):
-        maskov.sample(MODEL, passes=60, until="converged")
-
-
-def test_gibbs_and_mask_predict_by_name():
-    for name in ("gibbs", "mask-predict"):
-        assert maskov.sample(MODEL, kernel=name, **SMALL).manifest.kernel == name
-
-
-def test_scores_by_name(tmp_path):
-    (named,) = maskov.score("untrained", ["the cat sat"], "norm")
-    (given,) = maskov.score(maskov.load("untrained"), ["the cat sat"], Norm())
-    assert named == given
-    (own,) = maskov.score(MODEL, ["red green"], lambda texts: [3.0] * len(texts))
-    assert own.energy == 3.0
-    default = maskov.score(MODEL, ["red green"])
-    assert default == maskov.score(MODEL, ["red green"], Raw())
-
-
-def test_a_rewriter_is_the_options_it_has():
-    texts = ["red green blue"]
-    options = {"chains": 2, "epochs": 2, "seed": 3}
-    toward = "contains('white')"
-    by_name = maskov.rewrite(MODEL, texts, toward, **options)
-    whole = maskov.Rewriter(toward, chains=2, epochs=2)
-    assert maskov.rewrite(MODEL, texts, whole, seed=3) == by_name
-    frozen = maskov.rewrite(MODEL, texts, toward, freeze="green", **options)
-    assert "green" in frozen[0].text
-
-
-def test_folders_are_models(tmp_path):
-    MODEL.network.save_pretrained(tmp_path / "model")
-    MODEL.tokenizer.save_pretrained(tmp_path / "model")
-    for name in (tmp_path / "model", str(tmp_path / "model")):
-        run = maskov.sample(name, device="cpu", **SMALL)
-        assert run.manifest.config.model.source.name == str((tmp_path / "model").resolve())
-
-
-@pytest.mark.parametrize(
-    ("keywords", "said"),
-    [
-        ({"kernel": "gibbs", "energy": "norm"}, "drop --energy"),
-        ({"kernel": "gibbs", "energy": Norm()}, "drop --energy"),
-        ({"moves": ["span(block=2)"]}, "takes sizes"),
-        ({"moves": "resize(2)"}, "takes no arguments"),
-        ({"moves": "site(order=left-to-right),resize"}, "have no order"),
-        ({"moves": []}, "at least one kernel"),
-    ],
-    ids=str,
 )
-def test_what_would_be_ignored_is_refused(keywords, said):
-    settings = {"epochs": 2, "chains": 1} | ({} if "templates" in keywords else {"length": 5})
-    with pytest.raises(InputError, match=said):
-        maskov.sample(MODEL, **settings, **keywords)
+def test_other_calls_refuse_as_well(call, sentence):
+    assert sentence in str(_refusal(call))
 
 
-def test_a_kernel_object_whose_order_would_be_ignored_is_refused():
-    site = Metropolis(Norm(), maskov.Site(positions=maskov.Sweep("left-to-right")))
-    kernel = maskov.Mixture((site, Metropolis(Norm(), maskov.moves.Resize())))
-    with pytest.raises(InputError, match="have no order"):
-        maskov.sample(MODEL, kernel, length=(3, 5), epochs=1, chains=1)
+# Given texts are resampled in part: by `freeze`, by a mask, or by a template.
+
+
+def test_a_template_a_mask_and_a_rule_are_the_same_run():
+    settings = {"chains": 4, "epochs": 6, "seed": 3, "thin": 1, "burn_in": 0, "texts": TEXTS}
+    rule = maskov.sample(MODEL, freeze="1", **settings)
+    held = [[True, False, False], [True, False, False, False]]
+    templates = ["red [MASK] [MASK]", "white [MASK] [MASK] [MASK]"]
+    for run in (
+        maskov.sample(MODEL, freeze=["#..", "#..."], **settings),
+        maskov.sample(MODEL, freeze=held, **settings),
+        maskov.sample(MODEL, templates=templates, **settings),
+        maskov.infill(MODEL, templates, **settings),
+    ):
+        assert run.manifest.inputs == rule.manifest.inputs
+        assert [one.tokens for one in run] == [one.tokens for one in rule]
+    assert rule.manifest.inputs.frozen == ((0,), (0,))
+    assert {(one.template, one.tokens[0]) for one in rule} == {(0, "red"), (1, "white")}
+    assert len({tuple(one.tokens) for one in rule}) > 2  # the others move
+
+
+def test_chains_start_at_the_text():
+    """The first sweep of a cold chain leaves a text where a template alone would fill it anew."""
+    kernel = Metropolis(Raw(), target_temperature=1e-9)
+    templates, settings = ["red [MASK] [MASK]"], {"chains": 8, "epochs": 1, "seed": 1}
+    drawn = maskov.infill(MODEL, templates, kernel, chains=30, epochs=9)
+    best = min(drawn, key=lambda one: one.energy_raw)
+    texts = [" ".join(best.tokens)]
+    run = maskov.sample(MODEL, kernel, texts=texts, templates=templates, **settings)
+    assert [one.tokens for one in run] == [best.tokens] * 8
+    anew = maskov.infill(MODEL, templates, kernel, **settings)
+    assert len({tuple(one.tokens) for one in anew}) > 1

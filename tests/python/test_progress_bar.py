@@ -49,24 +49,16 @@ def notebook(monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
 
 
-def test_a_terminal_has_a_bar(monkeypatch):
-    terminal = on_terminal(monkeypatch)
+def test_where_there_is_a_bar(monkeypatch, capfd):
     maskov.sample(MODEL, **SMALL)
-    shown = terminal.getvalue()
-    assert "4/4" in shown
-    assert "passes/s" in shown
-
-
-@pytest.mark.parametrize("settings", [{"progress": False}, {"listener": Silent()}])
-def test_it_can_be_turned_off(settings, monkeypatch):
+    assert capfd.readouterr() == ("", "")  # none in a pipe
     terminal = on_terminal(monkeypatch)
-    maskov.sample(MODEL, **SMALL, **settings)
-    assert terminal.getvalue() == ""
-
-
-def test_a_pipe_has_none(capfd):
+    for settings in ({"progress": False}, {"listener": Silent()}):
+        maskov.sample(MODEL, **SMALL, **settings)
+        assert terminal.getvalue() == ""
     maskov.sample(MODEL, **SMALL)
-    assert capfd.readouterr() == ("", "")
+    assert "4/4" in terminal.getvalue()
+    assert "passes/s" in terminal.getvalue()
 
 
 def test_a_notebook_has_a_bar(notebook, capfd):
@@ -74,16 +66,17 @@ def test_a_notebook_has_a_bar(notebook, capfd):
     assert "epoch" in capfd.readouterr().err
     maskov.sample(MODEL, progress=False, **SMALL)
     assert capfd.readouterr() == ("", "")
+    maskov.sample(maskov.load("untrained", "cpu"), **SMALL)
+    assert capfd.readouterr().err.count("note:") == 1  # a caution of the model, once
 
 
 def test_infill_rewrite_and_resume_have_bars(monkeypatch, tmp_path):
     terminal = on_terminal(monkeypatch)
-    calls = [
+    for call in (
         lambda: maskov.infill(MODEL, "red [MASK]", chains=1, epochs=2),
         lambda: maskov.rewrite(MODEL, ["red green"], "edit", chains=1, epochs=2),
         lambda: maskov.resume(_cut(tmp_path / "run"), MODEL),
-    ]
-    for call in calls:
+    ):
         terminal.seek(0)
         terminal.truncate()
         call()
@@ -91,14 +84,9 @@ def test_infill_rewrite_and_resume_have_bars(monkeypatch, tmp_path):
 
 
 def _cut(folder):
-    asked = []
-
-    def stop():
-        asked.append(1)
-        return len(asked) > 3
-
+    asked = iter(range(10**6))
     with pytest.raises(maskov.Interrupted):
-        maskov.sample(MODEL, out=folder, stop=stop, progress=False, **SMALL)
+        maskov.sample(MODEL, out=folder, stop=lambda: next(asked) > 3, progress=False, **SMALL)
     return folder
 
 
@@ -127,12 +115,6 @@ def test_the_bar_never_goes_back_and_an_error_takes_it_away(monkeypatch):
         broken()
     assert bar._bar.n == 5
     assert screen.getvalue().rstrip(" ").endswith("\r")
-
-
-def test_a_caution_of_the_model_is_printed_once(notebook, capfd):
-    untrained = maskov.load("untrained", "cpu")
-    maskov.sample(untrained, **SMALL)
-    assert capfd.readouterr().err.count("note:") == 1
 
 
 def _warnings_of_tqdm(monkeypatch, action):

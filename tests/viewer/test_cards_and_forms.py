@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from maskov import Run
 from maskov.ui.viewer.live import LONGEST_TEXT, LiveRuns
 from maskov.ui.viewer.player import Player
-from maskov.ui.viewer.run_list import RunList, id_of
+from maskov.ui.viewer.runs import RunList, id_of
 from maskov.ui.viewer.server import create_app
 from view_runs import make_run
 

@@ -12,7 +12,7 @@ import pytest
 
 from maskov.runs import rebuild
 from maskov.ui.viewer.player import Player
-from maskov.ui.viewer.run_list import RunList, id_of
+from maskov.ui.viewer.runs import RunList, id_of
 from maskov.ui.viewer.server import create_app
 from view_runs import TOKEN, ServedRuns, make_run
 from web_server import ThreadServer

@@ -12,10 +12,10 @@ import threading
 import pytest
 
 from maskov.errors import RunError
-from maskov.ui.viewer import run_list as run_list_module
+from maskov.ui.viewer import runs as runs_module
 from maskov.ui.viewer.live import LiveRuns
 from maskov.ui.viewer.player import Player
-from maskov.ui.viewer.run_list import RunList, id_of
+from maskov.ui.viewer.runs import RunList, id_of
 from maskov.ui.viewer.server import create_app
 from view_runs import make_run
 from web_server import ThreadServer
@@ -108,7 +108,7 @@ def test_reading_that_hangs_leaves_pages_and_the_live_run(server, runs, path, mo
         let_go.wait(20)
         raise RunError("no answer")
 
-    monkeypatch.setattr(run_list_module, "open_run", hangs)
+    monkeypatch.setattr(runs_module, "open_run", hangs)
     request = f"GET /api/runs/{id_of(runs / 'odd')}{path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     try:
         for _ in range(60):  # more than all threads of the server

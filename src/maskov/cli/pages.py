@@ -111,24 +111,22 @@ def serve(
     try:
         from maskov.ui.viewer.live import LiveRuns
         from maskov.ui.viewer.player import Player
-        from maskov.ui.viewer.run_list import RunList
-        from maskov.ui.viewer.server import create_app
-        from maskov.ui.web.security_headers import is_loopback
-        from maskov.ui.web.serving import listen
-        from maskov.ui.web.serving import serve as serve_app
+        from maskov.ui.viewer.runs import RunList
+        from maskov.ui.viewer.server import LOOPBACK, create_app, listen
+        from maskov.ui.viewer.server import serve as serve_app
     except ImportError as error:
         raise InputError("the pages need FastAPI: pip install '.[serve]'.") from error
-    if not is_loopback(host):
+    if host.lower() not in LOOPBACK:
         raise InputError(
-            f"'{host}' can be reached from other machines: drop --host, and use the pages from "
-            "there by `ssh -L` or a proxy with TLS."
+            f"'{host}' is not an address of this machine alone: drop --host, and use the pages "
+            "from other machines by `ssh -L` or a proxy with TLS."
         )
     if device is not None:
         from maskov.models import choose_device
 
         choose_device(device)  # refuse it now rather than on the first request
     run_list = RunList(runs or [], out)
-    socket, address, _ = listen(host, port)
+    socket, address = listen(host, port)
     token = None if no_token else secrets.token_urlsafe(_TOKEN_BYTES)
     if no_token:
         say("warning: without a token every user of this machine can see the runs and start some.")

@@ -348,7 +348,9 @@ class Store:
 
     def row(self, epoch: int) -> Traces:
         """Return what all chains came to in an epoch, one number each."""
-        return {name: np.array(self.array(name)[epoch]) for name in TRACES if name not in _WIDE}
+        return {
+            name: np.array(self.array(name)[epoch]) for name in self.traced() if name not in _WIDE
+        }
 
     def tokens(self, epoch: int) -> npt.NDArray[Any]:
         """Return the tokens of all chains at the end of an epoch with samples."""

@@ -25,13 +25,18 @@ from maskov.runs import Run
 from maskov.runs.eta import Pace
 from maskov.shipped import listed
 from maskov.ui.report.formats import json_safe
-from maskov.ui.viewer.run_list import id_of
+from maskov.ui.viewer.runs import id_of
 
 # Runs that one server starts in all, so that a page cannot fill the disk.
 MOST_STARTED = 50
 _LONGEST_SAID = 1 << 20
 MOST_CHAINS, MOST_EPOCHS, MOST_TOKENS = 16, 200, 64
 LONGEST_TEXT, LONGEST_RULE, LONGEST_NAME = 500, 200, 100
+# What is seen of a run before its first epoch has ended.
+_NOTHING: dict[str, Any] = {
+    "epoch": 0, "passes": 0, "chains": [], "accepted": None, "novel": None, "energy_raw": [],
+    "energy_norm": [],
+}  # fmt: skip
 METHODS = {
     "mh": "Metropolis–Hastings: exact",
     "gibbs": "degenerate Gibbs: accepts everything, has no target",
@@ -48,7 +53,7 @@ class RunRequest(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
-    model: str = Field(max_length=100)
+    model: str = Field(default=DEFAULT_MODEL, max_length=100)
     method: Literal["mh", "gibbs", "mask-predict"] = "mh"
     energy: Literal["raw", "norm"] = "raw"
     chains: int = Field(default=6, ge=1, le=MOST_CHAINS)
@@ -98,22 +103,8 @@ def known_models() -> dict[str, str]:
 
 def choices() -> dict[str, Any]:
     """Return the choices, bounds and defaults of the form."""
-    bounds: dict[str, dict[str, Any]] = {}
-    for name, field in RunRequest.model_fields.items():
-        limits = {type(part).__name__.lower(): part for part in field.metadata}
-        bounds[name] = {
-            "value": None if field.is_required() else field.default,
-            "least": getattr(limits.get("ge"), "ge", None),
-            "most": getattr(limits.get("le"), "le", None),
-            "longest": getattr(limits.get("maxlen"), "max_length", None),
-        }
-    bounds["model"]["value"] = DEFAULT_MODEL
-    return {
-        "models": known_models(),
-        "methods": METHODS,
-        "energies": ["raw", "norm"],
-        "bounds": bounds,
-    }
+    fields = RunRequest.model_json_schema()["properties"]
+    return {"models": known_models(), "methods": METHODS, "fields": fields}
 
 
 class LiveRun:
@@ -155,7 +146,7 @@ class LiveRun:
         """Return the progress, or only its version if that is still `after`."""
         running = self.running  # before the folder is read, so that the last state is the whole
         saved = (self._path / "manifest.json").is_file()
-        seen: dict[str, Any] = {"epoch": 0, "chains": [], "energy_raw": [], "energy_norm": []}
+        seen = _NOTHING
         if saved:
             with suppress(MaskovError):  # it may be read while it is being written
                 seen = self._seen(Run.open(self._path))
@@ -165,9 +156,8 @@ class LiveRun:
         if version == after:
             return {"version": version}
         status, message = self._status(running, saved)
-        passes = seen.get("passes", 0)
         known = running and epoch > 0
-        told: dict[str, Any] = {
+        return {
             "version": version,
             "id": id_of(self._path),
             "name": self._path.name,
@@ -178,36 +168,35 @@ class LiveRun:
             "status": status,
             "message": message,
             "notes": [line[6:] for line in self._lines() if line.startswith("note: ")],
-            "passes": passes,
-            "per_second": self._pace.passes_per_second(passes) if known else None,
+            "per_second": self._pace.passes_per_second(seen["passes"]) if known else None,
             "seconds_left": self._pace.seconds_left(epoch) if known else None,
-            "accepted": None,
-            "novel": None,
+            **json_safe(seen),
         }
-        told |= json_safe(seen)
-        return told
 
     def _seen(self, run: Run) -> dict[str, Any]:
         """Return what the folder says after the latest epoch of which all samples are kept."""
-        samples, traces = run.samples, run.traces
-        done = len(samples) // run.manifest.chains
+        samples, traces, chains = run.samples, run.traces, run.manifest.chains
+        done = len(samples) // chains
         if not done:
             self._pace.begin()
-            return {"epoch": 0, "chains": [], "energy_raw": [], "energy_norm": []}
-        last = samples[(done - 1) * run.manifest.chains : done * run.manifest.chains]
+            return _NOTHING
         steps = max(int(traces["steps"][done - 1].sum()), 1)
         energy = f"energy_{self._request.energy}"
+        rates = {
+            name: float(traces[name][done - 1].sum() / steps) for name in ("accepted", "novel")
+        }
+        means = {
+            name: traces[name][:done].mean(1).tolist() for name in ("energy_raw", "energy_norm")
+        }
         return {
             "epoch": done,
             "passes": int(traces["passes"][:done].sum()),
             "chains": [
                 {"chain": one.chain, "energy": getattr(one, energy), "words": one.tokens}
-                for one in last
+                for one in samples[(done - 1) * chains : done * chains]
             ],
-            **{name: float(traces[name][done - 1].sum() / steps) for name in ("accepted", "novel")},
-            **{
-                name: traces[name][:done].mean(1).tolist() for name in ("energy_raw", "energy_norm")
-            },
+            **rates,
+            **means,
         }
 
     def _status(self, running: bool, saved: bool) -> tuple[str, str]:

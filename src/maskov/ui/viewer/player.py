@@ -5,25 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import asdict
+from functools import lru_cache
 from threading import Lock
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from maskov.config import Manifest
 from maskov.errors import InputError, RunError
 from maskov.models.base import MaskedModel
-from maskov.replay import Replay, Replayer
+from maskov.replay import Replayer
 from maskov.replay.replayer import why_not
 from maskov.runs.rebuild import LoadedModels, own_parts
-from maskov.types import Traces
 from maskov.ui.report.formats import json_safe
-from maskov.ui.viewer.run_list import OpenedRun
+from maskov.ui.viewer.runs import OpenedRun
 
 # Maximum tokens of a chain in one response, a few megabytes.
 MOST_TOKENS = 1_000_000
 _KEPT_REPLAYERS, _KEPT_EPOCHS = 4, 256
+_TOLD = ("energy_raw", "energy_norm", "energy_target", "accepted", "novel", "steps")
 
 
 class Player:
@@ -44,8 +41,8 @@ class Player:
         self._trust, self._trust_parts = trust, trust_parts
         self._allow_download = allow_download
         self._lock = Lock()
-        self._replayers: dict[tuple[str, int], tuple[Replayer, MaskedModel]] = {}
-        self._epochs: dict[tuple[str, int, int, int], dict[str, Any]] = {}
+        self._replayer = lru_cache(_KEPT_REPLAYERS)(self._load)
+        self._epoch = lru_cache(_KEPT_EPOCHS)(self._replay)
 
     def why_not(self, opened: OpenedRun) -> str | None:
         """Return why the chains of a run cannot be replayed, or None."""
@@ -69,7 +66,8 @@ class Player:
             rows = replayer.tokens(chain)
             if sum(map(len, rows)) > MOST_TOKENS:
                 raise InputError("this chain is too long to show.")
-            traces, sources = opened.run.traces, opened.run.manifest.inputs.sources
+            traces, manifest, done = opened.run.traces, opened.run.manifest, replayer.epochs
+            sources = manifest.inputs.sources
             return {
                 "chain": chain,
                 "tokens": rows,
@@ -77,68 +75,31 @@ class Player:
                 "free": replayer.free(chain),
                 "source": None if sources is None else sources[replayer.source(chain)],
                 "experts": {
-                    name: json_safe(values.tolist())
-                    for name, values in expert_energies(opened.run.manifest, traces, chain).items()
+                    name: json_safe(traces["expert_energy"][:done, chain, column].tolist())
+                    for column, name in enumerate(manifest.experts)
                 },
-                **{
-                    name: json_safe(traces[name][: replayer.epochs, chain].tolist())
-                    for name in (
-                        "energy_raw",
-                        "energy_norm",
-                        "energy_target",
-                        "accepted",
-                        "novel",
-                        "steps",
-                    )
-                },
+                **{name: json_safe(traces[name][:done, chain].tolist()) for name in _TOLD},
             }
 
     def epoch(self, opened: OpenedRun, chain: int, epoch: int) -> dict[str, Any]:
         """Return the steps of one epoch of a chain."""
-        key = (opened.id, opened.stamp, chain, epoch)
         with self._lock:
-            if key not in self._epochs:
-                replayer, model = self._replayer(opened)
-                self._epochs[key] = _to_json(replayer.epoch(chain, epoch), model)
-                _drop(self._epochs, _KEPT_EPOCHS)
-            return self._epochs[key]
+            return self._epoch(opened, chain, epoch)
 
-    def _replayer(self, opened: OpenedRun) -> tuple[Replayer, MaskedModel]:
-        key = (opened.id, opened.stamp)
-        if key not in self._replayers:
-            reason = self.why_not(opened)
-            if reason is not None:
-                raise RunError(f"this run cannot be replayed: {reason}.")
-            model = self._models.of(opened.run.manifest)
-            self._replayers[key] = (
-                Replayer(opened.run, model, self._trust_parts, self._allow_download),
-                model,
-            )
-            _drop(self._replayers, _KEPT_REPLAYERS)
-        return self._replayers[key]
+    def _replay(self, opened: OpenedRun, chain: int, epoch: int) -> dict[str, Any]:
+        replayer, model = self._replayer(opened)
+        replay = replayer.epoch(chain, epoch)
+        told = (token for step in replay.steps for token in (*step.old, *step.new))
+        steps = [numbers(asdict(step)) | {"repeated": step.repeated} for step in replay.steps]
+        words = _words(model, {*replay.before, *told})
+        return {**numbers(asdict(replay)), "steps": steps, "words": words}
 
-
-def expert_energies(
-    manifest: Manifest, traces: Traces, chain: int
-) -> dict[str, npt.NDArray[np.float64]]:
-    """Return the energy of each expert of a run by epoch, for one chain."""
-    if not manifest.experts:
-        return {}
-    done = int((traces["steps"].sum(1) > 0).sum())
-    columns = traces["expert_energy"][:done, chain].T
-    return dict(zip(manifest.experts, columns, strict=True))
-
-
-def _to_json(replay: Replay, model: MaskedModel) -> dict[str, Any]:
-    told = (token for step in replay.steps for token in (*step.old, *step.new))
-    tokens = {*replay.before, *told}
-    return {
-        **numbers(asdict(replay)),
-        "steps": [
-            {**numbers(asdict(step)), "repeated": step.repeated} for step in replay.steps
-        ],
-        "words": _words(model, tokens),
-    }  # fmt: skip
+    def _load(self, opened: OpenedRun) -> tuple[Replayer, MaskedModel]:
+        reason = self.why_not(opened)
+        if reason is not None:
+            raise RunError(f"this run cannot be replayed: {reason}.")
+        model = self._models.of(opened.run.manifest)
+        return Replayer(opened.run, model, self._trust_parts, self._allow_download), model
 
 
 def _words(model: MaskedModel, tokens: Iterable[int]) -> dict[int, str]:
@@ -159,8 +120,3 @@ def numbers(value: Any) -> Any:
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"
     return json_safe(value)
-
-
-def _drop(kept: dict[Any, Any], most: int) -> None:
-    while len(kept) > most:
-        del kept[next(iter(kept))]

@@ -1,42 +1,71 @@
-"""The pages of the viewer and their API.
+"""The pages of the viewer, their API, and the port that they are served on.
 
-No request path reaches the file system: static files are read at startup, and only the server maps
-run ids to folders. With a token every path starts with it; all others are 404.
+No request path reaches the file system: only the server maps names of files and ids of runs to
+paths. With a token every path starts with it; all others are 404.
 """
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import partial, wraps
+from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
-from fastapi.concurrency import run_in_threadpool
+import uvicorn
+from anyio import CapacityLimiter, to_thread
+from fastapi import APIRouter, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel, ConfigDict
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from maskov.errors import MaskovError
-from maskov.ui.viewer.details import RunSummaries, Verdicts, overview, report_page
+from maskov.errors import InputError, MaskovError
+from maskov.ui.report import build
+from maskov.ui.report.formats import to_page
 from maskov.ui.viewer.live import LiveRuns, RunRequest, choices
 from maskov.ui.viewer.player import Player
-from maskov.ui.viewer.run_list import OpenedRun, RunList
-from maskov.ui.viewer.sample_list import SORTS, SampleLists, SampleQuery
-from maskov.ui.web.requests import RequestThreads, StaticFiles, json_response, read
-from maskov.ui.web.security_headers import SecurityHeaders
+from maskov.ui.viewer.runs import (
+    OpenedRun,
+    RunList,
+    SampleQuery,
+    found_samples,
+    overview,
+    verdict,
+)
 
+# The addresses that no other machine reaches.
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 LONGEST_BODY = 4 * 1024
+# Connections from which on requests are refused, and the bytes of a request's headers.
+MOST_CONNECTIONS, _LONGEST_HEADERS = 1000, 16 * 1024
+HEADERS = {
+    # Only our own files, nothing inline, no framing.
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # The address of a page may contain a token.
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
 _PAGES = {"": "runs.html", "run": "run.html", "live": "live.html"}
-_OWN = (
-    "views.css", "player.css", "common.js", "tokens.js", "runs.js", "run.js", "player.js",
-    "decision.js", "samples.js", "live.js", "icon.svg",
-)  # fmt: skip
-# Styles and charts shared with reports.
-_SHARED = ("report.css", "charts.css", "scales.js", "drawing.js", "charts.js", "theme.js")
+# Styles and charts are shared with reports.
+_FILES = {
+    file.name: file
+    for package in ("report", "viewer")
+    for file in (Path(__file__).parents[1] / package / "static").iterdir()
+}
 _STOPPING_SECONDS = 10.0
-# Pages and the progress of a run have all other threads.
+# Pages and the progress of a run have all other threads. The player replays one epoch at a time,
+# and waits while a model is loaded.
 _READING_THREADS, _REPLAYING_THREADS = 8, 2
 
 
@@ -46,12 +75,16 @@ class EmptyRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class Json(JSONResponse):
+    """JSON in ASCII: UTF-8 lacks lone surrogates, which texts may hold."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the JSON of plain data."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
 def create_app(
-    run_list: RunList,
-    player: Player,
-    live: LiveRuns | None,
-    *,
-    token: str | None = None,
+    run_list: RunList, player: Player, live: LiveRuns | None, *, token: str | None = None
 ) -> FastAPI:
     """Return the application; without `live` pages cannot start runs."""
 
@@ -59,59 +92,89 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
         if live is not None:
-            await run_in_threadpool(live.close, _STOPPING_SECONDS)
+            await to_thread.run_sync(live.close, _STOPPING_SECONDS)
 
     app = FastAPI(
         lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
     )
-    app.add_middleware(SecurityHeaders, loopback=True)
-    router = APIRouter(
-        prefix="" if token is None else "/t/{token}", dependencies=[Depends(_require(token))]
-    )
-    _add_files(router)
-    _add_runs(router, run_list, player)
-    _add_live(router, live)
-    app.include_router(router)
+    # DNS rebinding: a foreign page may point its own host name at 127.0.0.1, but the browser still
+    # sends that name in `Host`.
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*LOOPBACK, "[::1]"])
+    prefix = "" if token is None else f"/t/{token}"
+
+    @app.middleware("http")
+    async def guarded(request: Request, answer: Callable[..., Any]) -> Response:
+        given = str(request.scope["path"])[: len(prefix) + 1]
+        if not secrets.compare_digest(given.encode(), f"{prefix}/".encode()):
+            response: Response = Json({"detail": "Not Found"}, 404)
+        elif request.method == "POST" and (refusal := _refusal(request)) is not None:
+            response = refusal
+        else:
+            response = await answer(request)
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
 
     @app.exception_handler(MaskovError)
-    async def refused(request: Request, error: Exception) -> JSONResponse:
-        return JSONResponse({"detail": str(error)}, status_code=422)
+    async def refused(request: Request, error: Exception) -> Json:
+        return Json({"detail": str(error)}, 422)
 
     @app.exception_handler(RequestValidationError)
-    async def not_understood(request: Request, error: Exception) -> JSONResponse:
-        # The default answer would echo the input.
-        return JSONResponse({"detail": "invalid request"}, status_code=422)
+    async def not_understood(request: Request, error: RequestValidationError) -> Json:
+        # The reason must not echo the input, not even the name of an unknown field.
+        first = error.errors()[0]
+        where = [str(part) for part in first["loc"] if part in RunRequest.model_fields]
+        return Json({"detail": ": ".join([*where, first["msg"]])}, 422)
 
-    @app.exception_handler(405)
-    async def nothing(request: Request, error: Exception) -> JSONResponse:
-        # A 405 would tell those without the token that the path exists.
-        return JSONResponse({"detail": "Not Found"}, status_code=404)
+    router = APIRouter(prefix=prefix)
+    _add_runs(router, run_list, player)
+    _add_live(router, live)
 
+    @router.get("/")
+    @router.get("/{name}")
+    def page_or_file(name: str = "") -> FileResponse:
+        path = _FILES.get(_PAGES.get(name, name))
+        if path is None:
+            raise HTTPException(404)
+        return FileResponse(path)
+
+    app.include_router(router)
     return app
 
 
-def _require(token: str | None) -> Any:
-    def check(request: Request) -> None:
-        given = request.path_params.get("token", "")
-        if token is not None and not secrets.compare_digest(given.encode(), token.encode()):
-            raise HTTPException(404)
+def _refusal(request: Request) -> Json | None:
+    """Refuse what a page of another origin sent, and what is not small JSON."""
+    headers = request.headers
+    if headers.get("content-type", "").split(";")[0].strip() != "application/json":
+        return Json({"detail": "send application/json"}, 415)
+    # Browsers say which page sent this, other clients say nothing. The site is compared by the
+    # browser, so that it is right behind a proxy, which may change the host.
+    origin = headers.get("origin", f"http://{headers.get('host')}")
+    site = "same-origin" if origin == f"http://{headers.get('host')}" else "cross-site"
+    if headers.get("sec-fetch-site", site) not in ("same-origin", "none"):
+        return Json({"detail": "sent by another page"}, 403)
+    length = headers.get("content-length", "")
+    if not length.isdecimal() or int(length) > LONGEST_BODY:
+        return Json({"detail": f"send at most {LONGEST_BODY} bytes, and their number"}, 413)
+    return None
 
-    return check
 
+def _in_threads(limiter: CapacityLimiter) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Run a handler in one of a few threads; further requests wait without a thread."""
 
-def _add_files(router: APIRouter) -> None:
-    own = StaticFiles("maskov.ui.viewer", (*_OWN, *_PAGES.values()))
-    shared = StaticFiles("maskov.ui.report", _SHARED)
-    for path, page in _PAGES.items():
-        router.add_api_route(f"/{path}", partial(own.response, page), response_model=None)
-    for files, names in ((own, _OWN), (shared, _SHARED)):
-        for name in names:
-            router.add_api_route(f"/{name}", partial(files.response, name), response_model=None)
+    def decorate(handler: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(handler)
+        async def run(**given: Any) -> Any:
+            return await to_thread.run_sync(partial(handler, **given), limiter=limiter)
+
+        return run
+
+    return decorate
 
 
 def _add_runs(router: APIRouter, run_list: RunList, player: Player) -> None:
-    # The player replays one epoch at a time, and waits while a model is loaded.
-    reading, replaying = RequestThreads(_READING_THREADS), RequestThreads(_REPLAYING_THREADS)
+    reading = _in_threads(CapacityLimiter(_READING_THREADS))
+    replaying = _in_threads(CapacityLimiter(_REPLAYING_THREADS))
 
     def opened(run_id: str) -> OpenedRun:
         run = run_list.open(run_id)
@@ -120,84 +183,104 @@ def _add_runs(router: APIRouter, run_list: RunList, player: Player) -> None:
         return run
 
     @router.get("/report")
-    async def report(run_id: Annotated[str, Query(alias="id", max_length=100)]) -> HTMLResponse:
-        page = await reading.run(lambda: report_page(opened(run_id)))
+    @reading
+    def report(run_id: Annotated[str, Query(alias="id", max_length=100)]) -> HTMLResponse:
+        chosen = opened(run_id)
+        page = to_page(build([chosen.run], title=chosen.title))
         policy = f"{page.policy}; frame-ancestors 'none'"
-        # A lone surrogate cannot be encoded.
-        content = page.html.encode(errors="replace")
+        content = page.html.encode("utf-8", "replace")  # a lone surrogate cannot be encoded
         return HTMLResponse(content, headers={"Content-Security-Policy": policy})
 
-    summaries, verdicts, lists = RunSummaries(run_list), Verdicts(), SampleLists()
-
     @router.get("/api/runs")
-    async def runs() -> Response:
-        return await reading.run(lambda: json_response(summaries.all()))
+    @reading
+    def listed() -> Json:
+        return Json(run_list.summaries())
 
     @router.get("/api/runs/{run_id}")
-    async def run(run_id: str) -> Response:
-        def told() -> Response:
-            chosen = opened(run_id)
-            return json_response(overview(chosen, player.why_not(chosen)))
-
-        return await reading.run(told)
+    @reading
+    def run_overview(run_id: str) -> Json:
+        chosen = opened(run_id)
+        return Json(overview(chosen, player.why_not(chosen)))
 
     @router.get("/api/runs/{run_id}/verdict")
-    async def verdict(run_id: str) -> Response:
-        return await reading.run(lambda: json_response(verdicts.of(opened(run_id))))
+    @reading
+    def run_verdict(run_id: str) -> Json:
+        chosen = opened(run_id)
+        return Json(verdict(chosen.path, chosen.stamp))
 
     @router.get("/api/runs/{run_id}/samples")
-    async def run_samples(
-        run_id: str,
-        search: Annotated[str, Query(max_length=200)] = "",
-        chain: Annotated[int | None, Query(ge=0, le=2**31)] = None,
-        lowest: Annotated[float | None, Query(allow_inf_nan=False)] = None,
-        highest: Annotated[float | None, Query(allow_inf_nan=False)] = None,
-        sort: Annotated[str, Query(pattern=f"^({'|'.join(SORTS)})$")] = SORTS[0],
-        descending: bool = False,
-        offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
-        limit: Annotated[int, Query(ge=1, le=200)] = 50,
-        grouped: bool = False,
-        group: Annotated[int | None, Query(ge=0, le=2**31)] = None,
-    ) -> Response:
-        query = SampleQuery(
-            search, chain, lowest, highest, sort, descending, offset, limit, grouped, group
-        )
-        return await reading.run(lambda: json_response(lists.of(opened(run_id), query)))
+    @reading
+    def run_samples(run_id: str, query: Annotated[SampleQuery, Query()]) -> Json:
+        return Json(found_samples(opened(run_id), query))
 
     @router.get("/api/runs/{run_id}/chains/{chain}")
-    async def chain_of(run_id: str, chain: int) -> Response:
-        return await replaying.run(lambda: json_response(player.chain(opened(run_id), chain)))
+    @replaying
+    def chain_of(run_id: str, chain: int) -> Json:
+        return Json(player.chain(opened(run_id), chain))
 
     @router.get("/api/runs/{run_id}/chains/{chain}/epochs/{epoch}")
-    async def epoch_of(run_id: str, chain: int, epoch: int) -> Response:
-        return await replaying.run(
-            lambda: json_response(player.epoch(opened(run_id), chain, epoch))
-        )
+    @replaying
+    def epoch_of(run_id: str, chain: int, epoch: int) -> Json:
+        return Json(player.epoch(opened(run_id), chain, epoch))
 
 
 def _add_live(router: APIRouter, live: LiveRuns | None) -> None:
     @router.get("/api/choices")
-    def offered() -> dict[str, Any]:
-        return {"may_start": live is not None, **choices()}
+    def offered() -> Json:
+        return Json({"may_start": live is not None, **choices()})
 
     @router.get("/api/live")
-    def seen(after: Annotated[int, Query(ge=-1, le=2**62)] = -1) -> dict[str, Any]:
+    def seen(after: Annotated[int, Query(ge=-1, le=2**62)] = -1) -> Json:
         current = None if live is None else live.current
-        return {"version": -1, "status": "none"} if current is None else current.progress(after)
+        return Json(
+            {"version": -1, "status": "none"} if current is None else current.progress(after)
+        )
 
     @router.post("/api/live")
-    async def start(request: Request) -> dict[str, Any]:
-        run_request = await read(request, RunRequest, LONGEST_BODY)
+    def start(request: RunRequest) -> Json:
         if live is None:
             raise HTTPException(403, "this server starts no runs")
-        run_request.check()
-        started = await run_in_threadpool(live.start, run_request)
-        return started.progress()
+        request.check()
+        return Json(live.start(request).progress())
 
     @router.post("/api/live/stop")
-    async def stop(request: Request) -> Response:
-        await read(request, EmptyRequest, LONGEST_BODY)
+    def stop(request: EmptyRequest) -> Response:
         if live is None or live.current is None:
             raise HTTPException(404, "no run was started")
-        await run_in_threadpool(live.current.stop)
+        live.current.stop()
         return Response(status_code=204)
+
+
+def listen(host: str, port: int) -> tuple[socket.socket, str]:
+    """Open the port; return the socket and the address for browsers."""
+    try:
+        family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        opened = socket.create_server(where[:2], family=family)
+    except (OSError, UnicodeError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise InputError(f"cannot listen on '{host}', port {port}: {reason}.") from error
+    name = f"[{host}]" if ":" in host else host
+    return opened, f"http://{name}:{opened.getsockname()[1]}"
+
+
+def serve(app: FastAPI, opened: socket.socket) -> None:
+    """Serve until Ctrl-C or SIGTERM."""
+    server_of(app).run(sockets=[opened])
+
+
+def server_of(app: FastAPI) -> uvicorn.Server:
+    """Return a server of an application."""
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        h11_max_incomplete_event_size=_LONGEST_HEADERS,
+        limit_concurrency=MOST_CONNECTIONS,
+        # Addresses contain tokens, which must not be logged.
+        access_log=False,
+        log_level="warning",
+        proxy_headers=False,
+        server_header=False,
+        ws="none",
+        timeout_graceful_shutdown=5,
+    )
+    return uvicorn.Server(config)

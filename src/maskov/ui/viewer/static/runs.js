@@ -68,11 +68,11 @@ const fillForm = (offered) => {
   const option = (value, text) => html("option", { value }, text);
   form.model.append(...Object.entries(offered.models).map(([name, about]) => option(name, `${name}: ${about}`)));
   form.method.append(...Object.entries(offered.methods).map(([name, about]) => option(name, about)));
-  form.energy.append(...offered.energies.map((name) => option(name, `E_${name}`)));
-  for (const [name, { value, least, most, longest }] of Object.entries(offered.bounds)) {
-    if (known(value)) form[name].value = value;
-    if (known(least)) { form[name].min = least; form[name].max = most; }
-    if (known(longest) && form[name].tagName === "INPUT") form[name].maxLength = longest;
+  form.energy.append(...offered.fields.energy.enum.map((name) => option(name, `E_${name}`)));
+  for (const [name, field] of Object.entries(offered.fields)) {
+    if (known(field.default)) form[name].value = field.default;
+    if (known(field.minimum)) { form[name].min = field.minimum; form[name].max = field.maximum; }
+    if (known(field.maxLength) && form[name].tagName === "INPUT") form[name].maxLength = field.maxLength;
   }
   const adapt = () => {
     form.energy.disabled = form.method.value !== "mh";

@@ -1,0 +1,245 @@
+"""The runs that the viewer shows, under ids that only the server maps to folders.
+
+For each: a summary, a verdict, its report without samples, and its samples, filtered and sorted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from maskov.errors import InputError, MaskovError, RunError
+from maskov.runs import Run, Sample
+from maskov.ui.detokenise import detokenised
+from maskov.ui.report import build
+from maskov.ui.report.formats import PAGE_DIGITS, json_safe, with_error
+from maskov.ui.report.samples import similar_groups
+
+_ID_DIGITS = 12
+# Only the newest are listed.
+_MOST_RUNS = 1000
+_SHOWN = (
+    "model", "kernel", "energy", "chains", "epochs", "epochs_done", "acceptance_rate",
+    "novel_rate", "energy_raw_mean", "energy_norm_mean", "leaves_invariant",
+)  # fmt: skip
+# When the latest epoch was written.
+Stamp = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class OpenedRun:
+    """A run; `stamp` changes whenever it progresses."""
+
+    id: str
+    path: Path
+    stamp: Stamp
+    run: Run = field(compare=False)
+
+    @property
+    def title(self) -> str:
+        """What its user called the run, or else its folder."""
+        return self.run.manifest.name or self.path.name
+
+
+class RunList:
+    """Run folders, and folders of run folders, scanned on every request.
+
+    New runs are created in `home`, which need not exist yet.
+    """
+
+    def __init__(self, places: Sequence[Path], home: Path) -> None:
+        self.home = home.resolve()
+        self._places = [place.resolve() for place in places]
+        for given, place in zip(places, self._places, strict=True):
+            if not place.is_dir():
+                raise InputError(f"'{given}' is not a folder; give run folders or folders of runs.")
+            if not any(_runs_of(place)):
+                raise InputError(
+                    f"'{given}' has no runs: give a folder written by `maskov sample --out`, or a "
+                    "folder of such folders."
+                )
+
+    def paths(self) -> dict[str, Path]:
+        """Return the folders by their ids, the newest first."""
+        runs = {path for place in (*self._places, self.home) for path in _runs_of(place)}
+        newest = sorted(runs, key=lambda path: (-_changed(path / "manifest.json"), str(path)))
+        return {id_of(path): path for path in newest[:_MOST_RUNS]}
+
+    def open(self, run_id: str) -> OpenedRun | None:
+        """Open a run by its id, or return None."""
+        path = self.paths().get(run_id)
+        return None if path is None else OpenedRun(run_id, path, stamp_of(path), open_run(path))
+
+    def summaries(self) -> list[dict[str, Any]]:
+        """Return a summary of each run; one that cannot be read has an `error`."""
+        lines = []
+        for run_id, path in self.paths().items():
+            line = {
+                "id": run_id, "name": path.name, "title": path.name, "folder": path.parent.name
+            }  # fmt: skip
+            try:
+                lines.append(line | _summary(path, stamp_of(path)))
+            except MaskovError as error:
+                lines.append(line | {"error": str(error)})
+        return lines
+
+
+@lru_cache(_MOST_RUNS)
+def _summary(path: Path, stamp: Stamp) -> dict[str, Any]:
+    run = open_run(path)
+    summary = run.summary().to_dict()
+    about = {"created": run.manifest.created, "title": run.manifest.name or path.name}
+    return json_safe({name: summary[name] for name in _SHOWN} | about, PAGE_DIGITS)  # type: ignore[no-any-return]
+
+
+@lru_cache(_MOST_RUNS)
+def verdict(path: Path, stamp: Stamp) -> dict[str, Any]:
+    """Return the verdict of a run with its headline and tone."""
+    return open_run(path).diagnose().verdict.to_dict()
+
+
+def overview(opened: OpenedRun, why_not: str | None) -> dict[str, Any]:
+    """Return the run's report without samples, and why its chains cannot be replayed, if so."""
+    report = build([opened.run], samples=0).runs[0]
+    data = json_safe(report, PAGE_DIGITS)
+    del data["diagnosis"]
+    return data | {  # type: ignore[no-any-return]
+        "id": opened.id,
+        "name": opened.path.name,
+        "title": opened.title,
+        "why_not_played": why_not,
+        "numbers": {number.name: with_error(number) for number in report.numbers},
+    }
+
+
+def open_run(path: Path) -> Run:
+    """Open a run folder, unless one of its files could keep its reader waiting for ever."""
+    for folder in (path, path / "traces", path / "checkpoints"):
+        # Where a folder cannot be read, opening the run says why.
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.is_file() and not entry.is_dir() and os.path.exists(entry.path):
+                    raise RunError(
+                        f"'{entry.name}' of this run is neither a file nor a folder; remove it."
+                    )
+    return Run.open(path)
+
+
+def id_of(path: Path) -> str:
+    """Return the id of a folder: a hash of its path."""
+    return hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:_ID_DIGITS]
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Return when the latest epoch and the latest samples were written."""
+    return _changed(path / "traces" / "steps.npy"), _changed(path / "samples.jsonl")
+
+
+def _runs_of(place: Path) -> Iterator[Path]:
+    """Yield a run folder, or those in a folder."""
+    if _is_run(place):
+        yield place
+    else:
+        with suppress(OSError):
+            yield from filter(_is_run, place.iterdir())
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "manifest.json").is_file()
+
+
+def _changed(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+class SampleQuery(BaseModel):
+    """Filter, order and page of samples.
+
+    If `grouped`, similar samples of a chain are one; `group` asks for those of a group.
+    """
+
+    search: str = Field("", max_length=200)
+    chain: int | None = Field(None, ge=0, le=2**31)
+    lowest: float | None = Field(None, allow_inf_nan=False)
+    highest: float | None = Field(None, allow_inf_nan=False)
+    sort: Literal[
+        "energy_raw", "energy_norm", "raw_per_token", "norm_per_token", "chain", "epoch"
+    ] = "energy_raw"
+    descending: bool = False
+    offset: int = Field(0, ge=0, le=10**9)
+    limit: int = Field(50, ge=1, le=200)
+    grouped: bool = False
+    group: int | None = Field(None, ge=0, le=2**31)
+
+    def matches(self, sample: Sample) -> bool:
+        """Whether a sample is one of those that are asked for."""
+        energy = sample.energy_norm if "norm" in self.sort else sample.energy_raw
+        wanted = self.search.casefold()
+        return (
+            (
+                wanted in sample.text.casefold()
+                or wanted in detokenised(sample.text, sample.tokens).casefold()
+            )
+            and self.chain in (None, sample.chain)
+            and (self.lowest is None or energy >= self.lowest)
+            and (self.highest is None or energy <= self.highest)
+        )
+
+    def key(self, sample: Sample) -> float:
+        """Return what samples are sorted by."""
+        kind, _, per_token = self.sort.partition("_per_")
+        if per_token:
+            return float(getattr(sample, f"energy_{kind}")) / max(len(sample.ids), 1)
+        return float(getattr(sample, kind))
+
+
+@lru_cache(4)
+def _grouped(opened: OpenedRun) -> list[tuple[Sample, int]]:
+    """Return the samples of a run, each with its group: finding these takes a while."""
+    samples = opened.run.samples
+    return list(zip(samples, similar_groups(samples), strict=True))
+
+
+def found_samples(opened: OpenedRun, query: SampleQuery) -> dict[str, Any]:
+    """Return the samples of a run that match a query, and how many there are."""
+    every, sources = _grouped(opened), opened.run.manifest.inputs.sources
+    matching = [
+        (sample, group)
+        for sample, group in every
+        if query.matches(sample) and query.group in (None, group)
+    ]
+    matching.sort(key=lambda one: query.key(one[0]), reverse=query.descending)
+    sizes = Counter(group for _, group in matching)
+    rows = matching
+    if query.grouped:  # the first of each group, in this order
+        firsts: dict[int, tuple[Sample, int]] = {}
+        for one in matching:
+            firsts.setdefault(one[1], one)
+        rows = list(firsts.values())
+    return {
+        "in_all": len(every),
+        "found": len(matching),
+        "rows": len(rows),
+        "samples": [
+            json_safe(asdict(sample))
+            | {
+                "text": detokenised(sample.text, sample.tokens),
+                "source": None if sources is None else sources[sample.template],
+                "group": group,
+                "similar": sizes[group] - 1 if query.grouped else 0,
+            }
+            for sample, group in rows[query.offset : query.offset + query.limit]
+        ],
+    }

@@ -1,1 +1,0 @@
-"""What all served pages share: access control, request parsing and static files."""

@@ -1,0 +1,262 @@
+"""The command as a process: what it imports, how it ends early, and the threads it takes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from unittest.mock import Mock
+
+import pytest
+import torch
+
+from forked import Forked
+from maskov.cli import main
+from maskov.cli.signals import one_thread
+from maskov.startup import is_command
+from small import on_untrained
+
+COMMAND = [sys.executable, "-m", "maskov", "sample", "--model", "untrained", "--epochs", "9999"]
+COMMANDS = "sample infill rewrite translate score evaluate resume diagnose report serve verify "
+COMMANDS += "models"
+HEAVY = {"torch", "transformers", "numpy", "scipy"}
+
+
+# Help and version come at once: nothing heavy is imported for them.
+
+
+def _answered(words: list[str]) -> tuple[str, set[str], float]:
+    """Return what a command prints, what it imports, and the seconds that it computes."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ended = subprocess.run([sys.executable, "-X", "importtime", "-m", "maskov", *words],
+                           capture_output=True, text=True, check=True, timeout=60)  # fmt: skip
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    lines = ended.stderr.splitlines()
+    return ended.stdout, {line.rpartition("|")[2].strip() for line in lines}, seconds
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--version", "sample --help", "rate --help",
+     *(pytest.param(f"{name} --help", marks=pytest.mark.slow) for name in COMMANDS.split())],
+)  # fmt: skip
+def test_version_and_help_import_nothing_heavy(words):
+    printed, imported, seconds = _answered(words.split())
+    assert printed.strip()
+    assert "maskov.cli" in imported
+    assert not imported & HEAVY
+    # About 0.3 alone on a core; importing torch takes more than two.
+    assert seconds < 1.5
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    program = (
+        "import sys, maskov; heavy = {'torch', 'numpy'} & set(sys.modules); "
+        "assert not heavy, heavy; maskov.energies; from maskov import *; "
+        "assert sample is maskov.sample and 'sample' in dir(maskov); "
+        "assert not hasattr(maskov, 'nothing') and 'torch' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+# Ctrl-C, memory that runs out, and readers that go away.
+
+
+@pytest.mark.parametrize("module", [
+    "maskov.cli", "torch.nn",
+    *(pytest.param(name, marks=pytest.mark.slow)
+      for name in ("maskov.startup", "typer", "numpy", "maskov.models")),
+])  # fmt: skip
+def test_ctrl_c_while_importing_is_one_sentence(module):
+    """Whatever was imported last; before maskov's first line Python answers by itself."""
+    seen: list[str] = []
+    command = [sys.executable, "-X", "importtime", *COMMAND[1:]]
+    with subprocess.Popen(command, stdout=-3, stderr=-1, text=True) as process:
+        deadline = threading.Timer(120, process.kill)
+        deadline.start()
+        for line in process.stderr:
+            seen.append(line)
+            if line.endswith(f" {module}\n"):
+                process.send_signal(signal.SIGINT)
+                break
+        seen += process.stderr.readlines()
+        deadline.cancel()
+    assert process.returncode == 130
+    assert [line for line in seen if not line.startswith("import time:")] == ["maskov: stopped\n"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [0.3, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0])
+def test_ctrl_c_at_any_early_moment_is_one_sentence(after):
+    with subprocess.Popen([*COMMAND, "--quiet"], stdout=-3, stderr=-1, text=True) as process:
+        time.sleep(after)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err.count("\n"), "stopped" in err) == (130, 1, True)
+
+
+def test_ctrl_c_in_a_command_is_one_sentence(call, monkeypatch):
+    def interrupted(*_, **__):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+
+    monkeypatch.setattr("maskov.scoring.score_texts", interrupted)
+    assert call("score 'the cat'") == (130, "", "maskov: stopped\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("python -m maskov sample", True),
+        ("python -X dev -m maskov", True),
+        ("python -u /usr/bin/maskov sample", True),
+        ("python script.py maskov", False),
+        ("python -c import-maskov", False),
+        ("python -m pytest maskov", False),
+        ("python", False),
+    ],
+)
+def test_programs_that_import_maskov_keep_their_ctrl_c(words, expected):
+    assert is_command(words.split()) is expected
+
+
+CPU = (
+    "[enforce fail at alloc_cpu.cpp:121] err == 0. DefaultCPUAllocator: can't allocate memory: "
+    "you tried to allocate 9000000000000 bytes. Error code 12 (Cannot allocate memory)"
+)
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError(CPU), MemoryError(), RuntimeError("CUDA out of memory")], ids=str
+)
+def test_memory_that_runs_out_is_one_sentence(error, refused, monkeypatch):
+    monkeypatch.setattr("maskov.scoring.score_texts", Mock(side_effect=error))
+    told = refused("score 'the cat'")
+    assert "not enough memory" in told
+    assert "--token-budget" in told
+    # Other errors keep their traceback.
+    monkeypatch.setattr("maskov.scoring.score_texts", Mock(side_effect=RuntimeError("a bug")))
+    with pytest.raises(RuntimeError, match="a bug"):
+        main(["score", "the cat", "--model", "untrained"])
+
+
+@pytest.mark.slow
+def test_a_limit_of_memory_is_one_sentence(tmp_path):
+    """A real limit, too small for the activations of a long batch."""
+    (tmp_path / "texts").write_text(("the cat sat on the mat " * 18 + "\n") * 40)
+    limited = (
+        "import resource, sys, maskov.cli, torch; torch.set_num_threads(1); "
+        "maskov.score(maskov.load('untrained', 'cpu'), ['the cat']); "  # all is imported
+        "used = int(open('/proc/self/statm').read().split()[0]) * 4096; "
+        "resource.setrlimit(resource.RLIMIT_AS, (used + 2**28,) * 2); "
+        "maskov.cli.main(sys.argv[1:])"
+    )
+    words = ["score", str(tmp_path / "texts"), "--model", "untrained", "--token-budget", "9999999"]
+    ended = subprocess.run([sys.executable, "-c", limited, *words], capture_output=True, text=True,
+                           timeout=100)  # fmt: skip
+    assert "Traceback" not in ended.stderr
+    if ended.returncode:  # otherwise smaller batches did
+        assert (ended.returncode, "memory" in ended.stderr) == (2, True)
+
+
+def test_a_reader_that_goes_away_is_not_a_crash():
+    """As with `| head -1`; the pipe holds far less than there is to write."""
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+
+    def write_to_the_pipe():
+        os.dup2(writer, 1)
+        os.close(writer)
+        os.close(reader)
+
+    words = ["sample", "--json", "-q", "-n", "1", "-c", "200", "--length", "3", "-k", "gibbs"]
+    process = Forked(on_untrained(words), before=write_to_the_pipe)
+    os.close(writer)
+    with open(reader, "rb", buffering=0) as lines:
+        assert lines.readline().startswith(b"{")
+    assert process.end() == (1, "", "")
+
+
+# Commands compute with one thread, so that another busy process does not stop them.
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """How many threads torch has while a command computes, in this thread and in a new one."""
+    before, counts = torch.get_num_threads(), []
+    torch.set_num_threads(3)
+
+    def look(*given, **_):
+        for one in given:
+            if isinstance(one, socket.socket):
+                one.close()  # that of the server
+        counts.append(torch.get_num_threads())
+        other = threading.Thread(target=lambda: counts.append(torch.get_num_threads()))
+        other.start()
+        other.join()
+        raise SystemExit(0)
+
+    for name in ("scoring.score_texts", "evaluation.evaluate", "ui.report.build", "exact.verify",
+                 "runs.Run.diagnose", "ui.web.serving.serve"):  # fmt: skip
+        monkeypatch.setattr(f"maskov.{name}", look)
+    yield counts
+    assert torch.get_num_threads() == 3
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    "line", ["score 'the cat'", "evaluate texts", "report run --format md", "diagnose run",
+             "serve run --port 0", "verify"],
+)  # fmt: skip
+def test_a_command_computes_with_one_thread(line, seen, call, tmp_path):
+    (tmp_path / "texts").write_text("the cat sat\n")
+    if " run" in line:
+        call("sample -n 2 -c 2 --length 3 --out run -q")
+    assert call(line)[0] == 0
+    assert seen == [1, 1]
+    one_thread(lambda: None)()
+    assert torch.get_num_threads() == 3
+
+
+def _timed(words: list[str]) -> tuple[float, float]:
+    """Return the seconds and the CPU seconds of a command, started as users start it."""
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
+    used, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    subprocess.run([sys.executable, "-m", "maskov", *words], env=environment, check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=300)  # fmt: skip
+    seconds, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return seconds, after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [
+    "sample --model untrained --epochs 8 --workers 0 -q", "score TEXTS --model untrained",
+    "evaluate TEXTS",
+])  # fmt: skip
+def test_beside_busy_processes_a_command_keeps_its_share(command, tmp_path):
+    """It takes no more computing than alone, and about twice the time: half of a core is its own.
+
+    With spinning threads it took many times both.
+    """
+    (tmp_path / "texts").write_text("the cat sat on the mat and the dog ran to the river\n" * 300)
+    words = [word.replace("TEXTS", str(tmp_path / "texts")) for word in command.split()]
+    alone, computing = _timed(words)
+    spinning = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(len(os.sched_getaffinity(0)))
+    ]
+    try:
+        busy, computing_busy = _timed(words)
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
+    assert computing_busy < 2 * computing
+    assert busy < 5 * alone
