@@ -23,7 +23,6 @@ import maskov
 from benchmarks.algorithm1 import scores_at, step
 from benchmarks.flops import flops_per_pass, measure_ceiling, sampling_flops
 from benchmarks.models import load_model
-import maskov
 from benchmarks.tools import (
     MODEL,
     RunTimer,

@@ -134,6 +134,7 @@ def plan_of_folder(**given: Any) -> Plan:
     parts = GivenParts(asked.kernel, None if asked.energy is None else as_energy(asked.energy))
     found = rebuild(manifest, model, asked.trust_parts, download, parts)
     return Plan(
-        manifest, model, found.kernel, found.layout, workers_of(asked), path, asked.checkpoint_every,
+        manifest, model, found.kernel, found.layout, workers_of(asked), path,
+        asked.checkpoint_every,
         resumes=True,
     )  # fmt: skip

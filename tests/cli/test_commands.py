@@ -307,7 +307,8 @@ def test_energies_add_up_and_the_judge_is_the_shipped_one(rows):
 @pytest.mark.parametrize(
     ("energy", "head"),
     [("raw", "E_raw E_norm"), ("norm", "E_raw E_norm"), ("norm(groups=2)", "norm(groups=2)"),
-     ("raw+0.5*norm", "raw+0.5*norm E_raw E_norm"), ("autoregressive(wiki-judge)", "autoregressive")],
+     ("raw+0.5*norm", "raw+0.5*norm E_raw E_norm"),
+     ("autoregressive(wiki-judge)", "autoregressive")],
 )  # fmt: skip
 def test_the_table_says_which_energies_it_has(energy, head, printed, rows):
     words = ("score 'the cat sat' 'the dog' -e", energy)
@@ -347,7 +348,7 @@ def test_tokens_belong_to_words(text, tokens, words):
 
 
 def test_unknown_tokens_are_pointed_out(call):
-    bert = "'-m@bert(tokenizer=@bert/vocab.txt)' --json"
+    bert = "-m '@bert(tokenizer=@bert/vocab.txt)' --json"
     code, out, err = call(f"score EVQLVESGGG {bert}")
     assert err == "note: line 1: 1 of 1 tokens is unknown; separate residues by spaces?\n"
     assert (code, json.loads(out)["unknown"]) == (0, 1)

@@ -54,7 +54,6 @@ REFUSED = {
         --kernel metropolis                         | unknown kernel 'metropolis'
         --kernel gibbs --moves span                 | gibbs moves sites
         --kernel gibbs --energy norm                | drop --energy
-        --kernel gibbs --energy heat                | unknown energy
         --kernel gibbs --target-temperature 0.5     | no target
         --kernel gibbs --target-temperature 1:0.1   | no target
         --kernel gibbs --replicas 2                 | Metropolis-Hastings
@@ -77,12 +76,12 @@ REFUSED = {
         '--moves=site(order=left-to-right),insert-delete' --length 4:8 | have no order
         '--moves=site(order=backwards)'             | unknown order
         --start nowhere                             | unknown start
-        --start-text nowhere --length 5             | own lengths
+        --start-text red --length 5                 | own lengths
         --precision half                            | unknown precision 'half'
         --precision bfloat16 --model counterexample | float64 table
         --device abacus                             | not available
         --device meta                               | not available
-        '--model=untrained(tokenizer=nowhere)'      | drop the tokenizer
+        --model 'untrained(tokenizer=nowhere)'      | drop the tokenizer
         --replicas 0                                | 2 to 16
         --replicas many                             | 1,0.87,0.75
         --replicas 1,hot                            | 1,0.87,0.75
@@ -108,8 +107,8 @@ REFUSED = {
         '--moves=site(block=0)'                     | block
         --length 0                                  | not a range
         --length 9:3                                | not a range
-        --length five                               | not a number or range
-        --length 5:                                 | not a number or range
+        --length five                               | not a number or a range
+        --length 5:                                 | not a number or a range
         --length 1000                               | out of range
         --length 4:8 --length-prior flat            | no move changes the length
         --length 4:8 --moves span,insert-delete --length-prior short   | 'short' is not valid
@@ -118,7 +117,7 @@ REFUSED = {
         --chains 99999999999                        | more than one run can trace
         --epochs 99999999 --chains 99               | more than one run can trace
         --epochs 0                                  | at least one epoch
-        --resident 0                                | at least one chain
+        --resident 0                                | --resident must be at least 1
         --threads 99999                             | threads
         --burn-in 2                                 | burn-in
         --force-accept 3                            | 0 to 2
@@ -127,7 +126,7 @@ REFUSED = {
         --token-budget 0                            | --token-budget
         --seed -3                                   | seed
         --freeze 1                                  | --start-text
-        '--model=untrained(extra_letters=X)'        | drop extra_letters
+        --model 'untrained(extra_letters=X)'        | drop extra_letters
         --out mine                                  | already holds something else
         --out gap                                   | already holds something else
         --out /dev/null/run                         | cannot write the run folder
@@ -146,7 +145,7 @@ REFUSED = {
         --start-text one.fa                         | single letters
         --model @esm --contains AX                  | extra_letters=X
         --model @esm --allow 1:AX                   | extra_letters=X
-        '--model=@esm(extra_letters=J)'             | 'J' is not an extra letter
+        --model '@esm(extra_letters=J)'             | 'J' is not an extra letter
         --model @esm --start-text blank.fa          | blank '_'
     """,
     "infill": """
@@ -179,7 +178,7 @@ REFUSED = {
         "EV__VE" -m @esm                            | blank '_'
         red --model tiny-translation                | `maskov translate`
     """,
-    "score '-m@bert(tokenizer=@bert/vocab.txt)'": """
+    "score -m '@bert(tokenizer=@bert/vocab.txt)'": """
         gap.fa                                      | 'b' has a gap '-' at position 3
         letter.fa                                   | 'b' has 'J' at position 3
         headless.fa                                 | no header
@@ -213,7 +212,7 @@ REFUSED = {
         "the food" --model @masked --toward edit --chains 0 | chain
         lines --model @masked --contains slow --max-changes 0 | neither holds 'slow'
     """,
-    "rewrite '--model=@bert(tokenizer=@bert/vocab.txt)' --toward matches('A')": """
+    "rewrite --model '@bert(tokenizer=@bert/vocab.txt)' --toward matches('A')": """
         gap.fa                                      | 'b' has a gap '-' at position 3
         star.fa                                     | 'a' has '*' at position 3
         blank.fa                                    | blank '_'

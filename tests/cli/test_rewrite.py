@@ -118,7 +118,7 @@ def test_a_target_or_a_word_must_be_given(call, masked):
     code, _, err = call("rewrite 'the food' --model @masked")
     assert (code, "--toward" in err, "--contains" in err) == (2, True, True)
     for options in ({}, {"keep": 2.0}):
-        with pytest.raises(InputError, match="`contains`"):
+        with pytest.raises(InputError, match="--contains"):
             maskov.rewrite(masked, ["the food"], **options)
 
 
@@ -363,7 +363,7 @@ def test_what_was_stopped_ends_the_same(home, tmp_path):
 # Sequences of letters.
 
 
-@pytest.fixture(params=[ESM, "'--model=@bert(tokenizer=@bert/vocab.txt)' --device cpu"])
+@pytest.fixture(params=[ESM, "--model '@bert(tokenizer=@bert/vocab.txt)' --device cpu"])
 def protein(request):
     return f"{PROTEIN} {request.param}"
 

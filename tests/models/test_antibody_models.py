@@ -7,11 +7,11 @@ import os
 
 import pytest
 import torch
-from maskov.options import findable
 
 import maskov
 from maskov import ModelError, Record, shipped
 from maskov.models import antibody
+from maskov.options import findable
 from maskov.shipped import listed
 from plain_energies import site_terms
 from tiny_antibodies import write_antiberty, write_sapiens
