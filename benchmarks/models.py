@@ -17,7 +17,7 @@ import torch
 
 from maskov.errors import InputError
 from maskov.models import HuggingFaceModel, MaskedModel, choose_device, load
-from maskov.models.base import in_precision
+from maskov.models.base import adapted
 from maskov.types import Tensor
 
 _SHAPE = re.compile(r"bert-(?:base|(\d{1,3})x(\d{1,5}))-shaped")
@@ -90,7 +90,7 @@ def load_model(
     if name == "wiki-small-grown":
         model = grow(model)
     if not plain:
-        return cast(HuggingFaceModel, in_precision(model, precision))
+        return cast(HuggingFaceModel, adapted(model, precision=precision))
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     model.dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
     model.network.to(model.dtype)

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maskov.models.huggingface import FAMILIES
+from maskov.models.huggingface import FAMILIES, family_head
 from maskov.shipped import source_of
 from recipes.labelled import (
     Batch,
@@ -114,7 +114,7 @@ def both(batches: Iterator[Batch], tokens: Tensor | None) -> Iterator[Masked]:
 
 def loss_of(network: Any, mask_share: float, mask_id: int) -> Loss:
     """Return the masked loss: a share of each sentence is masked, and scored at the masks."""
-    head = FAMILIES[network.config.model_type](network)
+    head = family_head(network)
 
     def loss(batch: Masked, generator: torch.Generator) -> Tensor:
         ids, fixed = batch.ids, batch.fixed
@@ -134,7 +134,7 @@ def single_masks(
     network: Any, batches: Iterator[Masked], mask_id: int, seed: int, positions: int = 4
 ) -> dict[str, float]:
     """Return log-loss and top-1 accuracy with one mask at a time, at a few random positions."""
-    head = FAMILIES[network.config.model_type](network)
+    head = family_head(network)
     loss, right, tokens = 0.0, 0, 0
     with torch.no_grad():
         for batch in batches:

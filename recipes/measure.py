@@ -37,7 +37,7 @@ def masked_quality(model: maskov.MaskedModel, sentences: Sequence[str]) -> dict[
         batch = torch.full((len(group), int(lengths.max())), model.mask_id, device=model.device)
         for row, (_, ids) in enumerate(group):
             batch[row, : len(ids)] = torch.tensor(ids, device=model.device)
-        sites = engine.pass_cache(Sequences(batch, lengths))
+        sites = engine.cache(Sequences(batch, lengths))
         inside = torch.arange(batch.shape[1], device=model.device) < lengths[:, None]
         loss += float((sites.log_normaliser - sites.logit)[inside].sum())
         for hidden, truth in zip(

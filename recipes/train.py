@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maskov.models.huggingface import FAMILIES
+from maskov.models.huggingface import family_head
 from recipes import clean
 from recipes.corpus import Corpus
 from recipes.export import export
@@ -52,7 +52,7 @@ def masked_loss(network: Any, recipe: Recipe, mask_id: int) -> Callable[[Tensor,
 
     Chosen tokens always become the mask, never a random token, as in sampling.
     """
-    head = FAMILIES[network.config.model_type](network)
+    head = family_head(network)
 
     def loss(ids: Tensor, generator: torch.Generator) -> Tensor:
         count, length = ids.shape[0], ids.shape[1] - 2

@@ -428,7 +428,7 @@ def rewrite(
     """
     given = locals()
     from maskov.rewriting import plan_rewriting
-    from maskov.ui.progress_bar import progress_bar
+    from maskov.ui.terminal import progress_bar
 
     task = plan_rewriting(**given)
     with progress_bar(task.epochs, shown=listener is None and progress) as bar:
@@ -554,7 +554,7 @@ def translate(
     """
     given = locals()
     from maskov.translation.api import plan_translation
-    from maskov.ui.progress_bar import progress_bar
+    from maskov.ui.terminal import progress_bar
 
     task = plan_translation(**given)
     with progress_bar(task.epochs, shown=listener is None and progress) as bar:

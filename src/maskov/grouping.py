@@ -11,8 +11,13 @@ import torch
 from maskov.types import Bool, Int, Tensor
 
 
-def groups_with(marked: Bool[Tensor, "n length"], groups: int) -> Bool[Tensor, "n groups"]:
-    """Mark the groups that hold a marked position; groups without any position are left out."""
+def groups_with(marked: Bool[Tensor, "n length"], groups: int | None) -> Bool[Tensor, "n groups"]:
+    """Mark the groups that hold a marked position; groups without any position are left out.
+
+    Without `groups`, each position is one.
+    """
+    if groups is None:
+        return marked
     width = marked.shape[1]
     count = min(groups, width)
     rows = -(-width // count)
@@ -36,7 +41,7 @@ def masked_with(
     return (position % count == place[:, None] % count) & inside
 
 
-def unseen(changed: Bool[Tensor, "n length"], groups: int) -> Bool[Tensor, "n length"]:
+def unseen(changed: Bool[Tensor, "n length"], groups: int | None) -> Bool[Tensor, "n length"]:
     """Mark the positions whose pass saw none of the changes: the one group that holds them all."""
     held = groups_with(changed, groups)
     return positions_of(held, changed.shape[1]) & (held.sum(1) == 1)[:, None]

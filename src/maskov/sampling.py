@@ -21,7 +21,7 @@ from maskov.runs.result import Run
 from maskov.runs.sample import write_library
 from maskov.runs.store import Store
 from maskov.runs.task_runner import Listener
-from maskov.ui.progress_bar import progress_bar
+from maskov.ui.terminal import progress_bar
 from maskov.workers.pools import carry_out
 
 

@@ -399,11 +399,10 @@ def _single(chains: Chains, place: int, token: int) -> Proposal:
     rows = torch.arange(len(chains.chain))
     tokens = chains.tokens.clone()
     tokens[:, place] = token
-    changed = tokens != chains.tokens
     zero = torch.zeros(len(rows), dtype=torch.float64)
     return Proposal(
-        rows=rows, masked=changed, tokens=tokens, lengths=chains.lengths, changed=changed,
-        known=changed, confidence=chains.confidence, log_q_forward=zero, log_q_reverse=zero,
+        rows=rows, before=chains.tokens, tokens=tokens, lengths=chains.lengths,
+        masked=tokens != chains.tokens, log_q_forward=zero, log_q_reverse=zero,
         passes=torch.zeros_like(rows),
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ positions of a batch of queries), `hidden` (width of what a model keeps per mask
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
@@ -342,27 +343,33 @@ class Resized:
 class Proposal:
     """A proposal of each of some chains, with both directions' exact log-probabilities.
 
-    `rows` says which chains propose, `masked` which of their positions the move looked away from,
-    `tokens` the whole proposed sequences and `changed` where they differ. A truncated proposal can
-    make `log_q_reverse` −inf, which is a rejection. `passes` is what proposing cost. `known` marks
-    masked passes of the proposed sequence that the chain has already: where a single token
-    changed, the pass that masks it alone is the same before and after. (Which passes of groups are
-    the same follows from `changed`.) `passed` are others that were run to propose it. If lengths
-    may change, `resized` says how; `changed` is then the new window.
+    `rows` says which chains propose, `before` their tokens, `tokens` the whole proposed sequences,
+    and `masked` the positions that the move looked away from. A truncated proposal can make
+    `log_q_reverse` −inf, which is a rejection. `passes` is what proposing cost, and `passed` are
+    masked passes of the proposed sequence among them. `confidence` are the model's probabilities of
+    the new tokens, where the move knows them. If lengths may change, `resized` says how.
     """
 
     rows: Int[Tensor, " n"]
-    masked: Bool[Tensor, "n length"]
+    before: Int[Tensor, "n length"]
     tokens: Int[Tensor, "n length"]
     lengths: Int[Tensor, " n"]
-    changed: Bool[Tensor, "n length"]
-    known: Bool[Tensor, "n length"]
-    confidence: Float[Tensor, "n length"]
+    masked: Bool[Tensor, "n length"]
     log_q_forward: Float[Tensor, " n"]
     log_q_reverse: Float[Tensor, " n"]
     passes: Int[Tensor, " n"]
     passed: ProposalPasses | None = None
+    confidence: Float[Tensor, "n length"] | None = None
     resized: Resized | None = None
+
+    @cached_property
+    def changed(self) -> Bool[Tensor, "n length"]:
+        """True where the token is another one, or in the new window where the length may change."""
+        if self.resized is None:
+            return self.tokens != self.before
+        place = torch.arange(self.tokens.shape[1], device=self.tokens.device)
+        start, size = self.resized.start[:, None], self.resized.size[:, None]
+        return (place >= start) & (place < start + size)
 
     @property
     def novel(self) -> Bool[Tensor, " n"]:

@@ -204,7 +204,7 @@ def seen(monkeypatch):
         raise SystemExit(0)
 
     for name in ("scoring.score_texts", "evaluation.evaluate", "ui.report.build", "exact.verify",
-                 "runs.Run.diagnose", "ui.web.serving.serve"):  # fmt: skip
+                 "runs.Run.diagnose", "ui.viewer.server.serve"):  # fmt: skip
         monkeypatch.setattr(f"maskov.{name}", look)
     yield counts
     assert torch.get_num_threads() == 3

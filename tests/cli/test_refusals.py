@@ -136,6 +136,11 @@ REFUSED = {
     """,
     "sample --epochs 2 --chains 2 -q": """
         --name mine                                 | --out
+        --max-changes 2                             | give one with --start-text
+        --kernel mask-predict --contains river      | does not keep constraints
+        --contains river,                           | a word to contain is empty
+        --allow river                               | not a rule of allowed tokens
+        --contains river --avoid river              | contains 'river' and avoids
         --start-text nowhere.txt                    | cannot read
         --start-text cities --freeze 4              | no position 4
         --start-text cities --freeze 1-3            | every token of text 2
@@ -158,6 +163,7 @@ REFUSED = {
         "the [MASK*]" --moves span                  | moves that change the length
         "the [MASK]" --moves insert-delete          | blank of unknown length
         "the [MASK]" --length-prior none            | no move changes the length
+        "a [MASK]" --max-changes 2                  | only in its blanks
         "the _ man ."                               | no blank
         templates                                   | template 2 has no blank
         [MASK] --model tiny-translation             | `maskov translate`

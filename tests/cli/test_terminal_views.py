@@ -15,11 +15,10 @@ from rich.console import Console
 
 import maskov
 from maskov import sample
-from maskov.runs.eta import Pace, in_words
 from maskov.schedules import Schedule
 from maskov.types import PartValues
 from maskov.ui import terminal
-from maskov.ui.terminal import LiveView, PlainProgress, progress_for, watched_stop
+from maskov.ui.terminal import LiveView, Pace, PlainProgress, in_words, progress_for, watched_stop
 from odd_workers import oddly
 from small import random_state, tiny_bert
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tomllib
 
-import pytest
 import yaml
 
 from doc_examples import ROOT
@@ -22,22 +21,9 @@ def test_the_citation_is_of_this_version_and_names_the_paper():
     citation = _yaml("CITATION.cff")
     assert str(citation["version"]) == PROJECT["version"] == __version__
     paper = citation["references"][0]
-    assert [author["family-names"] for author in paper["authors"]] == [
-        "Goyal",
-        "Dyer",
-        "Berg-Kirkpatrick",
-    ]
+    names = [author["family-names"] for author in paper["authors"]]
+    assert names == ["Goyal", "Dyer", "Berg-Kirkpatrick"]
     assert paper["year"] == 2022
-
-
-@pytest.mark.parametrize("name", ["bug", "feature"])
-def test_issue_templates_have_what_github_needs(name):
-    template = _yaml(f".github/ISSUE_TEMPLATE/{name}.yml")
-    assert template["name"]
-    assert template["description"]
-    ids = [part["id"] for part in template["body"]]
-    assert len(ids) == len(set(ids)) > 0
-    assert all(part["attributes"]["label"] for part in template["body"])
 
 
 def test_the_workflow_runs_ci_with_every_version_that_is_named():
@@ -49,6 +35,19 @@ def test_the_workflow_runs_ci_with_every_version_that_is_named():
     assert tested == [match[1] for match in named if match]
     text = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
     assert f"CI workflow runs versions {' and '.join(tested)}" in text
+
+
+def test_every_night_runs_all_slow_tests_and_ci_a_fixed_few():
+    night = _yaml(".github/workflows/nightly.yml")["jobs"]["run"]["strategy"]["matrix"]["command"]
+    assert {"make test-slow", "make test-mutants", "make test-fuzz"} <= set(night)
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "$(BIN)/pytest -m slow\n" in makefile
+    part = makefile.partition("SLOW_PART := ")[2].partition("\nAXE")[0].replace("\\\n", " ").split()
+    for name in part:
+        file, _, test = name.partition("::")
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert "pytest.mark.slow" in text, name
+        assert f"def {test}" in text, name
 
 
 def test_ci_makes_everything_and_the_documentation_strictly():

@@ -10,25 +10,6 @@ import pytest
 from doc_examples import ROOT, alike, blocks, matches, pages
 from doc_runner import MismatchError, PageRunner, parse
 
-# Blocks that cannot be run here, by page: each says why in its mark.
-NOT_RUN = {
-    "README.md": 1,
-    "CONTRIBUTING.md": 1,
-    "docs/architecture.md": 4,
-    "docs/concepts/constraints.md": 2,
-    "docs/getting-started.md": 1,
-    "docs/how-to/browser.md": 1,
-    "docs/how-to/diagnose.md": 1,
-    "docs/how-to/gpu-and-cluster.md": 2,
-    "docs/how-to/models.md": 1,
-    "docs/how-to/proteins.md": 3,
-    "docs/how-to/ratings.md": 1,
-    "docs/how-to/rewrite.md": 1,
-    "docs/how-to/translate.md": 1,
-    "docs/reference/benchmarks.md": 1,
-    "docs/reference/reproduce.md": 4,
-}
-
 
 def _name(page):
     return str(page.relative_to(ROOT))
@@ -47,11 +28,6 @@ def test_examples(page, tmp_path):
 @pytest.mark.parametrize("page", [page for page in pages() if _has(page, slow=True)], ids=_name)
 def test_long_examples(page, tmp_path):
     assert PageRunner(page, tmp_path).run(slow=True) > 0
-
-
-def test_what_is_not_run_is_counted():
-    found = {_name(page): sum("not run" in b.marks for b in blocks(page)) for page in pages()}
-    assert {page: count for page, count in found.items() if count} == NOT_RUN
 
 
 @pytest.mark.parametrize("page", pages(), ids=_name)

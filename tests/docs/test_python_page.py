@@ -1,45 +1,37 @@
-"""docs/how-to/python.md: its Python runs as it stands, and it names every argument."""
+"""Pages that list what there is: every argument, every method, every expert."""
 
 from __future__ import annotations
 
+import inspect
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import maskov
-from maskov.options import hints_of
+from doc_examples import ROOT
+from maskov.energies import parse_energy
+from maskov.energies.registry import NAMES
 
-DOCS = Path(__file__).parents[2] / "docs"
-
-
-def blocks(page: str) -> list[str]:
-    """Return the blocks of Python of a page."""
-    return re.findall(r"^```python\n(.*?)^```", (DOCS / page).read_text(), re.M | re.S)
-
-
-def run_page(page: str) -> dict[str, Any]:
-    """Run the blocks one after the other, and return the names that they leave behind."""
-    names: dict[str, Any] = {}
-    for number, block in enumerate(blocks(page), 1):
-        exec(compile(block, f"{page}, block {number}", "exec"), names)
-    return names
+DOCS = ROOT / "docs" / "how-to"
+PAGE = (DOCS / "python.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
 
 
 def test_pages_have_blocks_that_can_be_read():
-    found = blocks("how-to/python.md")
-    assert len(found) == 5
-    for block in found:
+    assert len(BLOCKS) == 5
+    for block in BLOCKS:
         compile(block, "how-to/python.md", "exec")
-    assert len(found[0].split("\n\n", 1)[1].splitlines()) <= 6
+    assert len(BLOCKS[0].split("\n\n", 1)[1].splitlines()) <= 6
 
 
 @pytest.mark.slow
 def test_what_the_page_says_is_so(tmp_path, monkeypatch, capfd):
     """Its blocks run as they stand, and what its prose claims of them holds."""
     monkeypatch.chdir(tmp_path)
-    names = run_page("how-to/python.md")
+    names: dict[str, Any] = {}
+    for number, block in enumerate(BLOCKS, 1):
+        exec(compile(block, f"how-to/python.md, block {number}", "exec"), names)
     shown = capfd.readouterr().out
     assert shown.startswith("<Run of wiki-small: 4 samples, 4 chains, 12 epochs, energy norm>")
     assert re.search(r"<Run of wiki-small: 0 samples, 2 chains, \d+ of 10 epochs", shown)
@@ -48,24 +40,40 @@ def test_what_the_page_says_is_so(tmp_path, monkeypatch, capfd):
     for one in names["kept"]:
         assert {"town", "1900"} <= set(one.tokens)
     for one in names["same"]:
-        assert [one.tokens[place] for place in (0, 2, 3, 5, 6, 7)] == [
-            "the", "town", "was", "in", "1900", ".",
-        ]  # fmt: skip
+        kept = [one.tokens[place] for place in (0, 2, 3, 5, 6, 7)]
+        assert kept == ["the", "town", "was", "in", "1900", "."]
     whole = maskov.sample("wiki-small", **names["options"])
     assert names["run"].samples == whole.samples
 
 
 def test_every_option_is_in_the_table():
-    page = (DOCS / "how-to/python.md").read_text()
-    table = page.partition("## Arguments and options")[2].partition("What Python writes")[0]
+    table = PAGE.partition("## Arguments and options")[2].partition("What Python writes")[0]
     named = set(re.findall(r"`([a-z_]+)`", table)) - {"sample", "infill"}
-    hints = hints_of(maskov.sample)
-    assert named == {name for name, kind in hints.items() if hasattr(kind, "__metadata__")}
+    taken = set(inspect.signature(maskov.sample).parameters)
+    assert named <= taken
+    # What the page says in its own words, and what other parts of the package set.
+    others = {"kernel", "schedule", "texts", "templates", "listener", "progress", "stop", "source"}
+    assert taken - named <= others | {"lengths", "trace"}
 
 
 def test_every_method_of_a_run_is_in_the_table():
-    page = (DOCS / "how-to/python.md").read_text().partition("## What a run offers")[2]
-    public = {name for name in vars(maskov.Run) if not name.startswith("_")}
+    table = PAGE.partition("## What a run offers")[2].partition("A notebook shows")[0]
+    public = {name for name in vars(maskov.Run) if not name.startswith("_")} - {"of"}
     inherited = {"traces", "manifest", "signature", "summary", "diagnose", "to_arviz", "open"}
     for name in (public | inherited) - {"damaged", "recovered"}:
-        assert f"{name}" in page.partition("A notebook shows")[0], name
+        assert name in table, name
+
+
+def _experts() -> list[list[str]]:
+    page = (DOCS / "rewrite.md").read_text(encoding="utf-8")
+    table = page.partition("| expert | its energy |")[2].partition("\n\n")[0]
+    return [re.split(r"(?<!\\)\|", line)[1:4] for line in table.splitlines()[2:]]
+
+
+def test_every_expert_is_listed_and_its_example_is_an_energy():
+    listed = {name for row in _experts() for name in re.findall(r"`([a-z_]+)", row[0])}
+    assert set(NAMES) - {"length_prior"} <= listed
+    for row in _experts():
+        example = row[2].strip().strip("`")
+        if "my_module" not in example:
+            assert parse_energy(str(parse_energy(example))) is not None

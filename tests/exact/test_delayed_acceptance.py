@@ -91,7 +91,7 @@ def test_one_test_is_the_plain_algorithm_and_two_accept_less_often(energy):
 
 def test_a_wrong_second_test_is_noticed(monkeypatch):
     """Testing the whole ratio again, as if nothing had been tested, breaks the balance."""
-    from maskov.execution import asynchronous as module
+    from maskov.execution import site_rounds as module
 
     model = MODELS["table"]
     engine, states = Scorer(model), all_states(model, 4)

@@ -67,7 +67,7 @@ def folders(tmp_path_factory):
 
 def _double(energy):
     """Compute in float64, so that rounding in other batches is below every tolerance."""
-    energy._network.network.double()
+    energy.network.double()
     return energy
 
 

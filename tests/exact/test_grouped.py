@@ -220,7 +220,7 @@ class SinglePasses(Scorer):
 
     begun = False
 
-    def sites(self, sequences, normaliser=True, needed=None, groups=None):
+    def cache(self, sequences, normaliser=True, needed=None, groups=None):
         if not self.begun:
             return super().cache(sequences, normaliser, needed, groups)
         return super().cache(sequences, normaliser, needed)

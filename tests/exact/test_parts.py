@@ -217,11 +217,10 @@ class Biased(Move):
         every = torch.arange(len(rows))
         old, proposed = tokens[every, place], tokens.clone()
         proposed[every, place] = new
-        changed = proposed != tokens
         log_q = chances[0].log() if self.right else torch.zeros(3, dtype=torch.float64)
         return Proposal(
-            rows=rows, masked=changed, tokens=proposed, lengths=chains.lengths[rows],
-            changed=changed, known=changed, confidence=chains.confidence[rows],
+            rows=rows, before=tokens, tokens=proposed, lengths=chains.lengths[rows],
+            masked=proposed != tokens,
             log_q_forward=log_q[new], log_q_reverse=log_q[old], passes=torch.zeros_like(rows),
         )  # fmt: skip
 

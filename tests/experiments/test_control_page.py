@@ -153,24 +153,6 @@ def test_one_chain_all_chains_last_and_lowest(comparison):
     assert (one["accuracy"]["value"], both["accuracy"]["value"]) == (50, 100)
 
 
-def test_what_is_missing_or_of_other_lines_is_refused(comparison):
-    with pytest.raises(SystemExit, match=r"no setting 'best'; it has hard, soft"):
-        run(comparison, chosen="best")
-    with pytest.raises(SystemExit, match="give --evaluator"):
-        run(comparison, "--evaluator", str(comparison / "none.py"))
-    file = comparison / "results" / "soft.last.1.jsonl"
-    rows = file.read_text().splitlines()
-    file.write_text("\n".join(rows[:-1]) + "\n")
-    with pytest.raises(SystemExit, match="same number of chains"):
-        run(comparison)
-    file.write_text("\n".join(rows).replace("soup is great", "soup is good") + "\n")
-    with pytest.raises(SystemExit, match="line 1 that is not the test's"):
-        run(comparison)
-    file.unlink()
-    with pytest.raises(SystemExit, match=r"soft\.last\.1\.jsonl' not found"):
-        run(comparison)
-
-
 def test_scores_by_hand():
     outputs = ([*HUMAN[0][:4], "great"], SOURCES[1])
     found = scoring.score(scoring.Task(SOURCES), outputs, Words())

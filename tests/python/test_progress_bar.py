@@ -15,8 +15,8 @@ import torch
 
 import maskov
 from maskov.models import tokens
-from maskov.ui import progress_bar
-from maskov.ui.progress_bar import ProgressBar
+from maskov.ui import terminal
+from maskov.ui.terminal import ProgressBar
 from small import random_state, tiny_bert
 
 MODEL = tiny_bert("red green blue", torch.float32)
@@ -93,9 +93,9 @@ def _cut(folder):
 def test_a_python_prompt_in_ipython_is_no_notebook(monkeypatch):
     shell = SimpleNamespace(get_ipython=lambda: SimpleNamespace())
     monkeypatch.setitem(sys.modules, "IPython", shell)
-    assert not progress_bar.in_notebook()
+    assert not terminal.in_notebook()
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    assert not isinstance(progress_bar.progress_bar(3), ProgressBar)
+    assert not isinstance(terminal.progress_bar(3), ProgressBar)
 
 
 def test_the_bar_never_goes_back_and_an_error_takes_it_away(monkeypatch):

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import maskov
-from recipes import adapt, classifier, labelled, networks, vocabulary, words
+from recipes import adapt, classifier, networks, vocabulary, words
 
 GOOD, BAD = ["great", "delicious", "lovely"], ["awful", "bland", "rude"]
 
@@ -135,25 +135,3 @@ def test_adapting_learns_words(folder, base, tmp_path):
     assert maskov.load(out, "cpu", prefix="sad").max_length == model.max_length - 1
     run = maskov.sample(model, schedule=maskov.Schedule(epochs=1), chains=2, length=10)
     assert len(run.samples) == 2
-
-
-def test_every_second_batch_has_the_label_before_its_sentences():
-    batch = labelled.Batch(torch.tensor([[2, 10, 11, 3], [2, 12, 13, 3]]), torch.tensor([1, 0]))
-    plain, with_labels = adapt.both(iter([batch, batch]), torch.tensor([7, 8]))
-    assert plain.ids.tolist() == batch.ids.tolist()
-    assert with_labels.ids.tolist() == [[2, 8, 10, 11, 3], [2, 7, 12, 13, 3]]
-    # The start token and the label are never masked.
-    assert (plain.fixed, with_labels.fixed) == (1, 2)
-
-
-def test_folders_are_refused_in_one_sentence(folder, base, tmp_path):
-    with pytest.raises(SystemExit, match="is not a folder"):
-        labelled.read_folder(tmp_path / "none")
-    with pytest.raises(SystemExit, match="one per label"):
-        labelled.read_folder(tmp_path)
-    (tmp_path / "only.txt").write_text("a line\n")
-    with pytest.raises(SystemExit):
-        classifier.main([str(tmp_path), "--out", str(tmp_path / "out")])
-    (tmp_path / "empty.txt").write_text("\n\n")
-    with pytest.raises(SystemExit, match="no usable line"):
-        labelled.read_folder(tmp_path)

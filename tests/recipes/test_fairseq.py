@@ -309,22 +309,6 @@ def test_words_are_cut_as_by_hand(tmp_path, codes, cut):
             assert merges.split(pieces.replace("@@ ", "")) == pieces.split()
 
 
-def test_the_earliest_merge_comes_first_not_the_leftmost():
-    merges = Merges([("b", "c"), ("a", "b"), ("b", "c")])
-    assert merges.split("abcx") == ["a@@", "bc@@", "x"]
-    assert merges.split("abx") == ["ab@@", "x"]
-    assert Merges([("a", "a")]).split("aaaax") == ["aa@@", "aa@@", "x"]
-
-
-def test_files_of_no_codes_and_two_files_are_refused(tmp_path):
-    for codes in ("", "one\n", "a b\nc\n", "a b c d\n", "a b\nc d 3\n"):
-        write(tmp_path, codes=codes)
-        assert "ende.code" in refusal(tmp_path)
-    write(tmp_path, codes=NEWER)
-    (tmp_path / "codes").write_text(NEWER)
-    assert "2 files" in refusal(tmp_path)
-
-
 def test_text_is_cut_and_joined_again(tmp_path):
     write(tmp_path, codes=NEWER)
     _, tokenizer = converted(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import maskov
-from recipes import clean, corpus, export, measure, networks, train, vocabulary
+from recipes import clean, corpus, export, measure, train, vocabulary
 
 TEXT = """
 = A title =
@@ -154,15 +154,3 @@ def test_batches_have_one_length_and_cover_every_sentence(masked, sentences):
         assert (batch[:, 0] == tokenizer.cls_token_id).all()
         assert (batch[:, -1] == tokenizer.sep_token_id).all()
     assert seen == whole.sentences
-
-
-@pytest.mark.parametrize("shape", [name for name in networks.SHAPES if "64x2" not in name])
-def test_every_shape_fits_into_what_we_ship(shape, masked, sentences):
-    tokenizer = vocabulary.obtain(masked / "tokenizer", sentences, 60)
-    size = 16384 if shape == "modern-320x6" else 8192
-    with torch.device("meta"):
-        network = networks.build(networks.SHAPES[shape], tokenizer)
-    width = networks.SHAPES[shape].width
-    parameters = sum(weight.numel() for weight in network.parameters())
-    parameters += (size - len(tokenizer)) * (width + 1)
-    assert 2 * parameters <= export.LIMIT

@@ -166,36 +166,6 @@ def test_files_are_aligned_and_held_out_pairs_are_apart(folders):
             assert [s for s, _ in read["valid"]] != german[:1000]
 
 
-def test_what_is_cut_off_above_is_cut_off_below():
-    def pair(source: int, target: int) -> tuple[str, str]:
-        return " ".join(["ja"] * source), " ".join(["yes"] * target)
-
-    # Of 25 German words 27 English ones are usual: three more were let through, so three fewer.
-    kept = [target for target in range(15, 31)
-            if not pairs.short_for_its_source(pair(25, target), 30)]  # fmt: skip
-    assert kept == list(range(24, 31))
-    # Short sentences never met the limit.
-    assert not pairs.short_for_its_source(pair(12, 5), 30)
-
-
-def test_training_pairs_that_give_away_a_held_out_one_are_left_out():
-    many = [(f"Satz {n}.", f"The very same five words {n % 50}.") for n in range(100)]
-    train, valid = pairs.hold_out(many, 20, seed=0)
-    held = {target for _, target in valid}
-    assert len(valid) == 20
-    assert not held & {target for _, target in train}
-    assert len(train) == sum(target not in held for _, target in many)
-    assert pairs.hold_out(many, 20, seed=0) == (train, valid)
-    assert pairs.hold_out(many, 20, seed=1) != (train, valid)
-
-
-def test_files_that_are_not_aligned_are_refused(tmp_path):
-    for end, text in (("de", "Eins.\nZwei.\n"), ("en", "One.\n")):
-        (tmp_path / f"x.{end}.xz").write_bytes(lzma.compress(text.encode()))
-    with pytest.raises(SystemExit, match="different numbers of lines"):
-        list(pairs.raw_lines(tmp_path, ["x"], ["de", "en"], Counter()))
-
-
 @pytest.fixture(scope="module")
 def tokenizer(folders):
     from transformers import AutoTokenizer
@@ -226,3 +196,14 @@ def test_special_tokens_have_their_ids_and_are_not_added(tokenizer):
 )
 def test_decoding_gives_back_the_tidied_text(tokenizer, text):
     assert tokenizer.decode(tokenizer(text)["input_ids"]) == pairs.tidy(text)
+
+
+def test_training_pairs_that_give_away_a_held_out_one_are_left_out():
+    many = [(f"Satz {n}.", f"The very same five words {n % 50}.") for n in range(100)]
+    train, valid = pairs.hold_out(many, 20, seed=0)
+    held = {target for _, target in valid}
+    assert len(valid) == 20
+    assert not held & {target for _, target in train}
+    assert len(train) == sum(target not in held for _, target in many)
+    assert pairs.hold_out(many, 20, seed=0) == (train, valid)
+    assert pairs.hold_out(many, 20, seed=1) != (train, valid)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import lzma
-import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from recipes.trainer import Trainer, Training
-from recipes.translation import distil, losses, train
+from recipes.translation import distil, train
 from recipes.translation.corpus import Batch, Pairs, Side
 from recipes.translation.losses import Masking, causal_loss, masked_loss
 
@@ -149,29 +148,6 @@ def test_gradients_that_stay_in_place_give_the_same_weights(precision):
         torch.testing.assert_close(one, other, atol=0, rtol=0)
 
 
-@pytest.mark.usefixtures("_forked")
-def test_foreign_words_are_those_of_another_target_and_never_hidden_ones():
-    torch.manual_seed(0)
-    network = TranslationNetwork(TranslationShape(40, 32, 2, 64, 1, 1, 32), dropout=0.0).eval()
-    special, masking = SpecialTokens(PAD, BEGIN, END, MASK), Masking(noise=1.0, foreign=1.0)
-    target = torch.arange(5, 33).reshape(4, 7)  # no token is in two targets
-    within = torch.arange(7) < torch.tensor([7, 4, 6, 7])[:, None]
-    hidden = torch.zeros(4, 7, dtype=torch.bool)
-    hidden[:, 1] = True
-    shown = target.masked_fill(hidden, MASK).masked_fill(~within, PAD)
-    memory, mask, _ = network.read(target, within)
-    found = losses._with_noise(
-        network, shown, target, within, hidden, network.cross_key_values(memory), mask, special,
-        masking, torch.Generator().manual_seed(0),
-    )  # fmt: skip
-    changed = found != shown
-    assert changed.sum() > 5
-    assert not (changed & (hidden | ~within)).any()
-    # Where the other target has ended there is nothing to take.
-    assert not (changed & ~within.roll(1, 0)).any()
-    assert torch.equal(found[changed], target.roll(1, 0)[changed])
-
-
 def test_training_in_bfloat16_goes_on_as_if_never_stopped():
     def fresh() -> tuple[Trainer, object]:
         torch.manual_seed(0)
@@ -259,22 +235,6 @@ def test_from_pairs_to_a_twin_that_translates_and_back(toy, tmp_path, capsys):
     _train("masked", toy, tmp_path / "masked", 60, "--targets", "distilled", "--most", "40",
            "--noisy", "0.3")  # fmt: skip
     assert not load(tmp_path / "masked" / "model", CPU, torch.float32)[0].shape.causal
-
-
-@pytest.mark.usefixtures("_forked")
-@pytest.mark.parametrize("kind", ["twin", "masked"])
-def test_the_loss_of_held_out_pairs_is_recorded(kind, toy, tmp_path):
-    pairs = tmp_path / "pairs"
-    shutil.copytree(toy, pairs)
-    _train(kind, pairs, tmp_path / "none", 5)
-    assert json.loads((tmp_path / "none" / "log.json").read_text())["held_out"] == []
-    for side, word in (("src", "x"), ("tgt", "y")):
-        lines = [f"{word}1 {word}2 {word}{n}\n" for n in range(10)]
-        (pairs / f"de-en.valid.{side}").write_text("".join(lines))
-    _train(kind, pairs, tmp_path / "some", 100, "--rate", "0.01", "--smoothing", "0.1")
-    found = json.loads((tmp_path / "some" / "log.json").read_text())["held_out"]
-    assert [row["step"] for row in found] == list(range(10, 101, 10))
-    assert found[-1]["held_out"] < found[0]["held_out"]
 
 
 @pytest.mark.usefixtures("_forked")

@@ -111,25 +111,3 @@ def test_the_command_line(call, tmp_path):
         texts = _texts(call, "--start-text", tmp_path / "texts", "--max-changes", 1, *moves)
         assert len(texts) == 3
         assert all(len(set(start) - set(words)) <= 1 for words in texts)
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["sample", "--max-changes", "2"], "give one with --start-text"),
-        (["infill", "a [MASK]", "--max-changes", "2"], "only in its blanks"),
-        (
-            ["sample", "--kernel", "mask-predict", "--contains", "river"],
-            "does not keep constraints",
-        ),
-        (["sample", "--moves", "test_parts:Biased", "--contains", "river"], "not keep constraints"),
-        (["sample", "--contains", "river,"], "a word to contain is empty"),
-        (["sample", "--allow", "river"], "is not a rule of allowed tokens"),
-        (["sample", "--contains", "river", "--avoid", "river"], "contains 'river' and avoids"),
-    ],
-)
-def test_refusals_on_the_command_line(words, reason, monkeypatch, call):
-    monkeypatch.syspath_prepend("tests/exact")
-    code, _, err = call(*words, *FEW)
-    assert code == 2
-    assert reason in err

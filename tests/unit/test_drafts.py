@@ -106,15 +106,6 @@ def test_what_is_refused(options, reason):
         translate(MODEL, SOURCES, **{"method": "mh"} | options)
 
 
-def test_a_run_without_its_drafts_is_refused():
-    with pytest.raises(InputError, match="takes drafts"):
-        run_method(GIVEN, FIXED)
-    with pytest.raises(InputError, match="takes drafts"):
-        run_method(GIVEN, TranslationMethod("mh"), DRAFTS)
-    with pytest.raises(InputError, match="there are 1 drafts of 4 sources"):
-        run_method(GIVEN, FIXED, ["red"])
-
-
 def test_drafts_of_a_manifest_fit_its_sources():
     good = {"sources": ("red", "blue"), "texts": ("red red", "green"), "chosen": ((2,), (1,))}
     assert Inputs(**good).texts == ("red red", "green")

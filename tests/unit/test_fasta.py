@@ -10,7 +10,6 @@ import maskov
 from maskov import InputError, Record
 from maskov.fasta import is_fasta, mutations, parse, spelled, to_fasta
 from mutations import damaged, examples, or_refused
-from small import tiny_bert
 from tiny_proteins import joined_model, spaced_model
 
 
@@ -103,11 +102,6 @@ def test_letters_that_the_model_has_are_kept(joined):
     assert spelled(joined, Record("a", "EXB-Z.L")) == "EXB-Z.L"
     with pytest.raises(InputError, match="'J' at position 2"):
         spelled(joined, Record("a", "EJ"))
-
-
-def test_models_of_words_take_no_fasta():
-    with pytest.raises(InputError, match="single letters"):
-        spelled(tiny_bert(), Record("a", "EV"))
 
 
 def test_mutations_are_named_as_usual():

@@ -7,10 +7,8 @@ import json
 import pytest
 
 import maskov
-from maskov import Metropolis, Mixture, Norm, Schedule, sample
 from maskov.config import Inputs, from_json, to_json
 from maskov.errors import InputError
-from maskov.moves import Resize, Span
 from maskov.runs.inputs import inputs_of, layout_of
 from maskov.starts import Layout
 from maskov.texts import frozen_positions
@@ -109,16 +107,6 @@ def test_a_sign_for_each_residue(tmp_path):
     model, text = maskov.load(build("esm", tmp_path), "cpu"), PROTEINS[1].replace(" ", "")
     for rule in ([".#" + "." * (len(text) - 2)], "2", "re:A", "re:[AC]"):
         assert frozen_positions(model, [text], rule) == ((1,),)
-
-
-def test_frozen_tokens_need_texts():
-    kernel = Metropolis(Norm(), Span())
-    for given in ({"length": 3}, {"templates": ["red [MASK]"]}):
-        with pytest.raises(InputError, match="texts to start from"):
-            sample(MODEL, kernel, Schedule(1), chains=1, freeze="1", **given)
-    resizing = Mixture((kernel, Metropolis(Norm(), Resize())))
-    with pytest.raises(InputError, match="drop --length"):
-        sample(MODEL, resizing, Schedule(1), texts=TEXTS, length=(2, 9), freeze="1")
 
 
 def test_regions_between_frozen_tokens():

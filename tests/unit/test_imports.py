@@ -26,7 +26,7 @@ LAYERS = [
     ["exact", "texts"],
     ["starts"],
     ["scoring", "testing", "tuning"],
-    ["runs"],
+    ["evidence", "runs"],
     ["workers"],
     ["sampling"],
     ["evaluation", "replay"],

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 import maskov
-from engines import sample
 from maskov import (
-    DelayedAcceptance,
     MaskedConditional,
     Metropolis,
     Norm,
@@ -52,12 +50,3 @@ def test_traces_count_them_and_an_epsilon_leaves_none(block):
         assert (traces["irreversible"] <= traces["steps"] - traces["accepted"]).all()
     assert counts[0.0] > 0
     assert counts[0.1] == 0
-
-
-def test_chains_in_flight_count_as_those_in_lock_step_do():
-    kernel = Metropolis(Norm(), Site(CUT), delayed=DelayedAcceptance(0))
-    settings = {"schedule": Schedule(epochs=5), "chains": 12, "length": (3, 8), "seed": 2}
-    flown = maskov.sample(MODEL, kernel, **settings).traces["irreversible"]
-    plain = sample(MODEL, kernel, lock_step=True, **settings).traces["irreversible"]
-    assert (flown == plain).all()
-    assert flown.sum() > 0

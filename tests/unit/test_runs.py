@@ -126,29 +126,12 @@ def test_chains_start_at_given_texts():
         assert one.energy_norm <= scored[text].energy + 1e-4
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"length": 0},
-        {"length": (9, 4)},
-        {"length": 31},
-        {"chains": 0},
-        {"thin": -1},
-        {"thin": 9, "schedule": Schedule(epochs=3)},
-        {"start": "nowhere"},
-        {"seed": -1},
-        {"kernel": Metropolis(Raw(), Site(positions=Sweep(block=21)))},
-        {"texts": ["red"], "templates": ["red [MASK]"]},
-        {"texts": []},
-        {"texts": ["red [MASK]"]},
-        {"texts": [""]},
-        {"texts": ["purple"]},
-        {"templates": ["red green"]},
-        {"templates": ["red [CLS] [MASK]"]},
-        {"templates": ["purple [MASK]"]},
-        {"templates": ["[MASK] " * 40]},
-    ],
-)
+@pytest.mark.parametrize("bad", [
+    {"kernel": Metropolis(Raw(), Site(positions=Sweep(block=21)))}, {"length": 31},
+    {"texts": ["red"], "templates": ["red [MASK]"]}, {"texts": []}, {"texts": ["red [MASK]"]},
+    {"texts": [""]}, {"texts": ["purple"]}, {"templates": ["red [CLS] [MASK]"]},
+    {"templates": ["purple [MASK]"]}, {"templates": ["[MASK] " * 40]},
+])  # fmt: skip
 def test_requests_that_make_no_sense_are_refused(bad, tmp_path):
     with pytest.raises(InputError):
         maskov.sample(MODEL, **bad, out=tmp_path / "run")

@@ -151,13 +151,6 @@ def test_workers_and_groups_change_nothing(monkeypatch):
     assert texts(shared) == texts(grouped)
 
 
-@pytest.mark.slow
-def test_processes_change_nothing():
-    grouped = run_method(GIVEN, METHOD, seed=2, resident=2)
-    shared = run_method(GIVEN, METHOD, seed=2, resident=2, workers=Workers(count=2))
-    assert texts(shared) == texts(grouped)
-
-
 def test_python_takes_the_same_names():
     found = maskov.translate(
         MODEL, SOURCES, "mh", lengths="sampled", moves=["span(1:2):2", "resize"],

@@ -8,7 +8,6 @@ import pytest
 
 from maskov import Gibbs, LinearSchedule, MaskedConditional, Metropolis, Norm, Raw, Schedule, sample
 from maskov.config import from_json, to_json
-from maskov.errors import InputError
 from maskov.execution.loop import kernel_at
 from maskov.kernels.registry import kernel_from_data, to_data
 from maskov.moves import Site
@@ -95,27 +94,6 @@ def test_a_kernel_made_elsewhere_is_run_as_it_is():
     assert run.summary().kernel == "NeverMoves"
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_schedule_needs_finite_numbers(bad):
-    with pytest.raises(InputError, match="finite"):
-        LinearSchedule(1.0, bad, 0.1)
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"epochs": 0},
-        {"epochs": 3, "burn_in": 3},
-        {"epochs": 3, "force_accept": 4},
-        {"epochs": 30, "target_temperature": LinearSchedule(1.0, 0.1)},
-        {"epochs": 3, "block": LinearSchedule(0.5, 0.0, 0.0)},
-    ],
-)
-def test_schedules_that_cannot_be_run_are_refused(bad):
-    with pytest.raises(InputError):
-        Schedule(**bad)
-
-
 def test_mask_predict_masks_all_then_ever_fewer_of_the_least_sure():
     from dataclasses import replace
 
@@ -135,13 +113,3 @@ def test_mask_predict_masks_all_then_ever_fewer_of_the_least_sure():
         begun = positions.begin(replace(state, confidence=sure), draws)
         masked.append(positions.masked(begun, rows, draws)[0].nonzero().flatten().tolist())
     assert masked == [list(range(8)), [1, 3, 4, 5, 6, 7], [1, 3, 5, 7], [1, 3]]
-
-
-def test_block_gibbs_at_temperature_zero_on_all_positions_is_the_first_iteration_of_mask_predict():
-    from maskov import Sweep, mask_predict
-
-    model = tiny_bert("red green blue white")
-    greedy = Gibbs(Site(MaskedConditional(temperature=0), Sweep(block=6)))
-    one = sample(model, greedy, Schedule(epochs=1), length=6, chains=2)
-    other = sample(model, mask_predict(1), Schedule(epochs=1), length=6, chains=2)
-    assert [s.ids for s in one.samples] == [s.ids for s in other.samples]

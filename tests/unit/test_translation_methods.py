@@ -14,7 +14,6 @@ from maskov import (
     LinearSchedule,
     MaskedConditional,
     Metropolis,
-    Norm,
     Raw,
     Sample,
     Schedule,
@@ -33,45 +32,18 @@ MODEL = conditional()
 KINDS = {"plain": MODEL, "with an end": conditional(target_end=True)}
 # A value of each option that is no default.
 VALUES = {
-    "energy": "raw+0.5*norm",
-    "iterations": 4,
-    "length_beam": 3,
-    "epochs": 7,
-    "temperature": 0.5,
-    "target_temperature": 2.0,
-    "anneal": 0.1,
-    "target_floor": 0.3,
-    "force_accept": 1,
-    "block": 3,
-    "block_anneal": 0.5,
-    "chains": 4,
-    "lengths": "drawn",
-    "pick": "lowest",
-    "beam": 2,
-    "length_power": 0.6,
-    "moves": "site,span:2",
-    "delayed": "1,2",
+    "energy": "raw+0.5*norm", "iterations": 4, "length_beam": 3, "epochs": 7, "temperature": 0.5,
+    "target_temperature": 2.0, "anneal": 0.1, "target_floor": 0.3, "force_accept": 1, "block": 3,
+    "block_anneal": 0.5, "chains": 4, "lengths": "drawn", "pick": "lowest", "beam": 2,
+    "length_power": 0.6, "moves": "site,span:2", "delayed": "1,2",
     "start": "mask-predict",
-}
-OPTIONS = [field.name for field in fields(TranslationMethod) if field.name != "name"]
-UNUSED = [(name, option) for name in METHODS for option in OPTIONS if option not in METHODS[name]]
-USED = [(name, option) for name in METHODS for option in METHODS[name]]
+}  # fmt: skip
 
 
-def test_every_option_is_of_use_somewhere():
-    assert set(VALUES) == set(OPTIONS) == set().union(*METHODS.values())
-
-
-@pytest.mark.parametrize(("name", "option"), UNUSED)
-def test_an_option_that_a_method_makes_no_use_of_is_refused(name, option):
-    reason = f"'{name}' does not use --{option.replace('_', '-')}: drop it"
-    with pytest.raises(InputError, match=reason):
-        TranslationMethod(name, **{option: VALUES[option]})
-
-
-@pytest.mark.parametrize(("name", "option"), sorted(USED))
-def test_an_option_that_a_method_takes_changes_it(name, option):
-    def parts(method):
+@pytest.mark.parametrize("name", METHODS)
+def test_an_option_changes_a_method_that_takes_it_and_is_refused_by_others(name):
+    def parts(**options):
+        method = TranslationMethod(name, **options)
         chosen = (
             method.many, method.length_rule, method.sweeps, method.pick, method.first_state
         )  # fmt: skip
@@ -79,10 +51,14 @@ def test_an_option_that_a_method_takes_changes_it(name, option):
             return (*chosen, method.beam, method.length_power)
         return (*chosen, method.kernel(), method.schedule())
 
-    needed = NEEDED.get(option, {})
-    assert parts(TranslationMethod(name, **needed, **{option: VALUES[option]})) != parts(
-        TranslationMethod(name, **needed)
-    )
+    assert {one.name for one in fields(TranslationMethod)} - {"name"} == set(VALUES)
+    for option, value in VALUES.items():
+        if option in METHODS[name]:
+            assert parts(**{option: value}) != parts(), option
+        else:
+            flag = f"--{option.replace('_', '-')}"
+            with pytest.raises(InputError, match=f"'{name}' does not use {flag}: drop it"):
+                TranslationMethod(name, **{option: value})
 
 
 def _fall(start: float, rate: float, floor: float) -> LinearSchedule:
@@ -119,25 +95,6 @@ def test_the_parts_of_a_method(name):
     assert (method.kernel(), method.schedule(), method.length_rule) == PARTS[name]
     assert method.many == 1
     assert method.samples is (name not in ("greedy", "mask-predict"))
-
-
-def test_the_parts_follow_the_options():
-    method = TranslationMethod(
-        "block-mh", energy="norm", epochs=9, temperature=1.0, target_temperature=2.0, anneal=0.5,
-        target_floor=0.5, force_accept=0, block=6, block_anneal=1.0, chains=5, lengths="top",
-    )  # fmt: skip
-    assert method.kernel() == Metropolis(Norm(), Site(MaskedConditional(1.0), Sweep(block=6)))
-    assert method.schedule() == Schedule(
-        9, target_temperature=_fall(2.0, 0.5, 0.5), block=_fall(6.0, 1.0, 1.0)
-    )
-    assert (method.many, method.length_rule, method.target) == (5, "top", "norm")
-    beam = TranslationMethod("mask-predict", iterations=4, length_beam=3)
-    assert (beam.kernel(), beam.many, beam.target) == (mask_predict(4), 3, "norm")
-    # Without a fall the target is a fixed one, from the first epoch that is not forced.
-    fixed = TranslationMethod("mh", anneal=0.0, force_accept=0).schedule()
-    assert fixed.fixed_target()
-    assert fixed.target_temperature.at(32) == 1.0
-    assert TranslationMethod("mh", epochs=1).schedule().force_accept == 1
 
 
 @pytest.mark.parametrize(
@@ -210,16 +167,6 @@ def test_mask_predict_is_a_plain_one(kind, iterations):
         assert one.text == model.decode(ids)
     # One iteration is greedy, and more come to something else.
     assert ([one.text for one in found] == greedy) is (iterations == 1)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_greedy_takes_the_likeliest_token_of_each_place(kind):
-    model = KINDS[kind]
-    for one in translate(model, SOURCES, TranslationMethod("greedy")):
-        length = _lengths(model, one.source)[0]
-        scores = plain_logits(model, one.source, [model.mask_id] * length, range(length))
-        best = scores.masked_fill(model.forbidden, -float("inf")).argmax(1)
-        assert one.text == model.decode(best.tolist())
 
 
 def test_block_gibbs_without_chance_and_of_everything_is_greedy():

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskov import MaskedConditional
-from maskov.errors import InputError
 from maskov.moves.conditional import tempered, top_k, top_p
 
 NONE = torch.zeros(6, dtype=torch.bool)
@@ -62,27 +61,6 @@ def test_all_together_equal_the_rules_done_by_hand(tenths, temperature, k, p, ep
     assert found.tolist() == pytest.approx(expected, abs=1e-9)
 
 
-def test_top_k_is_not_dropped_when_temperature_is_set():
-    """A published sampler applied each rule to the original logits and lost all but the last."""
-    q = MaskedConditional(temperature=0.7, top_k=2, top_p=0.999).log_probabilities(LOGITS, NONE)
-    assert (q.exp() > 0).sum() == 2
-
-
-def test_the_nucleus_is_of_the_tempered_distribution():
-    cold = MaskedConditional(temperature=0.2, top_p=0.9).log_probabilities(LOGITS, NONE)
-    warm = MaskedConditional(temperature=1.0, top_p=0.9).log_probabilities(LOGITS, NONE)
-    assert (cold.exp() > 0).sum() == 1
-    assert (warm.exp() > 0).sum() == 4
-
-
-def test_a_forbidden_token_has_no_chance_whatever_the_mixture():
-    forbidden = torch.tensor([True, False, False, False, False, False])
-    for epsilon in (0.0, 0.5, 1.0):
-        q = MaskedConditional(top_k=1, epsilon=epsilon).log_probabilities(LOGITS, forbidden)
-        assert q[0, 0] == -torch.inf
-        assert q.exp().sum() == pytest.approx(1.0)
-
-
 def test_temperature_zero_takes_the_first_of_the_best():
     tied = torch.tensor([[1.0, 3.0, 3.0, 0.0]], dtype=torch.float64)
     assert (tempered(tied, 0) > -torch.inf).tolist() == [[False, True, False, False]]
@@ -101,21 +79,3 @@ def test_ties_are_kept_in_order():
     assert (top_k(tied, 2) > -torch.inf).tolist() == [[True, True, False, False]]
     assert (top_k(tied, 1) > -torch.inf).tolist() == [[True, False, False, False]]
     assert (top_p(tied, 0.5) > -torch.inf).tolist() == [[True, True, False, False]]
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"temperature": -1.0},
-        {"temperature": float("nan")},
-        {"temperature": float("inf")},
-        {"top_k": 0},
-        {"top_p": 0.0},
-        {"top_p": 1.2},
-        {"epsilon": -0.1},
-        {"epsilon": 1.5},
-    ],
-)
-def test_values_that_mean_nothing_are_refused(bad):
-    with pytest.raises(InputError):
-        MaskedConditional(**bad)

@@ -12,6 +12,11 @@ import numpy.typing as npt
 from maskov.config import Manifest
 from maskov.diagnostics.chains import Group, chain_groups, kept_epochs, visits_once
 from maskov.diagnostics.convergence import Convergence, EnergyFigures, energy_figures
+from maskov.diagnostics.populations import (
+    PopulationFigures,
+    population_figures,
+    population_verdict,
+)
 from maskov.diagnostics.tokens import Names, TokenFigures, token_figures
 from maskov.diagnostics.verdict import Verdict, judge, shown
 from maskov.types import Traces
@@ -176,7 +181,7 @@ class Diagnosis:
     `epochs` counts those completed after burn-in, `groups` the sets of chains that share a target,
     `single_groups` those with only one chain. `energies` has E_raw, E_norm and, if the target is
     neither, E_target; `experts` are the target's parts other than masked passes. `tokens` is None
-    if they were not traced, `exchange` without replicas.
+    if they were not traced, `exchange` without replicas; `populations` are those of each line.
     """
 
     verdict: Verdict
@@ -187,6 +192,7 @@ class Diagnosis:
     experts: list[ExpertFigures]
     tokens: TokenFigures | None
     exchange: ExchangeFigures | None
+    populations: list[PopulationFigures]
     notes: list[str]
 
     def to_dict(self) -> dict[str, Any]:
@@ -210,6 +216,8 @@ class Diagnosis:
                 )
                 rows.append(_row(f"{which}: {one.name}", numbers))
         found = [Table("Convergence after burn-in", list(_COLUMNS), rows)]
+        if self.populations:
+            found = [_population_table(self.populations)]
         if self.experts:
             found.append(
                 Table(
@@ -235,6 +243,21 @@ class Diagnosis:
                 )
             )
         return found
+
+
+def _population_table(figures: list[PopulationFigures]) -> Table:
+    """Return what populations say, a row for each line of input."""
+    head = ["line", "log Z", "spread", "mean energy", "ancestors", "effective", "agree"]
+    rows = [
+        [
+            str(one.template + 1), f"{one.log_z:.2f} ± {shown(one.error)}", shown(one.spread),
+            f"{one.energy:.2f} ± {shown(one.energy_error)}",
+            f"{min(one.ancestors)} of {one.particles}", f"{one.effective:.2f}",
+            "no" if one.problems else "yes",
+        ]
+        for one in figures
+    ]  # fmt: skip
+    return Table("Independent populations", head, rows)
 
 
 _COLUMNS = ("", "nested R-hat", "limit", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
@@ -295,8 +318,12 @@ def diagnose(manifest: Manifest, traces: Traces, names: Names = dict) -> Diagnos
         notes.append(
             "acceptance by position is known only for sweeps of single positions, once per epoch"
         )
+    verdict, populations = None, list[PopulationFigures]()
+    if manifest.particles:
+        populations = population_figures(manifest, traces)
+        verdict = population_verdict(manifest, populations)
     return Diagnosis(
-        judge(manifest, judged, tokens.statistics if tokens else ()),
+        verdict or judge(manifest, judged, tokens.statistics if tokens else ()),
         kept.stop - kept.start,
         len(groups),
         single,
@@ -304,6 +331,7 @@ def diagnose(manifest: Manifest, traces: Traces, names: Names = dict) -> Diagnos
         expert_figures(manifest, traces, kept, groups),
         tokens,
         exchange,
+        populations,
         notes,
     )
 

@@ -14,6 +14,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from maskov.config import Manifest
+from maskov.diagnostics.chains import chain_templates
+from maskov.diagnostics.verdict import Verdict
+from maskov.types import Traces
+
 Reals = npt.NDArray[np.float64]
 
 # Populations agree if the estimates of log Z spread no more than this, and no test finds a
@@ -183,6 +188,71 @@ class PopulationSummary:
     def agree(self) -> bool:
         """Whether nothing speaks against the populations."""
         return not self.problems
+
+
+@dataclass(frozen=True)
+class PopulationFigures:
+    """What the populations of one line of input say, as plain data.
+
+    `log_z` is the log of the mean estimate of Z with its relative `error`; `spread` the standard
+    deviation of log Z between populations, and `genealogical_error` the error by descent alone.
+    `effective` is the smallest share of effective particles at a point of the path, `p_value` that
+    of a test that all populations have one mean energy.
+    """
+
+    template: int
+    particles: int
+    log_z: float
+    error: float
+    each: list[float]
+    spread: float
+    genealogical_error: float
+    ancestors: list[int]
+    effective: float
+    energy: float
+    energy_error: float
+    p_value: float
+    problems: list[str]
+
+
+def population_figures(manifest: Manifest, traces: Traces) -> list[PopulationFigures]:
+    """Return the figures of each line of input, once its populations are at the end of the path."""
+    if not traces["steps"][-1].all():
+        return []
+    templates, found = chain_templates(manifest), []
+    for template in np.unique(templates):
+        mine = templates == template
+        one = PopulationSummary.of(
+            traces["log_weight"][:, mine], traces["ancestor"][-1, mine],
+            traces["energy_target"][-1, mine], manifest.particles,
+        )  # fmt: skip
+        log_z, energy = one.log_z, one.mean(one.energy)
+        found.append(
+            PopulationFigures(
+                int(template), one.particles, log_z.value, log_z.error, one.log_z_each.tolist(),
+                one.spread, one.genealogical_error, one.ancestors, float(one.effective.min()),
+                energy.value, energy.error, one.disagreement, one.problems,
+            )
+        )  # fmt: skip
+    return found
+
+
+def population_verdict(manifest: Manifest, figures: list[PopulationFigures]) -> Verdict:
+    """Return the verdict: populations agree within the bounds above, or what speaks against it."""
+    if not figures:
+        return Verdict("too short to tell", "the populations are not at the end of their path")
+    bad = [one for one in figures if one.problems]
+    if bad:
+        reason, _, advice = bad[0].problems[0].rpartition(": use ")
+        return Verdict("not converged", reason, advice=advice)
+    worst = max(figures, key=lambda one: one.spread)
+    ancestors = min(min(one.ancestors) for one in figures)
+    return Verdict(
+        "converged",
+        f"{len(worst.each)} independent populations agree: log Z = {worst.log_z:.2f} ± "
+        f"{worst.error:.2f}, {ancestors} ancestors at least",
+        1.0,
+    )
 
 
 def _log_mean(values: Reals, axis: int) -> Reals:

@@ -31,6 +31,7 @@ _STATES = {
     "one chain": ("open", "The rule is exact; one chain has no other to agree with"),
     "single chains": ("open", "The rule is exact; no two chains can be compared"),
     "not judged": ("open", "The rule is exact; the run cannot be judged"),
+    "independent draws": ("good", "The draws are exact and independent"),
     "annealed": ("open", "The temperature still changes: there is no fixed target"),
     "forced": ("bad", "Acceptance is forced: there is no target"),
     "no target": ("bad", "The rule is not exact: its samples have no target"),
@@ -98,6 +99,8 @@ def judge(
     statistics: Sequence[TokenStatistic] = (),
 ) -> Verdict:
     """Return the verdict; the first obstacle to convergence is the reason."""
+    if manifest.kernel == "draws":
+        return Verdict("independent draws", "each sample was drawn by itself from the energy", 1.0)
     return (
         _no_target(manifest)
         or _no_numbers(manifest, energies)

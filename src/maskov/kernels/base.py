@@ -112,9 +112,64 @@ class Kernel(ABC):
         return self
 
 
+class Composite(Kernel):
+    """A kernel made of others, which does what the first of them does unless it says otherwise."""
+
+    @property
+    def target(self) -> Target | None:
+        """The target that all parts share, if they do."""
+        first, *others = (kernel.target for kernel in self.kernels)
+        shared = first is not None and all(first.same_as(other) for other in others)
+        return first if shared else None
+
+    @property
+    def energy(self) -> Energy | None:  # type: ignore[override]
+        """That of the target."""
+        return None if self.target is None else self.target.energy
+
+    @property
+    def leaves_invariant(self) -> bool:
+        """True if every part does, all with one target."""
+        return all(kernel.leaves_invariant for kernel in self.kernels) and self.target is not None
+
+    @property
+    def conditional(self) -> MaskedConditional:  # type: ignore[override]
+        """That of the first part."""
+        return self.kernels[0].conditional
+
+    @property
+    def reaches_everything(self) -> bool:
+        """Whether some part does."""
+        return any(kernel.reaches_everything for kernel in self.kernels)
+
+    def init(self, chains: Chains, scorer: Scorer) -> Chains:
+        """Prepare the first part."""
+        return self.kernels[0].init(chains, scorer)
+
+    def begin(self, chains: Chains, rng: Rng) -> Chains:
+        """Prepare the epoch of every part."""
+        for kernel in self.kernels:
+            chains = kernel.begin(chains, rng)
+        return chains
+
+    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
+        """Return the steps of the first part."""
+        return self.kernels[0].steps(chains)
+
+    def step(
+        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
+    ) -> tuple[Chains, StepInfo]:
+        """Make a step of the first part."""
+        return self.kernels[0].step(chains, rows, scorer, rng)
+
+    def forced(self) -> Kernel | None:
+        """Accept everything, as the first part would."""
+        return self.kernels[0].forced()
+
+
 @dataclass(frozen=True)
-class Wrapper(Kernel):
-    """A kernel that does what another does, but for what its subclass changes."""
+class Wrapper(Composite):
+    """A kernel that changes what one other kernel does."""
 
     kernel: Kernel
 
@@ -128,16 +183,6 @@ class Wrapper(Kernel):
         return replace(self, kernel=kernels[0])
 
     @property
-    def energy(self) -> Energy | None:  # type: ignore[override]
-        """The wrapped kernel's."""
-        return self.kernel.energy
-
-    @property
-    def target(self) -> Target | None:
-        """The wrapped kernel's."""
-        return self.kernel.target
-
-    @property
     def leaves_invariant(self) -> bool:
         """Whether the wrapped kernel does."""
         return self.kernel.leaves_invariant
@@ -147,41 +192,9 @@ class Wrapper(Kernel):
         """Whether the wrapped kernel does."""
         return self.kernel.fills_blanks
 
-    @property
-    def conditional(self) -> MaskedConditional:  # type: ignore[override]
-        """The wrapped kernel's."""
-        return self.kernel.conditional
-
-    @property
-    def reaches_everything(self) -> bool:
-        """Whether the wrapped kernel does."""
-        return self.kernel.reaches_everything
-
-    def init(self, chains: Chains, scorer: Scorer) -> Chains:
-        """Prepare the wrapped kernel."""
-        return self.kernel.init(chains, scorer)
-
-    def begin(self, chains: Chains, rng: Rng) -> Chains:
-        """Begin an epoch of the wrapped kernel."""
-        return self.kernel.begin(chains, rng)
-
-    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
-        """Return the wrapped kernel's steps."""
-        return self.kernel.steps(chains)
-
-    def step(
-        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
-    ) -> tuple[Chains, StepInfo]:
-        """Make a step of the wrapped kernel."""
-        return self.kernel.step(chains, rows, scorer, rng)
-
     def end(self, chains: Chains, rng: Rng) -> Chains:
         """End an epoch of the wrapped kernel."""
         return self.kernel.end(chains, rng)
-
-    def forced(self) -> Kernel | None:
-        """Accept everything, as the wrapped kernel would."""
-        return self.kernel.forced()
 
 
 def leaves(kernel: Kernel) -> list[Kernel]:
@@ -236,7 +249,9 @@ def with_tokens(chains: Chains, proposal: Proposal, accepted: Tensor) -> Chains:
     """Put the accepted tokens, and how sure the model was of them, in their place."""
     rows, taken = proposal.rows, accepted[:, None]
     tokens = torch.where(taken, proposal.tokens, chains.tokens[rows])
-    confidence = torch.where(taken, proposal.confidence, chains.confidence[rows])
+    if proposal.confidence is not None:
+        confidence = torch.where(taken, proposal.confidence, chains.confidence[rows])
+        chains = replace(chains, confidence=chains.confidence.index_copy(0, rows, confidence))
     lengths = torch.where(accepted, proposal.lengths, chains.lengths[rows])
     if proposal.resized is not None:
         free = torch.where(taken, proposal.resized.free, chains.free[rows])
@@ -250,7 +265,6 @@ def with_tokens(chains: Chains, proposal: Proposal, accepted: Tensor) -> Chains:
         chains,
         tokens=chains.tokens.index_copy(0, rows, tokens),
         lengths=chains.lengths.index_copy(0, rows, lengths),
-        confidence=chains.confidence.index_copy(0, rows, confidence),
     )
 
 

@@ -12,15 +12,14 @@ import torch
 
 from maskov.energies.base import Energy
 from maskov.errors import InputError
-from maskov.kernels.base import Kernel, Target
+from maskov.kernels.base import Composite, Kernel
 from maskov.models.scorer import Scorer
-from maskov.moves import MaskedConditional
 from maskov.random import NestedRng, Purpose, Rng
 from maskov.types import Chains, Float, Int, Proposal, Resized, StepInfo, Tensor
 
 
 @dataclass(frozen=True)
-class Mixture(Kernel):
+class Mixture(Composite):
     """At each step one of the kernels, drawn by its weight, whatever the tokens are.
 
     An epoch has as many steps as one of the first kernel. The parts share the epoch's order of
@@ -48,37 +47,6 @@ class Mixture(Kernel):
         """Return the composition of other parts."""
         return replace(self, kernels=kernels)
 
-    @property
-    def leaves_invariant(self) -> bool:
-        """True if every part does, all with one target."""
-        return all(kernel.leaves_invariant for kernel in self.kernels) and self.target is not None
-
-    @property
-    def target(self) -> Target | None:
-        """The target that all parts share, if they do."""
-        first, *others = (kernel.target for kernel in self.kernels)
-        shared = first is not None and all(first.same_as(other) for other in others)
-        return first if shared else None
-
-    @property
-    def energy(self) -> Energy | None:  # type: ignore[override]
-        """That of the target which all parts share."""
-        return None if self.target is None else self.target.energy
-
-    @property
-    def conditional(self) -> MaskedConditional:  # type: ignore[override]
-        """That of the first part."""
-        return self.kernels[0].conditional
-
-    @property
-    def reaches_everything(self) -> bool:
-        """Whether some part does."""
-        return any(kernel.reaches_everything for kernel in self.kernels)
-
-    def init(self, chains: Chains, scorer: Scorer) -> Chains:
-        """Prepare the first part; the others are prepared when they come."""
-        return self.kernels[0].init(chains, scorer)
-
     def at(self, epoch: int, temperature: float | None, block: int | None) -> Kernel:
         """Let every part follow the schedule."""
         return self.with_kernels(tuple(k.at(epoch, temperature, block) for k in self.kernels))
@@ -86,20 +54,6 @@ class Mixture(Kernel):
     def with_energy(self, energy: Energy) -> Kernel:
         """Give every part the energy."""
         return self.with_kernels(tuple(kernel.with_energy(energy) for kernel in self.kernels))
-
-    def forced(self) -> Kernel | None:
-        """Accept everything, as the first part would."""
-        return self.kernels[0].forced()
-
-    def begin(self, chains: Chains, rng: Rng) -> Chains:
-        """Prepare the epoch of every part."""
-        for kernel in self.kernels:
-            chains = kernel.begin(chains, rng)
-        return chains
-
-    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
-        """Return the steps of the first kernel."""
-        return self.kernels[0].steps(chains)
 
     def step(
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
@@ -166,7 +120,9 @@ def _joined(infos: list[StepInfo], rows: Int[Tensor, " n"]) -> StepInfo:
         return torch.cat(values)[order]
 
     proposals = [info.proposal for info in infos]
-    columns = [f.name for f in fields(Proposal) if f.name not in ("passed", "resized")]
+    columns = [
+        f.name for f in fields(Proposal) if f.name not in ("passed", "confidence", "resized")
+    ]
     joined: dict[str, Any] = {n: column([getattr(p, n) for p in proposals]) for n in columns}
     resized = None
     if any(one.resized is not None for one in proposals):

@@ -44,6 +44,7 @@ from maskov.types import (
     Sequences,
     StepInfo,
     Tensor,
+    inside,
 )
 
 
@@ -280,22 +281,19 @@ class ProposalScores:
             self._begin_sites(chains.pass_cache.rows(rows))
 
     def _begin_sites(self, known: PassCache) -> None:
-        """Start from the chain's own passes: those that are `known` need only the new token."""
+        """Start from the chain's own passes: those that saw no change need only the new token."""
         proposal, scorer, groups = self._proposal, self._scorer, self._energy.groups
-        inside = Sequences(proposal.tokens, proposal.lengths).inside
-        if groups is None:
-            still, renewed = proposal.known, proposal.known
-        else:
-            alike = proposal.lengths == self._chains.lengths[proposal.rows]
-            still = unseen(proposal.changed, groups) & alike[:, None]
-            renewed = still & proposal.changed
+        alike = proposal.lengths == self._chains.lengths[proposal.rows]
+        still = unseen(proposal.changed, groups) & alike[:, None]
+        renewed = still & proposal.changed
         row, place = renewed.nonzero(as_tuple=True)
         if row.numel():
             tokens = proposal.tokens[row, place]
             score = scorer.model.logit_of(known.hidden[row, place], tokens)
             scorer.track_nan(score)
             known = replace(known, logit=known.logit.index_put((row, place), score.double()))
-        missing = inside & ~still & proposal.novel[:, None]
+        held = inside(proposal.lengths, proposal.tokens.shape[1])
+        missing = held & ~still & proposal.novel[:, None]
         if proposal.passed is not None and proposal.passed.groups == groups:
             known, missing = self._with_passed(known, missing, proposal.passed)
         self.pass_cache, self._missing = known, missing
@@ -358,80 +356,52 @@ class ProposalScores:
 
     def _run_passes(self, stage: Stage, index: Tensor) -> None:
         """Run the masked passes that a stage is the first to need."""
-        energy, near = self._energy, self._near(stage, index)
-        if energy.groups is not None:
-            near = positions_of(groups_with(near, energy.groups), near.shape[1])
-        needed = self._missing[index] & near
         if self.pass_cache is None:
             return
+        energy, near = self._energy, self._near(stage, index)
+        near = positions_of(groups_with(near, energy.groups), near.shape[1])
+        needed = self._missing[index] & near
         found = self._scorer.cache(
             self._sequences(index), energy.needs_normaliser, needed, energy.groups
         )
         self.pass_cache = self.pass_cache.put(index, found)
         self._missing = self._missing.index_copy(0, index, self._missing[index] & ~needed)
-        run = needed if energy.groups is None else groups_with(needed, energy.groups)
-        self.passes = self.passes.index_add(0, index, run.sum(1))
+        run = groups_with(needed, energy.groups).sum(1)
+        self.passes = self.passes.index_add(0, index, run)
 
     def _masked_drop(self, stage: Stage, index: Tensor) -> Float[Tensor, " n"]:
         """Return by how much the terms of the masked passes fall that are known so far."""
-        if self.pass_cache is None or self._chains.pass_cache is None:
+        energy, old, new = self._energy.masked, self._chains.pass_cache, self.pass_cache
+        if energy is None or old is None or new is None:
             return torch.zeros_like(self.energy_old[index])
+        rows, resized = self._proposal.rows[index], self._proposal.resized
         known = self._near(stage, index) & ~self._missing[index]
-        falls = torch.where(known, self._drops(index), 0.0).sum(1)
-        # What is removed is known to every test, whichever way the move goes.
-        falls = falls + self._removed(index)
-        return falls if stage.nearest != 0 else torch.where(self._both_known(index), falls, 0.0)
-
-    def _both_known(self, index: Tensor) -> Bool[Tensor, " n"]:
-        """Return where the passes of both windows are known before any is run for a test.
-
-        A window of several positions that gives way to one of another size is known one way only:
-        tests without passes leave its terms out, whichever way the move goes.
-        """
-        resized = self._proposal.resized
+        terms = energy.of_scores(old.logit[rows], old.log_normaliser[rows])
+        after = energy.of_scores(new.logit[index], new.log_normaliser[index])
         if resized is None:
-            return torch.ones_like(index, dtype=torch.bool)
+            return torch.where(known, terms - after, 0.0).sum(1)
+        origin = resized.origin[index]
+        before = terms.gather(1, origin.clamp(min=0)).masked_fill(origin < 0, 0.0)
+        # What is removed is known to every test, whichever way the move goes.
+        gone = torch.where(resized.removed[index], terms, 0.0).sum(1)
+        drop = torch.where(known, before - after, 0.0).sum(1) + gone
+        if stage.nearest != 0:
+            return drop
+        # A window of several positions that gives way to one of another size is known one way only:
+        # tests without passes leave its terms out, whichever way the move goes.
         single = torch.maximum(resized.size, resized.removed.sum(1))[index] <= 1
-        return single & (self._energy.groups is None)
+        return torch.where(single & (self._energy.groups is None), drop, 0.0)
 
     def _near(self, stage: Stage, index: Tensor) -> Bool[Tensor, "n length"]:
         """Return the positions of which a stage knows the masked passes."""
         proposal, count = self._proposal, stage.nearest
-        lengths, resized = proposal.lengths[index], proposal.resized
-        if resized is None:
-            near, groups = near_all(proposal.changed[index], lengths, count), self._energy.groups
-            if groups is None or count is None:
-                return near
-            # The groups that hold one of them are known as a whole.
-            inside = near_all(proposal.changed[index], lengths, None)
-            return positions_of(groups_with(near, groups), near.shape[1]) & inside
-        width = proposal.tokens.shape[1]
-        return near_window(resized.start[index], resized.size[index], lengths, width, count)
-
-    def _drops(self, index: Tensor) -> Float[Tensor, "n length"]:
-        """Return by how much the masked term falls at each position of the proposal.
-
-        It is useful only where the passes are known.
-        """
-        masked, old, new = self._energy.masked, self._chains.pass_cache, self.pass_cache
-        assert masked is not None
-        assert old is not None
-        assert new is not None
-        rows = self._proposal.rows[index]
-        before = masked.of_scores(old.logit[rows], old.log_normaliser[rows])
-        if self._proposal.resized is not None:
-            origin = self._proposal.resized.origin[index]
-            before = before.gather(1, origin.clamp(min=0)).masked_fill(origin < 0, 0.0)
-        return before - masked.of_scores(new.logit[index], new.log_normaliser[index])
-
-    def _removed(self, index: Tensor) -> Float[Tensor, " n"]:
-        """Return the sum of the masked terms of positions that the proposal has not."""
-        masked, old, resized = self._energy.masked, self._chains.pass_cache, self._proposal.resized
-        if resized is None or masked is None or old is None:
-            return torch.zeros_like(self.energy_old[index])
-        rows = self._proposal.rows[index]
-        terms = masked.of_scores(old.logit[rows], old.log_normaliser[rows])
-        return torch.where(resized.removed[index], terms, 0.0).sum(1)
+        lengths, resized, width = proposal.lengths[index], proposal.resized, self._missing.shape[1]
+        if resized is not None:
+            return near_window(resized.start[index], resized.size[index], lengths, width, count)
+        near = near_all(proposal.changed[index], lengths, count)
+        # The groups that hold one of them are known as a whole.
+        whole = positions_of(groups_with(near, self._energy.groups), width)
+        return whole & inside(lengths, width)
 
     def _whole_drop(self, index: Tensor) -> Float[Tensor, " n"]:
         """Return by how much the energy falls, part by part: a large constant cancels nothing."""

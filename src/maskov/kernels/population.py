@@ -25,13 +25,21 @@ from itertools import pairwise
 
 import torch
 
-from maskov.energies.base import Energy, Sum
+from maskov.energies.base import Sum
 from maskov.energies.ordered import Ordered
 from maskov.errors import InputError
-from maskov.kernels.base import Kernel, Target, counted, leaves, taken, with_leaves, with_tokens
+from maskov.kernels.base import (
+    Composite,
+    Kernel,
+    Target,
+    counted,
+    leaves,
+    taken,
+    with_leaves,
+    with_tokens,
+)
 from maskov.kernels.metropolis import Metropolis
 from maskov.models.scorer import Scorer
-from maskov.moves.conditional import MaskedConditional
 from maskov.random import Purpose, Rng
 from maskov.types import Chains, Float, Int, PartValues, Proposal, StepInfo, Tensor
 
@@ -39,7 +47,7 @@ LEAST_PARTICLES = 2
 
 
 @dataclass(frozen=True)
-class Population(Kernel):
+class Population(Composite):
     """Take populations of `particles` from the distribution `start` to the target of a kernel.
 
     `path` are the shares b of the way, rising to 1; without one the run finds it before its first
@@ -72,30 +80,9 @@ class Population(Kernel):
             raise InputError("a path has shares that rise from above 0 to 1, such as 0.2,0.5,1.")
 
     @property
-    def energy(self) -> Energy:  # type: ignore[override]
-        """The energy of the target at the end of the path."""
-        assert self.target is not None
-        return self.target.energy
-
-    @property
     def target(self) -> Target | None:
         """The distribution at the end of the path."""
         return self.kernel.target
-
-    @property
-    def leaves_invariant(self) -> bool:
-        """Whether the moves do."""
-        return self.kernel.leaves_invariant
-
-    @property
-    def conditional(self) -> MaskedConditional:  # type: ignore[override]
-        """That of the moves."""
-        return self.kernel.conditional
-
-    @property
-    def reaches_everything(self) -> bool:
-        """Whether the moves do."""
-        return self.kernel.reaches_everything
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:  # type: ignore[override]
@@ -143,10 +130,6 @@ class Population(Kernel):
         # Draws have used the random numbers of a step.
         return replace(chains, tokens=drawn.tokens, replica=number, step=chains.step + 1).forget()
 
-    def init(self, chains: Chains, scorer: Scorer) -> Chains:
-        """Evaluate all parts of the energies along the path."""
-        return self._moving.init(chains, scorer)
-
     def begin(self, chains: Chains, rng: Rng) -> Chains:
         """Weigh the particles, and draw them again in proportion to their weights."""
         weight = self.log_weights(chains, self.share(self.epoch - 1), self.share(self.epoch))
@@ -170,11 +153,8 @@ class Population(Kernel):
         """Return the moves at a point; a particle without free positions makes none."""
         return torch.where(chains.free.any(1), self.moves, torch.zeros_like(chains.step))
 
-    def step(
-        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
-    ) -> tuple[Chains, StepInfo]:
-        """Move the particles."""
-        return self._moving.step(chains, rows, scorer, rng)
+    def forced(self) -> None:
+        """Return nothing: particles are weighed, so that moves must test."""
 
     def end(self, chains: Chains, rng: Rng) -> Chains:
         """End the moves."""
@@ -220,16 +200,13 @@ class Draws(Kernel):
             cells, value, passes = found.cells, found.value, passes + found.passes
         else:
             value = cells[:, : drawn.tokens.shape[1]].sum(1)
-        changed = drawn.tokens != before.tokens
         unknown = torch.full_like(value, torch.nan)
         proposal = Proposal(
             rows=rows,
-            masked=before.scored,
+            before=before.tokens,
             tokens=drawn.tokens,
             lengths=before.lengths,
-            changed=changed,
-            known=torch.zeros_like(changed),
-            confidence=chains.confidence[rows],
+            masked=before.scored,
             log_q_forward=-value,
             log_q_reverse=unknown,
             passes=passes,

@@ -213,24 +213,27 @@ def capacity(config: Any, tokenizer: Any) -> int:
     return min(limit, int(min(tokenizer.model_max_length, 10**9)))
 
 
+def family_head(model: Any) -> LMHead:
+    """Return the head of a network of a known family, split into its steps and the projection."""
+    family = FAMILIES[model.config.model_type]
+    parts: list[Any] = [attrgetter(one)(model) if isinstance(one, str) else one for one in family]
+    *steps, decoder = parts
+    # ESM adds a bias outside its projection.
+    outside = model.lm_head.bias if model.config.model_type == "esm" else None
+    bias = decoder.bias if outside is None else outside
+    return LMHead(nn.Sequential(*steps), decoder.weight, bias)
+
+
 def split_head(model: Any, probe: Int[Tensor, "1 length"]) -> LMHead | None:
     """Return the model's split head, or None if only its own forward is known to be right.
 
     The split head is first compared with the model's own logits on a short probe: third-party code
     may use a known family name for a different network.
     """
-    family = FAMILIES.get(getattr(model.config, "model_type", ""))
-    if family is None:
+    if getattr(model.config, "model_type", "") not in FAMILIES:
         return None
     try:
-        parts: list[Any] = [
-            attrgetter(step)(model) if isinstance(step, str) else step for step in family
-        ]
-        *steps, decoder = parts
-        # ESM adds a bias outside its projection.
-        outside = model.lm_head.bias if model.config.model_type == "esm" else None
-        bias = decoder.bias if outside is None else outside
-        head = LMHead(nn.Sequential(*steps), decoder.weight, bias)
+        head = family_head(model)
         ours = head.logits(head.transform(model.base_model(input_ids=probe)[0][0]))
     except (AttributeError, TypeError):
         return None

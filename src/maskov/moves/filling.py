@@ -101,8 +101,8 @@ class Filling:
         ):
             self._sites = None  # groups of positions are others once positions have moved
         self._groups = None if self._sites is None else self._sites.groups
-        self._sure = torch.zeros(rank.shape, dtype=torch.float64, device=rank.device)
-        zero = self._sure[:, 0]
+        self._probability = torch.zeros(rank.shape, dtype=torch.float64, device=rank.device)
+        zero = self._probability[:, 0]
         self._forward, self._reverse = zero, zero.clone()
         self._passes = torch.zeros_like(rows)
         self._stuck = torch.zeros_like(rows, dtype=torch.bool)
@@ -113,16 +113,11 @@ class Filling:
         old, new, rows, resized = self._old, self._new, self._rows, self._resized
         for number in range(int(new.rank.max()) + 1):
             self._fill(number)
-        window = new.rank >= 0
         confidence = self._chains.confidence[rows]
-        if resized is None:
-            changed = self._tokens != old.tokens
-            known = changed & (changed.sum(1) == 1)[:, None]
-        else:
+        if resized is not None:
             for number in range(int(old.rank.max()) + 1):
                 self._read_back(number)
             confidence = confidence.gather(1, resized.origin.clamp(min=0))
-            changed, known = window, torch.zeros_like(window)
             self._stuck = self._stuck | self._closes_badly()
         passed = None
         if self._passed:
@@ -130,16 +125,15 @@ class Filling:
             passed = ProposalPasses(row, place, hidden, self._groups)
         return Proposal(
             rows=rows,
-            masked=old.rank >= 0,
+            before=old.tokens,
             tokens=self._tokens,
             lengths=new.lengths,
-            changed=changed,
-            known=known,
-            confidence=torch.where(window, self._sure, confidence),
+            masked=old.rank >= 0,
             log_q_forward=self._forward,
             log_q_reverse=self._reverse.masked_fill(self._stuck, -torch.inf),
             passes=self._passes,
             passed=passed,
+            confidence=torch.where(new.rank >= 0, self._probability, confidence),
             resized=resized,
         )
 
@@ -199,8 +193,8 @@ class Filling:
         self._stuck = self._stuck.index_put((row,), self._stuck[row] | drawn.stuck)
         self._forward = self._forward.index_add(0, row, drawn.log_forward)
         # The model's own probability: a proposal that takes the best token is sure of every one.
-        sure = (drawn.logit - drawn.log_normaliser).exp()
-        self._sure = self._sure.index_put((row, place), sure)
+        probability = (drawn.logit - drawn.log_normaliser).exp()
+        self._probability = self._probability.index_put((row, place), probability)
         self._tokens = self._tokens.index_put((row, place), drawn.token)
 
     def _read_back(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""Progress of a run on the terminal: a live view of its chains, plain lines, or nothing."""
+"""Progress of a run: chains on a terminal, plain lines, a bar for Python, or nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
@@ -13,7 +14,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from maskov.runs.eta import Pace, in_words
 from maskov.ui.escaping import PrintableConsole, printable
 
 if TYPE_CHECKING:
@@ -27,13 +27,60 @@ _PLAIN_LINES = 10
 _SILENCE, _SILENT_SHARE = 5.0, 0.25
 
 
+class Pace:
+    """Passes per second and the time left, from what was seen since the run began or continued."""
+
+    def __init__(self, epochs: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._epochs = epochs
+        self._clock = clock
+        self._begun = clock()
+        self._first: int | None = None
+        self._reached = 0.0
+
+    def begin(self) -> None:
+        """Start counting now."""
+        self._begun = self._clock()
+
+    def reached(self, done: float) -> float:
+        """Return the most epochs that were ever done: some chains may be behind others."""
+        self._reached = min(max(self._reached, done), self._epochs)
+        return self._reached
+
+    def passes_per_second(self, passes: int) -> float:
+        """Return the passes of each second so far."""
+        return passes / max(self._clock() - self._begun, 1e-9)
+
+    def seconds_left(self, done: float) -> float | None:
+        """Return the time that the other epochs will take; none before one was seen from its start.
+
+        `done` counts epochs, half an epoch where one is under way. A run that continues has some
+        behind it that took no time here.
+        """
+        if self._first is None:
+            self._first = math.ceil(done) - 1  # where the epoch began that was heard of first
+        seen = done - self._first
+        if seen < 1:
+            return None
+        return (self._clock() - self._begun) * max(self._epochs - done, 0.0) / seen
+
+
+def in_words(seconds: float) -> str:
+    """Say a time as people do, no finer than it is known."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min" + (f" {whole % 60} s" if whole < 600 and whole % 60 else "")
+    hours, minutes = divmod(round(whole / 60), 60)
+    return f"{hours} h {minutes:02d} min"
+
+
 class PlainProgress:
     """About ten lines per run, for logs and pipes, and one where nothing was said for a while."""
 
     def __init__(self, epochs: int, most: bool = False) -> None:
         self._epochs = epochs
         self._most = most
-        self._every = max(1, epochs // _PLAIN_LINES)
         self._pace = Pace(epochs)
         self._started = self._said = time.monotonic()
         self._status = "starting"
@@ -49,31 +96,38 @@ class PlainProgress:
         """Print how far the run is, unless that was said a moment ago."""
         now = time.monotonic()
         since = now - self._started
-        if now - self._said < max(_SILENCE, _SILENT_SHARE * since):
-            return
-        self._said = now
-        print(f"{self._status}  ({in_words(since)})", file=sys.stderr, flush=True)
+        if now - self._said >= max(_SILENCE, _SILENT_SHARE * since):
+            self._said = now
+            self._print(f"{self._status}  ({in_words(since)})")
 
     def noted(self, text: str) -> None:
         """Print a note."""
-        print(printable(f"note: {text}"), file=sys.stderr, flush=True)
+        self._print(f"note: {text}")
 
     def moved(self, state: Chains, epoch: int, passes: int) -> None:
         """Keep the steps of the epoch for `worked`."""
         step = int(state.epoch_step.max()) if len(state.chain) else 0
-        done = self._pace.reached(epoch + 0.5)
-        speed = paced(self._pace, done, self._epochs, passes, self._most)
-        self._status = f"epoch {math.ceil(done)}/{self._epochs}  step {step:,}  {speed}"
+        self._status = self._progress(epoch + 0.5, passes, f"step {step:,}")
 
     def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
         """Print the rates of the epoch."""
-        done = self._pace.reached(epoch + 1)
-        speed = paced(self._pace, done, self._epochs, passes, self._most)
-        if (epoch + 1) % self._every and epoch + 1 < self._epochs:
-            return
-        self._said = time.monotonic()
-        line = f"epoch {math.ceil(done)}/{self._epochs}  {rates(values)}  {speed}"
-        print(line, file=sys.stderr, flush=True)
+        line = self._progress(epoch + 1, passes, rates(values))
+        if not (epoch + 1) % max(1, self._epochs // _PLAIN_LINES) or epoch + 1 >= self._epochs:
+            self._said = time.monotonic()
+            self._print(line)
+
+    def _progress(self, done: float, passes: int, between: str = "") -> str:
+        """Return the epoch, the speed and, once it can be estimated, the time left."""
+        done = self._pace.reached(done)
+        left = self._pace.seconds_left(done)
+        parts = [f"epoch {math.ceil(done)}/{self._epochs}", between]
+        parts.append(f"{self._pace.passes_per_second(passes):,.0f} passes/s")
+        if left is not None and done < self._epochs:
+            parts.append(f"{'at most' if self._most else 'about'} {in_words(left)} left")
+        return "  ".join(filter(None, parts))
+
+    def _print(self, text: str) -> None:
+        print(printable(text), file=sys.stderr, flush=True)
 
     def __enter__(self) -> PlainProgress:
         return self
@@ -82,36 +136,26 @@ class PlainProgress:
         """Nothing to clean up."""
 
 
-class LiveView:
+class LiveView(PlainProgress):
     """A few chains, redrawn several times per second; changed tokens are highlighted."""
 
     def __init__(
         self, model: MaskedModel, epochs: int, console: Console, most: bool = False
     ) -> None:
+        super().__init__(epochs, most)
         self._model = model
-        self._epochs = epochs
-        self._most = most
         self._live = Live(console=console, auto_refresh=False, transient=True)
-        self._pace = Pace(epochs)
-        self._started = self._drawn = time.monotonic()
+        self._drawn = self._started
         self._before: list[list[str]] = []
         self._footer = ""
-        self._shown = False
-
-    def begun(self, model: MaskedModel) -> None:
-        """Start the clock and print the model's caution, if it has one."""
-        self._pace.begin()
-        if model.caution:
-            self.noted(model.caution)
 
     def worked(self) -> None:
         """Show that the run is at work before there are chains to show."""
         now = time.monotonic()
-        if self._shown or now - self._drawn < 1:
-            return
-        self._drawn = now
-        text = f"computing the first energies  ({in_words(now - self._started)})"
-        self._live.update(Text(text, style="dim"), refresh=True)
+        if not self._before and now - self._drawn >= 1:
+            self._drawn = now
+            text = f"computing the first energies  ({in_words(now - self._started)})"
+            self._live.update(Text(text, style="dim"), refresh=True)
 
     def noted(self, text: str) -> None:
         """Print a note above the chains."""
@@ -120,15 +164,10 @@ class LiveView:
     def moved(self, state: Chains, epoch: int, passes: int) -> None:
         """Redraw, unless the last frame is too recent."""
         now = time.monotonic()
-        if now - self._drawn < 1 / _FRAMES_PER_SECOND:
-            return
-        self._drawn, self._shown = now, True
-        done = self._pace.reached(epoch + 0.5)
-        speed = paced(self._pace, done, self._epochs, passes, self._most)
-        status = f"epoch {math.ceil(done)}/{self._epochs}  {speed}"
-        self._live.update(
-            Group(self._table(state), Text(f"{status}  {self._footer}", style="dim")), refresh=True
-        )
+        if now - self._drawn >= 1 / _FRAMES_PER_SECOND:
+            self._drawn = now
+            status = f"{self._progress(epoch + 0.5, passes)}  {self._footer}"
+            self._live.update(Group(self._table(state), Text(status, style="dim")), refresh=True)
 
     def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
         """Keep the rates for the line below the chains."""
@@ -139,9 +178,8 @@ class LiveView:
         table.add_column(justify="right", style="dim")
         table.add_column(justify="right", style="cyan")
         table.add_column(overflow="fold")
-        shown = min(_SHOWN_CHAINS, len(state.chain))
         words = []
-        for row in range(shown):
+        for row in range(min(_SHOWN_CHAINS, len(state.chain))):
             ids = state.tokens[row, : int(state.lengths[row])].tolist()
             words.append(self._model.token_strings(ids))
             energy = "" if state.energy is None else f"{float(state.energy[row]):.1f}"
@@ -173,28 +211,16 @@ def _changed(words: list[str], before: list[str]) -> Text:
 def rates(values: Traces) -> str:
     """Return the mean energies and the rates of an epoch."""
     steps = max(int(values["steps"].sum()), 1)
-    names = ["raw", "norm"]
-    if all(math.isnan(values[f"energy_{name}"].mean()) for name in names):
-        names = ["target"]
-    means = {name: float(values[f"energy_{name}"].mean()) for name in names}
     # Energies that were not traced in this epoch are NaN.
+    means = {name: float(values[f"energy_{name}"].mean()) for name in ("raw", "norm")}
+    if all(map(math.isnan, means.values())):
+        means = {"target": float(values["energy_target"].mean())}
     parts = [f"E_{name} {mean:.2f}" for name, mean in means.items() if not math.isnan(mean)]
     parts += [f"{name} {values[name].sum() / steps:.2f}" for name in ("accepted", "novel")]
     return "  ".join(parts)
 
 
-def paced(pace: Pace, done: float, epochs: int, passes: int, most: bool) -> str:
-    """Return the speed and, once it can be estimated, the time left, or the `most` it can be."""
-    left = pace.seconds_left(done)
-    about = "at most" if most else "about"
-    eta = "" if left is None or done >= epochs else f"  {about} {in_words(left)} left"
-    return f"{pace.passes_per_second(passes):,.0f} passes/s{eta}"
-
-
-Progress = PlainProgress | LiveView
-
-
-def watched_stop(stop: Callable[[], bool], view: Progress | None) -> Callable[[], bool]:
+def watched_stop(stop: Callable[[], bool], view: PlainProgress | None) -> Callable[[], bool]:
     """Return `stop`, which a run asks between batches, with the view told that it is at work."""
     if view is None:
         return stop
@@ -208,7 +234,7 @@ def watched_stop(stop: Callable[[], bool], view: Progress | None) -> Callable[[]
 
 def progress_for(
     model: MaskedModel, epochs: int, quiet: bool, most: bool = False
-) -> Progress | None:
+) -> PlainProgress | None:
     """Choose the view: live on a terminal, plain lines elsewhere, nothing when quiet.
 
     With `most`, the run may end before its last epoch.
@@ -218,3 +244,54 @@ def progress_for(
     if not sys.stderr.isatty():
         return PlainProgress(epochs, most)
     return LiveView(model, epochs, PrintableConsole(stderr=True), most)
+
+
+class ProgressBar(PlainProgress):
+    """A bar by tqdm, for Python; with `most`, a run may end before its last epoch."""
+
+    def __init__(self, epochs: int, most: bool = False) -> None:
+        from tqdm.auto import tqdm
+
+        super().__init__(epochs, most)
+        self._passes = 0
+        self._bar = tqdm(total=epochs, unit="epoch", leave=False, desc="at most" if most else None)
+
+    def moved(self, state: Chains, epoch: int, passes: int) -> None:
+        """Show the passes so far, unless the last frame is too recent."""
+        self._passes = max(self._passes, passes)
+        self._advance(epoch)
+
+    def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
+        """Show the epochs and their rates."""
+        self._passes = max(self._passes, passes)
+        speed = self._passes / max(self._bar.format_dict["elapsed"], 1e-9)
+        self._bar.set_postfix_str(f"{speed:,.0f} passes/s  {rates(values)}", refresh=False)
+        self._advance(epoch + 1)
+        if self._bar.n == self._bar.total:
+            self._bar.refresh()  # a short run may have drawn nothing since its first frame
+
+    def _advance(self, done: int) -> None:
+        # Groups of chains end their epochs in any order: the bar never goes back.
+        self._bar.update(max(done - self._bar.n, 0))
+
+    def _print(self, text: str) -> None:
+        self._bar.write(printable(text), file=sys.stderr)
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+
+def in_notebook() -> bool:
+    """Whether this is the kernel of a notebook."""
+    # Whoever has not imported IPython is not in a notebook.
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and hasattr(shell, "kernel")
+
+
+def progress_bar(
+    epochs: int, most: bool = False, *, shown: bool = True
+) -> AbstractContextManager[PlainProgress | None]:
+    """Return the bar of a run: for a notebook, for a terminal, or none."""
+    if shown and (in_notebook() or sys.stderr.isatty()):
+        return ProgressBar(epochs, most)
+    return nullcontext()

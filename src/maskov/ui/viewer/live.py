@@ -22,9 +22,9 @@ from maskov.config import check_name
 from maskov.errors import InputError, MaskovError
 from maskov.models import DEFAULT_MODEL
 from maskov.runs import Run
-from maskov.runs.eta import Pace
 from maskov.shipped import listed
 from maskov.ui.report.formats import json_safe
+from maskov.ui.terminal import Pace
 from maskov.ui.viewer.runs import id_of
 
 # Runs that one server starts in all, so that a page cannot fill the disk.
