@@ -1,9 +1,9 @@
-"""The front page of the results, the page of the model variants, and that of speeds.
+"""The front page of the results, and the pages of model variants, speeds and mixing.
 
     python -m experiments.findings [results]
 
-writes `README.md`, `variants/README.md` and `bench/README.md` in the folder of results. Every
-number is read from the JSON documents in that folder.
+writes `README.md` of the folder of results, and those of `variants`, `bench` and `mixing` in it.
+Every number is read from the JSON documents in that folder.
 """
 
 # ruff: noqa: E501 - Markdown with numbers in it
@@ -18,13 +18,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from experiments import pages
 from experiments.lib.chains import TextChains
 from experiments.lib.result import find_row
 from experiments.paper.claims import CLAIMS
 from experiments.paper.claims_page import count, counts
 from experiments.paper.driver import read_documents
 from experiments.paper.verdicts import FAILED, HELD, NOT_RUN, PART, Claim, Documents, Verdict
-from experiments.speed import page as speed_page
 from experiments.studies.mixing import FIRST_DEFAULT
 
 # The variants, in the order of the page, with how each was trained.
@@ -427,7 +427,8 @@ def variants_page(results: Results) -> str:
 PAGES: dict[str, Callable[[Results], str]] = {
     "README.md": front_page,
     "variants/README.md": variants_page,
-    "bench/README.md": lambda results: speed_page(results.root / "bench"),
+    "bench/README.md": lambda results: pages.speed(results.root / "bench"),
+    "mixing/README.md": lambda results: pages.mixing(results.root / "mixing"),
 }
 
 

@@ -249,7 +249,7 @@ def step_matrix(
     known = kernel.init(start, scorer)
 
     def run(source: Tensor, rng: Rng) -> Chains:
-        chains = replace(_copies(known, source), chain=torch.arange(len(source)))
+        chains = replace(known.rows(source, known=True), chain=torch.arange(len(source)))
         chains = replace(chains, step=epoch * kernel.steps(chains))
         chains = kernel.begin(chains, rng)
         rows = (kernel.steps(chains) > number).nonzero().flatten()
@@ -276,13 +276,6 @@ def _check_step(chains: Chains, rows: Tensor, after: Chains, info: StepInfo) -> 
         raise AssertionError("a step must count itself: see `maskov.kernels.base`.")
 
 
-def _copies(known: Chains, source: Int[Tensor, " n"]) -> Chains:
-    """Return a chain at each source, with what is known of its tokens."""
-    sites = None if known.pass_cache is None else known.pass_cache.rows(source)
-    values = None if known.part_values is None else known.part_values.rows(source)
-    return replace(known.rows(source), pass_cache=sites, part_values=values)
-
-
 def places(states: Chains, chains: Chains) -> Int[Tensor, " n"]:
     """Return which of some states each chain stands at, −1 for none."""
     count = len(states.chain)
@@ -296,7 +289,7 @@ def places(states: Chains, chains: Chains) -> Int[Tensor, " n"]:
 def _window_step(kernel: Kernel, chains: Chains, rows: Tensor, scorer: Scorer, rng: Rng) -> Chains:
     """Let some chains make a step of asynchronous windows."""
     assert isinstance(kernel, Metropolis)
-    own = replace(_copies(chains, rows), epoch_step=torch.zeros_like(rows))
+    own = replace(chains.rows(rows, known=True), epoch_step=torch.zeros_like(rows))
     buffers = WindowBuffers.of(own, torch.ones_like(rows), 0, ring=1)
     heat = torch.tensor([kernel.target_temperature], dtype=torch.float64)
     _run_epoch(WindowRounds(kernel, kernel.plan, scorer, rng, buffers, heat))
@@ -339,7 +332,7 @@ def asynchronous_matrix(
     chances = kernel.conditional.log_probabilities(logits, scorer.model.forbidden).exp()
     source, token = ((chances > 0) & masked.any(1, keepdim=True)).nonzero(as_tuple=True)
     chance = chances[source, token]
-    starts, plan = _copies(known, source), kernel.plan
+    starts, plan = known.rows(source, known=True), kernel.plan
     starts = replace(starts, chain=torch.arange(len(source)), free=masked[source])
     buffers = SiteBuffers.of(starts, len(plan.stages), 0, 1, ring=1)
     # The middle of a token's stretch of the unit interval makes the real code draw that token.

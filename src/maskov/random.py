@@ -9,7 +9,7 @@ arithmetic is on integers, so that a CPU and a GPU agree to the bit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
 from importlib import import_module
@@ -88,57 +88,13 @@ class Rng(ABC):
         uniform = self.uniform(chain, step, purpose, index)
         return accept(log_ratio, uniform), uniform
 
+    def nested(self) -> Rng:
+        """Return the numbers of a part of a mixture, which may be a mixture itself.
 
-@dataclass(frozen=True)
-class NestedRng(Rng):
-    """The random numbers of a part of a mixture, which may be a mixture itself.
-
-    Both draw a part in the same step, so the inner one needs a number of its own. All else is drawn
-    by one of them alone.
-    """
-
-    outer: Rng
-
-    def uniform(
-        self,
-        chain: Int[Tensor, " n"],
-        step: Int[Tensor, " n"],
-        purpose: Purpose,
-        index: Int[Tensor, " n"] | None = None,
-    ) -> Float[Tensor, " n"]:
-        """Return the numbers of the outer generator."""
-        return self.outer.uniform(chain, step, purpose, _inner(chain, purpose, index))
-
-    def categorical(
-        self,
-        probabilities: Float[Tensor, "n outcomes"],
-        chain: Int[Tensor, " n"],
-        step: Int[Tensor, " n"],
-        purpose: Purpose,
-        index: Int[Tensor, " n"] | None = None,
-    ) -> Int[Tensor, " n"]:
-        """Draw as the outer generator does."""
-        inner = _inner(chain, purpose, index)
-        return self.outer.categorical(probabilities, chain, step, purpose, inner)
-
-    def accept(
-        self,
-        log_ratio: Float[Tensor, " n"],
-        chain: Int[Tensor, " n"],
-        step: Int[Tensor, " n"],
-        stage: int | Int[Tensor, " n"] = 0,
-        purpose: Purpose = Purpose.ACCEPT,
-    ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"]]:
-        """Decide as the outer generator does."""
-        return self.outer.accept(log_ratio, chain, step, stage, purpose)
-
-
-def _inner(
-    chain: Int[Tensor, " n"], purpose: Purpose, index: Int[Tensor, " n"] | None
-) -> Int[Tensor, " n"] | None:
-    if purpose is not Purpose.KERNEL:
-        return index
-    return torch.ones_like(chain) if index is None else index + 1
+        Both draw a part in the same step, so the inner one needs a number of its own. All else is
+        drawn by one of them alone.
+        """
+        return self
 
 
 @dataclass(frozen=True)
@@ -146,6 +102,7 @@ class CounterRng(Rng):
     """The generator every run uses: Philox keyed by the seed."""
 
     seed: int
+    depth: int = 0  # of mixtures around what draws
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**64:
@@ -160,6 +117,8 @@ class CounterRng(Rng):
     ) -> Float[Tensor, " n"]:
         """Return one float64 with 53 random bits for each row."""
         where = torch.zeros_like(chain) if index is None else index
+        if purpose is Purpose.KERNEL:
+            where = where + self.depth
         if chain.is_cpu and len(chain) <= _MANY_ROWS:
             return _uniform_on_cpu(chain, step, where, self.seed, int(purpose))
         kernel = _kernel() if chain.is_cuda else None
@@ -171,6 +130,10 @@ class CounterRng(Rng):
         high, low, _, _ = philox(words, (self.seed & _LOW, self.seed >> 32))
         bits = (high >> 5 << 26) | (low >> 6)
         return bits.double() * 2.0**-53
+
+    def nested(self) -> CounterRng:
+        """Return the same numbers, but for those that draw a part of a mixture."""
+        return replace(self, depth=self.depth + 1)
 
 
 @lru_cache(maxsize=1)

@@ -23,10 +23,9 @@ from maskov import api
 from maskov.arguments import Arguments, arguments_of
 from maskov.config import ModelSource
 from maskov.energies import Autoregressive, Energy, as_energy
-from maskov.energies.distances import Distance, Edit, words_changed
+from maskov.energies.counting import Avoids, Contains, Distance, Edit, Repeats, words_changed
 from maskov.energies.networks import Loading
 from maskov.energies.stages import DelayedAcceptance
-from maskov.energies.words import Avoids, Contains, Repeats
 from maskov.errors import InputError, RunError
 from maskov.evaluation.translation import most_alike
 from maskov.fasta import Record, letter, mutations, to_fasta

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from maskov.constraints.words import check_words
-from maskov.energies.words import compiled, whole_word
+from maskov.energies.counting import compiled, whole_word
 from maskov.errors import InputError
 from maskov.fasta import BLANK, has_letters
 from maskov.models.base import MaskedModel

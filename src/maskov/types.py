@@ -8,9 +8,10 @@ positions of a batch of queries), `hidden` (width of what a model keeps per mask
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy.typing as npt
 import torch
@@ -51,7 +52,41 @@ Traces = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class PassCache:
+class Batch:
+    """Tensors with a row for each chain or sequence, and other batches of the same rows."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return every tensor by its name, but for those of batches within."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """Return this batch with every tensor changed, and those of batches within."""
+        changed: dict[str, Any] = {
+            name: change(value) if isinstance(value, Tensor) else value.mapped(change)
+            for name, value in vars(self).items()
+            if isinstance(value, Tensor | Batch)
+        }
+        return replace(self, **changed)
+
+    def rows(self, index: Int[Tensor, " n"]) -> Self:
+        """Return the chosen rows."""
+        return self.mapped(lambda value: value[index])
+
+    def to(self, device: torch.device) -> Self:
+        """Return this batch on a device."""
+        return self.mapped(lambda value: value.to(device))
+
+    def put(self, index: Int[Tensor, " n"], other: Self) -> Self:
+        """Return this batch with the chosen rows replaced by those of `other`."""
+        theirs = other.tensors()
+        changed: dict[str, Any] = {
+            name: mine.index_copy(0, index, theirs[name]) for name, mine in self.tensors().items()
+        }
+        return replace(self, **changed)
+
+
+@dataclass(frozen=True)
+class PassCache(Batch):
     """What the masked passes of some sequences gave at each position.
 
     `hidden` is what the model's head needs to answer any question about that position, `logit`
@@ -67,21 +102,6 @@ class PassCache:
     log_normaliser: Float[Tensor, "chains length"]
     groups: int | None = None
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return every tensor by its name."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
-
-    def rows(self, index: Int[Tensor, " n"]) -> PassCache:
-        """Return the sites of the chosen chains."""
-        chosen: dict[str, Any] = {name: value[index] for name, value in self.tensors().items()}
-        return replace(self, **chosen)
-
-    def put(self, index: Int[Tensor, " n"], other: PassCache) -> PassCache:
-        """Return these sites with the chosen chains replaced by those of `other`."""
-        mine, theirs = self.tensors(), other.tensors()
-        changed: dict[str, Any] = {n: mine[n].index_copy(0, index, theirs[n]) for n in mine}
-        return replace(self, **changed)
-
     def put_at(
         self,
         row: Int[Tensor, " passes"],
@@ -90,7 +110,7 @@ class PassCache:
         logit: Float[Tensor, " passes"],
         log_normaliser: Float[Tensor, " passes"],
     ) -> PassCache:
-        """Return these sites with some positions replaced."""
+        """Return this cache with some positions replaced."""
         where = (row, place)
         return PassCache(
             self.hidden.index_put(where, hidden),
@@ -99,15 +119,10 @@ class PassCache:
             self.groups,
         )
 
-    def to(self, device: torch.device) -> PassCache:
-        """Return these sites on a device."""
-        moved: dict[str, Any] = {name: value.to(device) for name, value in self.tensors().items()}
-        return replace(self, **moved)
-
 
 @dataclass(frozen=True)
-class Sequences:
-    """Some sequences, padded on the right, and their sites where these are known.
+class Sequences(Batch):
+    """Some sequences, padded on the right, and their masked passes where these are known.
 
     `source` says which of its sources a conditional model reads with each. `reference` are
     the tokens of the text that a sequence is compared with, padded with −1, where there is one.
@@ -131,15 +146,6 @@ class Sequences:
         """True at the positions that may change; all of a sequence where nothing says otherwise."""
         return self.inside if self.free is None else self.inside & self.free
 
-    def rows(self, index: Int[Tensor, " n"]) -> Sequences:
-        """Return the chosen sequences."""
-        chosen: dict[str, Any] = {
-            name: value[index] if isinstance(value, Tensor) else value.rows(index)
-            for name, value in vars(self).items()
-            if value is not None
-        }
-        return Sequences(**chosen)
-
     def with_tokens(self, tokens: Int[Tensor, "n length"]) -> Sequences:
         """Return these sequences with other tokens, of which nothing is known yet."""
         return replace(self, tokens=tokens, pass_cache=None)
@@ -151,7 +157,7 @@ def inside(lengths: Int[Tensor, " n"], width: int) -> Bool[Tensor, "n length"]:
 
 
 @dataclass(frozen=True)
-class PartValues:
+class PartValues(Batch):
     """The energy of the current tokens of some chains, and the values of its parts.
 
     `values` has a column for each part of the energy `of`, in their order, and one for each early
@@ -162,31 +168,15 @@ class PartValues:
     values: Float[Tensor, "chains parts"]
     energy: Float[Tensor, " chains"]
 
-    def rows(self, index: Int[Tensor, " n"]) -> PartValues:
-        """Return the values of the chosen chains."""
-        return replace(self, values=self.values[index], energy=self.energy[index])
-
-    def put(self, index: Int[Tensor, " n"], values: Tensor, energy: Tensor) -> PartValues:
-        """Return these values with those of the chosen chains replaced."""
-        return PartValues(
-            self.of,
-            self.values.index_copy(0, index, values),
-            self.energy.index_copy(0, index, energy),
-        )
-
-    def to(self, device: torch.device) -> PartValues:
-        """Return these values on a device."""
-        return replace(self, values=self.values.to(device), energy=self.energy.to(device))
-
 
 @dataclass(frozen=True)
-class Chains:
+class Chains(Batch):
     """A batch of chains: everything the next step needs, and nothing else.
 
     What may differ between chains has an entry for each: its length, the positions that are
     `free` to change (templates freeze the others), and `beta`, which multiplies the inverse
     temperature of the kernel's target. `replica` is a number that travels with the tokens where
-    chains exchange theirs (`maskov.kernels.exchange`) or are drawn again by their `log_weight`
+    chains exchange theirs (`maskov.kernels.compose`) or are drawn again by their `log_weight`
     (`maskov.kernels.population`). `source` is the line of the user's input
     that a chain belongs to, which a conditional model reads. `step` counts the steps of a chain
     and keys its random numbers; `epoch_step` counts those of the current epoch, and `rank` is
@@ -283,25 +273,9 @@ class Chains:
             self.tokens, self.lengths, self.pass_cache, self.source, self.reference, self.free
         )
 
-    def rows(self, index: Int[Tensor, " n"]) -> Chains:
-        """Return the chosen chains, with nothing known of their tokens."""
-        chosen: dict[str, Any] = {name: value[index] for name, value in self.tensors().items()}
-        return Chains(**chosen)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return every tensor but those that describe the current tokens, by name."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
-
-    def to(self, device: torch.device) -> Chains:
-        """Return these chains on a device."""
-        if self.tokens.device == device:
-            return self
-        moved: dict[str, Any] = {name: value.to(device) for name, value in self.tensors().items()}
-        if self.pass_cache is not None:
-            moved["pass_cache"] = self.pass_cache.to(device)
-        if self.part_values is not None:
-            moved["part_values"] = self.part_values.to(device)
-        return replace(self, **moved)
+    def rows(self, index: Int[Tensor, " n"], known: bool = False) -> Chains:
+        """Return the chosen chains, with what is `known` of their tokens or with nothing."""
+        return super(Chains, self if known else self.forget()).rows(index)
 
     def forget(self) -> Chains:
         """Return these chains without what was known of their tokens."""

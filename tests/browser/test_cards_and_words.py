@@ -10,7 +10,6 @@ from pages import DESKTOP, assert_nothing_is_cut_off
 from playwright.sync_api import expect
 
 from maskov import Gibbs, Run, Schedule
-from maskov.diagnostics.headline import headline
 from maskov.ui.detokenise import respaced
 from view_runs import ServedRuns, make_run
 
@@ -84,7 +83,7 @@ def test_cards_wear_the_verdict_and_the_name(visit, runs):
         expect(card.locator(".pill.wears")).to_have_attribute("title", found.reason)
     named = page.locator("#runs-list li", has_text="short")
     expect(named.locator("h3")).to_have_text(NAME)
-    said = headline(Run.open(runs / "short").diagnose())
+    said = Run.open(runs / "short").diagnose().verdict.headline
     assert said.startswith("The rule is exact;")
     expect(named.locator(".said-of-it")).to_contain_text(said)
     expect(named.locator(".bad")).to_have_count(0)
@@ -95,7 +94,7 @@ def test_cards_wear_the_verdict_and_the_name(visit, runs):
 
 
 def test_a_run_and_its_report_tell_the_rule_from_the_run(short, runs):
-    page, said = short(), headline(Run.open(runs / "short").diagnose())
+    page, said = short(), Run.open(runs / "short").diagnose().verdict.headline
     expect(page.locator("h1")).to_have_text(NAME)
     banner = page.locator(".verdict")
     expect(banner).to_contain_text(said)

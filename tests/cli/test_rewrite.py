@@ -16,7 +16,7 @@ import pytest
 import maskov
 import tiny_models
 from maskov import InputError, Record, Run, RunError, rewriting
-from maskov.energies.distances import words_changed
+from maskov.energies.counting import words_changed
 from maskov.errors import Interrupted
 from maskov.fasta import mutations, numbered, parse
 from odd_workers import files

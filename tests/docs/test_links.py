@@ -53,3 +53,14 @@ def test_files_that_the_code_names_exist():
             named |= set(re.findall(r"\bdocs/[\w/-]+\.md\b", file.read_text(encoding="utf-8")))
     assert len(named) > 3
     assert {name for name in named if not (ROOT / name).exists()} <= {"docs/none.md"}
+
+
+def test_files_that_pages_name_exist():
+    """By their path in the package, in the tests or in the repository."""
+    places = [ROOT / "src" / "maskov", ROOT / "tests", ROOT]
+    missing = []
+    for page in (*(ROOT / "docs").rglob("*.md"), ROOT / "CONTRIBUTING.md", ROOT / "README.md"):
+        for name in re.findall(r"`([\w/]+/\w+\.py)", page.read_text(encoding="utf-8")):
+            if not any((place / name).exists() for place in places):
+                missing.append(f"{page.name}: {name}")
+    assert not missing

@@ -11,7 +11,7 @@ import torch
 import maskov
 from maskov import DelayedAcceptance, InputError, Metropolis, Mixture, Norm, Raw, Site, Span
 from maskov.energies import Energy, as_energy, parse_energy
-from maskov.energies.lengths import Length
+from maskov.energies.counting import Length
 from maskov.exact import all_states, distribution, fresh_state
 from maskov.kernels.base import counted
 from maskov.kernels.registry import energy_text, from_data, to_data

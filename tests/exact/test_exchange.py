@@ -22,7 +22,7 @@ from maskov import (
 from maskov.exact import all_states, distribution, stationary
 from maskov.execution.loop import whole_epoch
 from maskov.execution.recorded import rounds_of
-from maskov.kernels.exchange import swapped
+from maskov.kernels.compose import swapped
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
 from maskov.random import CounterRng

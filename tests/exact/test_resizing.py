@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from maskov import DelayedAcceptance, Exchange, Metropolis, Mixture, Norm, Raw, Schedule, sample
-from maskov.energies.lengths import LengthPrior
+from maskov.energies.counting import LengthPrior
 from maskov.exact import all_sequences, distribution, invariance_error, step_matrix
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Resize, Site, Span

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from maskov import DelayedAcceptance, Metropolis, Mixture, Norm, Raw
-from maskov.energies.lengths import PredictedLength
+from maskov.energies.counting import PredictedLength
 from maskov.exact import all_sequences, distribution
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Resize, Site, Span

@@ -12,7 +12,7 @@ import torch
 import maskov
 from maskov import DelayedAcceptance, InputError, Metropolis, Mixture, ModelError, Norm, Raw
 from maskov.energies import Autoregressive, AutoregressiveTranslation, parse_energy
-from maskov.energies.lengths import PredictedLength
+from maskov.energies.counting import PredictedLength
 from maskov.exact import all_sequences, distribution
 from maskov.models.conditional import checkpoint
 from maskov.models.scorer import Scorer

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from experiments.findings import PAGES, WHY, Results, with_text_of
 from experiments.lib.markdown import markdown, number
@@ -169,3 +172,36 @@ def test_pages_of_claims_are_written_from_the_documents(stored):
     for folder in [stored.root / "paper", *(stored.root / "variants").glob("*/")]:
         text = (folder / "README.md").read_text(encoding="utf-8")
         assert text == render_page(stored.documents(str(folder.relative_to(stored.root))))
+
+
+def _numbers(data):
+    """Yield every number of a document, and those in its texts."""
+    if isinstance(data, dict | list):
+        for one in data.values() if isinstance(data, dict) else data:
+            yield from _numbers(one)
+    elif isinstance(data, str):
+        yield from map(float, re.findall(r"\d+\.\d+", data))
+    elif isinstance(data, int | float):
+        value = abs(data)  # also as a percentage, and without its power of ten
+        yield from (value, 100 * value, value / 10 ** np.floor(np.log10(value or 1)))
+
+
+# Pages that are written by hand: where else their numbers are from, and settings that they name.
+BY_HAND = {
+    "english": ((), {"12.0", "12.2", "8.3", "1.68"}),
+    "energies": ((), set()),
+    "antibody": ((), {"0.0021", "0.016", "0.022", "0.2"}),
+    "translation": (("paper", "translation-newstest2016"), set()),
+}
+
+
+@pytest.mark.parametrize("folder", BY_HAND)
+def test_measured_numbers_of_other_pages_stand_in_the_documents(folder, stored):
+    folders, settings = BY_HAND[folder]
+    files = [file for one in (folder, *folders) for file in (stored.root / one).glob("*.json")]
+    known = np.array(sorted({n for file in files for n in _numbers(json.loads(file.read_text()))}))
+    text = (stored.root / folder / "README.md").read_text(encoding="utf-8")
+    text = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.S)
+    for shown in set(re.findall(r"(?<![\w.,])\d+\.\d+", text)) - settings:
+        rounding = 0.51 * 10 ** -len(shown.partition(".")[2])
+        assert np.abs(known - float(shown)).min() <= rounding, shown

@@ -41,9 +41,9 @@ MUTANTS = [
     ("energies/masked.py", "return log_normaliser - logit", "return 1.01 * log_normaliser - logit",
      "exact/test_grouped.py"),
     ("energies/base.py", "[weight * values[:, column]", "[values[:, column]", PARTS),
-    ("energies/distances.py", "differs = (one.tokens[:, :width] != other.tokens[:, :width]) & both",
+    ("energies/counting.py", "differs = (one.tokens[:, :width] != other.tokens[:, :width]) & both",
      "differs = one.tokens[:, :width] != other.tokens[:, :width]", "exact/test_experts.py"),
-    ("energies/lengths.py", "w * change if isinstance(p, LengthPrior)",
+    ("energies/counting.py", "w * change if isinstance(p, LengthPrior)",
      "w if isinstance(p, LengthPrior)", RESIZING),
     ("energies/stages.py", "masked_fill((offset == 0) | (offset > right), width)",
      "masked_fill(offset == 0, width)", "asynchronous/test_asynchronous.py"),
@@ -57,7 +57,7 @@ MUTANTS = [
      "still = unseen(proposal.changed, groups)", RESIZING),
     ("kernels/base.py", "other is None or self.temperature != other.temperature",
      "other is None", PARTS),
-    ("kernels/exchange.py", "beta[colder] - beta[hotter]", "beta[colder]",
+    ("kernels/compose.py", "beta[colder] - beta[hotter]", "beta[colder]",
      "exact/test_exchange.py"),
     # engines
     ("execution/site_rounds.py", "gained = ratio - b.slot_ratio[:-1]", "gained = ratio", ENGINES),
@@ -74,7 +74,7 @@ MUTANTS = [
     # storage
     ("runs/store.py", "[row, first : first + len(rows)]", "[row, : len(rows)]", ENGINES),
     ("runs/checkpoint.py", "for file in reversed(_files(folder, group)):\n        state",
-     "for file in _files(folder, group):\n        state", "resume/test_resume.py"),
+     "for file in _files(folder, group):\n        state", "resume/test_faults.py"),
     ("runs/state.py", "else sites.groups or 0", "else 0", "resume/test_grouped_runs.py"),
     # configuration
     ("schedules.py", "max(self.floor, self.start - self.rate * epoch)",

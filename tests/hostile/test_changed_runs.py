@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from maskov import MaskovError, Metropolis, Norm, Run, RunError, Site, resume
 from maskov.config import ModelSource
-from maskov.energies.lengths import Length
+from maskov.energies.counting import Length
 from maskov.errors import Interrupted
 from maskov.moves import Resize
 from odd_workers import files

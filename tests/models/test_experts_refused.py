@@ -15,10 +15,9 @@ from maskov import InputError, Metropolis, ModelError, Norm, Raw, Schedule, Site
 from maskov.energies import Energy, TextEnergy
 from maskov.energies.autoregressive import Autoregressive
 from maskov.energies.base import evaluated
-from maskov.energies.lengths import Length
+from maskov.energies.counting import Avoids, Contains, Length, Matches
+from maskov.energies.masked import OtherModel
 from maskov.energies.networks import Classifier, Similar
-from maskov.energies.product import OtherModel
-from maskov.energies.words import Avoids, Contains, Matches
 from maskov.moves import Resize
 from maskov.types import Sequences
 from small import random_table, tiny_bert

@@ -77,7 +77,7 @@ def test_every_family_with_a_split_head_is_tested():
 
 
 def test_head_is_split_for_known_families_only(case):
-    assert case.model.head_at_masked_positions == (case.family in SPLIT_FAMILIES)
+    assert (case.model.head is not None) == (case.family in SPLIT_FAMILIES)
 
 
 def test_familiar_name_with_another_head_is_served_by_its_own_forward(tmp_path):
@@ -86,7 +86,7 @@ def test_familiar_name_with_another_head_is_served_by_its_own_forward(tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     network.cls.register_forward_hook(lambda module, given, logits: 2 * logits)
     model = maskov.HuggingFaceModel(network, tokenizer, "twice the logits")
-    assert not model.head_at_masked_positions
+    assert model.head is None
     score = maskov.score(model, ["the cat sat"])[0]
     expected = site_terms(network, tokenizer, "the cat sat")[0]
     assert score.terms == pytest.approx(expected.tolist(), abs=1e-9)

@@ -56,7 +56,7 @@ def test_the_judge_agrees():
 
 def test_the_default_model_samples_words(model):
     run = maskov.sample(model, schedule=maskov.Schedule(epochs=1), chains=2, length=8)
-    assert model.head_at_masked_positions
+    assert model.head is not None
     for one in run.samples:
         assert len(one.ids) == 8
         assert not model.forbidden[one.ids].any()

@@ -23,7 +23,7 @@ from maskov import (
     parse_energy,
     sample,
 )
-from maskov.energies.distances import Edit
+from maskov.energies.counting import Edit
 from maskov.errors import InputError, RunError
 from maskov.moves import Resize, Site, Span
 from maskov.replay import Replayer

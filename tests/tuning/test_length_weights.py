@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from maskov import Metropolis, Mixture, Norm, Raw, Schedule, sample
-from maskov.energies.lengths import Length, LengthPrior
+from maskov.energies.counting import Length, LengthPrior
 from maskov.exact import all_sequences, distribution
 from maskov.moves import Resize, Site
 from maskov.tuning.lengths import EVEN, correction

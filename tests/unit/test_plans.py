@@ -9,9 +9,8 @@ import torch
 
 from maskov import InputError, Metropolis, Raw
 from maskov.energies import Energy, Norm
-from maskov.energies.distances import Edit
+from maskov.energies.counting import Contains, Edit
 from maskov.energies.stages import AcceptanceStages, DelayedAcceptance
-from maskov.energies.words import Contains
 
 
 @dataclass(frozen=True)

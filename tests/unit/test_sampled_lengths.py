@@ -11,7 +11,7 @@ import pytest
 import maskov
 from maskov import InputError, Metropolis, Norm, Schedule, TranslationMethod, translate
 from maskov.config import Inputs
-from maskov.energies.lengths import PredictedLength
+from maskov.energies.counting import PredictedLength
 from maskov.moves import Resize
 from maskov.replay import Replayer
 from maskov.testing import random_table

@@ -13,7 +13,7 @@ import torch
 
 import maskov
 from maskov import MaskedConditional, Metropolis, Record, Schedule, Site
-from maskov.energies.distances import Hamming
+from maskov.energies.counting import Hamming
 from maskov.models import MaskedModel
 from maskov.schedules import LinearSchedule
 from maskov.types import Tensor

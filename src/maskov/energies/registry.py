@@ -14,13 +14,20 @@ from typing import Any
 
 from maskov.energies.autoregressive import Autoregressive, AutoregressiveTranslation
 from maskov.energies.base import Energy, TextEnergy
-from maskov.energies.distances import Edit, Hamming
-from maskov.energies.lengths import Length, LengthPrior, PredictedLength
-from maskov.energies.masked import Norm, Raw
+from maskov.energies.counting import (
+    Avoids,
+    Contains,
+    Edit,
+    Hamming,
+    Length,
+    LengthPrior,
+    Matches,
+    PredictedLength,
+    Repeats,
+)
+from maskov.energies.masked import Norm, OtherModel, Raw
 from maskov.energies.networks import Classifier, Loading, Similar
 from maskov.energies.ordered import Ordered
-from maskov.energies.product import OtherModel
-from maskov.energies.words import Avoids, Contains, Matches, Repeats
 from maskov.errors import InputError
 from maskov.models.checkpoint import translation_folder
 from maskov.parts import is_import_path, load_part, parse_call, split_outside

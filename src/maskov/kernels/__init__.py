@@ -2,8 +2,7 @@
 
 from maskov.energies.stages import DelayedAcceptance
 from maskov.kernels.base import Kernel
-from maskov.kernels.compose import Mixture
-from maskov.kernels.exchange import Exchange
+from maskov.kernels.compose import Exchange, Mixture
 from maskov.kernels.gibbs import Gibbs, mask_predict
 from maskov.kernels.metropolis import Metropolis
 from maskov.kernels.population import Draws, Population

@@ -223,16 +223,16 @@ def check_keeps_constraints(move: Move) -> None:
         )
 
 
-# What one row takes over from another, besides everything known about the tokens.
-_STATE = ("tokens", "lengths", "free", "region", "confidence", "replica")
+# What is of a state, and not of the row that it is in.
+_STATE = (
+    "tokens", "lengths", "free", "region", "confidence", "replica", "part_values", "pass_cache",
+)  # fmt: skip
 
 
 def taken(chains: Chains, index: Int[Tensor, " chains"]) -> Chains:
     """Let every row take over the state of another."""
-    state = {name: getattr(chains, name)[index] for name in _STATE}
-    known = None if chains.part_values is None else chains.part_values.rows(index)
-    cache = None if chains.pass_cache is None else chains.pass_cache.rows(index)
-    return replace(chains, **state, part_values=known, pass_cache=cache)
+    rows = chains.rows(index, known=True)
+    return replace(chains, **{name: getattr(rows, name) for name in _STATE})
 
 
 def counted(chains: Chains, rows: Int[Tensor, " n"]) -> Chains:

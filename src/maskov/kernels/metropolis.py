@@ -23,7 +23,7 @@ from functools import cached_property
 import torch
 
 from maskov.energies.base import CachedEnergy, Energy, MaskedEnergy, evaluated
-from maskov.energies.lengths import at_temperature
+from maskov.energies.counting import at_temperature
 from maskov.energies.stages import AcceptanceStages, DelayedAcceptance, Stage, near_all, near_window
 from maskov.errors import InputError
 from maskov.grouping import groups_with, positions_of, unseen
@@ -246,8 +246,8 @@ class Metropolis(Kernel):
             return after
         moved = proposal.rows[kept]
         assert chains.part_values is not None
-        new = scores.values[kept], scores.energy_new[kept]
-        after = replace(after, part_values=chains.part_values.put(moved, *new))
+        new = PartValues(self.energy, scores.values[kept], scores.energy_new[kept])
+        after = replace(after, part_values=chains.part_values.put(moved, new))
         if scores.pass_cache is None or chains.pass_cache is None:
             return after
         return replace(after, pass_cache=chains.pass_cache.put(moved, scores.pass_cache.rows(kept)))

@@ -229,7 +229,8 @@ class Draws(Kernel):
             self.energy, whole.to(values.device), whole[:, 0].to(values.device)
         )
         after = with_tokens(chains, proposal, everything)
-        return counted(replace(after, part_values=known.put(rows, values, value)), rows), info
+        known = known.put(rows, PartValues(self.energy, values, value))
+        return counted(replace(after, part_values=known), rows), info
 
     def __str__(self) -> str:
         return f"draws({self.energy})"

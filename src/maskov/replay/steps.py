@@ -14,7 +14,7 @@ from maskov.kernels import Kernel, Metropolis
 from maskov.kernels.base import log_ratio
 from maskov.kernels.compose import Mixture
 from maskov.models.scorer import Scorer
-from maskov.random import NestedRng, Rng
+from maskov.random import Rng
 from maskov.replay.record import Share, Step, Test
 from maskov.types import Chains, Sequences, StepInfo, Tensor
 
@@ -26,7 +26,7 @@ def stepping(kernel: Kernel, chains: Chains, rng: Rng) -> Kernel:
         which, numbers = kernel.turn(chains, row, rng)
         part = int(which[0])
         kernel, chains = kernel.kernels[part], replace(chains, epoch_step=numbers[part])
-        rng = NestedRng(rng)
+        rng = rng.nested()
     return kernel
 
 

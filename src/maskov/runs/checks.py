@@ -9,7 +9,7 @@ from typing import Literal
 
 from maskov.config import MOST_TRACED, Inputs
 from maskov.energies.autoregressive import AutoregressiveTranslation, no_sources
-from maskov.energies.lengths import (
+from maskov.energies.counting import (
     LengthPrior,
     PredictedLength,
     no_length_predictor,

@@ -129,8 +129,7 @@ def first_replicas(chains: Chains, replicas: int) -> Chains:
     if replicas == 1:
         return chains
     index = torch.arange(0, len(chains.chain), replicas, device=chains.chain.device)
-    known = None if chains.part_values is None else chains.part_values.rows(index)
-    return replace(chains.rows(index), part_values=known)
+    return replace(chains.rows(index, known=True), pass_cache=None)
 
 
 def traces_of(row: Row) -> Traces:

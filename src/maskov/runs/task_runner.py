@@ -20,7 +20,7 @@ from maskov.execution.recorded_gibbs import RecordedGibbs, records_gibbs
 from maskov.execution.rounds import Rounds
 from maskov.kernels import Exchange, Gibbs, Kernel, Metropolis, Population
 from maskov.kernels.base import energies_of
-from maskov.kernels.exchange import swapped
+from maskov.kernels.compose import swapped
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer, refuse_out_of_memory
 from maskov.random import CounterRng

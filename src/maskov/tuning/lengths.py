@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from maskov.energies.lengths import LengthPrior
+from maskov.energies.counting import LengthPrior
 from maskov.execution.loop import ended, epoch
 from maskov.kernels import Kernel, Metropolis
 from maskov.kernels.base import BurnIn, with_leaves

@@ -22,7 +22,7 @@ from dataclasses import replace
 import torch
 
 from maskov.config import Tuning
-from maskov.energies.lengths import LengthPrior
+from maskov.energies.counting import LengthPrior
 from maskov.errors import InputError
 from maskov.execution.loop import ended, epoch, kernel_at, whole_epoch
 from maskov.kernels import Exchange, Kernel

@@ -1,4 +1,7 @@
-"""The page of measured speeds, from the documents of `python -m benchmarks` in results/bench."""
+"""The pages of measured speeds (results/bench) and of mixing (results/mixing), from their documents.
+
+`python -m experiments.findings` writes them.
+"""
 
 # ruff: noqa: E501 - Markdown with numbers in it
 
@@ -36,6 +39,14 @@ _METHODS = {
 }
 
 
+# The columns of the page of mixing.
+_ROWS = {
+    "single sites, one early test": "single sites",
+    "spans of 1 to 3": "spans of 1 to 3",
+    "spans of 1 to 3, grouped burn-in (the default)": "and grouped burn-in (the default)",
+}
+
+
 def _number(value: float) -> str:
     """Write a number with three digits that count."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
@@ -45,8 +56,8 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))
 
 
-def page(folder: Path) -> str:
-    """Return the page of a folder of measurements."""
+def speed(folder: Path) -> str:
+    """Return the page of what `python -m benchmarks` measured."""
 
     def read(name: str) -> Any:
         return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
@@ -179,4 +190,74 @@ passes were packed).
 
 A resumed run samples {scale["resume"]["sampling"]:.1f} s after its model is loaded. Checkpoints take {scale["checkpoints"]["share_of_run"]:.2%} of a run. A run of
 100,000 chains holds {most[0]:.0f} MiB after its first epoch and {most[-1]:.0f} after its last.
+"""
+
+
+def mixing(folder: Path) -> str:
+    """Return the page of chains side by side."""
+
+    def read(name: str) -> Any:
+        return json.loads((folder / name).read_text(encoding="utf-8"))
+
+    table, found = [], {}
+    for model, title in (("wiki-small", "wiki-small"), ("base", "BERT-base size")):
+        rows = read(f"{model}/mixing.json")["rows"]
+        found |= {(model, one["energy"], one["length"], one["row"]): one for one in rows}
+        for energy, length in dict.fromkeys((one["energy"], one["length"]) for one in rows):
+            cells = [found.get((model, energy, length, name), {}).get("reached") for name in _ROWS]
+            shown = ["–" if one is None else f"{one:,.0f}" for one in cells]
+            table.append([f"{title}, E_{energy}, {length} tokens", *shown])
+
+    def of(name: str, key: str) -> Any:
+        return found["wiki-small", "raw", 20, name][key]
+
+    sites, spans, default = _ROWS
+    proteins = {one["row"]: one["points"][-1] for one in read("sapiens/proteins.json")["rows"]}
+    points = read("sapiens/proteins.json")["settings"]["points"]
+    return f"""\
+# Chains side by side
+
+`python -m experiments.findings` writes this page from the documents of its folders, which these commands wrote:
+
+```console
+$ python -m experiments.studies.mixing --out results/mixing/wiki-small --device cuda --lengths 20 45
+$ python -m experiments.studies.mixing --out results/mixing/base --model wiki-small-grown --precision bfloat16 --chains 64 --lengths 20 45
+$ python -m experiments.studies.proteins --out results/mixing/sapiens --device cpu --points {" ".join(map(str, points))}
+```
+
+Every row is exact for its target. All chains start from the same masked starts; a point is the mean over chains. Rows
+were measured on an H200, some at the same time, so seconds are not comparable.
+
+## Passes until an energy is reached
+
+Masked passes of a chain until it has the energy that single sites with one early test end with. Grouped burn-in is
+eight epochs whose target scores each position in the pass that masks its whole group of four, then the energy itself.
+Its first point is often below that energy already, so the last column is "at most".
+
+{_table(["model, target, length", *_ROWS.values()], table)}
+
+The model of BERT-base's size is wiki-small grown without changing its function, so its chains differ by rounding alone.
+Tables and curves: [wiki-small](wiki-small/README.md), [BERT-base size](base/README.md).
+
+![Mean energy against masked passes per chain](wiki-small/mixing.svg)
+
+- **Three early tests are worse than one.** They accept more moves of single sites per 1,000 passes ({of("single sites, three early tests", "novel_per_1000_passes"):.1f} instead of {of(sites, "novel_per_1000_passes"):.1f}),
+  fewer of spans of 2 ({of("spans of 2, three early tests", "novel_per_1000_passes"):.1f} instead of {of("spans of 2", "novel_per_1000_passes"):.1f}), and energies fall more slowly with both. One early test is the default.
+- **No chain here has converged.** Effective samples are about one for each chain in every row: the chains do not agree
+  yet. In the second half {of(sites, "changed_in_second_half"):.0%} of the tokens change with single sites, {of(spans, "changed_in_second_half"):.0%} with spans (E_raw, 20 tokens).
+- Text: the judge's perplexity is {of(sites, "judge_perplexity"):.0f} with single sites, {of(spans, "judge_perplexity"):.0f} with spans, {of(default, "judge_perplexity"):.0f} with the default (E_raw, 20 tokens).
+- Effective samples per pass were compared on templates: [effective samples](../effective/README.md).
+
+## Proteins of 120 letters
+
+Sapiens (`sapiens-vh`), E_norm, on one core of a CPU. Mean energy after {points[-1]:,} masked passes of a chain, and the steps
+that they paid for:
+
+{_table(["row", "E_norm", "steps"], ([name, f"{one['energy']:.1f} ± {one['standard_error']:.1f}", f"{one['steps']:.0f}"] for name, one in proteins.items()))}
+
+- **Groups help proteins most**: a step costs 4 passes instead of about 80. A grouped target is a law of its own, so it
+  is not the default; `--burn-in 12 --burn-in-energy "norm(groups=4)"` has a longer grouped burn-in.
+- No chain has converged: energies still fall, and the chains of a row differ much.
+
+All points and curves: [sapiens](sapiens/README.md).
 """
