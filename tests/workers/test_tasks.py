@@ -139,9 +139,9 @@ def test_a_kernel_of_the_users_own_is_not_sent_away():
 
 @pytest.mark.parametrize("words", ["--workers 2", "--workers ray", "--threads 2", "--resident 3"])
 def test_ar_has_no_chains_to_share_out(words, capfd, tmp_path):
+    lines = str(tmp_path / "lines")
     (tmp_path / "lines").write_text("red\n")
     with pytest.raises(SystemExit) as ended:
-        lines = str(tmp_path / "lines")
         main(["translate", lines, "--method", "ar", "--pair", "de-en", *words.split()])
     assert ended.value.code == 2
     assert "'ar'" in capfd.readouterr().err

@@ -12,7 +12,7 @@ from maskov.config import Manifest, RunConfig, to_json
 from maskov.defaults import GROUPS
 from maskov.energies import Energy, grouped, parse_energy
 from maskov.energies.base import Sum
-from maskov.energies.lengths import LengthPrior
+from maskov.energies.counting import LengthPrior
 from maskov.energies.networks import Loading
 from maskov.errors import InputError, RunError
 from maskov.kernels import Exchange, Kernel
