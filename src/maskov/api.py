@@ -42,6 +42,8 @@ from maskov.options import (
     TrustCode,
     TrustParts,
     lines_or_files,
+    parse_lengths,
+    parse_numbers,
     parse_proposal,
     parse_range,
     parse_replicas,
@@ -56,6 +58,7 @@ from maskov.shipped import default_model
 
 if TYPE_CHECKING:
     from maskov.energies import Energy
+    from maskov.evidence import Evidence
     from maskov.kernels import Kernel
     from maskov.models import MaskedModel
     from maskov.models.conditional.model import ConditionalModel
@@ -140,8 +143,17 @@ def sample(
         Opt("copies of each chain at several temperatures, which swap states: a number, or their "
             "inverse temperatures such as 1,0.87,0.75", panel=KERNEL, read=parse_replicas),
     ] = 1,
+    particles: Annotated[
+        int | None,
+        Opt("particles of a population, which goes from independent draws to the target "
+            "together: 64, for example; instead of --chains and --epochs", panel=KERNEL),
+    ] = None,
+    populations: Annotated[
+        int, Opt("independent populations of --particles, for each template", panel=KERNEL)
+    ] = 4,
     passes: Annotated[
-        int | None, Opt("masked passes of a chain, instead of --epochs", panel=SCHEDULE)
+        int | None,
+        Opt("masked passes of a chain or particle, instead of --epochs", panel=SCHEDULE)
     ] = None,
     burn_in: Annotated[
         int | None,
@@ -218,6 +230,11 @@ def sample(
     fixed epochs at which all energies and token statistics have R-hat below 1.05 and 100 effective
     draws ("converged:400": 400), or after `epochs` (2,000 unless given). With `replicas`, each
     chain is so many copies at a ladder of inverse temperatures, which swap their states.
+
+    With `particles` there are no chains but `populations`: each goes from independent draws of the
+    energy `ordered` to the target along a path that a discarded pilot finds, and estimates log Z
+    without bias (docs/concepts/populations.md). With `energy="ordered"` alone, the samples are
+    independent draws.
 
     The rest decides how the work is done, not its result: `token_budget` caps the tokens of one
     model call, `resident` the chains that are on a device at once, and `workers` are processes that
@@ -344,6 +361,59 @@ def score(
     from maskov.scoring import score_as_asked
 
     return score_as_asked(**given)[0]
+
+
+def evidence(
+    model: AnyModel,
+    texts: Annotated[
+        Lines,
+        Opt("texts whose likelihood to measure, or files of texts, one per line (- for standard "
+            "input)", metavar="[TEXT|FILE|-]...", read=texts_or_files, many=True),
+    ] = (),
+    energy: Annotated[
+        Sequence[AnyEnergy] | AnyEnergy,
+        Opt("energy to measure: norm, raw, ordered, 0.7*ordered+0.3*norm; repeat it for several",
+            "-e", many=True),
+    ] = ("norm",),
+    *,
+    target_temperature: Annotated[
+        float | Sequence[float],
+        Opt("T in p ∝ exp(-E/T); several: 1,1.5,2", read=parse_numbers),
+    ] = 1.0,
+    length: Annotated[
+        int | Sequence[int] | None,
+        Opt("lengths to measure: 20, or 10,20; texts of others are left out (default: those of "
+            "the texts)", "-l", read=parse_lengths),
+    ] = None,
+    particles: Annotated[int, Opt("particles of a population")] = 64,
+    populations: Annotated[int, Opt("independent populations of each target and length")] = 4,
+    passes: Annotated[
+        int | None, Opt("masked passes of a particle (default: as many as a pilot needs)")
+    ] = None,
+    causal_model: Annotated[
+        str | None,
+        Opt("causal LM with the same tokens to set beside: wiki-judge, a folder or hub name"),
+    ] = None,
+    device: Device = "auto",
+    precision: Precision = "float32",
+    trust_remote_code: TrustCode = False,
+    seed: Seed = 0,
+    token_budget: TokenBudget = None,
+    told: Callable[[str], None] | None = None,
+) -> Evidence:  # fmt: skip
+    """Measure log Z of energies, and with it the likelihood of texts under them.
+
+        found = maskov.evidence("wiki-small", texts, energy=["norm", "ordered(orders=8)"])
+
+    Each energy, at each temperature, is a distribution over the sequences of a length. Its log Z is
+    estimated by independent populations (docs/concepts/populations.md); ordered energies are
+    normalised and need no estimate. Nats per token and bits per byte of the texts say which
+    distribution is nearer to them: lower is better. `told` hears what is measured next.
+    """
+    given = locals()
+    from maskov.evidence import evidence_as_asked
+
+    return evidence_as_asked(**given)
 
 
 def rewrite(

@@ -19,21 +19,30 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
+from maskov import api
+from maskov.arguments import arguments_of
 from maskov.diagnostics.populations import Estimate, PopulationSummary
-from maskov.energies import Energy
+from maskov.energies import Autoregressive, Energy
+from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
 from maskov.errors import InputError
 from maskov.execution.loop import whole_epoch
 from maskov.kernels import Metropolis
 from maskov.kernels.population import Population
+from maskov.models import choose_device
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
-from maskov.moves import Move
+from maskov.moves import Move, Site
+from maskov.options import findable, parse_model
+from maskov.plan import energy_of, load_source
 from maskov.random import CounterRng
+from maskov.runs.preparation import threads
 from maskov.tuning.path import PILOTS, find_path
 from maskov.types import Chains, Float, Tensor
 
@@ -102,11 +111,15 @@ class TargetEvidence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A table of targets, beside the uniform distribution over tokens."""
+    """A table of targets, beside the uniform distribution over tokens and a causal model.
+
+    `uniform` and `causal` are nats per token, the latter of the texts given their lengths.
+    """
 
     targets: tuple[TargetEvidence, ...]
     uniform: float
     texts: int
+    causal: float | None = None
 
     def to_json(self) -> str:
         """Return everything as one JSON object."""
@@ -148,6 +161,65 @@ class EvidencePlan:
                 raise InputError(f"--{name} must be 2 or more, not {getattr(self, name)}.")
         if self.passes is not None and self.passes < 1:
             raise InputError(f"--passes must be 1 or more, not {self.passes}.")
+
+
+def evidence_as_asked(**given: Any) -> Evidence:
+    """Measure as the arguments of `maskov.evidence` say."""
+    asked = arguments_of(api.evidence, given)
+    several = not isinstance(asked.energy, str | Energy) and isinstance(asked.energy, Sequence)
+    names = asked.energy if several else (asked.energy,)
+    heats = asked.target_temperature
+    heats = (heats,) if isinstance(heats, int | float) else heats
+    lengths = asked.length if asked.length is not None else ()
+    lengths = (lengths,) if isinstance(lengths, int) else lengths
+    if not all(0 < heat < math.inf for heat in heats):
+        raise InputError("every --target-temperature must be above 0.")
+    plan = EvidencePlan(
+        Site(), Ordered(), asked.particles, asked.populations, passes=asked.passes, seed=asked.seed
+    )
+    loaded = asked.model if isinstance(asked.model, MaskedModel) else None
+    if loaded is not None:
+        asked.refuse_both("a model that is loaded", "device", "precision", "trust_remote_code")
+    device = choose_device(asked.device) if loaded is None else loaded.device
+    loading = Loading(device, asked.trust_remote_code, find=findable, budget=asked.token_budget)
+    targets = [(energy_of(name, loading), float(heat)) for name in names for heat in heats]
+    source = None if loaded else parse_model(asked.model, asked.trust_remote_code)
+    model = loaded or load_source(source, device, asked.precision)
+    check_lengths(model, lengths)
+    with threads(1, model), torch.inference_mode():
+        found = measure(
+            model, list(map(str, asked.texts)), targets, plan, lengths, asked.token_budget,
+            asked.told,
+        )  # fmt: skip
+        if asked.causal_model is None:
+            return found
+        causal = Autoregressive(
+            asked.causal_model, device, trust_remote_code=asked.trust_remote_code
+        )
+        return replace(found, causal=_causal(causal, model, asked.texts, lengths))
+
+
+def check_lengths(model: MaskedModel, lengths: Sequence[int]) -> None:
+    """Refuse lengths that the model does not take."""
+    for length in lengths:
+        if not model.min_length <= length <= model.max_length:
+            raise InputError(
+                f"'{model.name}' takes {model.min_length} to {model.max_length} tokens, not "
+                f"{length} (--length)."
+            )
+
+
+def _causal(
+    causal: Autoregressive, model: MaskedModel, texts: Sequence[Any], lengths: Sequence[int]
+) -> float | None:
+    """Return the nats per token of texts under a causal model, given their length."""
+    chosen = [str(one) for one in texts if not lengths or len(model.encode(str(one))) in lengths]
+    if not chosen:
+        return None
+    ids = [causal.tokenise(text) for text in chosen]
+    # Of a model with other tokens, too, by the tokens of the masked one: one unit for all.
+    tokens = sum(len(model.encode(text)) for text in chosen)
+    return float(sum(terms.sum() for terms in causal.token_terms(ids))) / tokens
 
 
 def measure(
@@ -305,3 +377,31 @@ def _target(
     return TargetEvidence(
         str(energy), temperature, tuple(each), nats, error, text_error, bits, exact
     )
+
+
+def draw(found: Evidence, path: Path) -> None:
+    """Draw the nats per token along the path to each target, as the ending of the file says."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise InputError("a picture needs matplotlib: pip install matplotlib.") from error
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    for target in found.targets:
+        for one in target.lengths:
+            if one.curve and one.texts:
+                name = f"{target.energy}, T = {target.temperature:g}, {one.length} tokens"
+                shares, nats = zip(*((p.share, p.nats_per_token) for p in one.curve), strict=True)
+                axes.plot(shares, nats, "-o", markersize=4, label=name)
+        if target.exact and found.texts:
+            axes.axhline(target.nats_per_token, linewidth=1, linestyle="--", label=target.energy)
+    if found.causal is not None:
+        axes.axhline(found.causal, linewidth=1, linestyle=":", color="grey", label="causal model")
+    axes.set_xlabel("share b of the target in q^(1−b) · exp(−bE/T)")
+    axes.set_ylabel("nats per token")
+    axes.legend(frameon=False)
+    try:
+        figure.savefig(path)
+    except (OSError, ValueError) as error:
+        reason = str(getattr(error, "strerror", None) or error).lower()
+        raise InputError(f"the picture '{path}' cannot be written: {reason}.") from error

@@ -44,7 +44,7 @@ class Opt:
     """The help of an option; more `names`, separated by spaces; its panel; how its text is read.
 
     The name is that of the keyword unless another long one is given. With a `metavar` it is an
-    argument of the command instead, which may be `many`.
+    argument of the command instead. Arguments may be `many`, and an option of many may be repeated.
     """
 
     help: str
@@ -85,6 +85,22 @@ def parse_range(text: str) -> int | tuple[int, int]:
         return (int(first), int(last)) if colon else int(first)
     except ValueError:
         raise InputError(f"'{text}' is not a number or a range: write 20 or 15:45.") from None
+
+
+def parse_numbers(text: str) -> tuple[float, ...]:
+    """Read one number or several: `1` or `1,1.5,2`."""
+    try:
+        return tuple(map(float, text.split(",")))
+    except ValueError:
+        raise InputError(f"'{text}' is not a list of numbers: write 1, or 1,1.5,2.") from None
+
+
+def parse_lengths(text: str) -> tuple[int, ...]:
+    """Read one length or several: `20` or `10,20`."""
+    try:
+        return tuple(map(int, text.split(",")))
+    except ValueError:
+        raise InputError(f"'{text}' is not a list of lengths: write 20, or 10,20.") from None
 
 
 def parse_temperature(text: str) -> float | LinearSchedule:

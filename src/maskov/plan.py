@@ -35,9 +35,18 @@ from maskov.constraints import (
 from maskov.defaults import BURN_IN
 from maskov.energies import Energy, as_energy, parse_energy
 from maskov.energies.networks import Loading
+from maskov.energies.ordered import Ordered
 from maskov.energies.stages import parse_delayed
 from maskov.errors import InputError
-from maskov.kernels import DelayedAcceptance, Exchange, Kernel, Metropolis, Mixture
+from maskov.kernels import (
+    DelayedAcceptance,
+    Draws,
+    Exchange,
+    Kernel,
+    Metropolis,
+    Mixture,
+    Population,
+)
 from maskov.kernels.registry import (
     DEFAULT_SIZES,
     KERNELS,
@@ -67,6 +76,7 @@ from maskov.schedules import LinearSchedule, Schedule
 from maskov.shipped import default_judge
 from maskov.starts import STARTS, Layout
 from maskov.texts import ONE, find_blanks, template_masks
+from maskov.tuning.path import planned_path
 from maskov.workers import Workers
 from maskov.workers.pools import group_size
 
@@ -75,7 +85,8 @@ DEFAULT_LENGTH = 20
 RESIZING = "span:2,insert-delete:1,resize:1"
 # Options that an object has when it is given.
 _OF_MODELS = ("device", "precision", "trust_remote_code")
-_OF_MOVES = ("proposal", "contains", "avoid", "allow", "max_changes")
+_OF_CONSTRAINTS = ("contains", "avoid", "allow", "max_changes")
+_OF_MOVES = ("proposal", *_OF_CONSTRAINTS)
 _OF_KERNELS = ("energy", "moves", "delayed", *_OF_MOVES)
 _OF_SCHEDULES = ("epochs", "burn_in", "burn_in_energy", "target_temperature", "force_accept")
 
@@ -127,6 +138,12 @@ def plan(**given: Any) -> Plan:
     _check_start(asked)
     kernel, block = (asked.kernel, None) if own else _kernel(asked, loading)
     kernel = _with_replicas(kernel, asked.replicas)
+    if _draws(asked, kernel):
+        assert isinstance(kernel.energy, Ordered)
+        kernel = Draws(kernel.energy)
+        asked.epochs, asked.burn_in = asked.epochs or 1, asked.burn_in or 0
+    if asked.particles is not None:
+        kernel = _population(asked, kernel)
     schedule, known = _schedule(asked, kernel, block, loading)
     if asked.out is not None:
         Store.check_free(asked.out)
@@ -136,7 +153,7 @@ def plan(**given: Any) -> Plan:
     kernel = _with_room(kernel, asked, model)
     kernel, prior = checks.with_prior(kernel, asked.length_prior, model)
     checks.check_order(kernel)
-    if asked.passes is None:
+    if asked.passes is None and asked.particles is None:
         checks.check_epochs(schedule, asked.chains, asked.thin)
     scorer = Scorer(model, asked.token_budget, asked.stop)
     start = _start(asked, model)
@@ -153,7 +170,12 @@ def plan(**given: Any) -> Plan:
     layout.check(model, constraints)
     checks.check_prior(kernel, layout)
     running = with_burn_in(kernel, schedule, model, trust, trust_parts=True, known=known)
-    if asked.passes is not None:
+    if isinstance(kernel, Population):
+        with threads(workers.threads or 1, model):
+            kernel = planned_path(kernel, layout, scorer, CounterRng(asked.seed), asked.passes)
+        running, points = kernel, len(kernel.path)
+        schedule = Schedule(epochs=points, burn_in=points - 1)
+    elif asked.passes is not None:
         schedule, running = schedule_for_passes(
             asked.passes, running, schedule, prior, layout, scorer, CounterRng(asked.seed),
             automatic_burn_in,
@@ -406,7 +428,8 @@ def _kernel(asked: Arguments, loading: Loading) -> tuple[Kernel, LinearSchedule 
             raise InputError("--kernel gibbs moves sites: write --moves 'site(...)', or use mh.")
         kernel = named_kernel(name, moves=chosen)
     else:
-        chosen, weights, block = parse_moves("span" if moves is None else moves, proposal)
+        usual = "span" if asked.particles is None else "site"
+        chosen, weights, block = parse_moves(usual if moves is None else moves, proposal)
         if asked.proposal is not None and all(move.conditional is not proposal for move in chosen):
             raise InputError("a custom move has its own options: drop --proposal.")
         energy = energy_of("raw" if asked.energy is None else asked.energy, loading)
@@ -428,6 +451,42 @@ def _with_replicas(kernel: Kernel, replicas: int | Sequence[float]) -> Kernel:
     if isinstance(replicas, int):
         return kernel if replicas == 1 else Exchange(kernel, (), replicas)
     return Exchange(kernel, tuple(map(float, replicas))) if replicas else kernel
+
+
+def _draws(asked: Arguments, kernel: Kernel) -> bool:
+    """Whether samples are independent draws: of an ordered energy, and nothing says otherwise."""
+    given = asked.given(
+        "moves", "particles", "replicas", "target_temperature", "force_accept", "delayed",
+        "texts", "freeze", "passes", "until", *_OF_MOVES,
+    )  # fmt: skip
+    named = asked.kernel == "mh" and asked.schedule is None and not given
+    return named and isinstance(kernel.energy, Ordered)
+
+
+def _population(asked: Arguments, kernel: Kernel) -> Population:
+    """Return the kernel of populations; what they have no use for is refused."""
+    said = asked.given(
+        "chains", "epochs", "schedule", "until", "burn_in", "burn_in_energy", "replicas", "thin",
+        "force_accept", "start", "texts", "freeze", "resident", "length_prior", *_OF_CONSTRAINTS,
+    )  # fmt: skip
+    for name in said:
+        flag = "--start-text" if name == "texts" else _flag(name)
+        raise InputError(f"populations have no use for {flag}: drop it, or --particles.")
+    if asked.populations < 1:
+        raise InputError(f"--populations must be 1 or more, not {asked.populations}.")
+    temperature = asked.target_temperature
+    if isinstance(temperature, LinearSchedule):
+        raise InputError("the target of populations is fixed: give one --target-temperature.")
+    if (isinstance(asked.length, tuple) and asked.length[0] != asked.length[1]) or resizes(kernel):
+        raise InputError(
+            "the particles of a population have one length: give --length 20, for example, and "
+            "blanks of known length."
+        )
+    asked.chains, asked.burn_in = asked.particles * asked.populations, 0
+    asked.target_temperature = 1.0  # the path has it
+    if temperature != 1:
+        kernel = kernel.at(0, temperature, None)
+    return Population(kernel, Ordered(), asked.particles)
 
 
 def _with_room(kernel: Kernel, asked: Arguments, model: MaskedModel) -> Kernel:
@@ -503,7 +562,12 @@ def _schedule(
 def _notes(asked: Arguments, schedule: Schedule) -> tuple[str, ...]:
     """Return what a user may want to know before the run begins."""
     found = list[str]()
-    if asked.passes is not None:
+    if asked.particles is not None:
+        found.append(
+            f"{asked.populations} populations of {asked.particles} particles go through "
+            f"{schedule.epochs} points, found by a pilot"
+        )
+    elif asked.passes is not None:
         found.append(f"{asked.passes:,} passes of a chain are about {schedule.epochs:,} epochs")
     count = len(asked.texts or ())
     if count > 1:

@@ -1,6 +1,6 @@
 """What `import maskov` offers, imported all at once when the first of it is used."""
 
-from maskov.api import infill, resume, rewrite, sample, score, translate
+from maskov.api import evidence, infill, resume, rewrite, sample, score, translate
 from maskov.constraints import (
     AllowedTokens,
     AvoidWords,
@@ -12,15 +12,18 @@ from maskov.constraints import (
 from maskov.defaults import default_kernel, default_schedule
 from maskov.diagnostics import Summary
 from maskov.energies import Autoregressive, Energy, Norm, Raw, parse_energy
+from maskov.energies.ordered import Ordered
 from maskov.errors import InputError, Interrupted, MaskovError, ModelError, RunError
 from maskov.fasta import Record, read_fasta, to_fasta
 from maskov.kernels import (
     DelayedAcceptance,
+    Draws,
     Exchange,
     Gibbs,
     Kernel,
     Metropolis,
     Mixture,
+    Population,
     mask_predict,
 )
 from maskov.models import HuggingFaceModel, MaskedModel, TabularModel, counterexample, load
@@ -49,6 +52,7 @@ __all__ = [
     "Constraint",
     "ContainsWords",
     "DelayedAcceptance",
+    "Draws",
     "Energy",
     "Exchange",
     "Gibbs",
@@ -68,6 +72,8 @@ __all__ = [
     "ModelError",
     "Move",
     "Norm",
+    "Ordered",
+    "Population",
     "Proposal",
     "Raw",
     "Record",
@@ -92,6 +98,7 @@ __all__ = [
     "counterexample",
     "default_kernel",
     "default_schedule",
+    "evidence",
     "infill",
     "load",
     "mask_predict",

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from maskov.cli.chains import infill, resume, rewrite, sample, translate
-from maskov.cli.evaluating import evaluate
+from maskov.cli.evaluating import evaluate, evidence
 from maskov.cli.generated import Command, CommandGroup
 from maskov.cli.inspecting import diagnose, models, score, verify
 from maskov.cli.output import say
@@ -34,7 +34,8 @@ app = typer.Typer(
     help="Sample correctly and fast from any masked language model.",
 )
 for command in (
-    sample, infill, rewrite, translate, score, evaluate, resume, diagnose, report, serve, verify,
+    sample, infill, rewrite, translate, score, evaluate, evidence, resume, diagnose, report, serve,
+    verify,
 ):  # fmt: skip
     app.command(cls=Command)(interruptible(one_thread(command)))
 app.command(cls=Command)(interruptible(models))

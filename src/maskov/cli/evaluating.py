@@ -1,4 +1,4 @@
-"""The command `evaluate`."""
+"""The commands `evaluate` and `evidence`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from maskov.cli.output import as_lines, print_json, print_table
+from maskov import api
+from maskov.cli.generated import command_of
+from maskov.cli.output import as_lines, print_json, print_table, say
 from maskov.errors import InputError
 from maskov.options import read_lines
 from maskov.shipped import default_judge
 
 if TYPE_CHECKING:
     from maskov.energies import Autoregressive
+    from maskov.evidence import Evidence
     from maskov.fasta import Record
 
 _ERROR = "_standard_error"
@@ -184,3 +187,72 @@ def _print_table(values: dict[str, Any]) -> None:
         uncertainty += "" if interval is None else f" ± {interval:.2g} (95 %)"
         table.add_row(name.replace("_", " "), as_lines(value) + uncertainty)
     print_table(table)
+
+
+@command_of(api.evidence, model=api.DEFAULT_MODEL)
+def evidence(
+    given: dict[str, Any],
+    csv: Annotated[bool, typer.Option("--csv", help="a line for each target and length")] = False,
+    figure: Annotated[
+        Path | None, typer.Option(help="picture to write: nats per token along each path")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+) -> None:
+    """Measure log Z of energies, and the likelihood of texts under them."""
+    from maskov.evidence import draw, evidence_as_asked
+    from maskov.ui.report.formats import json_safe
+
+    found = evidence_as_asked(**given, told=lambda text: say(f"measuring {text}"))
+    if figure is not None:
+        draw(found, figure)
+    if json:
+        values = json_safe(json_module.loads(found.to_json()))
+        print_json([json_module.dumps(values, ensure_ascii=False, allow_nan=False)])
+    elif csv:
+        print(found.to_csv(), end="")
+    else:
+        _print_evidence(found)
+
+
+def _print_evidence(found: Evidence) -> None:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in (
+        "energy",
+        "T",
+        "length",
+        "log Z",
+        "nats per token",
+        "bits per byte",
+        "populations",
+    ):
+        table.add_column(name, justify="left" if name in ("energy", "populations") else "right")
+    for target in found.targets:
+        texts = found.texts > 0
+        for number, one in enumerate(target.lengths):
+            last = number == len(target.lengths) - 1
+            bound = "" if target.exact else "≥ "
+            error = "" if target.exact else f" ± {target.error:.3f}"
+            table.add_row(
+                target.energy if number == 0 else "",
+                f"{target.temperature:g}" if number == 0 else "",
+                str(one.length),
+                "0, exactly" if target.exact else f"{one.log_z:.2f} ± {one.error:.2f}",
+                f"{bound}{target.nats_per_token:.3f}{error}" if last and texts else "",
+                f"{bound}{target.bits_per_byte:.3f}" if last and texts else "",
+                "" if target.exact else "agree" if one.agree else "do not agree",
+            )
+    print_table(table)
+    if found.texts:
+        say(f"uniform over all tokens: {found.uniform:.3f} nats per token")
+    if found.causal is not None:
+        say(f"the causal model, given the length: {found.causal:.3f} nats per token")
+    for target in found.targets:
+        for one in target.lengths:
+            for problem in one.problems:
+                say(f"note: {target.energy}, {one.length} tokens: {problem}")
+        if target.best is not None and found.texts:
+            share, nats = target.best
+            say(
+                f"best product on the way from ordered to {target.energy}: share {share:.2f}, "
+                f"{nats:.3f} nats per token"
+            )

@@ -69,10 +69,13 @@ def _parameter(name: str, hint: Any, one: Opt, default: Any) -> inspect.Paramete
     """Return the option, or the argument, as typer reads it."""
     kind = _plain_kind(hint) if one.read is None else str
     shown: Any = typer.Option(*_names(name, one), help=one.help, rich_help_panel=one.panel)
+    if one.many:
+        kind, default = list[str], [] if default == () else default
     if one.metavar is not None:
-        kind = list[kind] if one.many else kind  # type: ignore[valid-type]
         shown = typer.Argument(metavar=one.metavar, help=one.help)
-        default = inspect.Parameter.empty
+        default = default if one.many and default == [] else inspect.Parameter.empty
+    elif one.many:
+        default = list(default)
     elif default is None:
         kind |= None
     elif kind is str:

@@ -14,6 +14,8 @@ from maskov.execution.loop import whole_epoch
 from maskov.kernels.population import Population, effective_share
 from maskov.models.scorer import Scorer
 from maskov.random import Rng
+from maskov.starts import Layout
+from maskov.tuning.tune import FIRST_CHAIN
 from maskov.types import Chains
 
 # A step leaves at least this share of the particles effective.
@@ -36,6 +38,22 @@ class Pilot:
     def paid(self, passes: int) -> tuple[float, ...]:
         """Return the path with as many points as so many passes of a particle pay for."""
         return stretched(self.path, max(1, round((passes - self.before) / max(self.each, 1e-9))))
+
+
+def planned_path(
+    kernel: Population, layout: Layout, scorer: Scorer, rng: Rng, passes: int | None = None
+) -> Population:
+    """Return the population with its start and its path, found by pilots of the run's own layout.
+
+    With `passes` the path has as many points as they pay for. Where lines of input differ, the
+    pilot is of the first: another line's path is as valid, if less even.
+    """
+    count = min(PILOTS, len(layout.tokens))
+    chains = layout.chains(scorer.model, range(count), layout.width).to(scorer.model.device)
+    blank = replace(chains, chain=chains.chain + FIRST_CHAIN)
+    kernel = choose_start(kernel, blank, scorer, rng)
+    pilot = find_path(replace(kernel, particles=count), blank, scorer, rng)
+    return replace(kernel, path=pilot.path if passes is None else pilot.paid(passes))
 
 
 def choose_start(kernel: Population, blank: Chains, scorer: Scorer, rng: Rng) -> Population:
