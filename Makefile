@@ -8,7 +8,7 @@ SEED ?= $(shell date +%s)
 SLOW_PART := tests/cli/test_command_processes.py \
   tests/exact/test_sampled_translations.py \
   tests/models/test_model_options.py \
-  tests/resume/test_frozen_runs.py \
+  tests/resume/test_same_bytes.py::test_processes_load_the_experts_themselves \
   tests/resume/test_power_loss.py \
   tests/workers/test_processes.py::test_a_killed_worker_is_replaced_and_its_turn_taken_again \
   tests/workers/test_processes.py::test_one_process_and_four_give_the_same_bytes

@@ -66,7 +66,7 @@ def sampling_flops(
 ) -> int | None:
     """Count what maskov executes: the passes of each chain, and one proposal per step."""
     config, total = model.network.config, 0
-    at_mask, head = model.head_at_masked_positions, "masked" if energy == "norm" else "transform"
+    at_mask, head = model.head is not None, "masked" if energy == "norm" else "transform"
     for length, made, done in zip(lengths, passes, steps, strict=True):
         options = (model.encoder is not None, head) if at_mask else ()
         each = flops_per_pass(config, length, model.frame.size, *options)

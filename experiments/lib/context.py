@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from recipes.translation.fairseq import convert_once
@@ -14,10 +15,17 @@ import maskov
 from experiments.lib.settings import Setting
 from maskov import models as maskov_models
 from maskov.errors import InputError
-from maskov.models.checkpoint import model_weights_hash
+from maskov.models.checkpoint import weights_hash
 from maskov.models.conditional.model import ConditionalModel
 from maskov.shipped import folder_of, model_for
 from maskov.translation.autoregressive import AutoregressiveTranslator
+
+
+def model_weights_hash(model: Any) -> str:
+    """Hash the full-precision weights, shape and vocabulary of a loaded model."""
+    exact = getattr(model, "exact", None) or model
+    return weights_hash(exact.network, exact.tokenizer)
+
 
 BUNDLED_DATA = Path(__file__).parents[1] / "data"
 # The paper's checkpoints by role: folder in --checkpoints, and files that must be in it.
@@ -126,7 +134,7 @@ class Context:
         """Return the hash of a role's weights."""
         if role not in self._fingerprints:
             if role == "judge":
-                self._fingerprints[role] = self.judge().weights_hash()
+                self._fingerprints[role] = model_weights_hash(self.judge())
             else:
                 twin = role.startswith("twin-")
                 self._fingerprints[role] = model_weights_hash(

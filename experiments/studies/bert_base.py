@@ -20,12 +20,11 @@ from recipes.networks import LARGE, SHAPES
 from recipes.vocabulary import read_sentences
 
 import maskov
-from experiments.lib.context import Context, link_as
+from experiments.lib.context import Context, link_as, model_weights_hash
 from experiments.lib.settings import SETTINGS
 from experiments.paper.driver import report, reproduce
 from experiments.paper.registry import RESULTS
 from maskov.models import device_name
-from maskov.models.checkpoint import model_weights_hash
 from maskov.runs.files import write_atomically
 from recipes import train
 

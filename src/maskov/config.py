@@ -461,6 +461,15 @@ def _leaves(value: Any, name: str = "") -> dict[str, Any]:
     return {key: entry for leaves in inner for key, entry in leaves.items()}
 
 
+def _plain(value: Any) -> Any:
+    """Write whole numbers alike: a field that is a float may have been given as an integer."""
+    if isinstance(value, dict):
+        return {key: _plain(value[key]) for key in sorted(value)}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def field_hashes(manifest: Manifest) -> dict[str, str]:
     """Return a hash of each field that must stay as it was when the run began.
 
@@ -468,7 +477,7 @@ def field_hashes(manifest: Manifest) -> dict[str, str]:
     can be named.
     """
     data = {key: value for key, value in to_json(manifest).items() if key not in _ADDED}
-    texts = {name: json.dumps(value, sort_keys=True) for name, value in _leaves(data).items()}
+    texts = {name: json.dumps(_plain(value)) for name, value in _leaves(data).items()}
     return {
         name: hashlib.sha256(text.encode()).hexdigest()[:_HASH_LETTERS]
         for name, text in texts.items()

@@ -14,7 +14,6 @@ import json
 import os
 import re
 import sys
-from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -26,6 +25,8 @@ _CALL = re.compile(
 # Where a part remembers how it was made.
 _MADE = "_maskov_part"
 Recipe = tuple[str, list[Any], dict[str, Any]]
+# How parts that cannot remember were made, by their `id`, which is theirs while they are kept.
+_SLOTTED: dict[int, tuple[Any, Recipe]] = {}
 
 
 def is_import_path(name: str) -> bool:
@@ -126,14 +127,17 @@ def load_part(name: str, arguments: list[Any], options: dict[str, Any], trust: b
         made = part(*arguments, **options)
     except TypeError as error:
         raise InputError(f"'{name}' cannot be made with these arguments: {error}.") from error
-    with suppress(AttributeError):  # it has slots
-        object.__setattr__(made, _MADE, (name, list(arguments), dict(options)))
+    recipe = (name, list(arguments), dict(options))
+    try:
+        object.__setattr__(made, _MADE, recipe)
+    except AttributeError:  # it has slots
+        _SLOTTED[id(made)] = (made, recipe)
     return made
 
 
 def recipe_of(part: Any) -> Recipe | None:
     """Return the name and the arguments that make this part again; None if nobody can tell."""
-    known: Recipe | None = getattr(part, _MADE, None)
+    known: Recipe | None = getattr(part, _MADE, None) or _SLOTTED.get(id(part), (None, None))[1]
     if known is not None or not importable(part):
         return known
     kind, options = _kind(part), dict[str, Any]()

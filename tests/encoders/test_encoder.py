@@ -8,6 +8,8 @@ import torch
 import maskov
 from encoders.tiny_encoders import CAPACITY, FAMILIES, build, packed, places, tokens
 from maskov.encoders import Encoder, Packed, Uniform
+from maskov.models.base import Queries
+from maskov.types import inside
 
 LENGTHS = [3, 9, 0, 14, 1, 0, 24, 2]
 
@@ -134,9 +136,15 @@ def test_other_settings_are_the_family_s_own(family, changes):
 
 
 def test_shipped_model():
-    network = maskov.load().network
-    encoder = Encoder.of(network)
-    assert encoder is not None
+    """In single precision, at one token and at several."""
+    model = maskov.load("wiki-small", "cpu")
     ids = 10 + 7 * torch.arange(22)
-    ours = encoder(ids, torch.arange(22), Uniform(1, 22), torch.tensor([9]))
-    assert torch.allclose(ours[0], _own(network, ids)[9], rtol=0, atol=1e-4)
+    ours = model.encoder(ids, torch.arange(22), Uniform(1, 22), torch.tensor([9]))
+    assert torch.allclose(ours[0], _own(model.network, ids)[9], rtol=0, atol=1e-4)
+    lengths = torch.tensor([20, 7, 13])
+    masked = inside(lengths, 20) & (torch.arange(20) % 3 == 1)
+    queries = Queries((1000 + 7 * torch.arange(60)).view(3, 20), lengths, masked)
+    ours = model.hidden(queries)
+    theirs = model.changed(encoder=None).hidden(queries)
+    assert not torch.equal(ours, theirs)
+    assert (ours - theirs).abs().max() < 1e-5 * theirs.abs().max()

@@ -95,3 +95,17 @@ def test_draws_have_the_probabilities(text):
     kept = hoped > 0
     assert stats.chisquare(observed[kept], hoped[kept]).pvalue > 1e-4
     assert (info.passes <= 3 * (energy.orders + 1)).all()
+
+
+def test_parts_with_one_order_share_their_passes():
+    scorer, given = Scorer(TABLE), _sequences(TABLE, 3)
+    warm, cool = parse_energy("ordered"), parse_energy("ordered(temperature=0.5)")
+    first = warm.evaluate(scorer, given).passes
+    spent = scorer.passes
+    second = cool.evaluate(scorer, given)
+    assert int(first.sum()) == spent
+    assert int(second.passes.sum()) == scorer.passes - spent == 0
+    assert torch.allclose(second.value, cool(TABLE, given), atol=1e-12)
+    # Other sequences are asked again.
+    warm.evaluate(scorer, given.rows(torch.arange(5)))
+    assert scorer.passes == spent + 15

@@ -19,7 +19,7 @@ from maskov.kernels.population import Population, systematic
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
 from maskov.testing import random_table
-from maskov.tuning.path import find_path, stretched
+from maskov.tuning.path import choose_start, find_path, stretched
 from maskov.types import Sequences
 
 TABLE = random_table(3, size=3, scale=1.0)
@@ -210,3 +210,15 @@ def test_a_pilot_finds_a_path_that_rises_to_one_and_can_be_stretched():
 def test_refusals(change, phrase):
     with pytest.raises(InputError, match=phrase):
         replace(Population(Metropolis(Raw()), Ordered()), **change)
+
+
+def test_a_cold_target_gets_a_cold_start():
+    found = {
+        temperature: choose_start(
+            Population(Metropolis(Ordered(), Site(), temperature), Ordered(), 64),
+            _blank(0, 64), SCORER, CounterRng(0),
+        ).start.temperature
+        for temperature in (1.0, 0.5)
+    }  # fmt: skip
+    assert found[1.0] == 1.0
+    assert found[0.5] < 0.8

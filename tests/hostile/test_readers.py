@@ -234,31 +234,22 @@ def _fairseq(home: Path, runs, name: str) -> Reader:
     return Reader(*((words, read_words) if name == "words" else (codes, read_codes)), [home])
 
 
-READERS: dict[str, Callable[..., Reader]] = {
-    **{f"run: {name}": lambda home, runs, name=name: _run_folder(home, runs, name)
-       for name in ("manifest.json", "samples.jsonl", "traces/steps.npy", "traces/energy_raw.npy",
-                    "traces/tokens.npy", "checkpoint")},
-    **{f"{kind} model: {name}": lambda home, runs, kind=kind, name=name:
-       _model(home, runs, kind, name) for kind in ("masked", "translation")
-       for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")},
-    "vocabulary": _vocabulary,
-    "about.json": _about,
-    **{f"ratings: {name}": lambda home, runs, name=name: _ratings(home, runs, name)
-       for name in ("key", "sheet", "done")},
-    **{name: lambda home, runs, name=name: _texts(home, runs, name)
-       for name in ("texts.txt", "texts.jsonl")},
-    **{f"training text{kind}": lambda home, runs, kind=kind: _training(home, runs, kind)
-       for kind in ("", ".gz", ".xz")},
-    **{f"experiments: {name}": lambda home, runs, name=name: _experiment(home, runs, name)
-       for name in ("result", "cell")},
-    **{f"fairseq: {name}": lambda home, runs, name=name: _fairseq(home, runs, name)
-       for name in ("words", "codes")},
-}  # fmt: skip
+READERS = [
+    *((_run_folder, name) for name in ("manifest.json", "samples.jsonl", "traces/steps.npy",
+                                       "traces/energy_raw.npy", "traces/tokens.npy", "checkpoint")),
+    *((_model, kind, name) for kind in ("masked", "translation") for name in (
+        "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")),
+    (_vocabulary,), (_about,), (_texts, "texts.txt"), (_texts, "texts.jsonl"),
+    *((_ratings, name) for name in ("key", "sheet", "done")),
+    *((_training, kind) for kind in ("", ".gz", ".xz")),
+    (_experiment, "result"), (_experiment, "cell"), (_fairseq, "words"), (_fairseq, "codes"),
+]  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=READERS)
+@pytest.fixture(scope="module", params=READERS, ids=lambda one: f"{one[0].__name__} {one[1:]}")
 def reader(request, runs, tmp_path_factory) -> Reader:
-    return READERS[request.param](tmp_path_factory.mktemp("reader"), runs)
+    make, *names = request.param
+    return make(tmp_path_factory.mktemp("reader"), runs, *names)
 
 
 @examples(40)

@@ -178,7 +178,7 @@ def test_code_of_a_folder_runs_only_when_trusted(folder, tmp_path, monkeypatch, 
     remote_code(folder, marker)
     if trusted:
         # Unknown to maskov by its name, so its own forward serves it.
-        assert not load(folder, trust_remote_code=True).head_at_masked_positions
+        assert load(folder, trust_remote_code=True).head is None
     else:
         assert "if you trust it, say so with --trust-remote-code" in refusal(folder)
     assert marker.exists() == trusted

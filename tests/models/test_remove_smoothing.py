@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -184,7 +185,7 @@ def test_refusals():
     with pytest.raises(InputError, match="say the same thing"):
         maskov.translate(conditional(), ["red"], remove_smoothing=SHARE)
     data = to_json(ModelSource("untrained", remove_smoothing=SHARE))
-    assert from_json(ModelSource, data).remove_smoothing == SHARE
+    assert from_json(ModelSource, json.dumps(data)).remove_smoothing == SHARE
     for wrong in (2.0, "0.1", None):
         with pytest.raises(InputError):
-            from_json(ModelSource, data | {"remove_smoothing": wrong})
+            from_json(ModelSource, json.dumps(data | {"remove_smoothing": wrong}))

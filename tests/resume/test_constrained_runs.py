@@ -1,10 +1,9 @@
-"""Runs under constraints: what they hold, the same bytes after a stop and by workers, refusals."""
+"""Custom constraints, and what is refused; test_same_bytes.py has what runs hold."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -27,22 +26,17 @@ from maskov import (
     Site,
     Span,
     Sweep,
-    Workers,
     default_kernel,
     mask_predict,
 )
-from maskov.errors import Interrupted
 from maskov.kernels.registry import kernel_from_data, to_data
 from maskov.moves import LowestConfidence, Resize
-from maskov.replay import Replayer
 from maskov.runs.rebuild import kernel_of
 from maskov.testing import check_kernel
-from odd_workers import files, oddly
 from small import tiny_bert
 
 MODEL = tiny_bert("red green blue black white ##s")
 COMMON = {"schedule": maskov.Schedule(epochs=3), "chains": 4, "resident": 2, "thin": 1}
-TEXTS = ["red green blue black", "white white red blue"]
 
 
 def _moves(constraints, *moves):
@@ -56,91 +50,6 @@ def _moves(constraints, *moves):
 
 def _words(sample):
     return maskov.HuggingFaceModel.decode(MODEL, sample.ids).split()
-
-
-RUNS = {
-    "contains": (
-        _moves((ContainsWords(("red", "blues", "red")),)),
-        {"length": (5, 7)},
-        lambda words, _: words.count("red") >= 2 and "blues" in words,
-    ),
-    "avoids": (
-        _moves((AvoidWords(("red", "green blue")), ContainsWords(("green",)))),
-        {"length": 5, "start": "greedy"},
-        lambda words, _: "red" not in words and "green blue" not in " ".join(words),
-    ),
-    "allowed": (
-        _moves((AllowedTokens(((1, 2, "red green"), (4, 4, "blue"))),), Span(sizes=(1, 2))),
-        {"length": 4},
-        lambda words, _: set(words[:2]) <= {"red", "green"} and words[3].startswith("blue"),
-    ),
-    "changes": (
-        _moves((MaxChanges(2),)),
-        {"texts": TEXTS},
-        lambda words, text: len(text) == 4,
-    ),
-    "edits": (
-        _moves((MaxEdits(2), ContainsWords(("red",))), Span(), Resize()),
-        {"texts": TEXTS, "length_prior": "none"},
-        lambda words, _: "red" in words,
-    ),
-    "blanks": (
-        _moves((ContainsWords(("red", "green")),), Span(), Resize()),
-        {"templates": ["blue [MASK*] black"], "length_prior": "flat"},
-        lambda words, _: words[0].startswith("blue") and "red" in words and "green" in words,
-    ),
-    "replicas": (
-        _moves((ContainsWords(("red",)),)),
-        {"length": 4, "replicas": 2},
-        lambda words, _: "red" in words,
-    ),
-}
-
-
-@pytest.fixture(autouse=True)
-def _few_discarded_chains(monkeypatch):
-    monkeypatch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 3)
-    monkeypatch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
-
-
-def _sample(name: str, folder: Path, **settings) -> maskov.Run:
-    kernel, inputs, _ = RUNS[name]
-    return maskov.sample(MODEL, kernel, out=folder, **COMMON, **inputs, **settings)
-
-
-@pytest.mark.parametrize("name", RUNS)
-def test_runs_meet_their_constraints_to_the_same_bytes(name, tmp_path, monkeypatch):
-    run = _sample(name, tmp_path / "whole")
-    assert run.samples
-    kernel, _, met = RUNS[name]
-    for sample in run.samples:
-        assert met(_words(sample), sample.ids), sample.text
-    for constraint in kernel.conditional.constraints:
-        assert str(constraint) in run.manifest.signature
-    stopped, samples = tmp_path / "stopped", tmp_path / "stopped" / "samples.jsonl"
-    with pytest.raises(Interrupted):
-        _sample(name, stopped, stop=lambda: samples.stat().st_size > 0, checkpoint_every=0)
-    maskov.resume(stopped, MODEL)
-    assert files(stopped) == files(tmp_path / "whole")
-    oddly(monkeypatch, count=2, seed=1)
-    _sample(name, tmp_path / "there", workers=Workers(2))
-    assert files(tmp_path / "there") == files(tmp_path / "whole")
-    assert Replayer(run, MODEL).epoch(1, 1).agrees
-
-
-def test_changes_are_counted_from_each_text(tmp_path):
-    run = _sample("changes", tmp_path / "run")
-    texts = [MODEL.encode(text) for text in TEXTS]
-    for sample in run.samples:
-        text = texts[sample.chain // COMMON["chains"]]
-        assert sum(a != b for a, b in zip(sample.ids, text, strict=True)) <= 2
-    assert any(sample.ids != texts[sample.chain // COMMON["chains"]] for sample in run.samples)
-
-
-@pytest.mark.parametrize("name", RUNS)
-def test_kernels_come_back_as_they_were(name):
-    kernel = RUNS[name][0]
-    assert kernel_from_data(to_data(kernel)) == kernel
 
 
 @dataclass(frozen=True)

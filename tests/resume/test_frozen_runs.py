@@ -1,101 +1,75 @@
-"""Runs from texts with frozen tokens, at fixed lengths: whole, stopped, replayed and reported."""
+"""Texts with frozen tokens, and chains that change their lengths: reports and forgeries."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
+from safetensors.torch import load, save
 
 import maskov
-from maskov import Metropolis, Norm, Schedule, Workers
+from maskov import Metropolis, Mixture, Norm, Schedule
 from maskov.energies import parse_energy
 from maskov.errors import Interrupted, MaskovError
-from maskov.moves import Site, Span
-from maskov.replay import Replayer
+from maskov.moves import Resize, Site, Span
 from maskov.rewriting import Rewriter
-from maskov.ui.report import build, to_html, to_json, to_markdown
-from odd_workers import files, oddly
+from maskov.runs.checkpoint import START, read_header, seal
+from maskov.runs.coordinator import Coordinator
+from maskov.runs.rebuild import rebuild
+from maskov.runs.store import Store
+from maskov.tuning.tune import tuned
+from maskov.ui.report import build, to_html, to_markdown
+from odd_workers import files
 from small import tiny_bert
 
 MODEL = tiny_bert("red green blue white", dtype=torch.float32, initializer_range=0.05)
 TEXTS = ["red green blue white green", "white red green red"]
-# Asynchronous, and in lock-step.
-MOVES = {"sites": Site(), "spans": Span()}
-FROZEN = [[0, 2], [1, 3]]
+RESIZING = Mixture(tuple(Metropolis(Norm(), move) for move in (Site(), Span(), Resize())))
+LONG = ["red green blue white green white green"]
+# The groups of chains with one target, and the bounds of the last region where lengths change.
+RUNS = {
+    "sites": (Metropolis(Norm()), {"texts": TEXTS, "freeze": "red, blue"}, 2, None),
+    "spans": (Metropolis(Norm(), Span()), {"texts": TEXTS, "freeze": "red, blue"}, 2, None),
+    "a range": (RESIZING, {"length": (3, 8)}, 1, (3, 8)),
+    "frozen": (RESIZING, {"texts": LONG, "freeze": "re:^red|blue"}, 1, (1, 8)),
+}
+RESIZED = ["a range", "frozen"]
 
 
-def _sample(name: str, folder: Path, **settings) -> maskov.Run:
+def _sample(name: str, folder: Path, **more) -> maskov.Run:
+    kernel, inputs, _, bounds = RUNS[name]
+    prior = {} if bounds is None else {"length_prior": "none"}
     return maskov.sample(
-        MODEL, Metropolis(Norm(), MOVES[name]), Schedule(8), texts=TEXTS, freeze="red, blue",
-        chains=3, thin=1, seed=4, resident=4, out=folder, **settings,
+        MODEL, kernel, Schedule(3), chains=3, thin=1, seed=4, resident=2, out=folder, **inputs,
+        **prior, **more,
     )  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=MOVES)
-def whole(request, tmp_path_factory) -> tuple[str, maskov.Run]:
-    """A run from its beginning to its end."""
-    return request.param, _sample(request.param, tmp_path_factory.mktemp("whole") / "run")
-
-
-def test_stopped_and_resumed_is_the_same_to_the_byte(whole, tmp_path, monkeypatch):
-    name, run = whole
-    folder, looks = tmp_path / "run", iter(range(10**6))
+def _stopped(name: str, folder: Path) -> None:
+    samples = folder / "samples.jsonl"
     with pytest.raises(Interrupted):
-        _sample(name, folder, stop=lambda: next(looks) > 8, checkpoint_every=0)
-    maskov.resume(folder, MODEL)
-    assert files(folder) == files(run.store.path)
-    oddly(monkeypatch, count=2, seed=1)
-    _sample(name, tmp_path / "there", workers=Workers(2))
-    assert files(tmp_path / "there") == files(run.store.path)
+        _sample(name, folder, stop=lambda: samples.stat().st_size > 0, checkpoint_every=0)
 
 
-def test_frozen_tokens_stay_and_are_recorded(whole):
-    _, run = whole
-    assert [list(places) for places in run.manifest.inputs.frozen] == FROZEN
-    assert "|frozen:#" in run.signature
-    tokens, rejected = run.traces["tokens"], run.traces["rejected"]
-    for chain in range(6):
-        held = FROZEN[chain // 3]
-        given = MODEL.encode(TEXTS[chain // 3])
-        assert (tokens[:, chain, held] == np.array(given)[held]).all()
-        assert not rejected[:, chain, held].any()
-    assert (tokens[:, :, 1:] != tokens[:1, :, 1:]).any()
-
-
-@pytest.mark.slow
-def test_every_epoch_is_replayed(whole):
-    _, run = whole
-    replayer = Replayer(run, MODEL)
-    for chain in range(6):
-        held = FROZEN[chain // 3]
-        assert [at for at, free in enumerate(replayer.free(chain)) if not free] == held
-        assert all(replayer.epoch(chain, epoch).agrees for epoch in range(8))
-
-
-def test_diagnoses_and_reports(whole):
-    """Each text has a target of its own, and figures of its free positions alone."""
-    name, run = whole
-    found = run.diagnose()
-    assert (found.groups, found.single_groups) == (2, 0)
-    report = build([run])
-    (told,) = json.loads(to_json(report))["runs"]
-    assert "4 of their tokens frozen" in to_markdown(report)
+@pytest.mark.parametrize("name", RUNS)
+def test_diagnoses_and_reports(name, tmp_path):
+    """Texts with frozen tokens have a target each; chains that change their lengths share one."""
+    run = _sample(name, tmp_path / "run")
+    found, report = run.diagnose(), build([run])
+    assert (found.groups, found.single_groups) == (RUNS[name][2], 0)
     assert run.samples[-1].text in to_html(report)
-    assert len(told["samples"]) > 0
+    assert ("4 of their tokens frozen" in to_markdown(report)) == (name in ("sites", "spans"))
     if name == "sites":
         shown = [figures.positions for figures in found.tokens.positions]
         assert shown == [[1, 3, 4], [0, 2]]
 
 
 @pytest.mark.parametrize("frozen", [[[0, 9], [1, 3]], [[0, 1, 2, 3, 4], [1]], [[0]], None])
-def test_a_manifest_with_other_frozen_tokens_is_refused(frozen, whole, tmp_path):
-    name, _ = whole
-    folder, looks = tmp_path / "run", iter(range(10**6))
-    with pytest.raises(Interrupted):
-        _sample(name, folder, stop=lambda: next(looks) > 8, checkpoint_every=0)
+def test_a_manifest_with_other_frozen_tokens_is_refused(frozen, tmp_path):
+    folder = tmp_path / "run"
+    _stopped("sites", folder)
     file = folder / "manifest.json"
     data = json.loads(file.read_text())
     data["config"]["inputs"]["frozen"] = frozen
@@ -122,3 +96,65 @@ def test_rewritings_keep_frozen_words(tmp_path):
         rewrite(tmp_path / "out", freeze="blue")
     with pytest.raises(MaskovError, match="occurs in no text"):
         rewrite(tmp_path / "other", freeze="white")
+
+
+# Forged checkpoints.
+
+
+def _cut(tensors: dict[str, torch.Tensor], by: int) -> None:
+    """Take positions from the end of the first chain, which is in its last region."""
+    length = int(tensors["chains.lengths"][0]) - by
+    tensors["chains.lengths"][0] = length
+    tensors["chains.free"][0, length:] = False
+    tensors["chains.region"][0, length:] = -1
+
+
+def _grow(tensors: dict[str, torch.Tensor], by: int) -> None:
+    """Add copies of the last token of the first chain to its last region, as far as they fit."""
+    length = int(tensors["chains.lengths"][0])
+    for part in ("tokens", "free", "region"):
+        row = tensors[f"chains.{part}"][0]
+        row[length : length + by] = row[length - 1].clone()
+    tensors["chains.lengths"][0] = length + by
+
+
+def _split(tensors: dict[str, torch.Tensor], by: int) -> None:
+    """Put the position before the last outside every region, though it is free."""
+    tensors["chains.region"][0, int(tensors["chains.lengths"][0]) - 2] = -1
+
+
+def _leave(tensors: dict[str, torch.Tensor], by: int) -> None:
+    """Put the last position outside every region, so that the region could grow beyond it."""
+    tensors["chains.region"][0, int(tensors["chains.lengths"][0]) - 1] = -1
+
+
+def _passed_over(copy: Path, file: Path) -> bool:
+    """Whether a run that goes on would leave this checkpoint alone; nothing is run."""
+    folder = Store.open(copy)
+    parts = rebuild(folder.manifest, MODEL)
+    kernel = tuned(parts.kernel, folder.manifest.tuning)
+    Coordinator(parts.layout, kernel, MODEL, folder)
+    return file in folder.damaged
+
+
+@pytest.mark.parametrize("change", [_cut, _grow, _split, _leave])
+@pytest.mark.parametrize("name", RESIZED)
+def test_a_checkpoint_whose_regions_leave_their_bounds_is_passed_over(name, change, tmp_path):
+    copy = tmp_path / "run"
+    _stopped(name, copy)
+    _sample(name, tmp_path / "whole")
+    file = sorted((copy / "checkpoints").glob("00000-*"))[-1]
+    texts = {key: json.dumps(value) for key, value in read_header(file).metadata.items()}
+    original = load(file.read_bytes()[START:])
+    fewest, most = RUNS[name][3]
+    size = int((original["chains.region"][0] == original["chains.region"][0].max()).sum())
+    limit = {_cut: size - fewest, _grow: most - size}.get(change, -1)
+    for by in (limit, limit + 1):
+        tensors = {name: value.clone() for name, value in original.items()}
+        if by >= 0:
+            change(tensors, by)
+        file.write_bytes(seal(save(tensors, texts)))
+        # What is within its bounds is taken: nothing else about the file is wrong.
+        assert _passed_over(copy, file) == (by > limit)
+    assert file in maskov.resume(copy, MODEL).damaged
+    assert files(copy) == files(tmp_path / "whole")

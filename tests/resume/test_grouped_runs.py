@@ -1,9 +1,8 @@
-"""Runs with energies of groups and with a burn-in of another energy: whole, stopped, replayed."""
+"""Runs with energies of groups and with a burn-in of another energy: what they trace and name."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from engines import sample as sample_by
 from maskov import (
     Gibbs,
     InputError,
+    LinearSchedule,
     Metropolis,
     Mixture,
     Norm,
@@ -23,35 +23,18 @@ from maskov import (
     Site,
     Span,
     Sweep,
-    Workers,
 )
 from maskov.cli import main
 from maskov.energies.counting import Length
 from maskov.errors import Interrupted
 from maskov.execution.loop import kernel_at
 from maskov.kernels.base import BurnIn
-from maskov.kernels.registry import kernel_from_data, to_data
-from maskov.replay import Replayer
 from maskov.runs.state import GroupState, pack, unpack
 from maskov.ui.report import build, to_html, to_json, to_markdown
-from odd_workers import files, oddly
 from small import random_state, random_table, tiny_bert
 
 MODEL = tiny_bert("red green blue white", dtype=torch.float32)
-SETTINGS = {"chains": 3, "length": (3, 6), "thin": 2, "seed": 4, "resident": 2}
-PLAIN = Schedule(epochs=2)
 GROUPED = "raw(groups=2)"
-# A kernel and a schedule; with burn-in, chains change from lock-step to asynchronous or back.
-RUNS = {
-    "groups": (Metropolis(Norm(groups=3)), PLAIN),
-    "groups, spans and sites": (
-        Mixture((Metropolis(Raw(groups=2)), Metropolis(Raw(groups=2), Span()))),
-        PLAIN,
-    ),
-    "burn-in of groups": (Metropolis(Raw()), Schedule(5, 1, burn_in_energy=GROUPED)),
-    "burn-in without groups": (Metropolis(Raw(groups=2)), Schedule(6, 4, burn_in_energy="norm")),
-}
-SLOW = ("groups", "burn-in without groups")
 
 
 @pytest.mark.parametrize(
@@ -74,46 +57,6 @@ def test_groups_have_the_size_of_chains_in_lock_step_where_burn_in_has_it(
     kernel = Metropolis(Raw())
     run = sample_by(MODEL, kernel, schedule, chains=2, length=3, lock_step=lock_step)
     assert run.manifest.config.execution.resident == resident
-
-
-class Breaker:
-    """Asks to stop when the engine looks for the n-th time."""
-
-    def __init__(self, at: int) -> None:
-        self.left = at
-
-    def __call__(self) -> bool:
-        self.left -= 1
-        return self.left < 0
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in RUNS]
-)
-def test_stopped_resumed_and_given_to_workers_is_the_same_to_the_byte(name, tmp_path, monkeypatch):
-    kernel, schedule = RUNS[name]
-    settings = SETTINGS | {"schedule": schedule}
-    run = maskov.sample(MODEL, kernel, out=tmp_path / "whole", **settings)
-    expected, stopped = files(tmp_path / "whole"), 0
-    for at in (9, 21):
-        folder = tmp_path / f"stopped {at}"
-        try:
-            maskov.sample(MODEL, kernel, out=folder, stop=Breaker(at), **settings)
-        except Interrupted:
-            stopped += 1
-            assert not maskov.resume(folder, MODEL).damaged
-        assert files(folder) == expected
-    assert stopped == 2
-    replayer = Replayer(run, MODEL)
-    for epoch in range(schedule.epochs):
-        replay = replayer.epoch(1, epoch)
-        burning = epoch < schedule.burn_in and schedule.burn_in_energy is not None
-        assert replay.agrees
-        assert replay.energy == (schedule.burn_in_energy if burning else str(kernel.energy))
-    made = oddly(monkeypatch, count=2, seed=1)
-    maskov.sample(MODEL, kernel, out=tmp_path / "there", workers=Workers(2), **settings)
-    assert made[0].losses > 0
-    assert files(tmp_path / "there") == expected
 
 
 def test_ordinary_energies_are_traced_only_where_samples_are_kept():
@@ -173,8 +116,6 @@ def test_names_in_manifest_and_signature(tmp_path):
     assert manifest["leaves_invariant"]
     plain = maskov.sample(MODEL, schedule=Schedule(1), chains=1, length=4).manifest
     assert "burn-in:" not in plain.signature
-    kernel = Metropolis(Raw(groups=2))
-    assert kernel_from_data(to_data(kernel)) == kernel
 
 
 def test_kernels_of_each_epoch():
@@ -196,22 +137,16 @@ def test_the_kept_epochs_have_the_energy_that_was_asked_for():
     assert not np.allclose(target[1], target[2], atol=1.0)
 
 
-def test_the_energy_of_chains_is_the_same_after_a_checkpoint():
+@pytest.mark.parametrize("energy", [2 * Raw() + Length(4) + Norm(), Raw(), Raw(groups=2)], ids=str)
+def test_chains_are_the_same_after_a_checkpoint(energy):
+    """Their energies, their passes, and which positions these mask."""
     scorer = maskov.models.scorer.Scorer(MODEL)
-    chains = Metropolis(2 * Raw() + Length(4) + Norm()).init(random_state(MODEL, 3, 5), scorer)
+    chains = Metropolis(energy).init(random_state(MODEL, 3, 5), scorer)
     loaded = unpack(pack(GroupState.fresh(chains, 100))).chains
     assert torch.equal(loaded.energy, chains.energy)
     assert torch.equal(loaded.part_values.values, chains.part_values.values)
-
-
-def test_checkpoints_say_which_positions_their_passes_mask():
-    for energy in (Raw(), Raw(groups=2)):
-        chains = Metropolis(energy).init(
-            random_state(MODEL, 3, 5), maskov.models.scorer.Scorer(MODEL)
-        )
-        saved = unpack(pack(GroupState.fresh(chains, 100)))
-        assert saved.chains.pass_cache.groups == energy.groups
-        assert torch.equal(saved.chains.pass_cache.hidden, chains.pass_cache.hidden)
+    assert loaded.pass_cache.groups == energy.groups
+    assert torch.equal(loaded.pass_cache.hidden, chains.pass_cache.hidden)
 
 
 @pytest.mark.parametrize(
@@ -235,23 +170,18 @@ def test_early_tests_are_off_for_groups_unless_asked_for():
     assert Metropolis(Raw(), delayed=asked).with_energy(Raw(groups=2)).delayed == asked
 
 
-def test_a_manifest_with_another_burn_in_is_refused(tmp_path):
-    schedule = Schedule(6, 3, burn_in_energy=GROUPED)
+def test_parts_of_ones_own_in_burn_in_are_trusted_by_name(tmp_path, monkeypatch):
+    (tmp_path / "burning.py").write_text("def letters(texts):\n    return [0.1] * len(texts)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    schedule, looks = Schedule(4, 2, burn_in_energy="raw+burning:letters"), iter(range(10**6))
     with pytest.raises(Interrupted):
         maskov.sample(
-            MODEL, schedule=schedule, chains=2, length=6, out=tmp_path / "run", stop=Breaker(8)
-        )
-    path = tmp_path / "run" / "manifest.json"
-    text = path.read_text()
-    for other in ("raw(groups=3)", "heat"):
-        path.write_text(
-            text.replace('"burn_in_energy": "raw(groups=2)"', f'"burn_in_energy": "{other}"')
-        )
-        assert path.read_text() != text
-        with pytest.raises(RunError, match="burn_in_energy"):
-            maskov.resume(tmp_path / "run", MODEL)
-    path.write_text(text)
-    maskov.resume(tmp_path / "run", MODEL)
+            MODEL, schedule=schedule, chains=2, length=6, out=tmp_path / "run",
+            stop=lambda: next(looks) > 7,
+        )  # fmt: skip
+    with pytest.raises(RunError, match="--trust-parts"):
+        maskov.resume(tmp_path / "run", MODEL)
+    assert maskov.resume(tmp_path / "run", MODEL, trust_parts=True).finished
 
 
 def called(*words):
@@ -278,23 +208,22 @@ def test_on_the_command_line(tmp_path, capsys):
     assert "give --burn-in" in capsys.readouterr().err
 
 
-def test_parts_of_ones_own_in_burn_in_are_trusted_by_name(tmp_path, monkeypatch):
-    (tmp_path / "burning.py").write_text("def letters(texts):\n    return [0.1] * len(texts)\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    schedule = Schedule(4, 2, burn_in_energy="raw+burning:letters")
-    with pytest.raises(Interrupted):
-        maskov.sample(
-            MODEL, schedule=schedule, chains=2, length=6, out=tmp_path / "run", stop=Breaker(8)
-        )
-    with pytest.raises(RunError, match="--trust-parts"):
-        maskov.resume(tmp_path / "run", MODEL)
-    assert maskov.resume(tmp_path / "run", MODEL, trust_parts=True).finished
-
-
 def test_groups_do_not_change_with_the_length():
     """The same first tokens have the same groups in a longer sequence."""
-    schedule = replace(PLAIN, epochs=1)
+    schedule = Schedule(epochs=1)
     run = maskov.sample(MODEL, Metropolis(Norm(groups=3)), schedule, chains=6, length=(3, 9))
     for sample, traced in zip(run.samples, run.traces["energy_target"][0], strict=True):
         (alone,) = maskov.score(MODEL, [sample.text], Norm(groups=3))
         assert traced == pytest.approx(alone.energy, abs=1e-4)
+
+
+def test_lock_step_makes_the_same_chains():
+    """The same signature means the same chains, and early tests are a part of it."""
+    settings = {"schedule": Schedule(4), "chains": 5, "length": (3, 7), "seed": 2}
+    plain = sample_by(MODEL, Metropolis(Raw()), lock_step=True, **settings)
+    flown = maskov.sample(MODEL, Metropolis(Raw()), **settings)
+    once = maskov.sample(MODEL, Metropolis(Raw(), delayed=maskov.DelayedAcceptance(0)), **settings)
+    assert plain.signature == flown.signature != once.signature
+    assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
+    blocks = Schedule(epochs=8, block=LinearSchedule(2.0, 1.0, 1.0))
+    assert "delayed:2" in maskov.sample(MODEL, schedule=blocks, chains=1, length=6).signature

@@ -6,30 +6,21 @@ import pytest
 import torch
 
 from maskov import (
-    DelayedAcceptance,
     Gibbs,
-    LinearSchedule,
     Metropolis,
     Norm,
     Raw,
     Schedule,
-    Sweep,
-    TranslationMethod,
     Workers,
-    load,
-    mask_predict,
     resume,
     sample,
-    translate,
 )
 from maskov.cli import main
 from maskov.errors import InputError, Interrupted
 from maskov.models import scorer
-from maskov.moves import Site
 from maskov.runs.state import cut
 from odd_workers import files, oddly
 from small import tiny_bert
-from tiny_translation import SOURCES, save
 
 MODEL = tiny_bert("red green blue white black", torch.float32)
 SETTINGS = {
@@ -40,39 +31,10 @@ SETTINGS = {
     "thin": 2,
     "resident": 3,
 }
-KERNELS = {
-    "sites": Metropolis(Norm()),
-    "three tests": Metropolis(Raw(), delayed=DelayedAcceptance((1, 2))),
-    "blocks": Metropolis(Raw(), Site(positions=Sweep(block=2))),
-    "gibbs": Gibbs(),
-    "mask-predict": mask_predict(6),
-}
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_any_order_and_any_loss_give_the_same_bytes(name, tmp_path, monkeypatch):
-    kernel = KERNELS[name]
-    sample(MODEL, kernel, out=tmp_path / "here", workers=Workers(threads=1), **SETTINGS)
-    made = oddly(monkeypatch, count=3, seed=1)
-    sample(MODEL, kernel, out=tmp_path / "there", workers=Workers(3), **SETTINGS)
-    assert made[0].losses > 0
-    assert files(tmp_path / "there") == files(tmp_path / "here")
-
-
-def test_a_schedule_that_moves_survives_an_odd_crew(tmp_path, monkeypatch):
-    """Forced epochs, blocks that shrink to one site, then single sites in rounds."""
-    moving = Schedule(
-        9, 1, LinearSchedule(1.0, 0.1, 0.3), LinearSchedule(3.0, 1.0, 1.0), force_accept=1
-    )
-    settings = SETTINGS | {"schedule": moving}
-    sample(MODEL, KERNELS["sites"], out=tmp_path / "here", **settings)
-    oddly(monkeypatch, count=2, seed=5)
-    sample(MODEL, KERNELS["sites"], out=tmp_path / "there", workers=Workers(2), **settings)
-    assert files(tmp_path / "there") == files(tmp_path / "here")
 
 
 def test_a_run_begun_here_goes_on_there_and_back(tmp_path, monkeypatch):
-    kernel = KERNELS["sites"]
+    kernel = Metropolis(Norm())
     sample(MODEL, kernel, out=tmp_path / "whole", workers=Workers(threads=1), **SETTINGS)
     looks = iter(range(10**6))
     with pytest.raises(Interrupted):
@@ -173,19 +135,6 @@ def test_a_kernel_of_the_users_own_is_not_sent_away():
 
     with pytest.raises(InputError, match="cannot be written to a run folder or sent to workers"):
         sample(MODEL, Own(Raw()), workers=Workers(2), **SETTINGS)
-
-
-def test_translations_are_shared_out_too(tmp_path, monkeypatch):
-    model = load(save(tmp_path / "tiny"), "cpu")
-    method = TranslationMethod("mh", epochs=5, chains=2, lengths="drawn")
-    settings = {"seed": 4, "resident": 3}
-    here = translate(model, SOURCES, method, out=tmp_path / "here", **settings)
-    oddly(monkeypatch, count=2, seed=8)
-    there = translate(
-        model, SOURCES, method, out=tmp_path / "there", workers=Workers(2), **settings
-    )
-    assert there == here
-    assert files(tmp_path / "there") == files(tmp_path / "here")
 
 
 @pytest.mark.parametrize("words", ["--workers 2", "--engine ray", "--threads 2", "--resident 3"])

@@ -29,6 +29,7 @@ import numpy as np
 import torch
 
 from experiments.lib.bleu import paired_difference, sentence_counts
+from experiments.lib.context import model_weights_hash
 from experiments.studies.lengths.page import draw, page
 from experiments.studies.lengths.systems import (
     BASELINE,
@@ -45,7 +46,7 @@ from maskov.energies.networks import Loading
 from maskov.errors import InputError
 from maskov.evaluation.translation import compare
 from maskov.models import choose_device, device_name, load
-from maskov.models.checkpoint import model_weights_hash, weights_hash
+from maskov.models.checkpoint import weights_hash
 from maskov.models.conditional.model import ConditionalModel, choose_lengths, source_ids
 from maskov.models.scorer import Scorer
 from maskov.runs.files import write_atomically

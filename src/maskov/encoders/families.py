@@ -7,8 +7,9 @@ does that of a network with which the described encoder does not agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any, cast
 
 import torch
@@ -66,63 +67,50 @@ def _require_ordinary(network: Any) -> None:
         raise UnsupportedError("weights of several dtypes or devices")
 
 
+# Where layers have queries, keys, values, their output and its norm, the two products of the
+# feed-forward with the activation between them, and the last norm.
+_BERT = (
+    "attention.self.query", "attention.self.key", "attention.self.value",
+    "attention.output.dense", "attention.output.LayerNorm",
+    "intermediate.dense", "intermediate.intermediate_act_fn", "output.dense", "output.LayerNorm",
+)  # fmt: skip
+_DISTILBERT = (
+    "attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin", "sa_layer_norm",
+    "ffn.lin1", "ffn.activation", "ffn.lin2", "output_layer_norm",
+)  # fmt: skip
+
+
 def _bert(model: Any, config: Any) -> EncoderNetwork:
-    return _post_norm(model, config, _learned(model.embeddings))
-
-
-def _roberta(model: Any, config: Any) -> EncoderNetwork:
-    # Positions start after the padding index.
-    offset = int(model.embeddings.padding_idx) + 1
-    return _post_norm(model, config, _learned(model.embeddings, offset))
-
-
-def _electra(model: Any, config: Any) -> EncoderNetwork:
-    project = getattr(model, "embeddings_project", None)
-    return _post_norm(model, config, _learned(model.embeddings, project=project))
-
-
-def _post_norm(model: Any, config: Any, embedding: Embedding) -> EncoderNetwork:
     """Describe BERT and its variants."""
-    blocks = []
-    for layer in model.encoder.layer:
-        attention = layer.attention.self
-        blocks.append(
-            Block(
-                affine_of(attention.query, attention.key, attention.value),
-                affine_of(layer.attention.output.dense),
-                norm_of(layer.attention.output.LayerNorm),
-                FeedForward(
-                    affine_of(layer.intermediate.dense),
-                    affine_of(layer.output.dense),
-                    gated=False,
-                    activation=_activation(layer.intermediate.intermediate_act_fn),
-                ),
-                norm_of(layer.output.LayerNorm),
-            )
-        )
-    return EncoderNetwork(embedding, None, tuple(blocks), int(config.num_attention_heads), False)
+    # RoBERTa's positions start after the padding index.
+    offset = 0 if config.model_type in ("bert", "electra") else model.embeddings.padding_idx + 1
+    project = getattr(model, "embeddings_project", None)
+    embedding = _learned(model.embeddings, int(offset), project)
+    return _post_norm(model.encoder.layer, config.num_attention_heads, embedding, _BERT)
 
 
 def _distilbert(model: Any, config: Any) -> EncoderNetwork:
+    embedding = _learned(model.embeddings)
+    return _post_norm(model.transformer.layer, config.n_heads, embedding, _DISTILBERT)
+
+
+def _post_norm(
+    layers: Iterable[Any], heads: int, embedding: Embedding, names: Sequence[str]
+) -> EncoderNetwork:
     blocks = []
-    for layer in model.transformer.layer:
-        attention = layer.attention
+    for layer in layers:
+        *qkv, out, after_attention, inner, activation, outer, after_feed = attrgetter(*names)(layer)
+        feed = FeedForward(affine_of(inner), affine_of(outer), False, _activation(activation))
         blocks.append(
             Block(
-                affine_of(attention.q_lin, attention.k_lin, attention.v_lin),
-                affine_of(attention.out_lin),
-                norm_of(layer.sa_layer_norm),
-                FeedForward(
-                    affine_of(layer.ffn.lin1),
-                    affine_of(layer.ffn.lin2),
-                    gated=False,
-                    activation=_activation(layer.ffn.activation),
-                ),
-                norm_of(layer.output_layer_norm),
+                affine_of(*qkv),
+                affine_of(out),
+                norm_of(after_attention),
+                feed,
+                norm_of(after_feed),
             )
         )
-    embedding = _learned(model.embeddings)
-    return EncoderNetwork(embedding, None, tuple(blocks), int(config.n_heads), False)
+    return EncoderNetwork(embedding, None, tuple(blocks), int(heads), False)
 
 
 def _modernbert(model: Any, config: Any) -> EncoderNetwork:
@@ -161,10 +149,10 @@ def _modernbert(model: Any, config: Any) -> EncoderNetwork:
 
 FAMILIES: dict[str, Callable[[Any, Any], EncoderNetwork]] = {
     "bert": _bert,
-    "roberta": _roberta,
-    "xlm-roberta": _roberta,
-    "camembert": _roberta,
-    "electra": _electra,
+    "roberta": _bert,
+    "xlm-roberta": _bert,
+    "camembert": _bert,
+    "electra": _bert,
     "distilbert": _distilbert,
     "modernbert": _modernbert,
 }

@@ -14,7 +14,7 @@ from maskov.energies.base import Energy
 from maskov.energies.networks import Loading, NetworkEnergy, check_lengths, contents, refuse_nan
 from maskov.errors import InputError, ModelError
 from maskov.models.base import MaskedModel, coarse
-from maskov.models.checkpoint import translation_folder, weights_hash
+from maskov.models.checkpoint import translation_folder
 from maskov.models.conditional.autoregressive import AutoregressiveModel
 from maskov.models.conditional.model import ConditionalModel, Sources
 from maskov.models.scorer import Batcher, token_budget
@@ -135,10 +135,6 @@ class Autoregressive(NetworkEnergy):
 
     def _inputs(self) -> dict[str, Any]:
         return {"start": self._start}
-
-    def weights_hash(self) -> str:
-        """Return the hash of the causal model's weights alone."""
-        return weights_hash(self.network, self.tokenizer)
 
     def __str__(self) -> str:
         return f"autoregressive({self.name})"

@@ -102,6 +102,7 @@ class Ordered(CachedEnergy):
         changed: Bool[Tensor, "n length"] | None = None,
     ) -> Evaluation:
         """Return −log p; terms before the first `changed` place are taken from the `known` ones."""
+        sequences = sequences.with_tokens(sequences.tokens)  # without the vectors that chains cache
         if known is None or changed is None:
             known, changed = None, torch.ones_like(sequences.tokens, dtype=torch.bool)
         if self.rule is not None:
@@ -222,9 +223,11 @@ class Ordered(CachedEnergy):
         asked = sequences.rows(row)
         masked = asked.tokens.masked_fill(hidden, scorer.model.mask_id)
         next_ = now == number[:, None]
-        token = asked.tokens[next_]
+        token, before = asked.tokens[next_], scorer.passes
         picked = self._logs(scorer, asked.with_tokens(masked), next_, token)
         pass_, place = next_.nonzero(as_tuple=True)
+        # Another part with the same order may just have run the same passes.
+        passes = passes if scorer.passes > before else torch.zeros_like(passes)
         return terms.index_put((row[pass_], place), -picked), passes
 
     def _logs(
@@ -237,7 +240,7 @@ class Ordered(CachedEnergy):
         """Return log p at the next places: of every token, or of a given one for each."""
         model = scorer.model
         queries = Queries(sequences.tokens, sequences.lengths, next_, sequences.source)
-        vectors = scorer.hidden(queries) if bool(next_.any()) else None
+        vectors = scorer.hidden_once(queries) if bool(next_.any()) else None
         if vectors is None:
             return torch.zeros((0, model.vocabulary_size), dtype=torch.float64)
         found, begin = list[Tensor](), 0

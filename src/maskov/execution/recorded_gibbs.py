@@ -75,7 +75,7 @@ class RecordedGibbs:
         for number in range(steps[0]):
             while steps[moving - 1] <= number:
                 moving -= 1
-            self.scorer.raise_if_stopped()
+            self.scorer.batcher.raise_if_stopped()
             size = fitting(self._sizes, moving)
             tokens = sum(lengths[:size]) + size * self._model.frame.size
             self._play(size, -(-tokens // _UNIT) * _UNIT)

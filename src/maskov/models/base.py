@@ -39,6 +39,14 @@ class Queries:
     def __len__(self) -> int:
         return self.tokens.shape[0]
 
+    def same_as(self, other: Queries) -> bool:
+        """Whether two batches ask the same."""
+        mine, theirs = vars(self).values(), vars(other).values()
+        return all(
+            one is two or (one is not None and two is not None and torch.equal(one, two))
+            for one, two in zip(mine, theirs, strict=True)
+        )
+
     def rows(self, index: Int[Tensor, " n"], width: int) -> Queries:
         """Return the chosen queries, cut to `width` positions."""
         source = None if self.source is None else self.source[index]

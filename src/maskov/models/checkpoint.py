@@ -240,12 +240,6 @@ def weights_hash(network: Any, tokenizer: Any) -> str:
     return digest.hexdigest()
 
 
-def model_weights_hash(model: Any) -> str:
-    """Hash the full-precision weights, shape and vocabulary of a loaded model."""
-    exact = getattr(model, "exact", None) or model
-    return weights_hash(exact.network, exact.tokenizer)
-
-
 def _shape(network: Any) -> dict[str, Any]:
     """Return what uses the weights: equal ones may have another activation or head count."""
     if not hasattr(network, "config"):
@@ -256,7 +250,7 @@ def _shape(network: Any) -> dict[str, Any]:
 
 def tokenizer_data(tokenizer: Any) -> dict[str, Any]:
     """Return all that decides what a tokenizer makes of a text and of tokens, in plain data."""
-    if hasattr(tokenizer, "merges"):
+    if hasattr(tokenizer, "words") and hasattr(tokenizer, "merges"):
         return {"words": tokenizer_data(tokenizer.words), "merges": tokenizer.merges.lines()}
     data: dict[str, Any] = {
         "special": {name: str(token) for name, token in tokenizer.special_tokens_map.items()},

@@ -163,9 +163,7 @@ class HuggingFaceModel(PackedModel):
 
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
         """Run the masked sequences and select the masked positions."""
-        # In lower precision all passes must be those of one network. In full precision on a CPU the
-        # network's own forward is as fast.
-        if self.encoder is not None and (self.exact is not None or self.device.type == "cuda"):
+        if self.encoder is not None:
             return super().hidden(queries)
         passes = pack_masked(queries.tokens, queries.lengths, queries.masked, self.frame)
         lengths = queries.lengths + self.frame.size
@@ -183,11 +181,6 @@ class HuggingFaceModel(PackedModel):
                 return logits.float() if logits.dtype.itemsize < 4 else logits
             states = self.network.base_model(input_ids=ids, attention_mask=attention)[0]
             return self.project(states[at])
-
-    @property
-    def head_at_masked_positions(self) -> bool:
-        """Whether the head is split (otherwise the model's full forward pass runs)."""
-        return self.head is not None
 
     @property
     def bytes_per_token(self) -> int:

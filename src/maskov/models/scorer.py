@@ -1,4 +1,4 @@
-"""PassOutputs masked queries in full batches and counts what they cost.
+"""Answers masked queries in full batches and counts what they cost.
 
 The cost of sampling is masked passes: one copy of one sequence through the model. Everything that
 needs passes comes through here, whichever chain and step it belongs to. Batches have a token
@@ -90,9 +90,12 @@ class Batcher:
         stop: Callable[[], bool] | None = None,
         padded_share: float = PADDED_SHARE,
     ) -> None:
-        self.budget = budget
-        self._stop = stop
-        self._padded_share = padded_share
+        self.budget, self._stop, self._padded_share = budget, stop, padded_share
+
+    def raise_if_stopped(self) -> None:
+        """Stop here, if that was asked for."""
+        if self._stop is not None and self._stop():
+            raise Interrupted("asked to stop")
 
     def each(
         self, lengths: Int[Tensor, " n"], work: Callable[[Int[Tensor, " rows"], int], None]
@@ -107,8 +110,7 @@ class Batcher:
     ) -> int:
         """Process rows; return how many were done before memory ran out."""
         for begin, end, width in batch_bounds(lengths, self.budget, self._padded_share):
-            if self._stop is not None and self._stop():
-                raise Interrupted("asked to stop")
+            self.raise_if_stopped()
             try:
                 work(order[begin:end], width)
             except (RuntimeError, MemoryError) as error:
@@ -183,14 +185,9 @@ class Scorer:
         self.batcher = Batcher(
             budget or token_budget(model.bytes_per_token, model.device), stop, _padded_share(model)
         )
-        self._stop = stop
         self.passes = 0  # run so far
+        self._last: tuple[Queries, Tensor] | None = None  # of `hidden_once`
         self._broken = torch.zeros((), dtype=torch.bool, device=model.device)
-
-    def raise_if_stopped(self) -> None:
-        """Stop here, if that was asked for."""
-        if self._stop is not None and self._stop():
-            raise Interrupted("asked to stop")
 
     def resident(self, length: int, mean: int | None = None, lock_step: bool = False) -> int:
         """Return how many chains of at most a length, and of a `mean` length, make a group.
@@ -244,6 +241,15 @@ class Scorer:
         found = self._run_passes(queries.lengths, int(counts.sum()), run)
         self.track_nan(found)
         return found
+
+    def hidden_once(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
+        """Answer queries, at no pass if they are those of the last such call.
+
+        Parts of one energy that differ in what they make of the same passes ask one after another.
+        """
+        if self._last is None or not self._last[0].same_as(queries):
+            self._last = queries, self.hidden(queries)
+        return self._last[1]
 
     def answers(
         self,

@@ -57,7 +57,7 @@ class AsyncGroup:
         self._keep(sampler)
         while True:
             try:
-                runner.scorer.raise_if_stopped()
+                runner.scorer.batcher.raise_if_stopped()
                 with refuse_out_of_memory():
                     sampler.advance()
             except Interrupted:

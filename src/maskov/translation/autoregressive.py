@@ -13,6 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from maskov.errors import InputError
 from maskov.models.conditional.autoregressive import AutoregressiveModel
+from maskov.models.conditional.model import source_ids
 from maskov.models.conditional.network import SpecialTokens, TranslationNetwork, additive
 from maskov.models.scorer import Batcher
 from maskov.types import Bool, Float, Int, Tensor, inside
@@ -44,7 +45,7 @@ class AutoregressiveTranslator(AutoregressiveModel):
         """
         if beam < 1:
             raise InputError(f"the beam size must be at least 1, not {beam}.")
-        return self.translate_ids(self.source_ids(texts, lines), beam, length_power)
+        return self.translate_ids(source_ids(self, texts, lines), beam, length_power)
 
     def translate_ids(
         self, ids: Sequence[Sequence[int]], beam: int, length_power: float = 1.0

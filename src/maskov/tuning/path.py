@@ -21,6 +21,8 @@ AIM = 0.8
 # Particles of a pilot; how exactly a step is found, and the most of them.
 PILOTS, _HALVINGS, _MOST = 64, 30, 10_000
 _DIGITS = 9
+# Temperatures that a start may have, unless it was given.
+_TEMPERATURES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,24 @@ class Pilot:
     def paid(self, passes: int) -> tuple[float, ...]:
         """Return the path with as many points as so many passes of a particle pay for."""
         return stretched(self.path, max(1, round((passes - self.before) / max(self.each, 1e-9))))
+
+
+def choose_start(kernel: Population, blank: Chains, scorer: Scorer, rng: Rng) -> Population:
+    """Return the population with the temperature of its start that is nearest to the target.
+
+    Nearest is where the log-weights of a few draws, from the start to the target at once, have the
+    smallest variance. A start at temperature 1 may be a part of the target and cost nothing extra;
+    parts with one order share their passes.
+    """
+    found = []
+    for temperature in _TEMPERATURES:
+        now = replace(
+            kernel, start=replace(kernel.start, temperature=temperature), path=(), epoch=0
+        )
+        chains = now.init(now.first(blank, scorer, rng), scorer)
+        found.append((float(now.log_weights(chains, 0.0, 1.0).var()), now.start))
+        scorer.check()
+    return replace(kernel, start=min(found, key=lambda one: one[0])[1])
 
 
 def find_path(

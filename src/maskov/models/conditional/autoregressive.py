@@ -57,15 +57,9 @@ class AutoregressiveModel:
         """The most tokens of a translation: the first position reads the start token."""
         return self.network.shape.longest - 1
 
-    def source_ids(
-        self, texts: Sequence[str], lines: Sequence[int] | None = None
-    ) -> list[list[int]]:
-        """Tokenise sources, end token included; errors name them by `lines`, or 1, 2, ..."""
-        return source_ids(self, texts, lines)
-
     def read(self, texts: Sequence[str]) -> Sources:
         """Encode sources, once for all translations of them."""
-        return Sources.encode(self.network, texts, self.source_ids(texts))
+        return Sources.encode(self.network, texts, source_ids(self, texts))
 
     def token_terms(
         self,

@@ -39,9 +39,7 @@ class Merges:
 
     def __init__(self, merges: Sequence[tuple[str, str]], separate_end: bool = False) -> None:
         self.separate_end = separate_end
-        self._rank: dict[tuple[str, str], int] = {}
-        for merge in merges:
-            self._rank.setdefault(merge, len(self._rank))
+        self._rank = {merge: rank for rank, merge in enumerate(dict.fromkeys(merges))}
 
     @classmethod
     def read(cls, path: Path) -> Merges:
@@ -61,12 +59,8 @@ class Merges:
         separate_end = (version[1] if version else default) == "0.1"
         return cls([(row[0], row[1]) for row in rows], separate_end)
 
-    def write(self, path: Path) -> None:
-        """Write the merges with their format version."""
-        path.write_text("\n".join(self.lines()) + "\n", encoding="utf-8", newline="\n")
-
     def lines(self) -> list[str]:
-        """Return the lines of the file."""
+        """Return the lines of a file of them, with its format version."""
         version = "0.1" if self.separate_end else "0.2"
         return [f"#version: {version}", *(f"{left} {right}" for left, right in self._rank)]
 
@@ -120,7 +114,8 @@ class BytePairTokenizer:
     def save_pretrained(self, folder: str | Path, **options: Any) -> None:
         """Write the word-level tokenizer and the merges."""
         self.words.save_pretrained(folder, **options)
-        self.merges.write(Path(folder) / FILE)
+        lines = "\n".join(self.merges.lines()) + "\n"
+        (Path(folder) / FILE).write_text(lines, encoding="utf-8", newline="\n")
 
     def __len__(self) -> int:
         return len(self.words)
