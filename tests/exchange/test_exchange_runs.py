@@ -1,4 +1,4 @@
-"""Runs of replicas: one chain to the outside. resume/test_same_bytes.py has how they are stopped."""
+"""Runs of replicas: one chain to the outside. resume/test_same_bytes.py stops and sends them."""
 
 from __future__ import annotations
 
