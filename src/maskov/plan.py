@@ -144,6 +144,8 @@ def plan(**given: Any) -> Plan:
         asked.epochs, asked.burn_in = asked.epochs or 1, asked.burn_in or 0
     if asked.particles is not None:
         kernel = _population(asked, kernel)
+    elif isinstance(kernel, Population):
+        _check_population(asked, kernel)
     schedule, known = _schedule(asked, kernel, block, loading)
     if asked.out is not None:
         Store.check_free(asked.out)
@@ -170,7 +172,7 @@ def plan(**given: Any) -> Plan:
     layout.check(model, constraints)
     checks.check_prior(kernel, layout)
     running = with_burn_in(kernel, schedule, model, trust, trust_parts=True, known=known)
-    if isinstance(kernel, Population):
+    if isinstance(kernel, Population) and not own:
         with threads(workers.threads or 1, model):
             kernel = planned_path(kernel, layout, scorer, CounterRng(asked.seed), asked.passes)
         running, points = kernel, len(kernel.path)
@@ -487,6 +489,21 @@ def _population(asked: Arguments, kernel: Kernel) -> Population:
     if temperature != 1:
         kernel = kernel.at(0, temperature, None)
     return Population(kernel, Ordered(), asked.particles)
+
+
+def _check_population(asked: Arguments, kernel: Population) -> None:
+    """Refuse a population object without its path, or a run that does not fit it."""
+    epochs = _most_epochs(asked) if asked.schedule is None else asked.schedule.epochs
+    if not kernel.path or epochs != len(kernel.path):
+        raise InputError(
+            f"a run of a population has an epoch for each point of its path: {len(kernel.path)}, "
+            f"not {epochs} (or give `particles` instead of the object, which finds a path)."
+        )
+    if asked.chains % kernel.particles or asked.resident is not None:
+        raise InputError(
+            f"chains are the particles of whole populations: a multiple of {kernel.particles}, "
+            "without `resident`."
+        )
 
 
 def _with_room(kernel: Kernel, asked: Arguments, model: MaskedModel) -> Kernel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -15,6 +16,7 @@ from maskov.config import ModelSource
 from maskov.energies import Autoregressive, Energy, Norm, Raw
 from maskov.energies.base import distinct_names, evaluated
 from maskov.energies.networks import Loading
+from maskov.energies.ordered import Ordered
 from maskov.errors import InputError
 from maskov.fasta import Record, causal_spellings, spelled
 from maskov.models import MaskedModel, choose_device
@@ -40,6 +42,7 @@ class Score:
     have `words`, separated by spaces, whose `word_terms` are the sums of their tokens' terms.
     `unknown` counts the tokens that the model does not know. `energies` are by name: `raw` and
     `norm`, which the same masked passes give, and the energy that was asked for if it is another.
+    Where it is `normalised`, it is −log p of the text, given its length.
     """
 
     text: str
@@ -52,10 +55,17 @@ class Score:
     word_terms: list[float] = field(default_factory=list)
     unknown: int = 0
     energies: dict[str, float] = field(default_factory=dict)
+    normalised: bool = False
+
+    @property
+    def likelihood(self) -> dict[str, float]:
+        """Nats per token and per word, and bits per byte, where the energy is −log p."""
+        return likelihood([self])
 
     def to_json(self) -> str:
         """Return the score as one line of JSON."""
-        data = asdict(self)
+        data = asdict(self) | self.likelihood
+        del data["normalised"]
         if self.name is None:
             del data["name"]
         else:  # a sequence, which has no words
@@ -64,6 +74,22 @@ class Score:
             if not data[name]:
                 del data[name]
         return json.dumps(data, ensure_ascii=False)
+
+
+def likelihood(scores: Sequence[Score]) -> dict[str, float]:
+    """Return nats per token and per word, and bits per byte, of texts together.
+
+    Only normalised energies have these; FASTA has no words.
+    """
+    if not scores or not all(score.normalised for score in scores):
+        return {}
+    nats = sum(score.energy for score in scores)
+    found = {"nats_per_token": nats / sum(len(score.tokens) for score in scores)}
+    if scores[0].name is None:
+        found["nats_per_word"] = nats / max(sum(len(score.text.split()) for score in scores), 1)
+        size = sum(len(score.text.encode()) for score in scores)
+        found["bits_per_byte"] = nats / (math.log(2) * max(size, 1))
+    return found
 
 
 def score_as_asked(**given: Any) -> tuple[list[Score], MaskedModel | None]:
@@ -142,7 +168,7 @@ def score_texts(
             scores.append(
                 Score(
                     str(text), strings, total, kept.tolist(), _name(text), whole, *words, unknown,
-                    energies,
+                    energies, isinstance(energy, Ordered),
                 )
             )  # fmt: skip
     return scores

@@ -18,6 +18,7 @@ from maskov import (
     AvoidWords,
     ContainsWords,
     DelayedAcceptance,
+    Draws,
     Gibbs,
     LinearSchedule,
     MaskedConditional,
@@ -26,6 +27,8 @@ from maskov import (
     Metropolis,
     Mixture,
     Norm,
+    Ordered,
+    Population,
     Raw,
     Run,
     Schedule,
@@ -39,7 +42,7 @@ from maskov import (
     translate,
 )
 from maskov.config import ModelSource
-from maskov.errors import Interrupted
+from maskov.errors import Interrupted, RunError
 from maskov.execution.recorded import RecordedSites
 from maskov.kernels.registry import kernel_from_data, to_data
 from maskov.models.scorer import Scorer
@@ -132,6 +135,14 @@ def experts_add_up(run: Run) -> bool:
     return np.allclose(whole, traces["energy_target"])
 
 
+def numbered_by_population(run: Run) -> bool:
+    """Samples say their population, and which of its first particles they descend from."""
+    for one in run.samples:
+        assert one.population == one.chain // 3
+        assert one.ancestor == run.traces["ancestor"][one.epoch, one.chain] < 3
+    return np.isfinite(run.traces["log_weight"]).all()
+
+
 MOVING = Schedule(6, 1, LinearSchedule(1.0, 0.2, 0.3), LinearSchedule(3, 1.0, 1.0), force_accept=1)
 RESIZING = Mixture(tuple(Metropolis(Norm(), move) for move in (Site(), Span(), Resize())))
 EXPERTS = f"norm+3*classifier({ROOT}/classifier, label=positive)+2*edit+4*contains('reds', 'blue')"
@@ -221,6 +232,24 @@ CASES = {
     ),
     "product": Case(
         (rewriting, f"norm+0.5*norm({ROOT}/masked)+edit(unit=words)"), {"texts": TEXTS, **FIXED}
+    ),
+    "draws": Case(Draws(Ordered())),
+    "draws of a mixture": Case(Draws(Ordered(orders=2, temperature=0.8))),
+    "chains of an ordered energy": Case(
+        Metropolis(Ordered(rule="confident") + Norm(), Span(sizes=(1, 2)))
+    ),
+    "populations": Case(
+        Population(
+            Metropolis(Norm() + 0.5 * Ordered(), Site(), 0.8), Ordered(temperature=0.7), 3,
+            (0.2, 0.6, 1.0), 3,
+        ),
+        {"chains": 6, "length": 4, "resident": None},
+        numbered_by_population,
+    ),
+    "populations of a template": Case(
+        Population(Metropolis(Raw(), Span(sizes=(1, 2))), Ordered(groups=2), 2, (0.5, 0.8, 1.0)),
+        {"chains": 4, "templates": ["red [MASK] blue [MASK]"], "resident": None},
+        all_samples(lambda words: words[0] == "red" and words[2].startswith("blue")),
     ),
     "no passes": Case(f"classifier({ROOT}/classifier, label=1)+hamming", {"texts": TEXTS}),
 }  # fmt: skip
@@ -327,6 +356,10 @@ def test_workers_that_lose_tasks_come_to_the_same_bytes(whole, tmp_path, monkeyp
 
 def test_every_epoch_is_replayed(whole):
     _, _, run, _ = whole
+    if run.manifest.particles:
+        with pytest.raises(RunError, match="population"):
+            Replayer(run, MODEL)
+        return
     replayer, schedule = Replayer(run, MODEL), run.manifest.schedule
     for chain in (0, run.manifest.chains - 1):
         for epoch in range(replayer.epochs):

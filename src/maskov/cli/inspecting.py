@@ -131,6 +131,11 @@ def _print_scores(scores: list[Score], energy: str, json: bool, words: bool) -> 
         values = [f"{score.energies[name]:.4f}" for name in energies]
         table.add_row(*values, score.name if named else score.text, *shown)
     print_table(table)
+    from maskov.scoring import likelihood
+
+    together = likelihood(scores)
+    if together:
+        say(", ".join(f"{value:.3f} {name.replace('_', ' ')}" for name, value in together.items()))
 
 
 def _shown(energy: str) -> str:

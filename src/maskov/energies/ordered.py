@@ -129,6 +129,7 @@ class Ordered(CachedEnergy):
         self, scorer: Scorer, sequences: Sequences, chain: Tensor, step: Tensor, rng: Rng
     ) -> Drawn:
         """Draw every free place of some sequences, whatever stands there."""
+        scorer.forget()
         free = sequences.scored
         tokens = sequences.tokens.masked_fill(free, scorer.model.mask_id)
         terms = torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)

@@ -150,6 +150,7 @@ class Metropolis(Kernel):
 
     def _part_values(self, scorer: Scorer, sequences: Sequences) -> Float[Tensor, "chains parts"]:
         """Evaluate every part of the energy and every early stage of one."""
+        scorer.forget()
         width = sequences.tokens.shape[1]
         columns = self.plan.columns(width)
         values = sequences.lengths.new_zeros((len(sequences.lengths), columns)).double()
@@ -314,6 +315,7 @@ class ProposalScores:
     def energy_drop(self, number: int, index: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
         """Return by how much the energy falls, from what stage `number` knows."""
         stage = self._plan.stages[number]
+        self._scorer.forget()
         for part, column, energy in self._plan.new_evaluations(number):
             self.calls[index, part] += 1
             if isinstance(energy, CachedEnergy):

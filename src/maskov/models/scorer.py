@@ -242,8 +242,12 @@ class Scorer:
         self.track_nan(found)
         return found
 
+    def forget(self) -> None:
+        """Forget the last queries: what a step costs must not depend on the step before."""
+        self._last = None
+
     def hidden_once(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
-        """Answer queries, at no pass if they are those of the last such call.
+        """Answer queries, at no pass if they are those of the last such call since `forget`.
 
         Parts of one energy that differ in what they make of the same passes ask one after another.
         """

@@ -11,7 +11,7 @@ from typing import Any
 
 from maskov.config import Inputs, RunConfig
 from maskov.energies.stages import DelayedAcceptance
-from maskov.kernels import Exchange, Kernel
+from maskov.kernels import Exchange, Kernel, Population
 from maskov.kernels.base import leaves
 from maskov.kernels.registry import kernel_name
 from maskov.moves import Resize, Site, Span, Sweep
@@ -63,11 +63,16 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
     if isinstance(kernel, Exchange):
         ladder = ",".join(f"{beta:g}" for beta in kernel.ladder)
         parts.append(f"ladder:{ladder}" if ladder else f"replicas:{kernel.replicas}")
+    if isinstance(kernel, Population):
+        parts.append(
+            f"population:{kernel.particles},from={kernel.start},points={len(kernel.path)},"
+            f"moves={kernel.moves}"
+        )
     early = [getattr(leaf, "delayed", None) for leaf in leaves(kernel)]
     names = dict.fromkeys(str(one) for one in early if isinstance(one, DelayedAcceptance))
     if names:
         parts.append(f"delayed:{'/'.join(names)}")
-    temperature = getattr(kernel, "target_temperature", 1.0)
+    temperature = 1.0 if kernel.target is None else kernel.target.temperature
     parts += [
         f"block:{_value(schedule.block, block)}",
         f"T:{_value(schedule.target_temperature, temperature)}",
