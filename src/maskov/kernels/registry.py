@@ -271,33 +271,33 @@ def parse_moves(given: Moves, known: dict[str, Move]) -> tuple[tuple[Move, ...],
     """
     moves, weights = list[Move](), list[float]()
     for entry, weight in listed_moves(given):
-        if isinstance(entry, Move):
-            if not weight > 0:
-                raise InputError(f"the weight of the move '{entry}' must be above 0.")
-            moves.append(entry)
-            weights.append(weight)
-            continue
-        call = entry.strip()
-        head, colon, last = call.rpartition(":")
-        if colon and last.replace(".", "", 1).isdecimal():
-            call, weight = head, float(last)
-        name, arguments, options = parse_call(call)
-        if is_import_path(name):
-            move = load_part(name, arguments, options, trust=True)
-        elif name in known and not arguments and not options:
-            move = known[name]
-        else:
-            raise InputError(
-                f"unknown move '{call}'; use {', '.join(known)}, or a custom one such as "
-                "my_module:MyMove."
-            )
-        if not isinstance(move, Move):
-            raise InputError(f"'{call}' is not a move: make it a subclass of Move.")
+        call = str(entry).strip()
+        if isinstance(entry, str):
+            head, colon, last = call.rpartition(":")
+            if colon and last.replace(".", "", 1).isdecimal():
+                call, weight = head, float(last)
+            entry = _read_move(call, known)
         if not weight > 0:
             raise InputError(f"the weight of the move '{call}' must be above 0.")
-        moves.append(move)
+        moves.append(entry)
         weights.append(weight)
     return tuple(moves), tuple(weights)
+
+
+def _read_move(call: str, known: dict[str, Move]) -> Move:
+    name, arguments, options = parse_call(call)
+    if is_import_path(name):
+        move = load_part(name, arguments, options, trust=True)
+    elif name in known and not arguments and not options:
+        move = known[name]
+    else:
+        raise InputError(
+            f"unknown move '{call}'; use {', '.join(known)}, or a custom one such as "
+            "my_module:MyMove."
+        )
+    if not isinstance(move, Move):
+        raise InputError(f"'{call}' is not a move: make it a subclass of Move.")
+    return move
 
 
 def named_kernel(
