@@ -52,8 +52,7 @@ def paired_difference(
     the variation in difficulty between sentences.
     """
     counts = np.array(first, dtype=float), np.array(second, dtype=float)
-    count = len(counts[0])
-    weights = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), _RESAMPLES)
+    weights = _resampled(len(counts[0]))
     gap = _bleu(counts[1].sum(0)) - _bleu(counts[0].sum(0))
     gaps = _bleu(weights @ counts[1]) - _bleu(weights @ counts[0])
     return float(gap), float(gaps.std(ddof=1))
@@ -62,9 +61,14 @@ def paired_difference(
 def bleu_error(counts: Sequence[Sequence[int]]) -> float:
     """Return the standard error of BLEU over sentences, by the bootstrap."""
     rows = np.array(counts, dtype=float)
-    count = len(rows)
-    weights = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), _RESAMPLES)
-    return float(_bleu(weights @ rows).std(ddof=1))
+    return float(_bleu(_resampled(len(rows)) @ rows).std(ddof=1))
+
+
+@lru_cache(maxsize=8)
+def _resampled(count: int) -> np.ndarray:
+    """Return how often each of so many sentences is in each resample."""
+    shares = np.full(count, 1 / count)
+    return np.random.default_rng(0).multinomial(count, shares, _RESAMPLES).astype(float)
 
 
 def _bleu(counts: np.ndarray) -> np.ndarray:

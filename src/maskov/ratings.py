@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
+from jinja2 import Environment
 
 from maskov.errors import InputError
 from maskov.runs.files import read_text, write_atomically
@@ -46,6 +46,20 @@ SCALES = {
         "Flawless: as a careful writer would put it",
     ),
 }
+
+_CONFIG = """<View>
+  <Text name="text" value="$text" valueType="text"/>
+{% for scale, question, points in scales %}
+  <Header value="{{ scale | capitalize }}: {{ question }}"/>
+  <Choices name="{{ scale }}" toName="text" choice="single-radio" required="true">
+{% for words, number, key in points %}
+    <Choice value="{{ number }}. {{ words }}" alias="{{ number }}" hotkey="{{ key }}"/>
+{% endfor %}
+  </Choices>
+{% endfor %}
+  <TextArea name="comment" toName="text" placeholder="Comment" maxSubmissions="1"/>
+</View>
+"""
 
 
 @dataclass(frozen=True)
@@ -290,22 +304,11 @@ def _json(value: Any) -> str:
 
 def _label_studio_config() -> str:
     """Return the labeling configuration; aliases make the answers "1" to "4"."""
-    view = ElementTree.Element("View")
-    ElementTree.SubElement(view, "Text", name="text", value="$text", valueType="text")
-    for scale, (question, *points) in SCALES.items():
-        ElementTree.SubElement(view, "Header", value=f"{scale.capitalize()}: {question}")
-        choices = ElementTree.SubElement(
-            view, "Choices", name=scale, toName="text", choice="single-radio", required="true"
-        )
-        hotkeys = "1234" if scale == "coherence" else "qwer"
-        for number, (words, hotkey) in enumerate(zip(points, hotkeys, strict=True), 1):
-            value, alias = f"{number}. {words}", str(number)
-            ElementTree.SubElement(choices, "Choice", value=value, alias=alias, hotkey=hotkey)
-    ElementTree.SubElement(
-        view, "TextArea", name="comment", toName="text", placeholder="Comment", maxSubmissions="1"
-    )
-    ElementTree.indent(view)
-    return ElementTree.tostring(view, encoding="unicode") + "\n"
+    keys = {"coherence": "1234", "fluency": "qwer"}
+    return Environment(autoescape=True, trim_blocks=True).from_string(_CONFIG).render(
+        scales=[(scale, question, list(zip(points, "1234", keys[scale], strict=True)))
+                for scale, (question, *points) in SCALES.items()]
+    )  # fmt: skip
 
 
 def _table(columns: str, rows: Iterable[Mapping[str, Any]]) -> str:

@@ -9,40 +9,62 @@ from torch import nn
 from encoders.tiny_encoders import OTHERS, build
 from maskov.encoders import Encoder
 
-
-@pytest.mark.parametrize("family", OTHERS)
-def test_other_families(family):
-    assert Encoder.of(build(family)) is None
+SCALED = {"rope_type": "linear", "factor": 2.0, "rope_theta": 100.0}
 
 
-def test_decoders():
-    assert Encoder.of(build("bert", is_decoder=True)) is None
+class Wrapped(nn.Linear):
+    """A module of another class, which may do anything."""
 
 
-def test_relative_positions():
-    network = build("bert")
-    network.config.position_embedding_type = "relative_key"
-    assert Encoder.of(network) is None
+def _layer(network):
+    return network.base_model.encoder.layer[0]
 
 
-def test_networks_in_training():
-    assert Encoder.of(build("bert").train()) is None
+def _hook(network):
+    _layer(network).register_forward_hook(lambda module, args, output: output)
 
 
-def test_scaled_rotary_positions():
-    scaled = {"rope_type": "linear", "factor": 2.0, "rope_theta": 100.0}
-    kinds = {"full_attention": scaled, "sliding_attention": scaled}
-    assert Encoder.of(build("modernbert", rope_parameters=kinds)) is None
+def _hook_before(network):
+    _layer(network).output.dense.register_forward_pre_hook(lambda module, args: args)
 
 
-def test_hooks():
-    network = build("bert")
-    layer = network.base_model.encoder.layer[1]
-    handle = layer.register_forward_hook(lambda module, args, output: output)
-    assert Encoder.of(network) is None
-    handle.remove()
-    assert Encoder.of(network) is not None
-    layer.output.dense.register_forward_pre_hook(lambda module, args: args)
+def _other_scale(network):
+    """A familiar name that does something else."""
+    _layer(network).attention.self.scaling *= 2
+
+
+# Family, settings, and what is then done to the network.
+UNKNOWN = {
+    **{family: (family, {}, None) for family in OTHERS},
+    "decoder": ("bert", {"is_decoder": True}, None),
+    "relative positions": (
+        "bert", {}, lambda x: setattr(x.config, "position_embedding_type", "relative_key")
+    ),
+    "in training": ("bert", {}, lambda x: x.train()),
+    "scaled rotary positions": (
+        "modernbert",
+        {"rope_parameters": {"full_attention": SCALED, "sliding_attention": SCALED}},
+        None,
+    ),
+    "hook": ("bert", {}, _hook),
+    "hook before": ("bert", {}, _hook_before),
+    "replaced forward": (
+        "distilbert", {},
+        lambda x: setattr(x.base_model.transformer.layer[0].ffn, "forward", lambda y: y),
+    ),
+    "another class": ("bert", {}, lambda x: setattr(_layer(x).output.dense, "__class__", Wrapped)),
+    "several dtypes": ("bert", {}, lambda x: _layer(x).output.LayerNorm.float()),
+    "another scale": ("bert", {}, _other_scale),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_networks_that_are_not_known(name):
+    family, settings, change = UNKNOWN[name]
+    network = build(family, **settings)
+    if change is not None:
+        assert Encoder.of(network) is not None
+        change(network)
     assert Encoder.of(network) is None
 
 
@@ -52,39 +74,9 @@ def test_recording_hooks_of_transformers_are_harmless():
     assert Encoder.of(network) is not None
 
 
-def test_a_forward_that_was_replaced():
-    network = build("distilbert")
-    module = network.base_model.transformer.layer[0].ffn
-    module.forward = lambda x: x
-    assert Encoder.of(network) is None
-
-
-def test_modules_of_another_class():
-    class Wrapped(nn.Linear):
-        pass
-
-    network = build("bert")
-    network.base_model.encoder.layer[0].output.dense.__class__ = Wrapped
-    assert Encoder.of(network) is None
-
-
-def test_weights_of_several_dtypes():
-    network = build("bert")
-    network.base_model.encoder.layer[0].output.LayerNorm.float()
-    assert Encoder.of(network) is None
-
-
-def test_a_familiar_name_that_does_something_else():
-    network = build("bert")
-    attention = network.base_model.encoder.layer[0].attention.self
-    attention.scaling = 2 * attention.scaling
-    assert Encoder.of(network) is None
-
-
 def test_a_wrong_window_shows_on_the_probe():
     network = build("modernbert")
-    encoder = Encoder.of(network)
-    assert encoder is not None
+    assert Encoder.of(network) is not None
     # The masks are made from the setting when the network runs; ours were read before.
     network.config.local_attention = 6
     other = Encoder.of(network)

@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[2]
 PARTS = "exact/test_parts.py"
 RESIZING = "exact/test_resizing.py"
 ENGINES = "guard/test_engines.py"
+ORDERED = "exact/test_ordered.py"
+POPULATIONS = "exact/test_populations.py"
 
 # File, right text, wrong text, tests that must fail.
 MUTANTS = [
@@ -46,8 +48,16 @@ MUTANTS = [
     ("energies/counting.py", "w * change if isinstance(p, LengthPrior)",
      "w if isinstance(p, LengthPrior)", RESIZING),
     ("energies/stages.py", "masked_fill((offset == 0) | (offset > right), width)",
-     "masked_fill(offset == 0, width)", "asynchronous/test_asynchronous.py"),
+     "masked_fill(offset == 0, width)", "asynchronous/test_rounds.py"),
+    ("energies/ordered.py", "hidden = now >= number[:, None]", "hidden = now == number[:, None]",
+     ORDERED),
+    ("energies/ordered.py", "terms = torch.where(scored & ~again, known, terms)",
+     "terms = torch.where(again, terms, known)", ORDERED),
+    ("energies/ordered.py", "stays = free & (old < first)", "stays = free & (old <= first)",
+     ORDERED),
     # kernels
+    ("kernels/population.py", "weights[place] += 1 - share", "weights[place] += 1", POPULATIONS),
+    ("kernels/population.py", "step=chains.step + 1)", "step=chains.step)", POPULATIONS),
     ("kernels/base.py", "(log_q_reverse - log_q_forward)",
      "(log_q_forward - log_q_reverse)", PARTS),
     ("kernels/metropolis.py", "chains.beta[proposal.rows] / self.target_temperature",
@@ -70,7 +80,7 @@ MUTANTS = [
     ("execution/window_rounds.py", "~(changed & single[:, None]) & ~passed",
      "~(changed & single[:, None])", ENGINES),
     ("execution/recorded.py", "(spent <= budget)", "(spent < budget)",
-     "asynchronous/test_recorded_rounds.py"),
+     "asynchronous/test_rounds.py"),
     # storage
     ("runs/store.py", "[row, first : first + len(rows)]", "[row, : len(rows)]", ENGINES),
     ("runs/checkpoint.py", "for file in reversed(_files(folder, group)):\n        state",
@@ -80,7 +90,7 @@ MUTANTS = [
     ("schedules.py", "max(self.floor, self.start - self.rate * epoch)",
      "self.start - self.rate * epoch", "unit/test_schedules.py"),
     ("energies/base.py", "{repr(float(weight)).removesuffix('.0')}*", "{weight:g}*",
-     "models/test_energy_names.py"),
+     "models/test_experts_refused.py"),
     ("random.py", "_on_cpu(chain, step, where, self.seed, int(purpose))",
      "_on_cpu(chain, step, where, self.seed, 1)", "unit/test_random.py"),
 ]  # fmt: skip

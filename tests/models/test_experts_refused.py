@@ -1,4 +1,4 @@
-"""Experts by name: read back as they were written, and refused in one sentence."""
+"""Energies by name: read back as they were written, and refused in one sentence."""
 
 from __future__ import annotations
 
@@ -355,3 +355,108 @@ def test_a_dataclass_and_many_terms():
     parse_energy("+".join(["hamming"] * 64))
     with pytest.raises(InputError, match="at most 64 terms"):
         parse_energy("+".join(["hamming"] * 65))
+
+
+# Names of sums.
+
+CAUSAL = Autoregressive("some/model")
+
+
+def parts_of(energy):
+    """Return weights and names of the parts, which for built-in energies say everything."""
+    return [(weight, str(part)) for weight, part in getattr(energy, "parts", ((1.0, energy),))]
+
+
+@pytest.mark.parametrize(
+    "energy",
+    [
+        Raw(),
+        Norm(),
+        CAUSAL,
+        0.5 * Raw() + 2 * Norm() + CAUSAL,
+        -1 * Norm() + Raw(),
+        0.25 * (Raw() + 2 * Norm()),
+        1e-7 * CAUSAL + Raw(),
+        Raw() * (1 / 3) + 0.123456789 * Norm(),
+        1e20 * Raw(),
+        Autoregressive("a+b/c.d-e_f") + Raw(),
+        Raw() + 0.5 * Autoregressive("folder(1)/model"),
+        Raw() + Autoregressive("my models/gpt 2"),
+    ],
+    ids=str,
+)
+def test_name_is_read_back_as_the_same_energy(energy):
+    again = parse_energy(str(energy))
+    assert parts_of(again) == parts_of(energy)
+    assert str(again) == str(energy)
+
+
+@pytest.mark.parametrize(
+    ("text", "energy"),
+    [
+        ("raw", Raw()),
+        (" raw + 0.5 * norm ", Raw() + 0.5 * Norm()),
+        ("autoregressive(some/model)", CAUSAL),
+        ("raw+autoregressive", Raw() + CAUSAL),
+        ("2*norm+-1*raw", 2 * Norm() + -1 * Raw()),
+    ],
+)
+def test_text_names_this_energy(text, energy):
+    assert parts_of(parse_energy(text, causal="some/model")) == parts_of(energy)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " ", "energy", "RAW", "rawnorm", "(raw)"),
+        *("raw+", "+raw", "raw++norm", "raw-norm"),
+        *("raw*2", "2*", "*raw", "2*3*raw", "2**raw", "x*raw", "nan*raw", "inf*raw"),
+        *("raw(", "raw)", "raw(1)", "norm()"),
+        *("autoregressive", "autoregressive()", "autoregressive(a"),
+    ],
+)
+def test_malformed_text_is_refused(text):
+    with pytest.raises(maskov.InputError):
+        parse_energy(text)
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), -float("inf")])
+def test_weight_that_is_no_finite_number_is_refused(weight):
+    with pytest.raises(maskov.InputError, match="finite"):
+        weight * Raw()
+
+
+# Products of two models whose tokens have other numbers, and some more, in the second.
+
+PRODUCTS = ["red", "blue green red", "white white"]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    home = tmp_path_factory.mktemp("models")
+    return {
+        name: tiny_models.build_masked(home / name, words)
+        for name, words in (
+            ("first", "red green blue white"),
+            ("second", "black white blue yellow green red"),
+        )
+    }
+
+
+@pytest.mark.parametrize("kind", [Raw(), Norm()], ids=["raw", "norm"])
+def test_each_model_scores_the_same_words(folders, kind):
+    first, second = (maskov.load(folder, "cpu") for folder in folders.values())
+    assert first.encode("red") != second.encode("red")
+    energy = parse_energy(f"{kind} + 0.5*{kind}({folders['second']})")
+    found = [one.energy for one in maskov.score(first, PRODUCTS, energy)]
+    alone = [
+        [one.energy for one in maskov.score(model, PRODUCTS, kind)] for model in (first, second)
+    ]
+    expected = torch.tensor(alone[0]) + 0.5 * torch.tensor(alone[1])
+    torch.testing.assert_close(torch.tensor(found), expected, rtol=0, atol=1e-4)
+
+
+def test_a_token_that_the_other_model_lacks(folders):
+    second = maskov.load(folders["second"], "cpu")
+    with pytest.raises(InputError, match="which lacks 'black', 'yellow'"):
+        maskov.score(second, PRODUCTS, parse_energy(f"norm({folders['first']})"))

@@ -15,7 +15,7 @@ from maskov.models.tokens import token_spans
 from maskov.runs import Run
 from maskov.schedules import Schedule
 from maskov.ui.report import build
-from maskov.ui.report.samples import TermScorer, score_samples
+from maskov.ui.report.samples import score_samples
 from small import tiny_bert
 from tiny_translation import SOURCES, conditional
 
@@ -57,7 +57,7 @@ def test_the_runs_own_model_is_loaded_again_and_another_is_refused(tmp_path):
     other = replace(config, model=replace(config.model, fingerprint="0" * 64))
     run.store.manifest = replace(run.manifest, config=other)
     with pytest.raises(RunError, match="is not the one"):
-        TermScorer().terms_of(run, run.samples)
+        build([run], terms=True)
 
 
 @pytest.mark.parametrize(

@@ -82,20 +82,6 @@ def test_a_failed_load_is_tried_again_by_the_next_request(runs, tmp_path, monkey
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("attempt", range(3))
-def test_a_cold_server_is_asked_for_everything_at_once(runs, tmp_path, attempt):
-    """No model was loaded, and transformers not imported, when all of them come."""
-    with ServedRuns(runs, tmp_path / "made") as server, ThreadPoolExecutor(16) as threads:
-        client = Client(server.port, f"/t/{TOKEN}/")
-        asked = [threads.submit(client.ask, "api/live", SMALL)]
-        for name in ("first", "second"):
-            for path in ("", "/samples", "/chains/0", "/chains/1", "/chains/0/epochs/2"):
-                asked.append(threads.submit(client.ask, f"api/runs/{id_of(runs / name)}{path}"))
-        assert [request.result()[0] for request in asked] == [200] * 11
-        assert client.ended()["status"] == "finished"
-
-
-@pytest.mark.slow
 def test_two_hundred_readers_are_answered_while_a_run_goes_on(runs, tmp_path):
     first = id_of(runs / "first")
     paths = [

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from starlette.testclient import TestClient
 from maskov import Run
 from maskov.cli import main
 from maskov.ui.viewer import live as live_module
-from maskov.ui.viewer.live import MOST_CHAINS, MOST_EPOCHS, LiveRuns, RunRequest
+from maskov.ui.viewer.live import LONGEST_TEXT, MOST_CHAINS, MOST_EPOCHS, LiveRuns, RunRequest
 from maskov.ui.viewer.player import Player
 from maskov.ui.viewer.runs import RunList, id_of
 from maskov.ui.viewer.server import HEADERS, LONGEST_BODY, create_app
@@ -23,6 +24,7 @@ from tiny_translation import SOURCES
 from view_runs import make_expert_run, make_run, make_runs
 
 SMALL = {"model": "untrained", "chains": 2, "length": 6, "epochs": 4, "seed": 1}
+TEXT = {"model": "untrained", "chains": 2, "epochs": 2, "seed": 1}
 BASE = "http://127.0.0.1:8764"
 STATIC = (
     "views.css", "player.css", "common.js", "tokens.js", "runs.js", "run.js", "player.js",
@@ -33,7 +35,9 @@ STATIC = (
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    return make_runs(tmp_path_factory.mktemp("served"))
+    folder = make_runs(tmp_path_factory.mktemp("served"))
+    make_run(folder / "named", name="First try")
+    return folder
 
 
 @pytest.fixture
@@ -85,7 +89,7 @@ def ended(client, seconds=60):
 
 def test_runs_are_listed_and_one_that_cannot_be_read_says_why(client):
     lines = {line["name"]: line for line in client.get("/api/runs").json()}
-    assert set(lines) == {"mh", "gibbs", "untraced", "broken", "translated"}
+    assert set(lines) == {"mh", "gibbs", "untraced", "broken", "translated", "named"}
     assert "no readable manifest" in lines["broken"]["error"]
     assert lines["mh"]["epochs_done"] == lines["mh"]["epochs"] == 6
     assert lines["mh"]["leaves_invariant"]
@@ -298,7 +302,7 @@ def test_ids_say_nothing_of_paths_and_stay(runs, client):
     known = ids(client)
     assert known["mh"] == id_of(runs / "mh") == id_of(runs / "gibbs" / ".." / "mh")
     assert re.fullmatch(r"[0-9a-f]{12}", known["mh"])
-    assert len(set(known.values())) == 5
+    assert len(set(known.values())) == 6
 
 
 @pytest.mark.parametrize("path", [
@@ -480,3 +484,77 @@ def test_markup_in_a_run_is_told_as_text(served, tmp_path):
     response = client.get(f"/api/runs/{ids(client)['evil']}")
     assert response.headers["content-type"] == "application/json"
     assert response.json()["signature"] == EVIL
+
+
+# Cards and forms.
+
+
+def test_a_card_has_the_verdict_of_diagnose_and_the_name(client, runs):
+    (card,) = (one for one in client.get("/api/runs").json() if one["name"] == "named")
+    assert (card["title"], card["name"]) == ("First try", "named")
+    found = Run.open(runs / "named").diagnose()
+    told = client.get(f"/api/runs/{card['id']}/verdict").json()
+    assert told == found.verdict.to_dict()
+    assert told["tone"] == "open"
+    assert client.get("/api/runs/nobody/verdict").status_code == 404
+    assert client.get(f"/api/runs/{card['id']}").json()["title"] == "First try"
+
+
+def test_a_group_is_one_row_and_opens_to_all_of_its_samples(client, runs):
+    path = f"/api/runs/{id_of(runs / 'mh')}/samples"
+    every = client.get(path, params={"limit": 200}).json()
+    sizes = Counter(one["group"] for one in every["samples"])
+    grouped = client.get(path, params={"limit": 200, "grouped": True}).json()
+    assert (every["rows"], grouped["rows"], grouped["found"]) == (18, len(sizes), 18)
+    assert [one["similar"] + 1 for one in grouped["samples"]] == [
+        sizes[one["group"]] for one in grouped["samples"]
+    ]
+    # The first of each group, in the order that was asked for.
+    energies = [one["energy_raw"] for one in grouped["samples"]]
+    assert energies == sorted(energies)
+    for one in grouped["samples"]:
+        group = client.get(path, params={"group": one["group"], "limit": 200}).json()["samples"]
+        assert len(group) == sizes[one["group"]]
+        assert {other["chain"] for other in group} == {one["chain"]}
+        assert min(other["energy_raw"] for other in group) == one["energy_raw"]
+
+
+def test_a_run_starts_from_a_text_with_frozen_words_and_a_name(client, tmp_path):
+    request = TEXT | {"text": "the river is long", "freeze": "river, long", "name": "Rivers"}
+    assert post(client, "/api/live", request).status_code == 200
+    seen = ended(client)
+    assert (seen["status"], seen["title"]) == ("finished", "Rivers")
+    run = Run.open(tmp_path / "made" / seen["name"])
+    assert run.manifest.name == "Rivers"
+    assert all({"river", "long"} <= set(sample.tokens) for sample in run.samples)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"freeze": "1-2"}, "give one to start from"),
+        ({"text": "a river", "method": "mask-predict"}, "leave the text empty"),
+        ({"name": "two\nlines"}, "one line"),
+        ({"text": "two\nlines"}, "one line"),
+        ({"text": "a river", "prefix": "\0"}, "one line"),
+        ({"text": "a river", "freeze": __file__}, "not a file"),
+        ({"text": "x" * (LONGEST_TEXT + 1)}, "text"),
+        # Longer than the name of any file.
+        ({"model": "nobody", "text": "a river", "freeze": "ä" * 200}, "no such model"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(client, changes, reason):
+    answer = post(client, "/api/live", TEXT | changes)
+    assert answer.status_code == 422
+    assert reason in str(answer.json()["detail"])
+    assert client.get("/api/live").json()["status"] == "none"
+
+
+@pytest.mark.slow
+def test_the_prefix_of_the_form_is_read_and_recorded(client, tmp_path):
+    request = TEXT | {"model": "wiki-small", "length": 4, "chains": 1, "prefix": "the river"}
+    assert post(client, "/api/live", request).status_code == 200
+    seen = ended(client)
+    assert seen["status"] == "finished", seen["message"]
+    run = Run.open(tmp_path / "made" / seen["name"])
+    assert run.manifest.config.model.source.prefix == "the river"

@@ -12,6 +12,7 @@ from maskov.types import Traces
 
 # The value of `tokens` beyond the end of a chain.
 PADDING = -1
+_POSTERIOR = ("energy_raw", "energy_norm", "tokens", "expert_energy")
 
 
 def to_arviz(manifest: Manifest, traces: Traces, *, warmup: bool = False) -> Any:
@@ -30,11 +31,20 @@ def to_arviz(manifest: Manifest, traces: Traces, *, warmup: bool = False) -> Any
         parts["warmup_"] = slice(0, kept.start)
     data: dict[str, dict[str, Any]] = {}
     for prefix, epochs in parts.items():
-        data[f"{prefix}posterior"] = _posterior(traces, epochs, lengths)
-        if manifest.experts:
-            experts = traces["expert_energy"][epochs].swapaxes(0, 1)
-            data[f"{prefix}posterior"]["expert_energy"] = experts
-        data[f"{prefix}sample_stats"] = _sample_stats(traces, epochs)
+        chains = {name: values[epochs].swapaxes(0, 1) for name, values in traces.items()}
+        if lengths is not None and "tokens" in chains:
+            inside = np.arange(manifest.width) < lengths[:, None, None]
+            chains["tokens"] = np.where(inside, chains["tokens"], PADDING)
+        stats = {
+            "acceptance_rate": chains["accepted"] / chains["steps"],
+            "novel_rate": chains["novel"] / chains["steps"],
+            "passes": chains["passes"],
+        }
+        # Kernels that accept everything have no target energy.
+        if not np.isnan(chains["energy_target"]).all():
+            stats["energy"] = chains["energy_target"]
+        data[f"{prefix}posterior"] = {name: chains[name] for name in _POSTERIOR if name in chains}
+        data[f"{prefix}sample_stats"] = stats
     data["constant_data"] = {"template": chain_templates(manifest)}
     if lengths is not None:
         data["constant_data"]["length"] = lengths
@@ -60,25 +70,3 @@ def to_arviz(manifest: Manifest, traces: Traces, *, warmup: bool = False) -> Any
         # Otherwise ArviZ warns of fewer draws than chains.
         check_conventions=False,
     )
-
-
-def _posterior(traces: Traces, epochs: slice, lengths: Any) -> dict[str, Any]:
-    posterior = {name: traces[name][epochs].T for name in ("energy_raw", "energy_norm")}
-    if "tokens" in traces:
-        tokens = traces["tokens"][epochs].swapaxes(0, 1)
-        if lengths is not None:
-            inside = np.arange(tokens.shape[2]) < lengths[:, None, None]
-            tokens = np.where(inside, tokens, PADDING)
-        posterior["tokens"] = tokens
-    return posterior
-
-
-def _sample_stats(traces: Traces, epochs: slice) -> dict[str, Any]:
-    steps, energy = traces["steps"][epochs].T, traces["energy_target"][epochs].T
-    stats = {
-        "acceptance_rate": traces["accepted"][epochs].T / steps,
-        "novel_rate": traces["novel"][epochs].T / steps,
-        "passes": traces["passes"][epochs].T,
-    }
-    # Kernels that accept everything have no target energy.
-    return stats if np.isnan(energy).all() else stats | {"energy": energy}

@@ -288,36 +288,26 @@ def diagnose(manifest: Manifest, traces: Traces, names: Names = dict) -> Diagnos
     most = max(energy.draws for energy in energies.values())
     judged = {name: energy for name, energy in energies.items() if energy.draws == most}
     single = sum(len(group.chains) == 1 for group in groups)
-    notes = []
-    if single and manifest.chains > 1:
-        notes.append(
-            f"{single} of {len(groups)} groups of chains with the same length and template have a "
-            "single chain, which is compared with no other: it has no R-hat, and the "
-            "autocorrelation time of its tokens is too short"
-        )
-    slow = (
-        [pair for pair, rate in exchange.pairs() if rate is not None and rate < _LEAST_RATE]
-        if exchange is not None
-        else []
-    )
-    if slow:
-        notes.append(
-            f"replicas hardly ever swap between {', '.join(slow)}: give a ladder with smaller "
-            "steps there, or more replicas"
-        )
-    if any(energy.draws < kept.stop - kept.start for energy in energies.values()):
-        notes.append("energies were not traced in every epoch: only traced epochs count")
-    if tokens is None:
-        notes.append(
-            "tokens were not traced (large runs do not trace them): the verdict rests on energies "
-            "alone, and there are no numbers by position"
-        )
-    elif manifest.replicas > 1:
-        notes.append("there is no acceptance by position: a swap of replicas changes all at once")
-    elif not visits_once(manifest, max(kept.start, 1)):
-        notes.append(
-            "acceptance by position is known only for sweeps of single positions, once per epoch"
-        )
+    pairs = exchange.pairs() if exchange is not None else []
+    slow = [pair for pair, rate in pairs if rate is not None and rate < _LEAST_RATE]
+    once = visits_once(manifest, max(kept.start, 1))
+    notes = {
+        f"{single} of {len(groups)} groups of chains with the same length and template have a "
+        "single chain, which is compared with no other: it has no R-hat, and the autocorrelation "
+        "time of its tokens is too short": single and manifest.chains > 1,
+        f"replicas hardly ever swap between {', '.join(slow)}: give a ladder with smaller steps "
+        "there, or more replicas": slow,
+        "energies were not traced in every epoch: only traced epochs count": any(
+            energy.draws < kept.stop - kept.start for energy in energies.values()
+        ),
+        "tokens were not traced (large runs do not trace them): the verdict rests on energies "
+        "alone, and there are no numbers by position": tokens is None,
+        "there is no acceptance by position: a swap of replicas changes all at once": tokens
+        and manifest.replicas > 1,
+        "acceptance by position is known only for sweeps of single positions, once per epoch": (
+            tokens and manifest.replicas == 1 and not once
+        ),
+    }
     verdict, populations = None, list[PopulationFigures]()
     if manifest.particles:
         populations = population_figures(manifest, traces)
@@ -332,7 +322,7 @@ def diagnose(manifest: Manifest, traces: Traces, names: Names = dict) -> Diagnos
         tokens,
         exchange,
         populations,
-        notes,
+        [note for note, holds in notes.items() if holds],
     )
 
 

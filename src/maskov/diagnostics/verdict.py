@@ -154,21 +154,17 @@ def times_longer(r_hat: float | None, ess: float, needed: float) -> float:
 
 def mixing_options(manifest: Manifest) -> list[str]:
     """Return the options of the command that may mix better, by what the run has not tried."""
-    options = []
-    schedule, move = manifest.schedule, _inside(manifest.config.kernel, "move")
-    conditional = _inside(move, "conditional")
-    if not schedule.burn_in and manifest.config.until is None:
-        options.append(f"--burn-in {schedule.epochs // 2}")
-    if manifest.kernel != "mh":
-        return options
+    schedule, kernel = manifest.schedule, str(manifest.config.kernel).lower()
+    conditional = _inside(_inside(manifest.config.kernel, "move"), "conditional")
     truncated = conditional.get("top_k") is not None or conditional.get("top_p", 1.0) < 1
-    if truncated and not conditional.get("epsilon"):
-        options.append("--epsilon 0.05")
-    if "span" not in str(manifest.config.kernel).lower():
-        options.append("--moves site:1,span:2")
-    if "exchange" not in str(manifest.config.kernel).lower():
-        options.append("--replicas 4")
-    return options
+    metropolis = manifest.kernel == "mh"
+    options = {
+        f"--burn-in {schedule.epochs // 2}": not schedule.burn_in and not manifest.config.until,
+        "--epsilon 0.05": metropolis and truncated and not conditional.get("epsilon"),
+        "--moves site:1,span:2": metropolis and "span" not in kernel,
+        "--replicas 4": metropolis and "exchange" not in kernel,
+    }
+    return [option for option, untried in options.items() if untried]
 
 
 def _inside(data: Any, name: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from maskov.diagnostics import Diagnosis
 from maskov.diagnostics.diagnosis import Table, mean_of_chains, several_lengths
 from maskov.errors import InputError
 from maskov.runs import Run
+from maskov.runs.rebuild import LoadedModels
 from maskov.types import Traces
 from maskov.ui.report.curves import (
     Correlation,
@@ -33,8 +34,8 @@ from maskov.ui.report.metadata import metadata, temperatures
 from maskov.ui.report.proteins import Family, families
 from maskov.ui.report.samples import (
     ShownSample,
-    TermScorer,
     first_samples,
+    score_samples,
     shown_samples,
     target_energy,
 )
@@ -142,13 +143,13 @@ def build(
         raise InputError(f"--samples must be 0 or more, not {samples}.")
     most = samples if samples is not None else MOST_SHADED if terms else MOST_SAMPLES
     labels = _labels(runs)
-    scorer = TermScorer(device, trust_remote_code, allow_download) if terms else None
+    models = LoadedModels(device, trust=trust_remote_code, allow_download=allow_download)
     every = [_done(run.traces) for run in runs]
     per_token = several_lengths({"lengths": _all_lengths(every)}, slice(None))
     if per_token:
         every = [_per_token(traces) for traces in every]
     reports = [
-        _run_report(run, traces, label, most, scorer, per_token)
+        _run_report(run, traces, label, most, models if terms else None, per_token)
         for run, traces, label in zip(runs, every, labels, strict=True)
     ]
     return Report(
@@ -169,14 +170,14 @@ def build(
 
 
 def _run_report(
-    run: Run, traces: Traces, label: str, most: int, scorer: TermScorer | None, per_token: bool
+    run: Run, traces: Traces, label: str, most: int, models: LoadedModels | None, per_token: bool
 ) -> RunReport:
     manifest, summary, diagnosis, every = run.manifest, run.summary(), run.diagnose(), run.samples
     done, chains, burn_in = summary.epochs_done, summary.chains, summary.burn_in
     epochs, shown_chains = spaced(done, MOST_EPOCHS), spaced(chains, MOST_CHAINS)
     temperature = temperatures(manifest, done)
     chosen = [every[place] for place in spaced(len(every), most)]
-    scored = [None] * len(chosen) if scorer is None else scorer.terms_of(run, chosen)
+    scored = score_samples(models.of(manifest), chosen) if models and chosen else None
     found, parents = families(manifest, every), len(manifest.inputs.names or ())
     accepted, novel, steps = (traces[name] for name in ("accepted", "novel", "steps"))
     means = {name: mean_of_chains(traces[f"energy_{name}"][burn_in:]) for name in ENERGIES}
@@ -231,9 +232,9 @@ def _run_report(
         novel=rate_spread(novel[epochs], steps[epochs]),
         families=found,
         first_samples=first_samples(manifest, every) if most else [],
-        samples=shown_samples(manifest, chosen, scored),
+        samples=shown_samples(manifest, chosen, scored or [None] * len(chosen)),
         samples_in_all=len(every),
-        shaded=scorer is not None and bool(chosen),
+        shaded=scored is not None,
         diagnosis=diagnosis,
     )
 

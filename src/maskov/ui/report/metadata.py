@@ -9,35 +9,38 @@ from maskov.config import Manifest
 
 def metadata(manifest: Manifest) -> dict[str, str]:
     """Return what a reader asks first: model, kernel, schedule, when, versions."""
-    model = manifest.config.model
+    model, smoothing = manifest.config.model, manifest.config.model.source.remove_smoothing
+    kernel = moving_kernel(manifest)
+    ladder = ", ".join(f"{beta:g}" for beta in manifest.ladder or ())
+    temperature = manifest.schedule.target_temperature or f"{kernel.get('target_temperature', 1):g}"
     entries = {
         "model": f"{model.name} #{model.fingerprint[:12]}",
         "prefix": model.source.prefix,
-        "label smoothing removed": _number(model.source.remove_smoothing),
+        "label smoothing removed": "" if not smoothing else f"{smoothing:g}",
         "letters besides the amino acids": model.source.extra_letters,
         "precision": f"{model.precision} on {model.device}",
         "kernel": manifest.kernel,
         "energy": manifest.energy or "",
         "proposal": ", ".join(
             f"{name.replace('_', '-')} {value:g}" if isinstance(value, float) else f"{name} {value}"
-            for name, value in _inside(manifest, "move", "conditional").items()
+            for name, value in part_of(kernel, "move", "conditional").items()
             if value is not None and name not in ("part", "constraints")
         ),
-        "positions": _positions(manifest),
-        "target temperature": _temperature(manifest),
+        "positions": _positions(manifest, part_of(kernel, "move", "positions")),
+        "target temperature": str(temperature) if manifest.kernel == "mh" else "",
         "schedule": _schedule(manifest),
         "chains": f"{manifest.chains:,}",
-        "replicas": _replicas(manifest),
+        "replicas": (
+            f"{manifest.replicas} of each chain" + f", at β = {ladder}" * bool(ladder)
+            if manifest.replicas > 1
+            else ""
+        ),
         "sequences": _inputs(manifest),
         "seed": str(manifest.config.seed),
         "when": manifest.created.replace("T", " ").replace("+00:00", " UTC"),
         "versions": ", ".join(f"{name} {value}" for name, value in manifest.versions.items()),
     }
     return {name: value for name, value in entries.items() if value}
-
-
-def _number(value: float) -> str:
-    return f"{value:g}" if value else ""
 
 
 def temperatures(manifest: Manifest, epochs: int) -> list[float] | None:
@@ -49,45 +52,26 @@ def temperatures(manifest: Manifest, epochs: int) -> list[float] | None:
     return values if len(set(values)) > 1 else None
 
 
-def _inside(manifest: Manifest, *names: str) -> dict[str, Any]:
-    """Return a part of the kernel, if it has one of that name."""
-    part = _moving(manifest)
+def moving_kernel(manifest: Manifest) -> dict[str, Any]:
+    """Return the kernel that moves each chain, as it is described."""
+    kernel = manifest.config.kernel
+    return part_of(kernel, "kernel") if kernel["part"] == "exchange" else kernel
+
+
+def part_of(description: Any, *names: str) -> dict[str, Any]:
+    """Return a part of a part, if there is one of that name."""
     for name in names:
-        part = part.get(name) if isinstance(part, dict) else None
-    return part if isinstance(part, dict) else {}
+        description = description.get(name) if isinstance(description, dict) else None
+    return description if isinstance(description, dict) else {}
 
 
-def _positions(manifest: Manifest) -> str:
-    iterations = _inside(manifest, "move", "positions").get("iterations")
-    if iterations is not None:
-        return f"least confident first, {iterations} iterations"
+def _positions(manifest: Manifest, positions: dict[str, Any]) -> str:
+    if positions.get("iterations") is not None:
+        return f"least confident first, {positions['iterations']} iterations"
     if manifest.order is None:
         return ""
-    block = manifest.schedule.block
-    size = str(manifest.block if block is None else block)
+    size = str(manifest.schedule.block or manifest.block)
     return f"{manifest.order}, {'one at a time' if size == '1' else f'blocks of {size}'}"
-
-
-def _temperature(manifest: Manifest) -> str:
-    if manifest.kernel != "mh":
-        return ""
-    moving = manifest.schedule.target_temperature
-    own = _moving(manifest).get("target_temperature", 1.0)
-    return f"{own:g}" if moving is None else str(moving)
-
-
-def _moving(manifest: Manifest) -> Any:
-    """Return the kernel that moves each chain."""
-    kernel = manifest.config.kernel
-    inner = kernel.get("kernel") if kernel["part"] == "exchange" else kernel
-    return inner if isinstance(inner, dict) else {}
-
-
-def _replicas(manifest: Manifest) -> str:
-    if manifest.replicas == 1:
-        return ""
-    ladder = ", ".join(f"{beta:g}" for beta in manifest.ladder or ())
-    return f"{manifest.replicas} of each chain" + (f", at β = {ladder}" if ladder else "")
 
 
 def _schedule(manifest: Manifest) -> str:
@@ -95,17 +79,12 @@ def _schedule(manifest: Manifest) -> str:
     parts = [f"{schedule.epochs:,} epochs"]
     if until is not None:
         parts = [f"until converged ({until.effective:,} effective draws)"]
-        stopped = manifest.stopped_at
-        parts.append(
-            f"at most {schedule.epochs:,} epochs"
-            if stopped is None
-            else f"stopped at epoch {stopped:,} of at most {schedule.epochs:,}"
-        )
+        stopped = f"stopped at epoch {manifest.stopped_at or 0:,} of " * bool(manifest.stopped_at)
+        parts.append(f"{stopped}at most {schedule.epochs:,} epochs")
     burn_in = manifest.burn_in(manifest.epochs)
     if burn_in:
         energy = schedule.burn_in_energy
-        target = "" if energy is None else f" with the energy {energy}"
-        parts.append(f"the first {burn_in:,} burn-in{target}")
+        parts.append(f"the first {burn_in:,} burn-in" + f" with the energy {energy}" * bool(energy))
     if schedule.force_accept:
         parts.append(f"the first {schedule.force_accept:,} accept everything")
     return ", ".join(parts)

@@ -16,8 +16,7 @@ from maskov.config import Manifest
 from maskov.energies import Norm, Raw
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
-from maskov.runs import Run, Sample
-from maskov.runs.rebuild import LoadedModels
+from maskov.runs import Sample
 from maskov.types import Sequences
 from maskov.ui.detokenise import detokenised, readable_spans
 from maskov.ui.report.curves import spaced
@@ -155,22 +154,6 @@ def are_similar(one: Sequence[int], other: Sequence[int]) -> bool:
 def _shared(one: Sequence[int], other: Sequence[int]) -> int:
     """Return how many tokens two sequences begin with alike."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
-
-
-class TermScorer:
-    """Scores samples with the models of their runs, each loaded once."""
-
-    def __init__(
-        self,
-        device: str | None = None,
-        trust_remote_code: bool = False,
-        allow_download: bool = False,
-    ) -> None:
-        self._models = LoadedModels(device, trust=trust_remote_code, allow_download=allow_download)
-
-    def terms_of(self, run: Run, samples: Sequence[Sample]) -> list[Terms]:
-        """Return the terms of some samples of a run."""
-        return score_samples(self._models.of(run.manifest), samples) if samples else []
 
 
 def score_samples(model: MaskedModel, samples: Sequence[Sample]) -> list[Terms]:

@@ -69,17 +69,24 @@ class RunRequest(BaseModel):
     def check(self) -> None:
         """Refuse what the fields alone cannot tell."""
         check_name(self.name)
-        if any(ord(sign) < 32 for sign in self.text + self.freeze + self.prefix):
-            raise InputError("give the text, frozen tokens and prefix as one line each.")
-        if self.model not in known_models():
-            raise InputError("no such model on this server.")
-        if self.freeze and not self.text:
-            raise InputError("frozen tokens are those of a text: give one to start from.")
-        if self.freeze and Path(self.freeze).is_file():
+        lines = self.text + self.freeze + self.prefix
+        refusals = {
+            "give the text, frozen tokens and prefix as one line each.": any(
+                ord(sign) < 32 for sign in lines
+            ),
+            "no such model on this server.": self.model not in known_models(),
+            "frozen tokens are those of a text: give one to start from.": self.freeze
+            and not self.text,
             # The command would read it: a page must not name files of this machine.
-            raise InputError("frozen tokens are positions, words or re:PATTERN, not a file.")
-        if self.text and self.method == "mask-predict":
-            raise InputError("mask-predict starts from all masked: leave the text empty.")
+            "frozen tokens are positions, words or re:PATTERN, not a file.": os.path.isfile(
+                self.freeze
+            ),
+            "mask-predict starts from all masked: leave the text empty.": self.text
+            and self.method == "mask-predict",
+        }
+        for sentence, holds in refusals.items():
+            if holds:
+                raise InputError(sentence)
 
     def arguments(self, out: Path, device: str) -> list[str]:
         """Return the arguments of `maskov sample`; a starting text is its standard input."""
