@@ -1,4 +1,4 @@
-"""Runs of replicas: one chain to the outside, the same bytes however they are carried out."""
+"""Runs of replicas: one chain to the outside. resume/test_same_bytes.py stops and sends them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,13 @@ import pytest
 import maskov
 from engines import sample
 from maskov import (
-    DelayedAcceptance,
     Exchange,
     Gibbs,
     InputError,
     Metropolis,
-    Mixture,
-    Norm,
     Raw,
     RunError,
     Schedule,
-    Span,
-    Workers,
 )
 from maskov.errors import Interrupted
 from maskov.replay import Replayer
@@ -32,7 +27,7 @@ from maskov.runs.checkpoint import GroupShape
 from maskov.runs.state import GroupState
 from maskov.ui.report.data import build
 from maskov.ui.report.formats import to_html, to_markdown
-from odd_workers import files, oddly
+from odd_workers import files
 from small import random_state, tiny_bert
 
 MODEL = tiny_bert("red green blue white", dtype=maskov.models.scorer.torch.float32)
@@ -45,12 +40,7 @@ SETTINGS = {
     "seed": 4,
     "ladder": LADDER,
 }
-KERNELS = {
-    "sites": Metropolis(Raw()),
-    "spans and sites": Mixture(
-        (Metropolis(Norm()), Metropolis(Norm(), Span(), delayed=DelayedAcceptance(2)))
-    ),
-}
+KERNEL = Metropolis(Raw())
 
 
 class Breaker:
@@ -66,7 +56,7 @@ class Breaker:
 
 @pytest.fixture(scope="module")
 def run() -> Run:
-    return maskov.sample(MODEL, KERNELS["sites"], **SETTINGS | {"length": 6, "chains": 4})
+    return maskov.sample(MODEL, KERNEL, **SETTINGS | {"length": 6, "chains": 4})
 
 
 def test_only_the_coldest_replica_is_sampled(run):
@@ -102,7 +92,7 @@ def test_swaps_and_replicas_are_traced(run):
 
 def test_passes_are_those_of_all_replicas(run):
     alone = sample(
-        MODEL, KERNELS["sites"], lock_step=True,
+        MODEL, KERNEL, lock_step=True,
         **{name: value for name, value in SETTINGS.items() if name != "ladder"}
         | {"length": 6, "chains": 4},
     )  # fmt: skip
@@ -113,58 +103,13 @@ def test_passes_are_those_of_all_replicas(run):
     assert np.array_equal(run.traces["tokens"][0][quiet], alone.traces["tokens"][0][quiet])
 
 
-def test_stopped_and_resumed_is_the_same_to_the_byte(tmp_path):
-    _stop_and_resume("sites", tmp_path, (20,))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", KERNELS)
-def test_stopped_at_many_places_and_resumed_is_the_same_to_the_byte(name, tmp_path):
-    _stop_and_resume(name, tmp_path, (0, 1, 3, 5, 8, 13, 20, 33, 50))
-
-
-def _stop_and_resume(name, tmp_path, places):
-    kernel = KERNELS[name]
-    maskov.sample(MODEL, kernel, out=tmp_path / "whole", **SETTINGS)
-    expected = files(tmp_path / "whole")
-    assert expected["samples.jsonl"].count(b"\n") == 15
-    for number, at in enumerate(places):
-        folder = tmp_path / f"stopped {number}"
-        with pytest.raises(Interrupted):
-            maskov.sample(MODEL, kernel, out=folder, stop=Breaker(at), **SETTINGS)
-        with pytest.raises(Interrupted):
-            maskov.resume(folder, MODEL, stop=Breaker(2))
-        assert not maskov.resume(folder, MODEL).damaged
-        assert files(folder) == expected
-
-
-def test_any_order_and_any_loss_of_tasks_give_the_same_bytes(tmp_path, monkeypatch):
-    """Sets stay together: a group of one row would hold a third of a set."""
-    settings = SETTINGS | {"chains": 3, "resident": 1, "schedule": Schedule(epochs=4), "thin": 1}
-    maskov.sample(MODEL, KERNELS["sites"], out=tmp_path / "here", **settings)
-    made = oddly(monkeypatch, count=2, seed=1)
-    maskov.sample(MODEL, KERNELS["sites"], out=tmp_path / "there", workers=Workers(2), **settings)
-    assert made[0].losses > 0
-    assert files(tmp_path / "there") == files(tmp_path / "here")
-
-
-@pytest.mark.slow
-def test_processes_give_the_same_bytes(tmp_path):
-    kernel, settings = KERNELS["sites"], SETTINGS | {"ladder": (), "replicas": 3, "chains": 3}
-    maskov.sample(MODEL, kernel, out=tmp_path / "here", resident=1, **settings)
-    maskov.sample(MODEL, kernel, out=tmp_path / "there", resident=1, workers=Workers(2), **settings)
-    assert files(tmp_path / "there") == files(tmp_path / "here")
-    ladders = {Run.open(tmp_path / name).manifest.ladder for name in ("here", "there")}
-    assert len(ladders) == 1
-
-
 def test_a_run_stopped_before_it_has_a_ladder_finds_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr("maskov.tuning.tune._WARM_UP", 0)
     monkeypatch.setattr("maskov.tuning.tune._ROUNDS", 1)
     settings = SETTINGS | {"ladder": (), "replicas": 2, "chains": 2, "length": 4}
-    whole = maskov.sample(MODEL, KERNELS["sites"], out=tmp_path / "whole", **settings)
+    whole = maskov.sample(MODEL, KERNEL, out=tmp_path / "whole", **settings)
     with pytest.raises(Interrupted):
-        maskov.sample(MODEL, KERNELS["sites"], out=tmp_path / "cut", stop=Breaker(5), **settings)
+        maskov.sample(MODEL, KERNEL, out=tmp_path / "cut", stop=Breaker(5), **settings)
     assert Run.open(tmp_path / "cut").manifest.ladder is None
     # Once more after the ladder is found, so that checkpoints are of the manifest with it.
     with pytest.raises(Interrupted):
@@ -188,7 +133,7 @@ class _Later:
 
 def test_a_ladder_changed_later_is_noticed(tmp_path):
     with pytest.raises(Interrupted):
-        maskov.sample(MODEL, KERNELS["sites"], out=tmp_path, stop=Breaker(40), **SETTINGS)
+        maskov.sample(MODEL, KERNEL, out=tmp_path, stop=Breaker(40), **SETTINGS)
     path = tmp_path / "manifest.json"
     manifest = json.loads(path.read_text())
     for ladder, message in (([1.0, 0.7, 0.6], "'ladder' is not"), ([1.0, 0.7], "damaged")):
@@ -198,7 +143,7 @@ def test_a_ladder_changed_later_is_noticed(tmp_path):
 
 
 def test_a_checkpoint_has_every_replica_of_a_chain_once():
-    chains = Exchange(KERNELS["sites"], LADDER).replicated(random_state(MODEL, 2, 4))
+    chains = Exchange(KERNEL, LADDER).replicated(random_state(MODEL, 2, 4))
     state = GroupState.fresh(chains, budget=10)
     shape = GroupShape(state, 5, 1, lambda: MODEL.forbidden, replicas=3)
     for replica, fits in (([2, 0, 1, 0, 2, 1], True), ([0, 0, 1, 0, 1, 2], False)):
@@ -235,7 +180,7 @@ def test_diagnostics_and_reports_have_the_rates(run):
 
 def test_forced_epochs_swap_nothing():
     run = maskov.sample(
-        MODEL, KERNELS["sites"], Schedule(epochs=4, burn_in=2, force_accept=2), ladder=(1.0, 0.9),
+        MODEL, KERNEL, Schedule(epochs=4, burn_in=2, force_accept=2), ladder=(1.0, 0.9),
         chains=2, length=5,
     )  # fmt: skip
     assert run.traces["swap_tested"].sum(1).flatten().tolist() == [0, 0, 2, 0]
@@ -260,7 +205,7 @@ def test_what_replicas_cannot_do_is_refused(settings):
 
 
 def test_a_kernel_with_a_ladder_is_the_same_as_the_option(run):
-    kernel = Exchange(KERNELS["sites"], LADDER)
+    kernel = Exchange(KERNEL, LADDER)
     again = maskov.sample(MODEL, kernel, **SETTINGS | {"length": 6, "chains": 4, "ladder": ()})
     assert again.samples == run.samples
     assert replace(again.manifest, created="") == replace(run.manifest, created="")

@@ -208,6 +208,10 @@ CASES = {
         {"length": 4, "replicas": 2},
         all_samples(lambda words: "red" in words),
     ),
+    "a ladder": Case(
+        Mixture((Metropolis(Norm()), Metropolis(Norm(), Span(), delayed=DelayedAcceptance(2)))),
+        {"length": (4, 6), "ladder": (1.0, 0.8, 0.6)},
+    ),
     # Each text is a target of its own where chains are compared with it.
     "experts": Case(EXPERTS, {"texts": TEXTS}, lambda run: run.diagnose().groups == 2),
     "experts, rewriting": Case((rewriting, EXPERTS), {"texts": TEXTS, **FIXED}, experts_add_up),

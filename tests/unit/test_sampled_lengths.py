@@ -17,8 +17,6 @@ from maskov.replay import Replayer
 from maskov.testing import random_table
 from maskov.translation.api import run_method, translations_of
 from maskov.translation.methods import SAMPLED, SEARCHED
-from maskov.workers import Workers
-from odd_workers import oddly, texts
 from tiny_translation import SOURCES, conditional
 
 MODEL = conditional()
@@ -138,18 +136,6 @@ def test_chains_of_a_source_have_one_target_wherever_they_start():
     for bounds, lengths in zip(inputs.bounds, inputs.chosen, strict=True):
         assert len(set(lengths)) == 4
         assert bounds[0] <= min(lengths) < max(lengths) <= bounds[1]
-
-
-def test_workers_and_groups_change_nothing(monkeypatch):
-    """Nor do tasks that are sent as bytes, carried out in any order and lost."""
-    method = replace(METHOD, epochs=2)
-    alone = run_method(GIVEN, method, seed=2)
-    grouped = run_method(GIVEN, method, seed=2, resident=2)
-    pools = oddly(monkeypatch, count=2, seed=0)
-    shared = run_method(GIVEN, method, seed=2, resident=2, workers=Workers(count=2))
-    assert [pool.losses > 0 for pool in pools] == [True]
-    assert [one.ids for one in grouped.samples] == [one.ids for one in alone.samples]
-    assert texts(shared) == texts(grouped)
 
 
 def test_python_takes_the_same_names():
