@@ -90,7 +90,7 @@ def inputs_of(
         lines, names = named_texts(model, templates, blanks=True)
         return Inputs(templates=lines, sampled=sampled, names=names)
     shortest, longest = (length, length) if isinstance(length, int) else length
-    draw_lengths(model, shortest, longest, 1, seed)  # refuses a range that is none
+    draw_lengths(model, shortest, longest, 1, seed)  # refuses what is not a range
     if sampled and shortest == longest:
         raise InputError(
             "moves that change the length need a range of lengths, such as 8:24 (--length 8:24)."
