@@ -21,7 +21,7 @@ import torch
 import maskov
 from maskov.energies import Autoregressive, parse_energy
 from maskov.energies.ordered import Ordered
-from maskov.evidence import EvidencePlan, TargetEvidence, measure
+from maskov.likelihood import EvidencePlan, TargetEvidence, measure
 from maskov.shipped import default_judge
 
 HELD_OUT = Path("results/english/held-out-20.txt")

@@ -58,7 +58,7 @@ from maskov.shipped import default_model
 
 if TYPE_CHECKING:
     from maskov.energies import Energy
-    from maskov.evidence import Evidence
+    from maskov.likelihood import Evidence
     from maskov.kernels import Kernel
     from maskov.models import MaskedModel
     from maskov.models.conditional.model import ConditionalModel
@@ -411,7 +411,7 @@ def evidence(
     distribution is nearer to them: lower is better. `told` hears what is measured next.
     """
     given = locals()
-    from maskov.evidence import evidence_as_asked
+    from maskov.likelihood import evidence_as_asked
 
     return evidence_as_asked(**given)
 

@@ -26,7 +26,7 @@ LAYERS = [
     ["exact", "texts"],
     ["starts"],
     ["scoring", "testing", "tuning"],
-    ["evidence", "runs"],
+    ["likelihood", "runs"],
     ["workers"],
     ["sampling"],
     ["evaluation", "replay"],

@@ -18,7 +18,7 @@ from maskov.shipped import default_judge
 
 if TYPE_CHECKING:
     from maskov.energies import Autoregressive
-    from maskov.evidence import Evidence
+    from maskov.likelihood import Evidence
     from maskov.fasta import Record
 
 _ERROR = "_standard_error"
@@ -199,7 +199,7 @@ def evidence(
     json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> None:
     """Measure log Z of energies, and the likelihood of texts under them."""
-    from maskov.evidence import draw, evidence_as_asked
+    from maskov.likelihood import draw, evidence_as_asked
     from maskov.ui.report.formats import json_safe
 
     found = evidence_as_asked(**given, told=lambda text: say(f"measuring {text}"))

@@ -1,0 +1,133 @@
+"""Populations, independent draws, likelihoods and evidence, as a user calls them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+
+import pytest
+
+import maskov
+from maskov import Run
+
+POPULATION = "sample --energy 0.7*ordered+0.3*norm --particles 6 --populations 3 --length 5"
+EVIDENCE = "evidence --particles 8 --populations 2"
+TEXTS = "the man walked home\nthe dog was there\n"
+
+
+def test_draws_are_said_to_be_independent(call, tmp_path):
+    code, out, err = call("sample --energy ordered(left-to-right) --chains 5 --length 4 --out run")
+    assert code == 0
+    assert len(out.splitlines()) == 6
+    assert "independent draws" in err
+    assert "passes/step 4.00" in err
+    run = Run.open(tmp_path / "run")
+    assert run.manifest.kernel == "draws"
+    assert run.manifest.epochs == 1
+    # With moves they are chains of the same energy.
+    assert "kernel:mh" in call("sample --energy ordered --moves site -c 2 -n 2 --length 4")[2]
+
+
+def test_populations_end_with_log_z_and_a_verdict(call, printed, tmp_path):
+    out = printed(f"{POPULATION} --target-temperature 0.8 --out run --json -q")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line["population"] for line in lines] == [n // 6 for n in range(18)]
+    assert {line["weight"] for line in lines} == {1 / 6}
+    found = json.loads(printed("diagnose run --json"))["diagnosis"]
+    (figures,) = found["populations"]
+    assert len(figures["each"]) == 3
+    assert figures["log_z"] == pytest.approx(
+        math.log(sum(map(math.exp, figures["each"])) / 3), abs=1e-9
+    )
+    assert found["verdict"]["state"] in ("converged", "not converged")
+    assert "log Z" in printed("diagnose run")
+    run = Run.open(tmp_path / "run")
+    assert "population:6,from=ordered" in run.signature
+    assert "|T:0.8|" in run.signature
+    assert run.manifest.epochs == len(run.manifest.config.kernel["path"])
+    assert printed("resume run --json -q") == out
+
+
+def test_passes_are_the_budget_of_a_particle(printed):
+    for passes in (60, 240):
+        printed(f"{POPULATION} --passes {passes} --out run{passes} -q")
+    short, long = (Run.open(f"run{passes}").manifest.epochs for passes in (60, 240))
+    assert long > 2 * short
+
+
+def test_populations_of_templates_fill_their_blanks(printed):
+    lines = printed("infill 'the [MASK] was [MASK]' --particles 6 --populations 2 --json -q")
+    for line in lines.splitlines():
+        words = json.loads(line)["tokens"]
+        assert (words[0], words[2]) == ("the", "was")
+
+
+@pytest.mark.parametrize(
+    ("words", "phrase"),
+    [
+        ("--chains 4", "--chains"), ("--epochs 4", "--epochs"), ("--thin 2", "--thin"),
+        ("--until converged", "--until"), ("--replicas 2", "--replicas"),
+        ("--contains river", "--contains"), ("--length 3:6", "one length"),
+        ("--moves span:1,insert-delete:1", "one length"), ("--populations 0", "--populations"),
+        ("--target-temperature 1:0.1:0.5", "fixed"), ("--kernel gibbs", "gibbs"),
+        ("--resident 2", "--resident"),
+    ],
+)  # fmt: skip
+def test_what_populations_have_no_use_for(words, phrase, call):
+    code, _, err = call(f"sample --particles 4 {words}")
+    assert code == 2
+    assert phrase in err
+
+
+def test_scores_of_ordered_energies_are_likelihoods(call, printed):
+    texts = ["the man walked home", "the dog was there"]
+    code, _, err = call("score --energy ordered", *texts)
+    assert code == 0
+    assert "nats per token" in err
+    assert "bits per byte" in err
+    lines = printed("score --energy ordered(orders=2) --json", *texts).splitlines()
+    for line, text in zip(map(json.loads, lines), texts, strict=True):
+        assert line["nats_per_token"] == pytest.approx(line["energy"] / len(line["tokens"]))
+        bits = line["energy"] / math.log(2) / len(text)
+        assert line["bits_per_byte"] == pytest.approx(bits)
+    assert "nats_per_token" not in json.loads(printed("score --json", texts[0]))
+
+
+def test_evidence_as_a_table_json_csv_and_a_picture(call, printed, tmp_path):
+    (tmp_path / "texts.txt").write_text(TEXTS)
+    ask = f"{EVIDENCE} texts.txt -e norm -e ordered --target-temperature 1,1.5"
+    code, out, err = call(f"{ask} --figure path.svg --csv")
+    assert code == 0, err
+    rows = list(csv.DictReader(out.splitlines()))
+    targets = [(row["energy"], row["temperature"]) for row in rows]
+    assert list(dict.fromkeys(targets)) == [
+        ("norm", "1.0"), ("norm", "1.5"), ("ordered", "1.0"), ("ordered", "1.5"),
+    ]  # fmt: skip
+    assert "uniform" not in err
+    assert (tmp_path / "path.svg").stat().st_size > 1000
+    found = json.loads(printed(f"{ask} --json"))
+    assert [target["exact"] for target in found["targets"]] == [False, False, True, False]
+    assert found["targets"][2]["lengths"][0]["log_z"] == 0
+    code, out, err = call(f"{EVIDENCE} texts.txt -e norm")
+    assert out.split()[:2] == ["energy", "T"]
+    assert "uniform over all tokens" in err
+    assert "0, exactly" in printed("evidence texts.txt -e ordered")
+
+
+def test_evidence_without_texts_needs_a_length(call, printed):
+    assert "log Z" in printed(f"{EVIDENCE} --length 3")
+    code, _, err = call(EVIDENCE)
+    assert code == 2
+    assert "--length" in err
+    assert call(f"{EVIDENCE} --length 100000")[0] == 2
+
+
+def test_evidence_in_python(tmp_path):
+    model = maskov.load("untrained")
+    found = maskov.evidence(model, TEXTS.splitlines(), energy=maskov.Ordered(orders=2))
+    (target,) = found.targets
+    scores = maskov.score(model, TEXTS.splitlines(), maskov.Ordered(orders=2))
+    tokens = sum(len(score.tokens) for score in scores)
+    assert target.nats_per_token == pytest.approx(sum(one.energy for one in scores) / tokens)
+    assert target.exact
