@@ -1,4 +1,4 @@
-"""Which energy should be the default: samples beside held-out text, by distribution.
+"""Which energy should be the default: samples compared with held-out text, by distribution.
 
     python -m experiments.studies.energies sample --out results/energies [--device cuda]
     python -m experiments.studies.energies compare --out results/energies --heldout TEXT.txt
@@ -101,7 +101,7 @@ def compare(options: argparse.Namespace) -> None:
 def describe(
     texts: Sequence[str], real: Sequence[str], judge: maskov.Autoregressive
 ) -> dict[str, float]:
-    """Return what some texts are like, on their own and beside real ones."""
+    """Return what some texts are like, alone and compared with real ones."""
     losses = _losses(judge, texts)
     grams = _bigrams(texts), _bigrams(real)
     return {

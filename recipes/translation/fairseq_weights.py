@@ -68,7 +68,7 @@ def _unpickle(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     args = content.get("args") if isinstance(content, dict) else None
     weights = content.get("model") if isinstance(content, dict) else None
     if not isinstance(args, argparse.Namespace) or not isinstance(weights, dict):
-        raise ModelError(f"'{file}' is no fairseq checkpoint: it lacks 'args' or 'model'.")
+        raise ModelError(f"'{file}' is not a fairseq checkpoint: it lacks 'args' or 'model'.")
     return vars(args), weights
 
 
@@ -87,7 +87,9 @@ class _Weights:
         """Return a weight; None allows any size."""
         weight = self._left.pop(name, None)
         if not isinstance(weight, torch.Tensor) or not weight.is_floating_point():
-            raise ModelError(f"'{self.file}' is no Mask-Predict model: it lacks the weight {name}.")
+            raise ModelError(
+                f"'{self.file}' is not a Mask-Predict model: it lacks the weight {name}."
+            )
         fits = zip(weight.shape, size, strict=False)
         if weight.dim() != len(size) or any(b not in (a, None) for a, b in fits):
             expected = " x ".join("any" if number is None else str(number) for number in size)

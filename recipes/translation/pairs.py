@@ -5,7 +5,7 @@ and writes, for de-en and ro-en, OUT/PAIR.train.{src,tgt}.xz and OUT/PAIR.valid.
 original order, and OUT/pairs.json, which counts the pairs read and dropped by reason.
 
 `tidy` normalises each side: NFC, single spaces, straight quotes, comma-below ș and ț, no invisible
-characters. `mend` then removes a label of the speaker ("Berichterstatter. – "), which is mostly on
+characters. `fix` then removes a label of the speaker ("Berichterstatter. – "), which is mostly on
 one side only, and joins punctuation that a tokenizer had separated.
 
 A pair is dropped if
@@ -92,7 +92,7 @@ def tidy(text: str) -> str:
     return _SPACE.sub(" ", unicodedata.normalize("NFC", text).translate(_TABLE)).strip()
 
 
-def mend(text: str) -> str:
+def fix(text: str) -> str:
     """Remove a label of the speaker, and join separated punctuation."""
     text = _APART.sub("", _LABEL.sub("", text)).replace("''", '"')
     if text.endswith("..") and not text.endswith("..."):
@@ -160,7 +160,7 @@ def keys_of(folder: Path) -> set[str]:
         key(form)
         for file in folder.iterdir()
         for line in file.read_text("utf-8", errors="replace").split("\n")
-        for form in (tidy(line), mend(tidy(line)))
+        for form in (tidy(line), fix(tidy(line)))
     }
     return keys - {""}
 
@@ -187,7 +187,7 @@ def examine(raw: tuple[bytes, bytes]) -> tuple[str | None, Pair]:
         return "not UTF-8", ("", "")
     if _BROKEN.search(source) or _BROKEN.search(target):
         return "broken character", ("", "")
-    pair = mend(tidy(source)), mend(tidy(target))
+    pair = fix(tidy(source)), fix(tidy(target))
     return defect(*pair), pair
 
 

@@ -48,7 +48,7 @@ MUTANTS = [
     ("energies/counting.py", "w * change if isinstance(p, LengthPrior)",
      "w if isinstance(p, LengthPrior)", RESIZING),
     ("energies/stages.py", "masked_fill((offset == 0) | (offset > right), width)",
-     "masked_fill(offset == 0, width)", "asynchronous/test_asynchronous.py"),
+     "masked_fill(offset == 0, width)", "asynchronous/test_rounds.py"),
     ("energies/ordered.py", "hidden = now >= number[:, None]", "hidden = now == number[:, None]",
      ORDERED),
     ("energies/ordered.py", "terms = torch.where(scored & ~again, known, terms)",
@@ -80,7 +80,7 @@ MUTANTS = [
     ("execution/window_rounds.py", "~(changed & single[:, None]) & ~passed",
      "~(changed & single[:, None])", ENGINES),
     ("execution/recorded.py", "(spent <= budget)", "(spent < budget)",
-     "asynchronous/test_recorded_rounds.py"),
+     "asynchronous/test_rounds.py"),
     # storage
     ("runs/store.py", "[row, first : first + len(rows)]", "[row, : len(rows)]", ENGINES),
     ("runs/checkpoint.py", "for file in reversed(_files(folder, group)):\n        state",

@@ -27,6 +27,14 @@ LENGTHS = random_table((2, 4), size=3)
 KERNEL = Mixture((Metropolis(Norm(), Span()), Metropolis(Norm(), Resize())))
 
 
+@pytest.fixture(autouse=True)
+def _few_steps(monkeypatch):
+    """A dependence on the start is largest where chains make few steps."""
+    monkeypatch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 3)
+    monkeypatch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
+    monkeypatch.setattr("maskov.tuning.lengths._MEASURED", 4)
+
+
 def _tuned(text: str, seed: int):
     layout = Layout.of_texts(LENGTHS, [text], 1).resized([[(2, 4)]])
     return tune(KERNEL, Schedule(epochs=1), "flat", layout, Scorer(LENGTHS), CounterRng(seed))
@@ -49,11 +57,8 @@ def constrained(constraint):
     return Mixture(tuple(Metropolis(Norm(), move, delayed=OFF) for move in moves))
 
 
-def test_weights_of_lengths_under_constraints_do_not_depend_on_where_chains_start(monkeypatch):
+def test_weights_of_lengths_under_constraints_do_not_depend_on_where_chains_start():
     """All of these texts meet the constraint, and have the same bounds."""
-    monkeypatch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 3)
-    monkeypatch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
-    monkeypatch.setattr("maskov.tuning.lengths._MEASURED", 4)
     kernel, chosen = constrained(CONSTRAINTS["contains"]), set()
     for text in ("red red red", "red blue green", "green green red"):
         layout = Layout.of_texts(WORDS, [text], 1).resized([[(2, 4)]])

@@ -373,6 +373,7 @@ def test_a_run_is_stopped_saved_and_only_one_goes_at_a_time(client, tmp_path):
     assert list((tmp_path / "made" / seen["name"] / "checkpoints").iterdir())  # to resume from
 
 
+@pytest.mark.slow
 def test_what_ends_the_server_ends_its_run_saved(tmp_path):
     run_list = RunList([], tmp_path / "made")
     app = create_app(run_list, Player("cpu"), LiveRuns(run_list.home, "cpu"))

@@ -107,7 +107,7 @@ def main(folder: Path, how: str) -> None:
                 title = Path(f"/proc/{pid}/cmdline").read_bytes()
             except OSError:
                 continue
-            if title.startswith(b"ray::take"):
+            if title.startswith(b"ray::carry_out"):
                 os.kill(int(pid), signal.SIGKILL)
                 return True
         return False

@@ -39,7 +39,7 @@ def _options() -> argparse.ArgumentParser:
         added.add_argument("--device", default="auto")
         return added
 
-    scores = step("scores", "pseudo-perplexities beside published ones")
+    scores = step("scores", "pseudo-perplexities against published ones")
     scores.add_argument("--out", type=Path, required=True)
     scores.add_argument("--rows", type=int, default=8, help="rows of the table, evenly spaced")
     for name, about in (

@@ -1,4 +1,4 @@
-"""Humanisation: mutations ranked by models, precision and recall beside published systems.
+"""Humanisation: mutations ranked by models, precision and recall against published systems.
 
 Weights of a product of rankings are chosen on every other pair and reported on the rest.
 """

@@ -1,4 +1,4 @@
-"""Samples of E_norm on the lattice beside its enumerated law."""
+"""Samples of E_norm on the lattice against its enumerated law."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figure of humanisation: precision by number of mutations, beside published systems."""
+"""The figure of humanisation: precision by number of mutations, with published systems."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from experiments.studies.antibody.rankings import LETTERS, Ranking
 
-# What systems proposed, as points beside our curve (`humab_eval.py` has their numbers).
+# What systems proposed, as points next to our curve (`humab_eval.py` has their numbers).
 PUBLISHED = ("humab", "straight_grafts", "vernier_grafts", *(f"sapiens{k}" for k in range(1, 6)))
 
 

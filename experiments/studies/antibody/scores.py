@@ -1,4 +1,4 @@
-"""Pseudo-perplexities of antibodies beside published ones."""
+"""Pseudo-perplexities of antibodies against published ones."""
 
 from __future__ import annotations
 

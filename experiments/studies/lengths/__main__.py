@@ -1,4 +1,4 @@
-"""Translate with sampled lengths, beside mask-predict, fixed lengths and the autoregressive model.
+"""Translate with sampled lengths, against mask-predict, fixed lengths and the autoregressive model.
 
     python -m experiments.studies.lengths TESTS --set NAME --most 1000 --out DIR
 

@@ -203,7 +203,7 @@ _words = per_model(_Words)
 
 
 def check_words(words: object, verb: str) -> None:
-    """Refuse a list of words that is none."""
+    """Refuse an empty list of words, and empty words."""
     if not isinstance(words, tuple) or not words:
         raise InputError(f"there is no word to {verb}.")
     if not all(isinstance(word, str) and word.strip() for word in words):
@@ -239,7 +239,7 @@ def check_proposed(model: MaskedModel, word: str) -> None:
             letter = model.token_strings([token])[0]
             raise InputError(
                 f"'{model.name}' proposes the 20 amino acids only, not '{letter}': add "
-                f"--extra-letters {letter}."
+                f"--model 'NAME(extra_letters={letter})'."
             )
 
 

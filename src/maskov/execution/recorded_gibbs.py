@@ -8,7 +8,7 @@ a step is recorded for each of a few numbers of chains. The draws are those of l
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,10 +22,13 @@ from maskov.moves.filling import draw
 from maskov.random import Purpose, Rng, categorical
 from maskov.types import Chains, Int, Tensor
 
-# Recorded steps have room for so many times more chains than the next smaller ones. The smallest
+# Recorded steps hold so many times more chains than the next smaller ones. The smallest
 # are not worth recording separately.
 _FEWEST, _GROWTH = 16, 1.5
 _UNIT = 64
+# What a step reads of chains, and what it changes.
+_READ = ("chain", "source", "lengths", "rank", "tokens", "step", "confidence")
+_MOVED = ("tokens", "step", "epoch_step", "confidence")
 
 
 def records_gibbs(kernel: Kernel, model: MaskedModel) -> bool:
@@ -40,23 +43,6 @@ def records_gibbs(kernel: Kernel, model: MaskedModel) -> bool:
     )
 
 
-@dataclass
-class _Buffers:
-    """The tensors that a step reads and writes; rows are sorted by their steps, longest first."""
-
-    chain: Tensor
-    source: Tensor
-    tokens: Tensor
-    lengths: Tensor
-    step: Tensor
-    epoch_step: Tensor
-    steps: Tensor
-    rank: Tensor
-    confidence: Tensor
-    novel: Tensor
-    irreversible: Tensor
-
-
 class RecordedGibbs:
     """Epochs of a group of chains; what was recorded serves later epochs and groups."""
 
@@ -65,7 +51,8 @@ class RecordedGibbs:
         self.kernel, self.scorer, self.rng = kernel, scorer, rng
         self._model = scorer.model
         self._shape = chains.tokens.shape
-        self._buffers: _Buffers | None = None
+        # What a step reads and writes; rows are sorted by their steps, longest first.
+        self._buffers: dict[str, Tensor] = {}
         self._recorded: dict[tuple[int, int], Any] = {}
         self._pool: Any = None
         sizes = [min(_FEWEST, self._shape[0])]
@@ -82,9 +69,8 @@ class RecordedGibbs:
         chains = self.kernel.begin(self.kernel.init(chains, self.scorer), self.rng)
         order = self._load(chains)
         b = self._buffers
-        assert b is not None
         # The only wait for the device: how long the epoch of every chain is.
-        steps, lengths = torch.stack([b.steps, b.lengths]).tolist()
+        steps, lengths = torch.stack([b["steps"], b["lengths"]]).tolist()
         moving = len(steps)
         for number in range(steps[0]):
             while steps[moving - 1] <= number:
@@ -95,65 +81,48 @@ class RecordedGibbs:
             self._play(size, -(-tokens // _UNIT) * _UNIT)
         self.scorer.passes += sum(steps)
         back = order.argsort()
-        after = replace(
-            chains,
-            tokens=b.tokens[back],
-            step=b.step[back],
-            epoch_step=b.epoch_step[back],
-            confidence=b.confidence[back],
-        )
-        return after, torch.stack([b.novel, b.irreversible], dim=1)[back]
+        moved: dict[str, Any] = {name: b[name][back] for name in _MOVED}
+        return replace(chains, **moved), torch.stack([b["novel"], b["irreversible"]], dim=1)[back]
 
     def _load(self, chains: Chains) -> Int[Tensor, " chains"]:
         """Put chains into the buffers and return their order."""
         steps = self.kernel.steps(chains)
         order = steps.argsort(descending=True, stable=True)
         zero = torch.zeros_like(steps)
-        new = _Buffers(
-            chain=chains.chain[order],
-            source=chains.source[order],
-            tokens=chains.tokens[order],
-            lengths=chains.lengths[order],
-            step=chains.step[order],
-            epoch_step=zero,
-            steps=steps[order],
-            rank=chains.rank[order],
-            confidence=chains.confidence[order],
-            novel=zero.clone(),
-            irreversible=zero.clone(),
-        )
-        if self._buffers is None:
-            self._buffers = new
-        else:
-            for name, value in vars(new).items():
-                getattr(self._buffers, name).copy_(value)
+        new = {
+            **{name: getattr(chains, name)[order] for name in _READ},
+            "epoch_step": zero,
+            "steps": steps[order],
+            "novel": zero.clone(),
+            "irreversible": zero.clone(),
+        }
+        for name, value in new.items():
+            # What was recorded reads and writes the first buffers.
+            self._buffers.setdefault(name, value).copy_(value)
         return order
 
-    def _play(self, size: int, room: int) -> None:
+    def _play(self, size: int, capacity: int) -> None:
         """Do a step of the first chains, recorded if one of this size has been done before."""
-        key = (size, room)
+        key = (size, capacity)
         if key in self._recorded:
             self._recorded[key].replay()
             return
-        self._step(size, room)
+        self._step(size, capacity)
         if self._model.device.type == "cuda":
-            self._recorded[key] = graph = recorded(lambda: self._step(size, room), self._pool)
+            self._recorded[key] = graph = recorded(lambda: self._step(size, capacity), self._pool)
             self._pool = graph.pool()
 
-    def _step(self, size: int, room: int) -> None:
+    def _step(self, size: int, capacity: int) -> None:
         """Mask the next position of the first chains and draw it."""
-        b, model = self._buffers, self._model
-        assert b is not None
-        rows = torch.arange(size, device=b.tokens.device)
-        number, tokens = b.epoch_step[:size], b.tokens[:size]
-        moves = number < b.steps[:size]
-        place = (b.rank[:size] == number[:, None]).int().argmax(1)
-        lengths = torch.where(moves, b.lengths[:size], 0)
-        packed = pack_passes(tokens, lengths, place, model.frame, room)
-        longest = tokens.shape[1] + model.frame.size
-        hidden = model.hidden_of(packed, longest, b.source[:size])
+        b, model = {name: value[:size] for name, value in self._buffers.items()}, self._model
+        tokens, rows = b["tokens"], torch.arange(size, device=model.device)
+        moves = b["epoch_step"] < b["steps"]
+        place = (b["rank"] == b["epoch_step"][:, None]).int().argmax(1)
+        lengths = torch.where(moves, b["lengths"], 0)
+        packed = pack_passes(tokens, lengths, place, model.frame, capacity)
+        hidden = model.hidden_of(packed, tokens.shape[1] + model.frame.size, b["source"])
         current = tokens[rows, place]
-        uniform = self.rng.uniform(b.chain[:size], b.step[:size], Purpose.TOKEN, place)
+        uniform = self.rng.uniform(b["chain"], b["step"], Purpose.TOKEN, place)
         drawn = draw(
             hidden,
             current,
@@ -161,10 +130,11 @@ class RecordedGibbs:
             self.kernel.conditional,
             self.scorer,
         )
-        sure = (drawn.logit - drawn.log_normaliser).exp()
-        b.novel[:size] += moves & (drawn.token != current)
-        b.irreversible[:size] += moves & (drawn.log_reverse == -torch.inf)
+        probability = (drawn.logit - drawn.log_normaliser).exp()
+        confidence = b["confidence"][rows, place]
+        b["novel"] += moves & (drawn.token != current)
+        b["irreversible"] += moves & (drawn.log_reverse == -torch.inf)
         tokens[rows, place] = torch.where(moves, drawn.token, current)
-        b.confidence[rows, place] = torch.where(moves, sure, b.confidence[rows, place])
-        b.epoch_step[:size] += moves
-        b.step[:size] += moves
+        b["confidence"][rows, place] = torch.where(moves, probability, confidence)
+        b["epoch_step"] += moves
+        b["step"] += moves

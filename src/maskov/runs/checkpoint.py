@@ -28,6 +28,7 @@ from maskov.types import Chains, PartValues, PassCache, Tensor
 # Bytes of the hash.
 START = hashlib.sha256().digest_size
 _KEPT = 2  # the newest and the one before it
+_DIGITS = 8  # of the number of a checkpoint in its name
 # Bytes of names and shapes; a checkpoint has about a hundred tensors.
 _MOST_HEADER = 2**20
 # Stages of a test, and values that are known of an energy.
@@ -102,8 +103,8 @@ def _read_body(path: Path) -> bytes | None:
 def save(folder: Path, group: int, state: GroupState, fields: dict[str, str]) -> None:
     """Write the newest checkpoint of a group and drop those no longer needed."""
     older = _files(folder, group)
-    serial = _serial(older[-1]) + 1 if older else 0
-    path = folder / f"{group:05d}-{serial:08d}.checkpoint"
+    serial = int(older[-1].stem[-_DIGITS:]) + 1 if older else 0
+    path = folder / f"{group:05d}-{serial:0{_DIGITS}d}.checkpoint"
     write_atomically(path, seal(pack(state, fields)))
     for file in older[: 1 - _KEPT]:
         file.unlink(missing_ok=True)
@@ -145,16 +146,7 @@ def changed_field(folder: Path, fields: dict[str, str]) -> str | None:
 
 
 def _files(folder: Path, group: int) -> list[Path]:
-    found = [
-        file
-        for file in folder.glob(f"{group:05d}-*.checkpoint")
-        if file.stem.partition("-")[2].isdecimal()
-    ]
-    return sorted(found, key=_serial)
-
-
-def _serial(file: Path) -> int:
-    return int(file.stem.partition("-")[2])
+    return sorted(folder.glob(f"{group:05d}-{'[0-9]' * _DIGITS}.checkpoint"))
 
 
 def _read(file: Path, shape: GroupShape) -> GroupState | None:

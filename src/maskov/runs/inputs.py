@@ -8,7 +8,7 @@ from dataclasses import replace
 from maskov.config import Inputs
 from maskov.constraints import Constraint
 from maskov.energies import Norm
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.fasta import Record, spelled, with_blanks
 from maskov.models import MaskedModel
 from maskov.models.conditional.model import (
@@ -41,10 +41,16 @@ def inputs_of(
 
     The `scorer` runs the passes of a search for lengths.
     """
-    if texts is not None and templates is not None:
-        raise InputError("chains start at texts or fill templates, not both.")
-    if frozen is not None and texts is None:
-        raise InputError("frozen tokens are those of texts to start from (--start-text).")
+    given = texts is not None
+    refuse(
+        (given and templates is not None, "chains start at texts or fill templates, not both."),
+        (
+            frozen is not None and not given,
+            "frozen tokens are those of texts to start from (--start-text).",
+        ),
+        (given and not texts, "there is no text to start from."),
+        (templates is not None and not templates, "there is no template to fill."),
+    )
     if isinstance(model, ConditionalModel):
         if model.sources is None:
             raise InputError(
@@ -70,8 +76,6 @@ def inputs_of(
     if lengths != "best":
         raise InputError(f"'{model.name}' predicts no lengths: drop `lengths`, give `length`.")
     if texts is not None:
-        if not texts:
-            raise InputError("there is no text to start from.")
         lines, names = named_texts(model, texts)
         held = frozen_positions(model, lines, frozen, names is not None)
         if not sampled:
@@ -83,12 +87,10 @@ def inputs_of(
             )
         return Inputs(texts=lines, length=bounds, sampled=True, names=names, frozen=held)
     if templates is not None:
-        if not templates:
-            raise InputError("there is no template to fill.")
         lines, names = named_texts(model, templates, blanks=True)
         return Inputs(templates=lines, sampled=sampled, names=names)
     shortest, longest = (length, length) if isinstance(length, int) else length
-    draw_lengths(model, shortest, longest, 1, seed)  # refuses a range that is none
+    draw_lengths(model, shortest, longest, 1, seed)  # refuses what is not a range
     if sampled and shortest == longest:
         raise InputError(
             "moves that change the length need a range of lengths, such as 8:24 (--length 8:24)."

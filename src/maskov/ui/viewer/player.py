@@ -11,8 +11,7 @@ from typing import Any
 
 from maskov.errors import InputError, RunError
 from maskov.models.base import MaskedModel
-from maskov.replay import Replayer
-from maskov.replay.replayer import why_not
+from maskov.replay import Replayer, why_not
 from maskov.runs.rebuild import LoadedModels, own_parts
 from maskov.ui.report.formats import json_safe
 from maskov.ui.viewer.runs import OpenedRun

@@ -1,0 +1,321 @@
+"""Chains in rounds do what chains in lock-step do, also in fixed shapes, and can be stopped.
+
+That every engine makes the decisions of the reference is tested in `guard/test_engines.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+
+from engines import sample
+from maskov import (
+    DelayedAcceptance,
+    Gibbs,
+    LinearSchedule,
+    MaskedConditional,
+    Metropolis,
+    Norm,
+    Raw,
+    Schedule,
+    resume,
+)
+from maskov.energies import TextEnergy
+from maskov.energies.stages import nearness
+from maskov.errors import Interrupted
+from maskov.execution.buffers import SiteBuffers, WindowBuffers
+from maskov.execution.recorded import RecordedSites, RecordedWindows, choose_first, rounds_of
+from maskov.execution.site_rounds import SiteRounds
+from maskov.execution.window_rounds import WindowRounds
+from maskov.models.scorer import Scorer
+from maskov.moves import Site, Span, Sweep
+from maskov.random import CounterRng
+from maskov.runs.async_group import AHEAD
+from maskov.runs.checkpoint import GroupShape, load, save
+from maskov.runs.state import GroupState
+from maskov.starts import Layout, fill
+from maskov.types import Sequences
+from small import random_state, tiny_bert
+
+MODEL = tiny_bert("red green blue white black")
+COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes", "irreversible")
+ENGINES = [SiteRounds, RecordedSites, WindowRounds, RecordedWindows]
+
+
+def _everywhere(monkeypatch, kind):
+    """Let chains go in these rounds on a CPU, too, where they can."""
+    base = SiteRounds if issubclass(kind, SiteRounds) else WindowRounds
+    for module in ("runs.async_group", "runs.task_runner", "workers.pools"):
+        monkeypatch.setattr(
+            f"maskov.{module}.sampler_for",
+            lambda _, kernel: kind if rounds_of(kernel) is base else None,
+        )
+    monkeypatch.setattr("maskov.execution.recorded._SMALLEST", 64)
+    monkeypatch.setattr("maskov.execution.recorded._WINDOWS_FILLED", (2, 4, 64))
+
+
+def _kernel(kind):
+    move = Site() if issubclass(kind, SiteRounds) else Span()
+    return Metropolis(Raw(), move, delayed=DelayedAcceptance(2))
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_a_run_goes_on_after_any_round(tmp_path, monkeypatch, kind):
+    """In float32, where another batch would round differently: the same bytes."""
+    model = tiny_bert("red green blue white black", dtype=torch.float32)
+    kernel = _kernel(kind)
+    settings = {"schedule": Schedule(epochs=4), "chains": 7, "length": (3, 8), "seed": 4}
+    _everywhere(monkeypatch, kind)
+    whole = sample(model, kernel, out=tmp_path / "whole", **settings)
+    rounds = []
+
+    class Stopping(kind):
+        def advance(self):
+            rounds.append(1)
+            if len(rounds) % 6 == 0:
+                raise Interrupted("asked to stop")
+            super().advance()
+
+    _everywhere(monkeypatch, Stopping)
+    with pytest.raises(Interrupted):
+        sample(model, kernel, out=tmp_path / "cut", **settings)
+    stops = 1
+    while True:
+        try:
+            run = resume(tmp_path / "cut", model)
+            break
+        except Interrupted:
+            stops += 1
+    assert stops >= 3
+    assert [one.to_json() for one in run.samples] == [one.to_json() for one in whole.samples]
+    for name, trace in whole.traces.items():
+        assert trace.tobytes() == run.traces[name].tobytes()
+
+
+@pytest.mark.parametrize("first", ["lock-step", "asynchronous"])
+def test_a_run_goes_on_where_windows_are_not_recorded(tmp_path, monkeypatch, first):
+    """From a CPU to a GPU and back: what was begun one way is ended that way."""
+    kernel = Metropolis(Norm(), Span(), delayed=DelayedAcceptance(2))
+    settings = {"schedule": Schedule(epochs=4), "chains": 6, "length": (4, 8), "seed": 4}
+    whole = sample(MODEL, kernel, **settings)
+    calls = []
+
+    def stop():
+        calls.append(1)
+        return len(calls) > 45
+
+    with monkeypatch.context() as patch:
+        if first == "asynchronous":
+            _everywhere(patch, RecordedWindows)
+        with pytest.raises(Interrupted):
+            sample(MODEL, kernel, out=tmp_path / "run", stop=stop, **settings)
+    with monkeypatch.context() as patch:
+        if first == "lock-step":
+            _everywhere(patch, RecordedWindows)
+        run = resume(tmp_path / "run", MODEL)
+    assert [one.ids for one in run.samples] == [one.ids for one in whole.samples]
+    for name in (*COUNTS, "tokens", "rejected"):
+        assert (run.traces[name] == whole.traces[name]).all(), name
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_what_is_kept_is_what_the_model_says_of_the_tokens(kind):
+    """After many moves the cached passes are still those of the current sequences."""
+    kernel, scorer = _kernel(kind), Scorer(MODEL)
+    state = kernel.init(random_state(MODEL, 12, 9), scorer)
+    if issubclass(kind, SiteRounds):
+        buffers = SiteBuffers.of(state, len(kernel.plan.stages), 0, 3, ring=4)
+    else:
+        buffers = WindowBuffers.of(state, kernel.steps(state), 0, ring=4)
+    heat = torch.ones(4, dtype=torch.float64)
+    sampler = kind(kernel, kernel.plan, scorer, CounterRng(7), buffers, heat)
+    sampler.limit.fill_(4)
+    while sampler.slowest() < 4:
+        sampler.advance()
+    fresh = Scorer(MODEL).cache(Sequences(buffers.tokens, buffers.lengths))
+    assert buffers.ring_counts[..., COUNTS.index("novel")].sum() > 20
+    for name in ("hidden", "logit", "log_normaliser"):
+        assert (getattr(buffers, name) - getattr(fresh, name)).abs().max() < 1e-10
+
+
+def test_a_checkpoint_has_the_buffers_of_its_move(tmp_path):
+    kernel, scorer = Metropolis(Raw(), Span()), Scorer(MODEL)
+    fresh = GroupState.fresh(random_state(MODEL, 4, 5), 64)
+    known = kernel.init(fresh.chains, scorer)
+    buffers = WindowBuffers.of(known, kernel.steps(known), 0, ring=AHEAD)
+    sites = SiteBuffers.of(known, 1, 0, 1, ring=AHEAD)
+    shapes = [
+        GroupShape(fresh, 5, 1, lambda: known.pass_cache.hidden[0], windows=windows)
+        for windows in (True, False)
+    ]
+    narrow = buffers.tensors() | {"slot_logit": buffers.slot_logit[:, 1:]}
+    for number, (kept, taken) in enumerate(
+        [
+            (buffers.tensors(), [True, False]),
+            (sites.tensors(), [False, True]),
+            (narrow, [False, False]),
+        ]
+    ):
+        state = replace(fresh, begun=True, buffers=kept)
+        save(tmp_path, number, state, {})
+        loaded = [load(tmp_path, number, shape)[0] for shape in shapes]
+        assert [one is not None for one in loaded] == taken
+
+
+@dataclass(frozen=True)
+class OwnWindow(Span):
+    def window(self, chain, step, free, rng):
+        return super().window(chain, step, free, rng)
+
+
+@dataclass(frozen=True)
+class OwnProposal(Span):
+    def propose(self, chains, rows, scorer, rng):
+        return super().propose(chains, rows, scorer, rng)
+
+
+@dataclass(frozen=True)
+class OwnKernel(Metropolis):
+    pass
+
+
+@dataclass(frozen=True)
+class OwnSite(Site):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rounds"),
+    [
+        (Metropolis(Raw()), SiteRounds),
+        (Metropolis(Raw() + 2 * Norm(), Span()), WindowRounds),
+        (Metropolis(Raw(), OwnWindow()), WindowRounds),
+        (Metropolis(Raw(), OwnProposal()), None),
+        (Metropolis(Raw(), OwnSite()), None),
+        (Metropolis(Raw(), Site(positions=Sweep(block=2))), None),
+        (Metropolis(Raw(groups=2), Span()), None),
+        (Metropolis(Raw() + TextEnergy(lambda texts: [0.0] * len(texts))), None),
+        (OwnKernel(Raw(), Span()), None),
+        (Gibbs(), None),
+    ],
+)
+def test_what_goes_in_rounds(kernel, rounds):
+    assert rounds_of(kernel) is rounds
+
+
+def test_the_kernel_changes_from_epoch_to_epoch():
+    """Forced epochs, then blocks in lock-step, then single sites in flight."""
+    schedule = Schedule(epochs=9, force_accept=2, block=LinearSchedule(3.0, rate=1.0, floor=1.0))
+    settings = {"schedule": schedule, "chains": 6, "length": 7, "seed": 3}
+    kernel = Metropolis(Raw(), delayed=DelayedAcceptance(0))
+    plain = sample(MODEL, kernel, lock_step=True, **settings)
+    flown = sample(MODEL, kernel, **settings)
+    assert [one.ids for one in plain.samples] == [one.ids for one in flown.samples]
+    assert np.isnan(flown.traces["energy_target"][:2]).all()
+
+
+@dataclass(frozen=True)
+class CountsRed:
+    """An energy of texts: so much for each red."""
+
+    price: float = 0.5
+
+    def __call__(self, texts):
+        return [self.price * text.split().count("red") for text in texts]
+
+
+def test_a_proposal_that_an_expert_rejects_costs_no_masked_pass():
+    target = 0.1 * Norm() + 20 * TextEnergy(CountsRed())
+    kernel = Metropolis(target, delayed=DelayedAcceptance(2))
+    texts = ["white blue white blue green"]
+    run = sample(MODEL, kernel, Schedule(epochs=20), chains=10, texts=texts, seed=5)
+    novel = run.traces["proposed_novel"].sum()
+    assert run.traces["passes"].sum() < novel * 4
+    # Every novel proposal asks the expert, once.
+    assert run.traces["expert_calls"].sum() == novel
+
+
+def test_the_nearest_positions():
+    place, lengths = torch.tensor([0, 2, 4, 1]), torch.tensor([5, 5, 5, 2])
+    nearer = nearness(place, lengths, 6)
+    chosen = (nearer < 3).int().tolist()
+    assert chosen[0] == [0, 1, 1, 1, 0, 0]
+    assert chosen[1] == [1, 1, 0, 1, 0, 0]  # in a tie the left one
+    assert chosen[2] == [0, 1, 1, 1, 0, 0]
+    assert chosen[3] == [1, 0, 0, 0, 0, 0]
+    assert (nearer < 6).sum(1).tolist() == [4, 4, 4, 1]
+    for count in range(1, 5):
+        sizes = (nearer < count).sum(1)
+        assert sizes.tolist() == [min(count, n - 1) for n in (5, 5, 5, 2)]
+
+
+def test_chains_with_the_most_steps_left_come_first(monkeypatch):
+    """A run lasts as long as its longest chain: no shorter one may take its room."""
+    waited = []
+
+    class Watching(RecordedSites):
+        def _choose_passes(self):
+            slot, column, valid = super()._choose_passes()
+            b, waits = self.buffers, self.buffers.slot_pending[:-1]
+            left = (self.limit - b.epoch) * b.free.sum(1) - b.epoch_step
+            served = torch.zeros_like(waits)
+            served[slot[valid], column[valid]] = True
+            late = (waits & ~served).any(1)
+            if late.any():
+                waited.append(1)
+                assert left[served.any(1)].min() >= left[late].max()
+            return slot, column, valid
+
+    _everywhere(monkeypatch, Watching)
+    monkeypatch.setattr("maskov.execution.recorded._SMALLEST", 32)
+    settings = {"schedule": Schedule(epochs=3), "chains": 9, "length": (2, 14), "seed": 3}
+    sample(MODEL, Metropolis(Raw()), token_budget=64, **settings)
+    assert waited
+
+
+def _usable(kernel, lengths, busy, monkeypatch):
+    """Return how many of four slots each chain may fill when it begins."""
+    monkeypatch.setattr("maskov.execution.recorded.BUSY_TOKENS", busy)
+    scorer, rng = Scorer(MODEL), CounterRng(0)
+    layout = Layout.blank(MODEL, lengths)
+    state = layout.chains(MODEL, range(len(lengths)), max(lengths))
+    state = kernel.init(fill(state, "masked", MaskedConditional(), scorer, rng), scorer)
+    buffers = SiteBuffers.of(state, len(kernel.plan.stages), 0, 4, ring=4)
+    temperatures = torch.ones(4, dtype=torch.float64)
+    sampler = RecordedSites(kernel, kernel.plan, scorer, rng, buffers, temperatures)
+    sampler.limit.fill_(4)
+    return sampler._usable_slots().tolist()
+
+
+def test_chains_with_more_steps_left_use_more_slots(monkeypatch):
+    early = Metropolis(Raw(), delayed=DelayedAcceptance(1))
+    assert _usable(early, [4, 4, 4, 4], 1, monkeypatch) == [1, 1, 1, 1]
+    # The mean is 4, so that the last chain has three times the usual steps left.
+    assert _usable(early, [2, 2, 2, 2, 4, 12], 1, monkeypatch) == [1, 1, 1, 1, 1, 3]
+    # Without an early test a further slot costs as many passes as the first.
+    whole = Metropolis(Raw(), delayed=DelayedAcceptance(0))
+    assert _usable(whole, [2, 2, 2, 2, 4, 12], 1, monkeypatch) == [1, 1, 1, 1, 1, 1]
+
+
+def test_few_chains_use_all_slots(monkeypatch):
+    early = Metropolis(Raw(), delayed=DelayedAcceptance(1))
+    # A first test is one pass of four tokens and two special ones: 24 tokens in all.
+    assert _usable(early, [4, 4, 4, 4], 48, monkeypatch) == [2, 2, 2, 2]
+    assert _usable(early, [4, 4, 4, 4], 1000, monkeypatch) == [4, 4, 4, 4]
+
+
+def test_choosing_under_a_budget():
+    wanted = torch.tensor([True, False, True, True, True, False, True])
+    cost = torch.tensor([3, 100, 3, 5, 1, 1, 1])
+    chosen = choose_first(wanted, cost, budget=11, places=5)
+    assert chosen.index[chosen.valid].tolist() == [0, 2, 3]
+    assert chosen.taken.tolist() == [True, False, True, True, False, False, False]
+    assert chosen.place[chosen.taken].tolist() == [0, 1, 2]
+    few = choose_first(wanted, cost, budget=100, places=2)
+    assert few.index.tolist() == [0, 2]
+    none = choose_first(torch.zeros(7, dtype=torch.bool), cost, budget=100, places=2)
+    assert not none.valid.any()
+    assert not none.taken.any()
