@@ -2,7 +2,7 @@
 
     python -m benchmarks paper --model wiki-small-grown --precision bfloat16 --out FILE.json
 
-With `--moves span --span 1 2 3 --delayed 2 --burn-in 8 --burn-in-energy 'raw(groups=4)'` it is the
+With `--moves span --delayed 2 --burn-in 8 --burn-in-energy 'raw(groups=4)'` it is the
 default of `maskov sample`; the energies of its first epochs are then those of burn-in. Use a
 trained model for meaningful rates. The time includes all of `maskov.sample` after the model is
 loaded: the initial fill, the first energies, every step, all traces and samples. The ceiling of
@@ -26,13 +26,12 @@ from benchmarks.flops import measure_ceiling, sampling_flops
 from benchmarks.models import load_model
 from benchmarks.tools import MODEL, RunTimer, about, length_of, parser, show, write
 from maskov.kernels.registry import named_kernel, parse_moves
-from maskov.moves import Site, Span
 
 
 def _run(model: Any, options: argparse.Namespace, timer: RunTimer) -> maskov.Run:
-    moves = {"site": Site(), "span": Span(sizes=tuple(options.span))}
+    moves, weights, _ = parse_moves(options.moves)
     delayed = maskov.DelayedAcceptance(options.delayed)
-    kernel = named_kernel("mh", options.energy, *parse_moves(options.moves, moves), delayed=delayed)
+    kernel = named_kernel("mh", options.energy, moves, weights, delayed=delayed)
     return maskov.sample(
         model,
         kernel,
@@ -50,7 +49,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         moves="site", seconds=1.0,
     )  # fmt: skip
     made.add_argument("--delayed", type=int, help="nearest positions (default: chosen by a pilot)")
-    made.add_argument("--span", type=int, nargs="+", default=[2, 3], help="sizes of the spans")
     made.add_argument("--burn-in-energy", help="the energy of burn-in")
     made.add_argument("--profile", type=int, default=0, help="kernels to list")
     options = made.parse_args(arguments)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
+import maskov
 from benchmarks.algorithm1 import scores_at, step
 from benchmarks.flops import flops_per_pass, measure_ceiling, sampling_flops
 from benchmarks.models import load_model
@@ -39,7 +40,6 @@ from maskov.errors import InputError
 from maskov.kernels import Metropolis
 from maskov.models import HuggingFaceModel
 from maskov.random import CounterRng, Purpose
-from maskov.sampling import run_chains
 from maskov.schedules import Schedule
 from maskov.types import Tensor
 
@@ -100,7 +100,7 @@ def _time_run(
     model: HuggingFaceModel, options: argparse.Namespace, variant: str, epochs: int
 ) -> tuple[Any, RunTimer]:
     timer = RunTimer()
-    run = run_chains(
+    run = maskov.sample(
         model,
         Metropolis(parse_energy(options.energy), **VARIANTS[variant]),
         Schedule(epochs=epochs, burn_in=min(options.burn_in, epochs - 1)),

@@ -23,10 +23,10 @@ from benchmarks.models import load_model
 
 import maskov
 from experiments.lib import style
-from maskov.defaults import BURN_IN, DEFAULT_SPAN
+from maskov.defaults import BURN_IN
 from maskov.execution.loop import ended, epoch
 from maskov.kernels import Kernel
-from maskov.kernels.registry import named_kernel
+from maskov.kernels.registry import DEFAULT_SIZES, named_kernel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
 from maskov.runs.task_runner import both_energies
@@ -45,7 +45,7 @@ class Row:
     burn_in: int | None = None
 
 
-SITE, SPANS = maskov.Site(), maskov.Span(sizes=DEFAULT_SPAN)
+SITE, SPANS = maskov.Site(), maskov.Span(sizes=DEFAULT_SIZES)
 ROWS = {
     "single sites": Row(SITE),
     "spans of 1 to 3": Row(SPANS),

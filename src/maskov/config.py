@@ -87,7 +87,7 @@ class ModelSource:
     def __post_init__(self) -> None:
         share = self.remove_smoothing
         refuse(
-            (not 0 <= share < 1, f"--remove-smoothing must be at least 0 and below 1, not {share}.")
+            (not 0 <= share < 1, f"remove_smoothing must be at least 0 and below 1, not {share}.")
         )
 
 
@@ -227,27 +227,6 @@ class UntilConverged:
             epochs.append(done)
             kept = -(-kept * 7 // 5)
         return (*epochs, schedule.epochs)
-
-
-def stopping_rule(until: str | None, effective: int | None) -> UntilConverged | None:
-    """Return the rule by which a run ends early, if it does."""
-    refuse(
-        (
-            until is None and effective is not None,
-            "--effective is for --until converged: drop it, or add that.",
-        ),
-        (
-            until not in (None, "converged"),
-            f"a run can continue until 'converged', not until '{until}'.",
-        ),
-        (
-            effective is not None and effective < 1,
-            f"--effective must be at least 1, not {effective}.",
-        ),
-    )
-    if until is None:
-        return None
-    return UntilConverged() if effective is None else UntilConverged(effective)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,10 @@ from maskov.config import DEFAULT_EPOCHS
 from maskov.constraints import Constraint
 from maskov.energies import Energy, as_energy, grouped
 from maskov.kernels import Metropolis
+from maskov.kernels.registry import DEFAULT_SIZES
 from maskov.moves import MaskedConditional, Span
 from maskov.schedules import Schedule
 
-# Sizes of the windows that chains resample by default: single sites, two and three neighbours.
-DEFAULT_SPAN = (1, 2, 3)
 # Epochs of burn-in, and the groups of positions in which it scores them, unless given: the fewest
 # passes to the energy of long runs (results/mixing).
 BURN_IN, GROUPS = 8, 4
@@ -22,7 +21,7 @@ def default_kernel(
     energy: Energy | str = "raw", constraints: Sequence[Constraint] = ()
 ) -> Metropolis:
     """Return the kernel that needed the fewest passes in results/mixing, for an energy."""
-    move = Span(MaskedConditional(constraints=tuple(constraints)), DEFAULT_SPAN)
+    move = Span(MaskedConditional(constraints=tuple(constraints)), DEFAULT_SIZES)
     return Metropolis(as_energy(energy), move)
 
 

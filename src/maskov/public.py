@@ -1,10 +1,6 @@
 """What `import maskov` offers, imported all at once when the first of it is used."""
 
-from maskov.api.rewriting import rewrite
-from maskov.api.run import Run
-from maskov.api.sampling import infill, resume, sample
-from maskov.api.scoring import score
-from maskov.api.translating import translate
+from maskov.api import infill, resume, rewrite, sample, score, translate
 from maskov.constraints import (
     AllowedTokens,
     AvoidWords,
@@ -33,7 +29,7 @@ from maskov.models.scorer import Scorer
 from maskov.moves import LowestConfidence, MaskedConditional, Move, Site, Span, Sweep
 from maskov.random import Rng
 from maskov.rewriting import Rewriter, Rewriting
-from maskov.runs import Sample
+from maskov.runs import Run, Sample
 from maskov.schedules import LinearSchedule, Schedule
 from maskov.scoring import Score, score_autoregressive
 from maskov.translation.api import Translation

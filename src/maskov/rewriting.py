@@ -19,17 +19,22 @@ from typing import Any
 
 import numpy as np
 
+from maskov import api
+from maskov.arguments import Arguments, arguments_of
 from maskov.config import ModelSource
 from maskov.energies import Autoregressive, Energy, as_energy
 from maskov.energies.counting import Avoids, Contains, Distance, Edit, Repeats, words_changed
+from maskov.energies.networks import Loading
 from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError, RunError
 from maskov.evaluation.translation import most_alike
 from maskov.fasta import Record, letter, mutations, to_fasta
 from maskov.kernels import Kernel
-from maskov.kernels.registry import named_kernel, to_data
-from maskov.models import MaskedModel
-from maskov.moves import INSERT_DELETE, Move, Resize, Site, Span
+from maskov.kernels.registry import move_names, named_kernel, parse_moves, to_data
+from maskov.models import MaskedModel, choose_device
+from maskov.moves import INSERT_DELETE, MaskedConditional, Move, Resize, Site, Span
+from maskov.options import TextFunction, findable, parse_model
+from maskov.plan import constraints_of, energy_of, load_source, plan, refuse_unused, workers_of
 from maskov.runs.files import check_folder, explained, read_lines, write_atomically
 from maskov.runs.files import read_text as read_file
 from maskov.runs.inputs import named_texts
@@ -37,16 +42,22 @@ from maskov.runs.rebuild import models_of
 from maskov.runs.result import Run
 from maskov.runs.signature import resizes
 from maskov.runs.task_runner import Listener
-from maskov.sampling import resume_chains, run_chains
+from maskov.sampling import execute, finished, plan_of_folder
 from maskov.schedules import LinearSchedule, Schedule
 from maskov.shipped import default_judge
 from maskov.texts import Mask, frozen_positions, read_text
 from maskov.types import Chains, Traces
 from maskov.workers import Workers
 
-# What a custom expert may be: numbers for texts.
-TextFunction = Callable[[list[str]], Sequence[float]]
 PICKS = ("lowest", "last", "mbr")
+# Mutations of records can be listed only where lengths are fixed.
+_MOVES_OF_RECORDS = "site:6,span(2:3):2"
+_MOVES = f"{_MOVES_OF_RECORDS},insert-delete:1"
+# Options that a Rewriter, or the moves, have when they are given as objects.
+_OF_REWRITERS = (
+    "strength", "keep", "fluency", "target_temperature", "hot", "chains", "epochs", "pick", "moves",
+    "temperature", "contains", "avoid", "allow", "max_changes",
+)  # fmt: skip
 # Lines of a batch on a CPU: what is lost where a process is killed without a folder.
 _BATCH = 32
 _DONE, _SETTINGS, _RUNS = "rewritten.jsonl", "settings.json", "runs"
@@ -239,22 +250,27 @@ class Rewriter:
     ) -> Run:
         """Run the chains of a batch of lines, or continue them.
 
-        `options` are those of `run_chains`.
+        `options` are those of `maskov.sample`.
         """
+        listener, stop = options.pop("listener", None), options.pop("stop", None)
         # A folder without its manifest was left before it held a run.
         if out is not None and (out / "manifest.json").is_file():
-            source = options.get("source")
+            source, workers = options.get("source"), options.get("workers") or Workers()
             # With the kernel given, nothing is imported or loaded that only the folder names.
-            return resume_chains(
-                out, model, listener=options.get("listener"), stop=options.get("stop"),
-                workers=options.get("workers"), kernel=kernel,
-                trust_remote_code=source is not None and source.trust_remote_code,
+            return finished(run=out) or execute(
+                plan_of_folder(
+                    run=out, model=model, kernel=kernel, workers=replace(workers, threads=None),
+                    trust_remote_code=source is not None and source.trust_remote_code,
+                ),
+                listener,
+                stop,
             )  # fmt: skip
-        prior = "none" if resizes(kernel) else None
-        return run_chains(
-            model, kernel, self.schedule, chains=self.chains, texts=lines, seed=seed, out=out,
-            length_prior=prior, **options,
+        planned = plan(
+            model=model, kernel=kernel, schedule=self.schedule, chains=self.chains, texts=lines,
+            seed=seed, out=out, length_prior="none" if resizes(kernel) else None, stop=stop,
+            **options,
         )  # fmt: skip
+        return execute(planned, listener, stop)
 
     def picked(
         self,
@@ -335,6 +351,76 @@ class Rewriter:
             "frozen": None if frozen is None else [list(places) for places in frozen],
             "texts": hashlib.sha256(_content(texts).encode()).hexdigest(),
         }
+
+
+@dataclass(frozen=True)
+class Task:
+    """Texts to rewrite: how, by which model, and the arguments of `Rewriter.rewrite`."""
+
+    rewriter: Rewriter
+    model: MaskedModel
+    texts: Sequence[str | Record]
+    options: dict[str, Any]
+
+    @property
+    def epochs(self) -> int:
+        """The epochs that a listener hears of."""
+        return self.rewriter.all_epochs(self.model, len(self.texts), self.options["batch"])
+
+    def rewritings(
+        self, listener: Listener | None, stop: Callable[[], bool] | None
+    ) -> Iterator[Rewriting]:
+        """Yield a rewriting of each text in order, or one of each chain."""
+        return self.rewriter.rewrite(
+            self.model, self.texts, listener=listener, stop=stop, **self.options
+        )
+
+
+def plan_rewriting(**given: Any) -> Task:
+    """Return what to rewrite, and how, from the arguments of `maskov.rewrite`; or refuse them."""
+    asked = arguments_of(api.rewrite, given, Rewriter)
+    loaded = asked.model if isinstance(asked.model, MaskedModel) else None
+    if loaded is not None:
+        asked.refuse_both("a model that is loaded", "device", "precision", "trust_remote_code")
+    rewriter, workers = asked.toward, workers_of(asked)
+    source = None if loaded is not None else parse_model(asked.model, asked.trust_remote_code)
+    device = choose_device(asked.device) if loaded is None else loaded.device
+    if isinstance(rewriter, Rewriter):
+        asked.refuse_both("a Rewriter", *_OF_REWRITERS)
+    else:
+        loading = Loading(device, asked.trust_remote_code, find=findable)
+        rewriter = _rewriter(asked, loading)
+    model = loaded or load_source(source, device, asked.precision)
+    names = ("freeze", "seed", "batch", "every_chain", "out", "token_budget", "resident")
+    options = {name: getattr(asked, name) for name in names}
+    return Task(rewriter, model, asked.texts, options | {"source": source, "workers": workers})
+
+
+def _rewriter(asked: Arguments, loading: Loading) -> Rewriter:
+    """Return how lines are rewritten, or records of FASTA."""
+    refuse_unused(asked, "temperature", "contains", "avoid", "allow", "max_changes")
+    if all(one in (None, "") for one in (asked.toward, asked.contains, asked.avoid, asked.allow)):
+        raise InputError("give --toward, what texts should become, or --contains, a word.")
+    moves, records = asked.moves, any(isinstance(text, Record) for text in asked.texts)
+    if moves is None:
+        moves = _MOVES_OF_RECORDS if records else _MOVES
+    moves = (moves,) if isinstance(moves, Move) else moves
+    constraints = constraints_of(asked, bool(move_names(moves) & {"insert-delete", "resize"}))
+    proposal = MaskedConditional(asked.temperature, constraints=constraints)
+    parsed, weights, _ = parse_moves(moves, proposal)
+    return Rewriter(
+        None if asked.toward in (None, "") else energy_of(asked.toward, loading),
+        asked.strength,
+        asked.keep,
+        energy_of(asked.fluency, loading),
+        asked.target_temperature,
+        asked.hot,
+        asked.chains,
+        asked.epochs,
+        asked.pick,
+        parsed,
+        weights,
+    )
 
 
 def _seed_of(seed: int, first: int) -> int:

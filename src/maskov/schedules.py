@@ -81,7 +81,7 @@ class Schedule:
             (
                 heat is not None and not heat.at(self.epochs - 1) > 0,
                 "the target temperature would reach 0 before the last epoch; raise its floor "
-                "(--target-floor) or lower its rate (--anneal).",
+                "or lower its rate (--target-temperature START:FALL:FLOOR).",
             ),
             (
                 block is not None and min(block.start, block.floor) < 1,

@@ -61,9 +61,10 @@ def test_a_run_folder_diagnoses_itself_and_is_resumed(words, kernel, steps, prin
 
 def test_every_schedule_can_be_asked_for(call):
     code, out, err = call(
-        "sample --epochs 4 --chains 2 --length 6 --json --block 3 --block-anneal 1 --anneal 0.2 "
-        "--target-floor 0.5 --force-accept 1 --burn-in 1 --thin 1 --order left-to-right "
-        "--epsilon 0.1 --top-p 0.9 --top-k 20 --temperature 0.8 --target-temperature 1.2 "
+        "sample --epochs 4 --chains 2 --length 6 --json --force-accept 1 --burn-in 1 "
+        "--moves 'site(block=3, block_anneal=1, order=left-to-right)' --thin 1 "
+        "--proposal epsilon=0.1,top_p=0.9,top_k=20,temperature=0.8 "
+        "--target-temperature 1.2:0.2:0.5 "
         "--start greedy"
     )
     assert (code, len(out.splitlines())) == (0, 2 * 3)
@@ -71,7 +72,7 @@ def test_every_schedule_can_be_asked_for(call):
         assert phrase in err
 
 
-@pytest.mark.parametrize("words", ["--block 2", "--moves site"])
+@pytest.mark.parametrize("words", ["--moves 'site(block=2)'", "--moves site"])
 def test_early_tests_go_with_blocks_and_sites(printed, tmp_path, words):
     """Early tests change which proposals are accepted, and the signature says so."""
     ask = f"{FAST} --json -q -n 6 {words}"
@@ -185,7 +186,7 @@ WORDS = "sample --model counterexample --length 2 --workers 0"
         ("-n 12", "too short to tell: 6 traced epochs", "--epochs 24, or --until converged"),
         ("-n 40 -c 1", "one chain: ", "--chains 8"),
         ("-n 40 -k gibbs", "no target: ", "--kernel mh"),
-        ("-n 40 --anneal 0.01", "annealed: ", "no --anneal, or --burn-in"),
+        ("-n 40 --target-temperature 1:0.01", "annealed: ", "a fixed --target-temp"),
         ("-n 40 --force-accept 20", "forced: ", "--burn-in 20 or more"),
         ("-n 40 -c 2", "not converged: ", "--epochs "),
         ("-n 120 -c 40", "converged: nested R-hat 1.0", None),
@@ -295,7 +296,7 @@ def test_energies_add_up_and_the_judge_is_the_shipped_one(rows):
 
     mixed = 0.5 * energy("-e raw") + 2 * energy("-e norm")
     assert energy("-e 0.5*raw+2*norm") == pytest.approx(mixed, abs=1e-4)
-    named = energy("-e autoregressive --causal-model wiki-judge")
+    named = energy("-e autoregressive(wiki-judge)")
     assert energy("-e autoregressive -m wiki-small") == named
     assert energy("-e autoregressive -m wiki-judge") == named
     # The two share their vocabulary, so the sum has a term for each token.
@@ -306,17 +307,17 @@ def test_energies_add_up_and_the_judge_is_the_shipped_one(rows):
 @pytest.mark.parametrize(
     ("energy", "head"),
     [("raw", "E_raw E_norm"), ("norm", "E_raw E_norm"), ("norm(groups=2)", "norm(groups=2)"),
-     ("raw+0.5*norm", "raw+0.5*norm E_raw E_norm"), ("autoregressive", "autoregressive")],
+     ("raw+0.5*norm", "raw+0.5*norm E_raw E_norm"),
+     ("autoregressive(wiki-judge)", "autoregressive")],
 )  # fmt: skip
 def test_the_table_says_which_energies_it_has(energy, head, printed, rows):
-    words = ("score 'the cat sat' 'the dog' --causal-model wiki-judge -e", energy)
-    words = words if energy == "autoregressive" else ("score 'the cat sat' 'the dog' -e", energy)
+    words = ("score 'the cat sat' 'the dog' -e", energy)
     first, *lines = printed(*words).splitlines()
     assert first.split() == [*head.split(), "text"]
     for line, one in zip(lines, rows(*words), strict=True):
         shown = line.split()[: len(head.split())]
         assert [f"{value:.4f}" for value in one["energies"].values()] == shown
-        assert one["energies"].get(energy) == pytest.approx(one["energy"])
+        assert one["energies"].get(energy.partition("(w")[0]) == pytest.approx(one["energy"])
 
 
 def test_words_have_the_sum_of_their_tokens(rows, printed):
@@ -347,7 +348,7 @@ def test_tokens_belong_to_words(text, tokens, words):
 
 
 def test_unknown_tokens_are_pointed_out(call):
-    bert = "-m @bert --tokenizer @bert/vocab.txt --json"
+    bert = "-m '@bert(tokenizer=@bert/vocab.txt)' --json"
     code, out, err = call(f"score EVQLVESGGG {bert}")
     assert err == "note: line 1: 1 of 1 tokens is unknown; separate residues by spaces?\n"
     assert (code, json.loads(out)["unknown"]) == (0, 1)

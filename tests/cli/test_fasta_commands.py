@@ -16,7 +16,7 @@ from maskov.models.serialization import PickledModel
 PARENTS = ">one heavy\nEVQLVE\nSGGG*\n>two\ndiqmtq\n"
 FAST = "--epochs 3 --burn-in 1 --chains 2 --energy norm -q"
 ESM = f"--model @esm --device cpu {FAST}"
-BERT = f"--model @bert --tokenizer @bert/vocab.txt --device cpu {FAST}"
+BERT = f"--model '@bert(tokenizer=@bert/vocab.txt)' --device cpu {FAST}"
 STRANGE = set("XBUZO.-")
 
 
@@ -106,9 +106,9 @@ def test_motifs_and_letters_are_written_without_spaces(model, rows):
 
 
 def test_only_amino_acids_are_proposed_unless_others_are_named(rows):
-    words = f"sample {ESM} --length 12 --chains 8 --epochs 6 --temperature 3"
+    words = f"sample {ESM} --length 12 --chains 8 --epochs 6 --proposal temperature=3"
     assert not {letter for row in rows(words) for letter in row["text"]} & STRANGE
-    found = rows(f"{words} --extra-letters U- --out run")
+    found = rows(f"{words} --out run --model '@esm(extra_letters=\"U-\")'")
     assert {letter for row in found for letter in row["text"]} & STRANGE == set("U-")
     assert "extra-letters:U-" in Run.open("run").signature
     assert len(maskov.resume("run")) == 8

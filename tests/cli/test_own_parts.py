@@ -164,9 +164,9 @@ def test_reading_a_run_imports_nothing_and_resuming_needs_the_module(printed, ca
         ("--energy own_parts:Contains", "cannot be made with these arguments"),
         ("--moves own_parts:Longer", "is not a move"),
         ("--kernel own_parts:MyMove", "is not a kernel"),
-        ("--moves own_parts:MyMove --top-p 0.5", "drop --top-p"),
-        ("--kernel gibbs --moves own_parts:MyMove", "--moves are those of --kernel mh"),
-        ("--kernel own_parts:MyKernel --top-p 0.9", "drop --top-p"),
+        ("--moves own_parts:MyMove --proposal top_p=0.5", "drop --proposal"),
+        ("--kernel gibbs --moves own_parts:MyMove,site", "gibbs moves sites"),
+        ("--kernel own_parts:MyKernel --proposal top_p=0.9", "drop --proposal"),
     ],
 )
 def test_what_cannot_be_used_is_refused(words, reason, call):

@@ -52,15 +52,14 @@ REFUSED = {
         --model wiki-smal                           | Did you mean 'wiki-small'?
         --model tiny-translation                    | `maskov translate`
         --kernel metropolis                         | unknown kernel 'metropolis'
-        --kernel gibbs --span 2                     | of mh
+        --kernel gibbs --moves span                 | gibbs moves sites
         --kernel gibbs --energy norm                | drop --energy
-        --kernel gibbs --energy heat                | unknown energy
         --kernel gibbs --target-temperature 0.5     | no target
-        --kernel gibbs --anneal 0.1                 | no target
+        --kernel gibbs --target-temperature 1:0.1   | no target
         --kernel gibbs --replicas 2                 | Metropolis-Hastings
         --kernel mask-predict --energy norm         | drop --energy
-        --kernel mask-predict --top-p 0.5           | most probable
-        --kernel mask-predict --block 2             | most probable
+        --kernel mask-predict --proposal top_p=0.5  | most probable
+        --kernel mask-predict --moves site          | most probable
         --kernel mask-predict --start greedy        | all masked
         --delayed -3                                | more and more
         --delayed near                              | numbers of positions
@@ -68,48 +67,48 @@ REFUSED = {
         --delayed 2 --kernel gibbs                  | accepts everything
         --moves walk                                | unknown move 'walk'
         --moves site:0                              | above 0
-        --moves site --span 4                       | --moves span
-        --moves span --span x                       | 2:3
-        --moves span --span 3:2                     | at least one position
-        --moves span --block 2                      | 'site'
-        --moves span --order left-to-right          | 'site'
+        '--moves=site(blok=4)'                      | takes order, block
+        '--moves=span(x)'                           | span(1:3)
+        '--moves=span(3:2)'                         | at least one position
+        '--moves=span(block=2)'                     | takes sizes
+        '--moves=resize(2)'                         | takes no arguments
         --moves insert-delete                       | range of lengths
-        --moves site,insert-delete --order left-to-right --length 4:8 | drop --order
-        --order backwards                           | unknown order
+        '--moves=site(order=left-to-right),insert-delete' --length 4:8 | have no order
+        '--moves=site(order=backwards)'             | unknown order
         --start nowhere                             | unknown start
-        --start-text nowhere --length 5             | own lengths
+        --start-text red --length 5                 | own lengths
         --precision half                            | unknown precision 'half'
         --precision bfloat16 --model counterexample | float64 table
         --device abacus                             | not available
         --device meta                               | not available
-        --tokenizer nowhere                         | drop --tokenizer
+        --model 'untrained(tokenizer=nowhere)'      | drop the tokenizer
         --replicas 0                                | 2 to 16
-        --replicas 3 --ladder 1,0.5                 | drop --replicas
-        --ladder 1,hot                              | 1,0.87,0.75
-        --ladder 0.9,0.5                            | fall from 1
+        --replicas many                             | 1,0.87,0.75
+        --replicas 1,hot                            | 1,0.87,0.75
+        --replicas 0.9,0.5                          | fall from 1
         --energy heat                               | unknown energy 'heat'
         --energy raw+                               | unknown energy
         --energy x*raw                              | unknown energy
         --energy no_such_module:Part                | cannot import 'no_such_module'
-        --energy autoregressive --causal-model ./nowhere | no causal language model
-        --temperature 0                             | temperature of 0
-        --temperature -1                            | 0 or more
-        --temperature nan                           | 0 or more
-        --top-p 1.5                                 | top-p
-        --top-p 0                                   | top-p
-        --top-k 0                                   | top-k
-        --epsilon 2                                 | epsilon
+        '--energy=autoregressive(./nowhere)'        | no causal language model
+        --proposal temperature=0                    | temperature of 0
+        --proposal temperature=-1                   | 0 or more
+        --proposal temperature=hot                  | temperature=0.8
+        --proposal top_p=1.5                        | top-p
+        --proposal top_p=0                          | top-p
+        --proposal top_k=0                          | top-k
+        --proposal epsilon=2                        | epsilon
         --target-temperature 0                      | target temperature
-        --target-floor 0.5                          | --anneal
-        --anneal -1                                 | 0 or more
-        --anneal nan                                | finite
-        --anneal 0.1 --target-floor 2               | below its floor
-        --block 6                                   | shortest sequence
-        --block 0                                   | block
+        --target-temperature 1:0.1:0.5:3            | START:FALL:FLOOR
+        --target-temperature 1:-1                   | 0 or more
+        --target-temperature 1:nan                  | finite
+        --target-temperature 1:0.1:2                | below its floor
+        '--moves=site(block=6)'                     | shortest sequence
+        '--moves=site(block=0)'                     | block
         --length 0                                  | not a range
         --length 9:3                                | not a range
-        --length five                               | not a number or range
-        --length 5:                                 | not a number or range
+        --length five                               | not a number or a range
+        --length 5:                                 | not a number or a range
         --length 1000                               | out of range
         --length 4:8 --length-prior flat            | no move changes the length
         --length 4:8 --moves span,insert-delete --length-prior short   | 'short' is not valid
@@ -118,7 +117,7 @@ REFUSED = {
         --chains 99999999999                        | more than one run can trace
         --epochs 99999999 --chains 99               | more than one run can trace
         --epochs 0                                  | at least one epoch
-        --resident 0                                | at least one chain
+        --resident 0                                | --resident must be at least 1
         --threads 99999                             | threads
         --burn-in 2                                 | burn-in
         --force-accept 3                            | 0 to 2
@@ -127,7 +126,7 @@ REFUSED = {
         --token-budget 0                            | --token-budget
         --seed -3                                   | seed
         --freeze 1                                  | --start-text
-        --extra-letters X                           | drop --extra-letters
+        --model 'untrained(extra_letters=X)'        | drop extra_letters
         --out mine                                  | already holds something else
         --out gap                                   | already holds something else
         --out /dev/null/run                         | cannot write the run folder
@@ -149,9 +148,9 @@ REFUSED = {
         --start-text cities --freeze 're:(?<=a)b'   | no lookaround
         --start-text cities --freeze city --moves span,insert-delete --length 2:9 | drop --length
         --start-text one.fa                         | single letters
-        --model @esm --contains AX                  | --extra-letters X
-        --model @esm --allow 1:AX                   | --extra-letters X
-        --model @esm --extra-letters J              | 'J' is not an extra letter
+        --model @esm --contains AX                  | extra_letters=X
+        --model @esm --allow 1:AX                   | extra_letters=X
+        --model '@esm(extra_letters=J)'             | 'J' is not an extra letter
         --model @esm --start-text blank.fa          | blank '_'
     """,
     "infill": """
@@ -181,11 +180,11 @@ REFUSED = {
         "the cat" one.fa                            | not both
         one.fa                                      | single letters
         "the [MASK] sat" -e autoregressive -m wiki-judge | special token
-        "E V Q L" -m @bare                          | give --tokenizer
+        "E V Q L" -m @bare                          | tokenizer=vocab.txt
         "EV__VE" -m @esm                            | blank '_'
         red --model tiny-translation                | `maskov translate`
     """,
-    "score -m @bert --tokenizer @bert/vocab.txt": """
+    "score -m '@bert(tokenizer=@bert/vocab.txt)'": """
         gap.fa                                      | 'b' has a gap '-' at position 3
         letter.fa                                   | 'b' has 'J' at position 3
         headless.fa                                 | no header
@@ -219,7 +218,7 @@ REFUSED = {
         "the food" --model @masked --toward edit --chains 0 | chain
         lines --model @masked --contains slow --max-changes 0 | neither holds 'slow'
     """,
-    "rewrite --model @bert --tokenizer @bert/vocab.txt --toward matches('A')": """
+    "rewrite --model '@bert(tokenizer=@bert/vocab.txt)' --toward matches('A')": """
         gap.fa                                      | 'b' has a gap '-' at position 3
         star.fa                                     | 'a' has '*' at position 3
         blank.fa                                    | blank '_'
@@ -254,7 +253,7 @@ REFUSED = {
         --method ar --twin ./nowhere                | 'nowhere'
         --method block-mh --block 0                 | --block must be at least 1
         --epochs 3                                  | does not use --epochs
-        --drafts nowhere.txt                        | does not use --drafts
+        --drafts red                                | does not use --drafts
         --twin tiny-twin                            | no use of --twin
         --token-budget 0                            | --token-budget must be at least 1
         --seed -1 --out run                         | seed
@@ -341,4 +340,4 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path):
 
 def test_debug_shows_the_traceback():
     with pytest.raises(InputError):
-        main(["sample", "--top-p", "3", "--debug"])
+        main(["sample", "--proposal", "top_p=3", "--debug"])

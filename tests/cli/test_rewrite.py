@@ -118,7 +118,7 @@ def test_a_target_or_a_word_must_be_given(call, masked):
     code, _, err = call("rewrite 'the food' --model @masked")
     assert (code, "--toward" in err, "--contains" in err) == (2, True, True)
     for options in ({}, {"keep": 2.0}):
-        with pytest.raises(InputError, match="`contains`"):
+        with pytest.raises(InputError, match="--contains"):
             maskov.rewrite(masked, ["the food"], **options)
 
 
@@ -237,13 +237,13 @@ def test_links_in_a_folder_are_not_followed(name, printed, refused, tmp_path):
 
 
 def test_no_two_batches_of_any_seeds_have_the_same_random_numbers(masked, monkeypatch):
-    seeds, run = [], rewriting.run_chains
+    seeds, run = [], rewriting.execute
 
-    def noted(*arguments, **options):
-        seeds.append(options["seed"])
-        return run(*arguments, **options)
+    def noted(plan, *others):
+        seeds.append(plan.manifest.config.seed)
+        return run(plan, *others)
 
-    monkeypatch.setattr(rewriting, "run_chains", noted)
+    monkeypatch.setattr(rewriting, "execute", noted)
     for seed in (0, 1, 2**64 - 1):
         maskov.rewrite(masked, LINES, "edit", chains=1, epochs=1, batch=1, seed=seed)
     assert len(set(seeds)) == 3 * len(LINES)
@@ -363,7 +363,7 @@ def test_what_was_stopped_ends_the_same(home, tmp_path):
 # Sequences of letters.
 
 
-@pytest.fixture(params=[ESM, "--model @bert --device cpu --tokenizer @bert/vocab.txt"])
+@pytest.fixture(params=[ESM, "--model '@bert(tokenizer=@bert/vocab.txt)' --device cpu"])
 def protein(request):
     return f"{PROTEIN} {request.param}"
 

@@ -57,7 +57,7 @@ def sampled(call, folder, *words):
 
 
 def test_the_swaps_of_replicas_are_told(call, tmp_path):
-    folder = sampled(call, tmp_path / "run", "--epochs", 6, "--ladder", "1,0.9,0.8")
+    folder = sampled(call, tmp_path / "run", "--epochs", 6, "--replicas", "1,0.9,0.8")
     out, _ = call("diagnose", folder)
     figures = strict(call("diagnose", folder, "--json")[0])["diagnosis"]["exchange"]
     assert figures["ladder"] == [1.0, 0.9, 0.8]
@@ -107,7 +107,7 @@ def test_tokens_are_spelled_also_those_that_no_sample_has(call, tmp_path):
     "words",
     [
         ["--epochs", 1],
-        ["--epochs", 21, "--anneal", "0.01", "--target-floor", "0.1"],
+        ["--epochs", 21, "--target-temperature", "1:0.01:0.1"],
         ["--epochs", 21, "--target-temperature", "1e-9"],
         ["--epochs", 21, "--length", "3:4"],
     ],
@@ -130,7 +130,7 @@ def test_the_command_starts_without_arviz():
 
 
 def test_damaged_samples_do_not_stand_in_the_way_of_traces(call, tmp_path):
-    words = ["--epochs", 21, "--length", "3:4", "--kernel", "gibbs", "--block", 2]
+    words = ["--epochs", 21, "--length", "3:4", "--kernel", "gibbs", "--moves", "site(block=2)"]
     folder = sampled(call, tmp_path / "run", *words)
     whole = strict(call("diagnose", folder, "--json")[0])["diagnosis"]
     assert (whole["groups"], whole["single_groups"]) == (2, 1)

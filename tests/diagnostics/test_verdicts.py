@@ -177,7 +177,7 @@ def test_one_number_of_draws_one_length_and_one_piece_of_advice(statistic, said,
 
 def test_only_options_that_were_not_tried_are_named():
     cut = {"part": "masked", "top_k": None, "top_p": 0.9, "epsilon": 0.0}
-    options = ["--epsilon 0.05", "--moves site:1,span:2", "--replicas 4"]
+    options = ["--proposal epsilon=0.05", "--moves site:1,span:2", "--replicas 4"]
     assert mixing_options(about(conditional=cut)) == options
     assert mixing_options(about(part="span")) == ["--replicas 4"]
     assert mixing_options(about(part="span", inside="exchange")) == []

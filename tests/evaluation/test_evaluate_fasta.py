@@ -159,7 +159,7 @@ def test_lines_and_records_do_not_mix(judges):
 
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_scores_of_a_causal_model_read_letters_the_same_way(call, file, judges, kind):
-    words = ["--energy", "autoregressive", "--causal-model", judges[kind], "--json"]
+    words = ["--energy", f"autoregressive({judges[kind]})", "--json"]
     code, out, err = call("score", file, *words)
     assert (code, err) == (0, "")
     rows = [json.loads(line) for line in out.splitlines()]

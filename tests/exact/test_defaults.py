@@ -8,8 +8,7 @@ import torch
 import maskov
 from maskov.defaults import default_kernel
 from maskov.execution.loop import kernel_at
-from maskov.options.sampling import SamplingOptions
-from maskov.runs.rebuild import with_burn_in
+from maskov.plan import plan
 from maskov.testing import check_energy, check_kernel
 from small import random_table, tiny_bert
 from tiny_models import build_gpt2
@@ -24,8 +23,7 @@ def test_the_default_kernel(energy):
 
 
 def test_the_command_and_the_library_have_one_default():
-    options = SamplingOptions()
-    assert options.build_kernel("cpu") == default_kernel()
+    assert plan(model=TABLE).kernel.kernel == default_kernel()
 
 
 def test_a_run_without_kernel_and_schedule_has_both_defaults():
@@ -38,10 +36,8 @@ def test_a_run_without_kernel_and_schedule_has_both_defaults():
 @pytest.mark.parametrize("epoch", [0, 19], ids=["burn-in", "kept"])
 def test_every_epoch_of_the_default_command(epoch):
     """Each is exact for a target of its own: that of burn-in for the grouped energy."""
-    options = SamplingOptions()
-    schedule = options.build_schedule()
-    kernel = with_burn_in(options.build_kernel("cpu"), schedule, BERT)
-    now = kernel_at(kernel, schedule, epoch)
+    planned = plan(model=BERT)
+    now = kernel_at(planned.kernel, planned.manifest.schedule, epoch)
     assert str(now.energy) == ("raw(groups=4)" if epoch == 0 else "raw")
     check_kernel(now, BERT, length=3)
 

@@ -33,10 +33,9 @@ VALUES = st.sampled_from(
      "masked", "greedy", "bfloat16", "cpu", "cuda:99", "", "../..", "\x00", "naïve", "converged"]
 )  # fmt: skip
 OPTIONS = [
-    "epochs", "burn-in", "chains", "length", "seed", "thin", "temperature", "top-p", "top-k",
-    "epsilon", "block", "delayed", "target-temperature", "anneal", "target-floor", "block-anneal",
-    "force-accept", "token-budget", "resident", "threads", "energy", "kernel", "order", "moves",
-    "start", "precision", "device", "until", "effective", "replicas", "ladder",
+    "epochs", "burn-in", "chains", "length", "seed", "thin", "proposal", "delayed",
+    "target-temperature", "force-accept", "token-budget", "resident", "threads", "workers",
+    "energy", "kernel", "moves", "start", "precision", "device", "until", "replicas",
 ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import torch
 import maskov
 from maskov import ModelError, Record, shipped
 from maskov.models import antibody
-from maskov.options.model import findable
+from maskov.options import findable
 from maskov.shipped import listed
 from plain_energies import site_terms
 from tiny_antibodies import write_antiberty, write_sapiens

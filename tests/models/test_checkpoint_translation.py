@@ -93,7 +93,7 @@ def test_a_folder_says_what_it_is(folder, tmp_path):
         maskov.load(save(tmp_path / "twin", causal=True), "cpu")
     with pytest.raises(ModelError, match="needs an autoregressive one"):
         AutoregressiveTranslator.load(folder, CPU, "tiny")
-    with pytest.raises(maskov.InputError, match="drop --tokenizer"):
+    with pytest.raises(maskov.InputError, match="drop the tokenizer"):
         maskov.load(folder, "cpu", tokenizer="bert")
 
 

@@ -90,11 +90,11 @@ def test_a_run_is_not_continued_under_another_value(name, folder, tmp_path):
 
 def test_translations_stopped_and_resumed_are_the_same_to_the_byte(translator, tmp_path):
     method = TranslationMethod("mh", energy="norm", epochs=2, pick="lowest")
-    named = {"remove_smoothing": 0.1, "device": "cpu", "seed": 4}
-    whole = maskov.translate(translator, SOURCES, method, out=tmp_path / "whole", **named)
+    smooth, named = f"{translator}(remove_smoothing=0.1)", {"device": "cpu", "seed": 4}
+    whole = maskov.translate(smooth, SOURCES, method, out=tmp_path / "whole", **named)
     with pytest.raises(Interrupted):
         maskov.translate(
-            translator, SOURCES, method, out=tmp_path / "run", **_stopped(), **named
+            smooth, SOURCES, method, out=tmp_path / "run", **_stopped(), **named
         )  # fmt: skip
     maskov.resume(tmp_path / "run", device="cpu")
     assert files(tmp_path / "run") == files(tmp_path / "whole")
@@ -105,46 +105,45 @@ def test_translations_stopped_and_resumed_are_the_same_to_the_byte(translator, t
 @pytest.mark.parametrize("name", OPTIONS)
 def test_commands(name, call, folder, tmp_path):
     value = OPTIONS[name][0]
-    option = ["--" + name.replace("_", "-"), value]
-    model = ["--model", folder, "--device", "cpu"]
-    code, out, err = call("score", SECOND, *model, "-e", "norm", *option, "--json")
+    named = f"{folder}({name}={value!r})"
+    model = ["--model", named, "--device", "cpu"]
+    code, out, err = call("score", SECOND, *model, "-e", "norm", "--json")
     assert (code, err) == (0, "")
     given = maskov.load(folder, "cpu", **{name: value})
     (own,), (bare,) = (
         score_texts(one, [SECOND], Norm()) for one in (given, maskov.load(folder, "cpu"))
     )
     assert json.loads(out)["terms"] == pytest.approx(own.terms, abs=1e-6)
-    assert own.terms == maskov.score(folder, [SECOND], "norm", **{name: value})[0].terms
+    assert own.terms == maskov.score(named, [SECOND], "norm")[0].terms
     assert own.terms != pytest.approx(bare.terms, abs=1e-3)
-    fast = ["--epochs", 2, "--chains", 2, "--length", 4, "-q", *option]
+    fast = ["--epochs", 2, "--chains", 2, "--length", 4, "-q"]
     code, _, err = call("sample", *model, *fast, "--out", tmp_path / "run")
     assert (code, err) == (0, "")
     saved = maskov.Run.open(tmp_path / "run").manifest.config.model
     assert saved.source == ModelSource(str(folder), **{name: value})
     assert saved.fingerprint == given.fingerprint()
     assert call("report", tmp_path / "run", "--terms", "--format", "md")[0] == 0
-    code, _, err = call("score", SECOND, "-e", "autoregressive", *option)
+    code, _, err = call("score", SECOND, "-e", "autoregressive", *model)
     assert code == 2
-    assert f"drop {option[0]}" in err
+    assert f"has no '{name}'" in err
 
 
 def test_a_prefix_that_nothing_reads_is_refused(call):
-    code, _, err = call("sample", "--model", "counterexample", "--length", 2, "--prefix", TEXT)
+    code, _, err = call("sample", "--model", f"counterexample(prefix='{TEXT}')", "--length", 2)
     assert code == 2
-    assert "drop --prefix" in err
+    assert "drop the prefix" in err
 
 
 def test_translations_without_smoothing(call, folder, translator, tmp_path):
     lines = tmp_path / "lines.txt"
     lines.write_text("".join(line + "\n" for line in SOURCES))
-    words = ["translate", lines, "--model", translator, "--device", "cpu", "--method", "mh",
-             "--epochs", 2, "-q"]  # fmt: skip
-    code, _, err = call(*words, "--remove-smoothing", 0.1, "--out", tmp_path / "run", "--json")
+    words = ["translate", lines, "--device", "cpu", "--method", "mh", "--epochs", 2, "-q"]
+    smooth = ["--model", f"{translator}(remove_smoothing=0.1)"]
+    code, _, err = call(*words, *smooth, "--out", tmp_path / "run", "--json")
     assert (code, err) == (0, "")
     source = maskov.Run.open(tmp_path / "run").manifest.config.model.source
     assert source == ModelSource(str(translator), remove_smoothing=0.1)
-    model = ["--model", folder, "--device", "cpu"]
-    for line in ("sample", "--length", 4, *model), ("score", TEXT, *model), words:
-        code, out, err = call(*line, "--remove-smoothing", 1.5)
+    for line in ("sample", "--length", 4), ("score", TEXT), words:
+        code, out, err = call(*line, "--model", f"{folder}(remove_smoothing=1.5)")
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert "--remove-smoothing must be at least 0 and below 1, not 1.5." in err
+        assert "remove_smoothing must be at least 0 and below 1, not 1.5." in err

@@ -173,7 +173,7 @@ def test_a_kernel_of_ones_own_is_passed_instead_of_trusted(tmp_path):
 
 
 def test_a_kernel_with_replicas(tmp_path):
-    kernel, settings = Colder(Raw()), {"ladder": [1.0, 0.5]}
+    kernel, settings = Colder(Raw()), {"replicas": [1.0, 0.5]}
     with pytest.raises(Interrupted):
         _stopped(tmp_path / "run", kernel, **settings)
     resumed = maskov.resume(tmp_path / "run", MODEL, kernel=kernel)

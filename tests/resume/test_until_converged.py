@@ -23,7 +23,7 @@ from small import on_untrained, random_table, tiny_bert
 
 TABLE = random_table(length=2, scale=0.1)
 # More than the 320 draws of the first check, so that there is a check that fails.
-SETTINGS = {"length": 2, "chains": 16, "until": "converged", "effective": 340, "seed": 1}
+SETTINGS = {"length": 2, "chains": 16, "until": "converged:340", "seed": 1}
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ def test_workers_end_at_the_same_epoch(whole, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_processes_end_at_the_same_epoch(tmp_path):
     model = tiny_bert("red green", torch.float32, hidden_size=4, initializer_range=0.1)
-    common = SETTINGS | {"effective": 60, "resident": 4, "kernel": Metropolis(Raw())}
+    common = SETTINGS | {"until": "converged:60", "resident": 4, "kernel": Metropolis(Raw())}
     here = maskov.sample(model, out=tmp_path / "here", workers=Workers(0), **common)
     assert here.manifest.stopped_at is not None
     maskov.sample(model, out=tmp_path / "there", workers=Workers(2), **common)
@@ -198,9 +198,9 @@ def test_samples_are_kept_after_the_burn_in_that_was_given():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"until": "bored"}, "a run can continue until 'converged', not until 'bored'"),
-        ({"until": None}, "--effective is for --until converged"),
-        ({"effective": 0}, "--effective must be at least 1"),
+        ({"until": "bored"}, "not until 'bored'"),
+        ({"until": "converged:0"}, "not until 'converged:0'"),
+        ({"until": "converged:many"}, "not until 'converged:many'"),
         ({"kernel": Gibbs()}, "needs a fixed target"),
         ({"schedule": Schedule(90, 0, LinearSchedule(2.0, 0.1, 1.0))}, "needs a fixed target"),
         ({"thin": 5}, "--thin with --until converged needs --burn-in"),
@@ -236,7 +236,7 @@ def test_a_stop_that_is_too_early_is_drawn_again(whole, tmp_path):
 
 
 def test_the_command_says_what_it_does(tmp_path, capfd):
-    words = "sample --until converged --effective 5 --epochs 41 --length 2 --chains 4 --burn-in 20"
+    words = "sample --until converged:5 --epochs 41 --length 2 --chains 4 --burn-in 20"
     with pytest.raises(SystemExit) as ended:
         main(on_untrained([*words.split(), "--out", str(tmp_path / "run")]))
     assert not ended.value.code

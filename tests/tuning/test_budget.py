@@ -6,7 +6,6 @@ import pytest
 
 from maskov import InputError, Metropolis, Mixture, Norm, Raw, Run, Schedule, sample
 from maskov.moves import Resize, Site, Span
-from maskov.runs.preparation import schedule_for_passes
 from small import tiny_bert
 
 # Of a kind whose chains move: the cost of an epoch does not drift.
@@ -48,7 +47,7 @@ def test_a_cheaper_burn_in_leaves_more_epochs():
 
 def test_the_epochs_do_not_depend_on_the_start():
     found = {
-        schedule_for_passes(MODEL, Metropolis(Raw()), Schedule(), 200, chains=1, texts=[text])
+        sample(MODEL, Metropolis(Raw()), passes=200, chains=1, texts=[text]).manifest.schedule
         for text in ("red red red red", "blue green white black")
     }
     assert len(found) == 1
@@ -79,7 +78,7 @@ def test_few_passes_of_the_command(tmp_path, call):
 
 
 def test_refusals():
-    with pytest.raises(InputError, match="1 or more"):
+    with pytest.raises(InputError, match="at least 1"):
         sample(MODEL, Metropolis(Raw()), passes=0)
     with pytest.raises(InputError, match="not both"):
         sample(MODEL, Metropolis(Raw()), passes=100, until="converged")

@@ -116,6 +116,6 @@ def _only_red(texts):
 def test_random_starts_of_probability_zero_ask_for_a_ladder():
     red = TextEnergy(_only_red)
     given = {"schedule": Schedule(epochs=1), "texts": ["red red red red"], "chains": 1}
-    with pytest.raises(InputError, match="--ladder"):
+    with pytest.raises(InputError, match="Give one with --replicas"):
         maskov.sample(MODEL, Metropolis(red), replicas=2, **given)
-    assert maskov.sample(MODEL, Metropolis(red), ladder=(1.0, 0.5), **given).samples
+    assert maskov.sample(MODEL, Metropolis(red), replicas=(1.0, 0.5), **given).samples

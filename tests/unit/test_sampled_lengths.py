@@ -54,8 +54,7 @@ def test_options_beside_lengths():
         ("gibbs", {"lengths": "sampled"}, "--lengths sampled needs --method mh"),
         ("mh", {"lengths": "sampled", "moves": "span"}, "add insert-delete or resize"),
         ("mh", {"moves": "jump"}, "unknown move 'jump'"),
-        ("mh", {"span": "2"}, "add --moves span"),
-        ("mh", {"moves": "span", "span": "x"}, "is not a range"),
+        ("mh", {"moves": "span(x)"}, "write span"),
         ("mh", {"delayed": "soon"}, "--delayed takes numbers"),
         ("mh", {"start": "warm"}, "unknown --start 'warm'"),
         ("mh", {"energy": "predicted_length", "pick": "lowest"}, "--pick lowest"),
@@ -140,7 +139,7 @@ def test_chains_of_a_source_have_one_target_wherever_they_start():
 
 def test_python_takes_the_same_names():
     found = maskov.translate(
-        MODEL, SOURCES, "mh", lengths="sampled", moves=["span:2", "resize"], span=(1, 2),
+        MODEL, SOURCES, "mh", lengths="sampled", moves=["span(1:2):2", "resize"],
         delayed=1, epochs=2, progress=False,
     )  # fmt: skip
     assert len(found) == len(SOURCES)

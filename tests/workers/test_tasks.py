@@ -107,10 +107,10 @@ def test_chains_in_lock_step_are_enough_for_a_batch_of_some_size(monkeypatch, le
         ({"count": 10**9}, "--workers"),
         ({"threads": 0}, "--threads"),
         ({"engine": "slurm"}, "unknown engine"),
-        ({"address": "auto"}, "--engine ray"),
-        ({"gpus_per_worker": 1}, "--engine ray"),
-        ({"engine": "ray", "gpus_per_worker": -1}, "--gpus-per-worker"),
-        ({"engine": "ray", "gpus_per_worker": float("nan")}, "--gpus-per-worker"),
+        ({"address": "auto"}, "ray"),
+        ({"gpus_per_worker": 1}, "ray"),
+        ({"engine": "ray", "gpus_per_worker": -1}, "gpus_per_worker"),
+        ({"engine": "ray", "gpus_per_worker": float("nan")}, "gpus_per_worker"),
     ],
 )
 def test_workers_that_cannot_be_are_refused(settings, said):
@@ -137,9 +137,11 @@ def test_a_kernel_of_the_users_own_is_not_sent_away():
         sample(MODEL, Own(Raw()), workers=Workers(2), **SETTINGS)
 
 
-@pytest.mark.parametrize("words", ["--workers 2", "--engine ray", "--threads 2", "--resident 3"])
-def test_ar_has_no_chains_to_share_out(words, capfd):
+@pytest.mark.parametrize("words", ["--workers 2", "--workers ray", "--threads 2", "--resident 3"])
+def test_ar_has_no_chains_to_share_out(words, capfd, tmp_path):
+    lines = str(tmp_path / "lines")
+    (tmp_path / "lines").write_text("red\n")
     with pytest.raises(SystemExit) as ended:
-        main(["translate", "-", "--method", "ar", "--pair", "de-en", *words.split()])
+        main(["translate", lines, "--method", "ar", "--pair", "de-en", *words.split()])
     assert ended.value.code == 2
     assert "'ar'" in capfd.readouterr().err

@@ -13,7 +13,7 @@ from experiments.studies.control.bag import Bag
 from experiments.studies.control.data import lines_of
 from maskov.energies import parse_energy
 from maskov.energies.networks import Loading
-from maskov.kernels.registry import named_moves, parse_moves
+from maskov.kernels.registry import parse_moves
 from maskov.models import choose_device, load
 from maskov.moves import MaskedConditional, Span
 from maskov.rewriting import Rewriter
@@ -55,8 +55,9 @@ class Setting:
         experts = [f"classifier({models / name}, label={label})" for name in self.experts]
         proposal = MaskedConditional(self.proposal_temperature)
         sizes = tuple(range(1, 1 + len(self.span_weights)))
-        known = named_moves(proposal, sizes) | {"span": Span(proposal, sizes, self.span_weights)}
-        moves, weights = parse_moves(self.moves, known)
+        moves, weights, _ = parse_moves(self.moves, proposal)
+        spans = Span(proposal, sizes, self.span_weights)
+        moves = tuple(spans if isinstance(move, Span) else move for move in moves)
         return Rewriter(
             parse_energy("+".join(experts), loading=Loading(device)),
             self.strength,

@@ -11,19 +11,16 @@ from typing import Annotated
 
 import typer
 
+from maskov.cli.chains import infill, resume, rewrite, sample, translate
 from maskov.cli.evaluating import evaluate
-from maskov.cli.help import Command, CommandGroup
-from maskov.cli.inspecting import diagnose, score, verify
-from maskov.cli.listing import models
-from maskov.cli.output import reason_of, say
+from maskov.cli.generated import Command, CommandGroup
+from maskov.cli.inspecting import diagnose, models, score, verify
+from maskov.cli.output import say
+from maskov.cli.pages import report, serve
 from maskov.cli.rating import rate
-from maskov.cli.reporting import report
-from maskov.cli.rewriting import rewrite
-from maskov.cli.sampling import infill, resume, sample
-from maskov.cli.serving import serve
 from maskov.cli.signals import interruptible, one_thread
-from maskov.cli.translating import translate
 from maskov.errors import MaskovError
+from maskov.options import reason_of
 from maskov.startup import INTERRUPTED
 from maskov.version import __version__
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from maskov.cli.output import as_lines, print_json, print_table, read_lines
+from maskov.cli.output import as_lines, print_json, print_table
 from maskov.errors import InputError
+from maskov.options import read_lines
 from maskov.shipped import default_judge
 
 if TYPE_CHECKING:

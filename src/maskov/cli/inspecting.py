@@ -1,79 +1,44 @@
-"""The commands that measure: `score`, `diagnose`, `verify`."""
+"""The commands that measure and list: `score`, `diagnose`, `verify`, `models`."""
 
 from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from maskov.cli.output import as_lines, print_json, print_table, say, texts_or_files
-from maskov.options.option import SMOOTHING
-from maskov.options.scoring import ScoringOptions
-from maskov.shipped import default_model
+from maskov import api
+from maskov.cli.generated import Json, command_of
+from maskov.cli.output import as_lines, print_json, print_table, say
 from maskov.ui.escaping import PrintableConsole, printable
 
 if TYPE_CHECKING:
     from maskov.models import MaskedModel
     from maskov.scoring import Score
 
+# What a model is the default of, by its kind.
+_DEFAULTS = {"masked": " (default)", "causal": " (default judge of evaluate)"}
 # Lines with unknown tokens that are pointed out one by one.
 _POINTED_OUT = 5
 
 
+@command_of(api.score, model=api.DEFAULT_MODEL)
 def score(
-    source: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="TEXT|FILE|-...",
-            help="texts, or files of texts: one per line, or FASTA (- for standard input)",
-        ),
-    ],
-    model: Annotated[
-        str, typer.Option("--model", "-m", help="built-in name, folder or hub name")
-    ] = default_model(),
-    energy: Annotated[
-        str,
-        typer.Option("--energy", "-e", help="raw, norm, raw(groups=4), autoregressive, or a sum"),
-    ] = "raw",
-    causal_model: Annotated[
-        str | None,
-        typer.Option("--causal-model", help="causal LM for 'autoregressive' (default: --model)"),
-    ] = None,
-    tokenizer: Annotated[
-        str | None, typer.Option(help="folder, hub name or vocab.txt (default: the model's)")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 ...")] = "auto",
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="run code that comes with the model")
-    ] = False,
-    prefix: Annotated[
-        str, typer.Option("--prefix", help="text that the model reads before every text")
-    ] = "",
-    remove_smoothing: Annotated[float, typer.Option("--remove-smoothing", help=SMOOTHING)] = 0.0,
-    token_budget: Annotated[
-        int | None, typer.Option(min=1, help="tokens per model call (default: automatic)")
-    ] = None,
+    given: dict[str, Any],
     words: Annotated[
         bool, typer.Option("--words", help="show the term of each word (--json always has them)")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
+    json: Json = False,
 ) -> None:
     """Score texts: E_raw and E_norm of each text, or another energy, and the term of each token."""
-    lines = texts_or_files(source)
-    options = ScoringOptions(
-        model, energy, causal_model, tokenizer, device, trust_remote_code, prefix,
-        remove_smoothing, token_budget,
-    )  # fmt: skip
-    if energy == "autoregressive":  # no masked model scores
-        _print_scores(options.scores(lines), energy, json, words)
-        return
-    masked = options.load_model()
-    scores = options.scores(lines, masked)
-    _print_scores(scores, energy, json, words)
-    _point_out_unknown(masked, scores)
+    from maskov.scoring import score_as_asked
+
+    scores, masked = score_as_asked(**given)
+    _print_scores(scores, given.get("energy", "raw"), json, words)
+    if masked is not None:
+        _point_out_unknown(masked, scores)
 
 
 def diagnose(
@@ -112,9 +77,7 @@ def diagnose(
     PrintableConsole().print(table, markup=False, highlight=False)
 
 
-def verify(
-    json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output")] = False,
-) -> None:
+def verify(json: Json = False) -> None:
     """Prove the kernels on the paper's counter-example, by their exact transition matrices."""
     from maskov.exact import verify as verify_kernels
 
@@ -173,3 +136,32 @@ def _print_scores(scores: list[Score], energy: str, json: bool, words: bool) -> 
 def _shown(energy: str) -> str:
     """Return the name of an energy as tables of samples have it."""
     return f"E_{energy}" if energy in ("raw", "norm") else energy
+
+
+def models(
+    json: Json = False,
+) -> None:
+    """List the models that need no download."""
+    from maskov.shipped import listed
+
+    if json:
+        print_json(model.to_json() for model in listed())
+        return
+    # One block per model: the description does not fit into a line of a terminal.
+    for model in listed():
+        table = Table(box=None, show_header=False, pad_edge=False)
+        table.add_column(style="dim", min_width=10)
+        table.add_column(overflow="fold")
+        default = _DEFAULTS[model.kind] if model.default else ""
+        table.add_row("model", model.name + default)
+        table.add_row("description", f"{model.kind}: {model.summary}")
+        if model.pairs:
+            table.add_row("translates", ", ".join(model.pairs))
+        size = f", {model.bytes / 2**20:.1f} MiB" if model.bytes else ""
+        table.add_row("size", f"{model.parameters:,} parameters{size}")
+        table.add_row("trained on", model.training_data)
+        table.add_row("licence", model.licence)
+        if model.quality:
+            measured = (f"{name} {value:g}" for name, value in model.quality.items())
+            table.add_row("quality", "; ".join(measured))
+        PrintableConsole().print(table, "", markup=False, highlight=False)

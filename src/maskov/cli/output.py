@@ -1,98 +1,17 @@
-"""Reading input and printing results."""
+"""Printing results."""
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from maskov.errors import InputError
-from maskov.options.option import FIRST, option
 from maskov.ui.escaping import PrintableConsole, json_printable, printable
 
 if TYPE_CHECKING:
-    from maskov.fasta import Record
     from maskov.runs import Run, Sample
-
-
-@dataclass(frozen=True)
-class OutputOptions:
-    """What commands that run chains print."""
-
-    json: Annotated[bool, option("--json", "JSON lines on standard output", FIRST)] = False
-    quiet: Annotated[bool, option("--quiet", "no progress", "Advanced: run", "-q")] = False
-
-
-# One word with a folder or an ending.
-_LIKE_A_FILE = re.compile(r"\S*/\S*|\S+\.[A-Za-z]\w{0,5}")
-
-
-def read_lines(source: str, empty: bool = False) -> list[str]:
-    """Read texts, one per line, from a file or from standard input (`-`).
-
-    Empty lines are kept; a single one is a text only if texts may be `empty`.
-    """
-    try:
-        data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a null character in the path
-        raise InputError(f"cannot read '{source}': {reason_of(error)}.") from error
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise InputError(f"'{source}' is not UTF-8 text (line {line}).") from error
-    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
-    if lines == [""] and not (empty and text):
-        raise InputError(f"'{source}' is empty; give one text per line.")
-    return lines
-
-
-def read_texts(source: str, empty: bool = False) -> list[str] | list[Record]:
-    """Read texts, one per line, or the records of a FASTA file."""
-    from maskov.fasta import is_fasta, parse
-
-    lines = read_lines(source, empty)
-    return parse(lines, source) if is_fasta(source, lines) else lines
-
-
-def read_frozen(rule: str | None) -> str | list[str] | None:
-    """Return a rule of frozen tokens, or the masks of a file of this name."""
-    if rule is None:
-        return None
-    try:
-        named = Path(rule).is_file()
-    except OSError:  # too long for a name
-        named = False
-    return read_lines(rule) if named else rule
-
-
-def texts_or_files(sources: Sequence[str], empty: bool = False) -> list[str] | list[Record]:
-    """Return texts given on the command line, and those of the files that are named there."""
-    found: list[Any] = []
-    for source in sources:
-        found += read_texts(source, empty) if names_a_file(source) else [source]
-    if len({isinstance(one, str) for one in found}) > 1:
-        raise InputError("give texts or FASTA, not both.")
-    return found
-
-
-def names_a_file(source: str) -> bool:
-    """Whether a word is a file, or looks like one that is not there."""
-    with suppress(OSError, ValueError):  # too long for a name, or a null character
-        if source == "-" or Path(source).exists():
-            return True
-    return _LIKE_A_FILE.fullmatch(source) is not None
-
-
-def reason_of(error: Exception) -> str:
-    """Return the system's reason for an error, in lower case."""
-    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 def say(text: str) -> None:

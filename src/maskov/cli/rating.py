@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from maskov.cli.evaluating import read_sentences
-from maskov.cli.help import Command, CommandGroup
+from maskov.cli.generated import Command, CommandGroup
 from maskov.cli.output import print_json, print_table, say
 from maskov.cli.signals import interruptible
 from maskov.errors import InputError

@@ -239,7 +239,7 @@ def check_proposed(model: MaskedModel, word: str) -> None:
             letter = model.token_strings([token])[0]
             raise InputError(
                 f"'{model.name}' proposes the 20 amino acids only, not '{letter}': add "
-                f"--extra-letters {letter}."
+                f"--model 'NAME(extra_letters={letter})'."
             )
 
 

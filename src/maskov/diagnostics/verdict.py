@@ -160,7 +160,7 @@ def mixing_options(manifest: Manifest) -> list[str]:
     metropolis = manifest.kernel == "mh"
     options = {
         f"--burn-in {schedule.epochs // 2}": not schedule.burn_in and not manifest.config.until,
-        "--epsilon 0.05": metropolis and truncated and not conditional.get("epsilon"),
+        "--proposal epsilon=0.05": metropolis and truncated and not conditional.get("epsilon"),
         "--moves site:1,span:2": metropolis and "span" not in kernel,
         "--replicas 4": metropolis and "exchange" not in kernel,
     }
@@ -180,7 +180,7 @@ def _no_target(manifest: Manifest) -> Verdict | None:
         return Verdict(
             "annealed",
             "the temperature changes after burn-in, so there is no fixed target",
-            advice="no --anneal, or --burn-in until the temperature is at its floor",
+            advice="a fixed --target-temperature, or --burn-in until it is at its floor",
         )
     if name == "mh" and schedule.force_accept > schedule.burn_in:
         return Verdict(

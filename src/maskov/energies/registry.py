@@ -110,7 +110,7 @@ def _named(term: str, causal: str | None, text: str, loading: Loading, trust_par
     if model is not None:
         name = model[1] or causal
         if name is None:
-            raise InputError("the energy 'autoregressive' needs --causal-model, a causal LM.")
+            raise InputError("'autoregressive' needs a causal LM: write autoregressive(MODEL).")
         return _causal(loading.find(name), loading)
     try:
         name, arguments, options = parse_call(term)

@@ -13,6 +13,7 @@ out: expensive energies of a sum, or the masked passes far from the change.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -59,12 +60,13 @@ class DelayedAcceptance:
         return ",".join(map(str, self.early)) or "0"
 
 
-def parse_delayed(given: str | tuple[int, ...]) -> DelayedAcceptance:
+def parse_delayed(given: str | int | Sequence[int]) -> DelayedAcceptance:
     """Read early tests: numbers of positions such as `2` or `1,2,4`, or `off`."""
     if given == "off":
         return DelayedAcceptance(0)
+    listed = given.split(",") if isinstance(given, str) else given
     try:
-        counts = tuple(map(int, given.split(","))) if isinstance(given, str) else given
+        counts = tuple(map(int, (listed,) if isinstance(listed, int) else listed))
     except ValueError:
         raise InputError(
             f"--delayed takes numbers of positions such as 2 or 1,2,4, or off, not '{given}'."

@@ -62,7 +62,7 @@ class Metropolis(Kernel):
         if self.move.conditional.temperature == 0:
             raise InputError(
                 "a proposal temperature of 0 cannot be reversed, so 'mh' cannot use it; "
-                "use a positive --temperature, or --kernel gibbs."
+                "use a positive one, or --kernel gibbs."
             )
         if not self.target_temperature > 0:
             raise InputError(

@@ -6,8 +6,10 @@ and the arguments it was made with (`maskov.parts`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from inspect import signature
 from types import MappingProxyType
 from typing import Any
 
@@ -50,8 +52,11 @@ from maskov.parts import (
     recipe_of,
     split_outside,
 )
+from maskov.schedules import LinearSchedule
 
 KERNELS = ("mh", "gibbs", "mask-predict")
+# Sizes of the windows of spans by default: single sites, two and three neighbours.
+DEFAULT_SIZES = (1, 2, 3)
 
 _PARTS: dict[str, type[Any]] = {
     "avoid": AvoidWords,
@@ -223,27 +228,37 @@ def kernel_name(kernel: Kernel) -> str:
     return _NAMES.get(type(kernel), type(kernel).__name__)
 
 
-def named_moves(
-    conditional: MaskedConditional, sizes: tuple[int, ...], positions: Sweep | None = None
-) -> dict[str, Move]:
-    """Return the moves that have a name; `sizes` are those of spans."""
+def named_moves(conditional: MaskedConditional) -> dict[str, Callable[..., Move]]:
+    """Return how the moves that have a name are made from their arguments."""
+
+    def site(order: str = "random", block: int = 1, block_anneal: float = 0.0) -> Move:
+        if not isinstance(block, int) or not isinstance(block_anneal, int | float):
+            raise InputError("the block of a site and its fall are numbers: site(block=4).")
+        return Site(conditional, Sweep(order, block))
+
+    def span(sizes: int | str | tuple[int, ...] = DEFAULT_SIZES) -> Move:
+        return Span(conditional, parse_sizes(sizes))
+
     return {
-        "site": Site(conditional, positions or Sweep()),
-        "span": Span(conditional, sizes),
-        "insert-delete": Resize(conditional, INSERT_DELETE),
-        "resize": Resize(conditional, WINDOWS),
+        "site": site,
+        "span": span,
+        "insert-delete": lambda: Resize(conditional, INSERT_DELETE),
+        "resize": lambda: Resize(conditional, WINDOWS),
     }
 
 
-def parse_sizes(text: str | tuple[int, int]) -> tuple[int, ...]:
-    """Read the sizes of spans: a number or a range."""
-    if not isinstance(text, str):
-        return tuple(range(text[0], text[1] + 1))
-    first, colon, last = text.partition(":")
+def parse_sizes(given: int | str | tuple[int, ...]) -> tuple[int, ...]:
+    """Read the sizes of spans: all of them, one, or a range such as `1:3`."""
+    if isinstance(given, tuple):
+        return given
+    first, colon, last = str(given).partition(":")
     try:
         return tuple(range(int(first), int(last if colon else first) + 1))
     except ValueError:
-        raise InputError(f"--span '{text}' is not a range; write 2 or 2:3.") from None
+        raise InputError(
+            f"the sizes of spans are a number or a range, not '{given}': write span(2) or "
+            "span(1:3)."
+        ) from None
 
 
 # Moves as text such as `site:1,span:2`, or a list of names and objects, alone or with a weight.
@@ -260,44 +275,57 @@ def listed_moves(given: Moves) -> list[tuple[str | Move, float]]:
 def move_names(given: Moves) -> set[str]:
     """Return the names of the moves that have one; any that changes the length is a `resize`."""
     entries = [move for move, _ in listed_moves(given)]
-    names = {one.partition(":")[0].strip() for one in entries if isinstance(one, str)}
+    names = {re.split("[(:]", one)[0].strip() for one in entries if isinstance(one, str)}
     return names | {"resize" for one in entries if isinstance(one, Resize)}
 
 
-def parse_moves(given: Moves, known: dict[str, Move]) -> tuple[tuple[Move, ...], tuple[float, ...]]:
-    """Read moves with weights, such as `site:1,span:2` or `my_module:MyMove(3)`.
+def parse_moves(
+    given: Moves, conditional: MaskedConditional | None = None
+) -> tuple[tuple[Move, ...], tuple[float, ...], LinearSchedule | None]:
+    """Read moves with weights, such as `site(block=2):1,span(1:3):2` or `my_module:MyMove(3)`.
 
-    `known` are the moves that have a name. Moves that are objects are taken as they are.
+    Those that have a name propose by `conditional`; objects are taken as they are. Returns also how
+    blocks shrink, if a move says so: `site(block=4, block_anneal=0.2)`.
     """
-    moves, weights = list[Move](), list[float]()
+    known = named_moves(conditional or MaskedConditional())
+    moves, weights, block = list[Move](), list[float](), None
     for entry, weight in listed_moves(given):
-        if isinstance(entry, Move):
-            if not weight > 0:
-                raise InputError(f"the weight of the move '{entry}' must be above 0.")
-            moves.append(entry)
-            weights.append(weight)
-            continue
-        call = entry.strip()
-        head, colon, last = call.rpartition(":")
-        if colon and last.replace(".", "", 1).isdecimal():
-            call, weight = head, float(last)
-        name, arguments, options = parse_call(call)
-        if is_import_path(name):
-            move = load_part(name, arguments, options, trust=True)
-        elif name in known and not arguments and not options:
-            move = known[name]
-        else:
-            raise InputError(
-                f"unknown move '{call}'; use {', '.join(known)}, or a custom one such as "
-                "my_module:MyMove."
-            )
+        move: Any = entry
+        if isinstance(entry, str):
+            call = entry.strip()
+            head, colon, last = call.rpartition(":")
+            if colon and last.replace(".", "", 1).isdecimal():
+                call, weight = head, float(last)
+            name, arguments, options = parse_call(call)
+            if is_import_path(name):
+                move = load_part(name, arguments, options, trust=True)
+            elif name not in known:
+                raise InputError(
+                    f"unknown move '{call}'; use {', '.join(known)}, or a custom one such as "
+                    "my_module:MyMove."
+                )
+            else:
+                move = _made(call, known[name], arguments, options)
+            if fall := options.get("block_anneal"):
+                block = LinearSchedule(float(move.positions.block), fall, 1.0)
         if not isinstance(move, Move):
-            raise InputError(f"'{call}' is not a move: make it a subclass of Move.")
+            raise InputError(f"'{entry}' is not a move: make it a subclass of Move.")
         if not weight > 0:
-            raise InputError(f"the weight of the move '{call}' must be above 0.")
+            raise InputError(f"the weight of the move '{entry}' must be above 0.")
         moves.append(move)
         weights.append(weight)
-    return tuple(moves), tuple(weights)
+    return tuple(moves), tuple(weights), block
+
+
+def _made(
+    call: str, make: Callable[..., Move], arguments: list[Any], options: dict[str, Any]
+) -> Move:
+    try:
+        signature(make).bind(*arguments, **options)
+    except TypeError as error:
+        known = ", ".join(signature(make).parameters) or "no arguments"
+        raise InputError(f"the move '{call}' takes {known} ({error}).") from None
+    return make(*arguments, **options)
 
 
 def named_kernel(

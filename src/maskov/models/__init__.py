@@ -85,7 +85,7 @@ def load(
     with LOADING:
         folder = None if name in _NAMED else translation_folder(name, allow_download)
         if tokenizer is not None and (name in _NAMED or folder is not None):
-            raise InputError(f"'{name}' has its own tokens: drop --tokenizer.")
+            raise InputError(f"'{name}' has its own tokens: drop the tokenizer.")
         model: MaskedModel
         if name == "counterexample":
             model = counterexample()

@@ -113,15 +113,15 @@ class MaskedModel(ABC):
 
     def with_prefix(self, text: str) -> MaskedModel:
         """Return this model reading a text before every sequence."""
-        raise InputError(f"'{self.name}' reads no prefix: drop --prefix.")
+        raise InputError(f"'{self.name}' reads no prefix: drop the prefix.")
 
     def with_letters(self, letters: str) -> MaskedModel:
         """Return this model of proteins proposing more letters than the 20 amino acids."""
-        raise InputError(f"'{self.name}' is not a model of proteins: drop --extra-letters.")
+        raise InputError(f"'{self.name}' is not a model of proteins: drop extra_letters.")
 
     def without_smoothing(self, share: float) -> MaskedModel:
         """Return this model with the label smoothing of its training removed."""
-        raise InputError(f"'{self.name}' is a table, not trained: drop --remove-smoothing.")
+        raise InputError(f"'{self.name}' is a table, not trained: drop remove_smoothing.")
 
     def in_precision(self, dtype: torch.dtype, coarse_products: bool = False) -> MaskedModel:
         """Return this model with its passes in another precision, and this one as its `exact`."""

@@ -84,7 +84,7 @@ class HuggingFaceModel(PackedModel):
         if bool(self.forbidden.all()):
             raise ModelError(
                 f"every token of '{name}' is special, as if it had no tokenizer of its own: give "
-                "--tokenizer (a folder, a hub name or a vocab.txt)."
+                "one, a folder, a hub name or a vocab.txt: --model 'NAME(tokenizer=vocab.txt)'."
             )
         self.only_given = other_letters(self.token_strings(range(size)), self.forbidden)
         self.forbidden[list(self.only_given)] = True
@@ -144,7 +144,7 @@ class HuggingFaceModel(PackedModel):
         if not names:
             raise InputError(
                 f"'{self.name}' has no letters besides the 20 amino acids, or is not a model of "
-                "proteins: drop --extra-letters."
+                "proteins: drop extra_letters."
             )
         wanted = sorted(set(letters))
         for one in wanted:

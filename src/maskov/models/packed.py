@@ -106,7 +106,7 @@ FLOOR = 0.01
 def check_smoothing(share: float) -> None:
     """Refuse a share that no label smoothing has."""
     if not 0 <= share < 1:
-        raise InputError(f"--remove-smoothing must be at least 0 and below 1, not {share}.")
+        raise InputError(f"remove_smoothing must be at least 0 and below 1, not {share}.")
 
 
 def without_smoothing(

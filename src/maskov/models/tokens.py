@@ -54,7 +54,7 @@ def check_tokens(tokenizer: Any, rows: int, name: str) -> None:
     if largest >= rows:
         raise ModelError(
             f"the tokenizer of '{name}' has tokens up to {largest}, its network only {rows} rows "
-            "of them; give the tokenizer it was trained with (--tokenizer)."
+            "of them; give the tokenizer it was trained with: --model 'NAME(tokenizer=FOLDER)'."
         )
 
 

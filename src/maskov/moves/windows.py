@@ -87,7 +87,7 @@ class Span(Window):
 
     def __post_init__(self) -> None:
         if not self.sizes or any(size < 1 for size in self.sizes):
-            raise InputError("a span has at least one position: write --span 2:3.")
+            raise InputError("a span has at least one position: write span(2:3).")
         if self.weights and len(self.weights) != len(self.sizes):
             raise InputError("a span has one weight for each of its sizes.")
         if not all(weight > 0 for weight in self.weights):

@@ -20,42 +20,11 @@ from maskov.execution.loop import kernel_at
 from maskov.kernels import Kernel
 from maskov.models import MaskedModel
 from maskov.models.conditional.model import ConditionalModel
-from maskov.random import CounterRng
 from maskov.runs.manifest import leaves_invariant
 from maskov.runs.signature import resizes, sweeps_of
 from maskov.schedules import Schedule
-from maskov.starts import STARTS, Layout
+from maskov.starts import Layout
 from maskov.tuning.lengths import weighed
-
-
-def check_arguments(
-    chains: int,
-    start: str,
-    seed: int,
-    thin: int,
-    resident: int | None,
-    trace: str,
-) -> None:
-    """Refuse values that no run can have."""
-    if chains < 1:
-        raise InputError(f"a run has at least one chain, not {chains}.")
-    if start not in STARTS:
-        raise InputError(
-            f"unknown start '{start}'; use one of {', '.join(STARTS)}, or --start-text for a file."
-        )
-    CounterRng(seed)  # which refuses what is no seed
-    if thin < 0:
-        raise InputError(f"--thin counts epochs: 0 (only the last) or more, not {thin}.")
-    if resident is not None and resident < 1:
-        raise InputError(f"at least one chain must be resident, not {resident}.")
-    if trace not in ("every", "kept"):
-        raise InputError(f"energies are traced in 'every' epoch or where 'kept', not '{trace}'.")
-
-
-def check_checkpoints(seconds: float) -> None:
-    """Refuse a time between checkpoints that is none."""
-    if not seconds >= 0:
-        raise InputError("the time between checkpoints must be 0 seconds or more.")
 
 
 def check_epochs(schedule: Schedule, chains: int, thin: int) -> None:
@@ -77,7 +46,7 @@ def check_converges(kernel: Kernel, schedule: Schedule, thin: int, trace: str) -
     if not leaves_invariant(kernel, schedule)[0]:
         raise InputError(
             "--until converged needs a fixed target: a kernel that has one, and --burn-in that "
-            "covers --anneal and --force-accept."
+            "covers a falling --target-temperature and --force-accept."
         )
     if thin and not schedule.burn_in:
         raise InputError(
@@ -168,7 +137,7 @@ def check_order(kernel: Kernel) -> None:
     """Refuse an order of positions where lengths change: every step then draws its own."""
     if resizes(kernel) and any(sweep.order != "random" for sweep in sweeps_of(kernel)):
         raise InputError(
-            "positions come and go where lengths change, so they have no order: drop --order, or "
+            "positions come and go where lengths change, so they have no order: drop it, or "
             "the moves that change the length."
         )
 
@@ -181,5 +150,5 @@ def check_blocks(kernel: Kernel, schedule: Schedule, layout: Layout) -> None:
     if block > shortest:
         raise InputError(
             f"a block of {block} positions does not fit into the shortest sequence, which "
-            f"has {shortest} free; use a smaller --block."
+            f"has {shortest} free; use a smaller one: site(block=2)."
         )

@@ -44,7 +44,7 @@ def manifest_of(
         names = ", ".join(f"'{name}'" for name in sorted(model.token_strings(sorted(stay))))
         notes.append(
             f"letters of the given sequences that are never proposed stay as they are: {names} "
-            "(--extra-letters lets them be proposed)"
+            "(extra_letters lets them be proposed)"
         )
     if config.until is not None:
         notes.append(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -10,20 +10,15 @@ import torch
 
 from maskov.errors import InputError
 from maskov.execution.loop import kernel_at
-from maskov.fasta import Record
 from maskov.kernels import Exchange, Kernel
 from maskov.kernels.base import BurnIn
 from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
-from maskov.random import CounterRng
-from maskov.runs.checks import with_prior
-from maskov.runs.inputs import inputs_of, layout_of
-from maskov.runs.signature import resizes
+from maskov.random import CounterRng, Rng
 from maskov.runs.store import Store
 from maskov.runs.task_runner import Listener
 from maskov.schedules import Schedule
 from maskov.starts import Layout
-from maskov.texts import Mask
 from maskov.tuning.tune import cautions, epochs_for, find_ladder, tune, tuned
 
 # Passes of a step, roughly.
@@ -31,52 +26,36 @@ _PASSES = 3
 
 
 def schedule_for_passes(
-    model: MaskedModel,
+    passes: int,
     kernel: Kernel,
     schedule: Schedule,
-    passes: int,
-    *,
-    chains: int = 8,
-    length: int | tuple[int, int] = 20,
-    texts: Sequence[str | Record] | None = None,
-    templates: Sequence[str | Record] | None = None,
-    freeze: str | Sequence[Mask] | None = None,
-    lengths: str = "best",
-    length_prior: str | Mapping[int, float] | None = None,
-    seed: int = 0,
-    token_budget: int | None = None,
+    prior: str,
+    layout: Layout,
+    scorer: Scorer,
+    rng: Rng,
     automatic_burn_in: bool = False,
-) -> Schedule:
+) -> tuple[Schedule, Kernel]:
     """Return the schedule with as many epochs as so many masked passes of a chain pay for.
 
-    `kernel` has the energy of burn-in, if there is one (`with_burn_in`). An `automatic_burn_in` has
-    half of the epochs, or what the schedule says if that is less.
+    `kernel` has the energy of burn-in, if there is one, and is returned with the burn-in of that
+    schedule. An `automatic_burn_in` has half of the epochs, or what the schedule says if that is
+    less.
     """
-    if passes < 1:
-        raise InputError(f"--passes counts masked passes of a chain: 1 or more, not {passes}.")
-    kernel, prior = with_prior(kernel, length_prior, model)
-    inputs = inputs_of(
-        model, length, texts, templates, lengths, chains, seed, resizes(kernel), freeze
-    )
-    constraints = kernel.conditional.constraints
-    layout = layout_of(model, inputs, chains, seed, constraints)
-    layout.check(model, constraints)
-    scorer, rng = Scorer(model, token_budget), CounterRng(seed)
+    measured = kernel
 
     def epochs() -> int:
-        return epochs_for(passes, kernel, schedule, layout, scorer, rng)
+        return epochs_for(passes, measured, schedule, layout, scorer, rng)
 
-    with threads(1, model):
+    with threads(1, scorer.model):
         # What the run will choose; an epoch costs about so many passes.
         about = max(passes // (_PASSES * layout.mean), schedule.burn_in + 1, schedule.force_accept)
         found = tune(kernel, replace(schedule, epochs=about), prior, layout, scorer, rng)
-        kernel = tuned(kernel, found)
+        measured = tuned(kernel, found)
         paid = epochs()
         while automatic_burn_in and schedule.burn_in > paid // 2:
             first = schedule.burn_in_energy if paid > 1 else None
             schedule = replace(schedule, burn_in=paid // 2, burn_in_energy=first)
-            if isinstance(kernel, BurnIn):
-                kernel = replace(kernel, epochs=schedule.burn_in)
+            measured = _with_burn_in(measured, schedule)
             paid = epochs()
     scorer.check()
     if paid <= schedule.burn_in:
@@ -84,7 +63,16 @@ def schedule_for_passes(
             f"{passes} passes of a chain are about {paid} epochs, all of them burn-in: ask for "
             "more --passes or less --burn-in."
         )
-    return replace(schedule, epochs=paid, force_accept=min(schedule.force_accept, paid))
+    schedule = replace(schedule, epochs=paid, force_accept=min(schedule.force_accept, paid))
+    return schedule, _with_burn_in(kernel, schedule)
+
+
+def _with_burn_in(kernel: Kernel, schedule: Schedule) -> Kernel:
+    if not isinstance(kernel, BurnIn):
+        return kernel
+    if schedule.burn_in_energy is None:
+        return kernel.kernel
+    return replace(kernel, epochs=schedule.burn_in)
 
 
 def tuned_kernel(

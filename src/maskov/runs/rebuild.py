@@ -11,6 +11,8 @@ from typing import Any
 from maskov.config import Manifest, RunConfig, to_json
 from maskov.defaults import GROUPS
 from maskov.energies import Energy, grouped, parse_energy
+from maskov.energies.base import Sum
+from maskov.energies.counting import LengthPrior
 from maskov.energies.networks import Loading
 from maskov.errors import InputError, RunError
 from maskov.kernels import Exchange, Kernel
@@ -134,6 +136,14 @@ def own_parts(config: RunConfig) -> list[str]:
     return imported_parts([config.kernel, {"energy": config.schedule.burn_in_energy}])
 
 
+def usual_burn_in(kernel: Kernel) -> Energy | None:
+    """Return the energy that burn-in has by default: the kernel's own with positions in groups."""
+    if kernel.energy is None or kernel.energy.masked is None:
+        return None
+    parts = tuple(part for part in kernel.energy.parts if not isinstance(part[1], LengthPrior))
+    return grouped(parts[0][1] if len(parts) == 1 and parts[0][0] == 1 else Sum(parts), GROUPS)
+
+
 def with_burn_in(
     kernel: Kernel,
     schedule: Schedule,
@@ -145,15 +155,16 @@ def with_burn_in(
 ) -> Kernel:
     """Return the kernel with the energy that the schedule's burn-in has, if it has one.
 
-    Energies that are `known` by their names are taken as they are.
+    Energies that are `known` by their names are taken as they are, and the usual one has the
+    experts of the kernel's own.
     """
-    if schedule.burn_in_energy is None:
+    text = schedule.burn_in_energy
+    if text is None:
         return kernel
-    first = known.get(schedule.burn_in_energy) or parse_energy(
-        schedule.burn_in_energy,
-        loading=Loading(model.device, trust_remote_code, allow_download),
-        trust_parts=trust_parts,
-    )
+    first = known.get(text) or usual_burn_in(kernel)
+    if first is None or energy_name(first) != text:
+        loading = Loading(model.device, trust_remote_code, allow_download)
+        first = parse_energy(text, loading=loading, trust_parts=trust_parts)
     kernel.with_energy(first)  # which refuses what it cannot do
     return BurnIn(kernel, first, schedule.burn_in)
 

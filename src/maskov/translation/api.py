@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from maskov.energies import Norm, Raw
+from maskov import api
+from maskov.arguments import Arguments, arguments_of
+from maskov.energies import Norm, Raw, parse_energy
+from maskov.energies.autoregressive import AutoregressiveTranslation
 from maskov.energies.networks import Loading
 from maskov.errors import InputError
+from maskov.models import choose_device
+from maskov.models.checkpoint import translation_folder
 from maskov.models.conditional.model import ConditionalModel
 from maskov.models.scorer import Scorer
+from maskov.options import parse_model
+from maskov.plan import load_source, plan, workers_of
 from maskov.runs import Run, Sample
-from maskov.sampling import run_chains
+from maskov.runs.store import Store
+from maskov.runs.task_runner import Listener
+from maskov.sampling import execute
 from maskov.texts import read_text
 from maskov.translation.autoregressive import DEFAULT_BEAM, AutoregressiveTranslator
 from maskov.translation.methods import (
     DEFAULT_LENGTHS,
     DRAFTS,
+    OPTIONS,
     TranslationMethod,
     least_risk,
     lowest,
     lowest_target,
+    method_of,
+    named_model,
 )
 from maskov.types import Sequences
+from maskov.workers import Workers
 
 
 @dataclass(frozen=True)
@@ -47,6 +61,88 @@ class Translation:
         return json.dumps(asdict(self), ensure_ascii=False)
 
 
+@dataclass(frozen=True)
+class Task:
+    """Texts to translate: by which models and method, and the settings of the run."""
+
+    model: ConditionalModel
+    texts: Sequence[str]
+    method: TranslationMethod
+    twin: AutoregressiveTranslator | None
+    every_chain: bool
+    drafts: Sequence[str] | None
+    settings: dict[str, Any]
+
+    @property
+    def epochs(self) -> int:
+        """The epochs that a listener hears of."""
+        return self.method.sweeps
+
+    def translations(
+        self, listener: Listener | None, stop: Callable[[], bool] | None
+    ) -> list[Translation]:
+        """Translate each text, in order."""
+        own = self.settings | {"listener": listener, "stop": stop}
+        return translate_lines(
+            self.model, self.texts, self.method, self.twin, self.every_chain, self.drafts,
+            **own if self.method.name != "ar" else {},
+        )  # fmt: skip
+
+
+def plan_translation(**given: Any) -> Task:
+    """Return what to translate, and how, from the arguments of `maskov.translate`; or refuse."""
+    kinds = (ConditionalModel, AutoregressiveTranslator, TranslationMethod)
+    asked = arguments_of(api.translate, given, *kinds)
+    if asked.texts is None:
+        raise InputError("there is nothing to translate: give `texts`, a list.")
+    loaded = asked.model if isinstance(asked.model, ConditionalModel) else None
+    if loaded is not None:
+        asked.refuse_both("a model that is loaded", "pair", "device", "precision")
+    method = asked.method
+    if isinstance(method, TranslationMethod):
+        asked.refuse_both("a TranslationMethod", *OPTIONS)
+    else:
+        method = method_of(asked)
+    workers = workers_of(asked)
+    _check_used(asked, method, workers)
+    if asked.out is not None:
+        Store.check_free(asked.out)
+    source = asked.source
+    if loaded is None:
+        source = source or parse_model(named_model(asked.model, asked.pair, "translation"))
+    device = choose_device(asked.device) if loaded is None else loaded.device
+    model = loaded or load_source(source, device, asked.precision)
+    if not isinstance(model, ConditionalModel):
+        raise InputError(f"'{model.name}' is not a translation model: it has no source.")
+    twin = asked.twin if isinstance(asked.twin, AutoregressiveTranslator) else None
+    if method.needs_twin and twin is None and (asked.twin or asked.pair) is not None:
+        name = named_model(asked.twin, asked.pair, "twin")
+        folder = translation_folder(name, download=True) or Path(name)
+        twin = AutoregressiveTranslator.load(folder, device, name)
+    names = ("seed", "out", "token_budget", "resident")
+    settings = {name: getattr(asked, name) for name in names}
+    settings |= {"workers": workers, "source": source}
+    return Task(model, asked.texts, method, twin, asked.every_chain, asked.drafts, settings)
+
+
+def _check_used(asked: Arguments, method: TranslationMethod, workers: Workers) -> None:
+    """Refuse options of the run that the method does not use."""
+    unused = []
+    if method.name == "ar":
+        if not workers.here:
+            raise InputError("the method 'ar' runs no chains: drop --workers.")
+        unused = ["out", "token_budget", "resident", "threads"]
+    elif not isinstance(asked.twin, AutoregressiveTranslator):
+        energy = None if method.energy is None else parse_energy(method.energy)
+        parts = () if energy is None else energy.parts
+        used = any(isinstance(part, AutoregressiveTranslation) for _, part in parts)
+        unused = [] if used or method.needs_twin else ["twin"]
+    for name in unused:
+        if getattr(asked, name) is not None:
+            flag = name.replace("_", "-")
+            raise InputError(f"the method '{method.name}' makes no use of --{flag}: drop it.")
+
+
 def translate_lines(
     model: ConditionalModel,
     texts: Sequence[str],
@@ -62,7 +158,7 @@ def translate_lines(
     `every_chain` the last sample of each chain. `twin` is the autoregressive model that the method
     'ar' and the start 'autoregressive' need, `drafts` are the translations that chains with the
     start 'drafts' start from, one of each text. The default method is mask-predict with five
-    lengths. `settings` are passed to `run_chains`, such as `seed`, `out` or `listener`.
+    lengths. `settings` are those of `maskov.sample`, such as `seed`, `out` or `listener`.
     """
     method = method or TranslationMethod(length_beam=DEFAULT_LENGTHS)
     lines = [line for line, text in enumerate(texts) if text.strip()]
@@ -143,10 +239,11 @@ def run_method(
     """
     if (drafts is not None) != method.from_drafts:
         raise InputError("a method that starts from translations, and no other, takes drafts.")
-    return run_chains(
-        given,
-        method.kernel(Loading(given.device)),
-        method.schedule(),
+    listener, stop = settings.pop("listener", None), settings.get("stop")
+    planned = plan(
+        model=given,
+        kernel=method.kernel(Loading(given.device)),
+        schedule=method.schedule(),
         chains=method.many,
         lengths=method.length_rule,
         start=method.first_state,
@@ -155,6 +252,7 @@ def run_method(
         trace="kept",
         **settings,
     )
+    return execute(planned, listener, stop)
 
 
 def translations_of(

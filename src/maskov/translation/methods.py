@@ -5,33 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
 import torch
 
+from maskov.arguments import Arguments
 from maskov.energies import parse_energy
 from maskov.energies.autoregressive import AutoregressiveTranslation
 from maskov.energies.counting import PredictedLength
 from maskov.energies.networks import Loading
+from maskov.energies.registry import weighted_terms
 from maskov.energies.stages import parse_delayed
-from maskov.errors import InputError
+from maskov.errors import InputError, ModelError
 from maskov.evaluation.translation import most_alike
 from maskov.kernels import Kernel
-from maskov.kernels.registry import (
-    Moves,
-    move_names,
-    named_kernel,
-    named_moves,
-    parse_moves,
-    parse_sizes,
-)
+from maskov.kernels.registry import Moves, named_kernel, parse_moves
 from maskov.models.conditional.model import RULES
-from maskov.moves import MaskedConditional, Move, Resize, Sweep
+from maskov.moves import MaskedConditional, Resize, Site, Sweep
+from maskov.options import findable
 from maskov.runs.sample import Sample
 from maskov.schedules import LinearSchedule, Schedule
+from maskov.shipped import model_for
 from maskov.starts import STARTS
 
 _CHAINS = {"epochs", "temperature", "chains", "lengths", "pick", "start"}
-_MOVES = {"moves", "span", "delayed"}
+_MOVES = {"moves", "delayed"}
 _TARGET = {"energy", "target_temperature", "anneal", "target_floor", "force_accept"}
 _BLOCKS = {"block", "block_anneal"}
 # Energies that compare translations of different lengths.
@@ -125,8 +123,7 @@ class TranslationMethod:
     beam: int | None = None
     length_power: float | None = None
     moves: Moves | None = None
-    span: str | tuple[int, int] | None = None
-    delayed: str | tuple[int, ...] | None = None
+    delayed: str | int | Sequence[int] | None = None
     start: str | None = None
 
     def __post_init__(self) -> None:
@@ -152,8 +149,6 @@ class TranslationMethod:
                 f"chains that start from a translation have its length: drop --lengths "
                 f"{self.lengths}, or use --lengths sampled."
             )
-        if self.span is not None and "span" not in move_names(self.chosen_moves):
-            raise InputError("--span is the size of the move 'span': add --moves span.")
         if self.pick is not None and self.pick not in PICKS:
             raise InputError(f"unknown --pick '{self.pick}'; use one of {', '.join(PICKS)}.")
         if self.pick == "mbr" and self.many < 3:
@@ -212,8 +207,7 @@ class TranslationMethod:
 
     @property
     def _resizes(self) -> bool:
-        moves, _ = parse_moves(self.chosen_moves, self._named_moves())
-        return any(isinstance(move, Resize) for move in moves)
+        return any(isinstance(move, Resize) for move in parse_moves(self.chosen_moves)[0])
 
     @property
     def from_drafts(self) -> bool:
@@ -255,7 +249,10 @@ class TranslationMethod:
         """Return the kernel of the method; `loading` says where its energy loads models."""
         if self.name in ("greedy", "mask-predict"):
             return named_kernel("mask-predict", iterations=self.sweeps)
-        moves, weights = parse_moves(self.chosen_moves, self._named_moves())
+        conditional = MaskedConditional(0.8 if self.temperature is None else self.temperature)
+        moves, weights, _ = parse_moves(self.chosen_moves, conditional)
+        if "block" in METHODS[self.name]:
+            moves = (Site(conditional, Sweep(block=self.block or 4)),)
         name = self.name.removeprefix("block-")
         energy, early = parse_energy(self.target, loading=loading), self.delayed
         # Blocks, and energies of groups, have the usual early tests.
@@ -264,11 +261,6 @@ class TranslationMethod:
         if early is None:
             return named_kernel(name, energy, moves, weights)
         return named_kernel(name, energy, moves, weights, delayed=parse_delayed(early))
-
-    def _named_moves(self) -> dict[str, Move]:
-        conditional = MaskedConditional(0.8 if self.temperature is None else self.temperature)
-        block = 1 if "block" not in METHODS[self.name] else self.block or 4
-        return named_moves(conditional, parse_sizes(self.span or "1:3"), Sweep(block=block))
 
     def schedule(self) -> Schedule:
         """Return the schedule of the method."""
@@ -321,3 +313,61 @@ def lowest_target(samples: Sequence[Sample]) -> Sample:
 def least_risk(samples: Sequence[Sample]) -> Sample:
     """Return the sample of minimum Bayes risk."""
     return samples[most_alike([sample.text for sample in samples])]
+
+
+# The options that a method has.
+OPTIONS = tuple(one.name for one in fields(TranslationMethod) if one.name != "name")
+
+
+def method_of(asked: Arguments) -> TranslationMethod:
+    """Return the method that the arguments of `maskov.translate` mean.
+
+    With sampled lengths and a twin, chains continue from its translation and weigh by it, unless
+    another energy is asked for: by the masked model's own energies sampled lengths translate worse
+    than mask-predict (experiments/LOG.md).
+    """
+    chosen = {name: getattr(asked, name) for name in OPTIONS}
+    named = asked.twin is not None or asked.pair is not None
+    weighs = asked.method == "mh" and asked.lengths == "sampled" and asked.energy is None and named
+    if weighs:
+        chosen["energy"] = "norm+0.5*autoregressive"
+        chosen["start"] = asked.start or AUTOREGRESSIVE
+    if asked.drafts is not None:
+        if asked.start is not None:
+            raise InputError("chains start from --drafts or from --start, not both.")
+        if "start" not in METHODS.get(asked.method, {"start"}):
+            raise InputError(f"the method '{asked.method}' does not use --drafts: drop it.")
+        chosen["start"] = DRAFTS
+    elif asked.start == DRAFTS:
+        raise InputError("give the drafts, a file of translations: --drafts FILE.")
+    if chosen["energy"] is not None and "energy" in METHODS.get(asked.method, ()):
+        chosen["energy"] = _named_energy(chosen["energy"], asked, weighs)
+    if asked.method == "mask-predict" and asked.length_beam is None:
+        chosen["length_beam"] = DEFAULT_LENGTHS
+    return TranslationMethod(asked.method, **chosen)
+
+
+def _named_energy(text: str, asked: Arguments, weighs: bool) -> str:
+    """Return the energy with the full names of its models, so that a run can be resumed."""
+    causal = None
+    if any(name == "autoregressive" for _, name in weighted_terms(text)):
+        try:
+            causal = named_model(asked.twin, asked.pair, "twin")
+        except ModelError as error:
+            if not weighs:
+                raise
+            raise ModelError(
+                f"--lengths sampled weighs translations by the autoregressive model of "
+                f"'{asked.pair}', which is not here: name one with --twin, or avoid it with "
+                "--energy norm+0.5*predicted_length."
+            ) from error
+    return str(parse_energy(text, causal, Loading(find=findable)))
+
+
+def named_model(name: str | Path | None, pair: str | None, kind: str) -> str:
+    """Return the name of a model, given directly or by its languages."""
+    if name is not None:
+        return str(name)
+    if pair is None:
+        raise InputError("give the languages, such as --pair de-en, or --model.")
+    return model_for(pair, kind)

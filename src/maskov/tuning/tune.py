@@ -190,7 +190,7 @@ _FACTOR, _BELIEVED = 2.5, (0.01, 0.98)
 _DIGITS = 4
 
 
-@from_random_starts("the ladder of temperatures", "Give one with --ladder.")
+@from_random_starts("the ladder of temperatures", "Give one with --replicas 1,0.87,0.75.")
 def find_ladder(kernel: Exchange, layout: Layout, scorer: Scorer, rng: Rng) -> tuple[float, ...]:
     """Return inverse temperatures, from 1 downwards, at which neighbours swap at a good rate."""
     pilots = pilot_chains(layout, _PILOTS, kernel, scorer, rng)

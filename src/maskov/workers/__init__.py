@@ -33,13 +33,13 @@ class Workers:
         bounds = (
             ("--workers", self.count, 0),
             ("--threads", self.threads, 1),
-            ("--gpus-per-worker", self.gpus_per_worker, 0),
+            ("gpus_per_worker", self.gpus_per_worker, 0),
         )
         for option, value, least in bounds:
             if value is not None and not least <= value <= _MOST:
                 raise InputError(f"{option} must be between {least} and {_MOST}, not {value:g}.")
         if self.engine != "ray" and (self.address is not None or self.gpus_per_worker):
-            raise InputError("--address and --gpus-per-worker are those of --engine ray.")
+            raise InputError("address and gpus_per_worker are those of --workers 'ray(...)'.")
 
     @property
     def here(self) -> bool:

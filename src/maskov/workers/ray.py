@@ -121,5 +121,5 @@ def _ray() -> Any:
         import ray
         import ray.exceptions
     except ImportError as error:
-        raise InputError("--engine ray needs Ray: pip install '.[ray]'.") from error
+        raise InputError("--workers ray needs Ray: pip install '.[ray]'.") from error
     return ray

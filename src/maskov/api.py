@@ -1,0 +1,561 @@
+"""The functions of maskov: their signatures are the options of the commands of the same names.
+
+Every option is one keyword with its type, its default and an `Opt`, which says what help says of it
+and how its text is read. Keywords without one are for Python alone. Nothing heavy is imported here
+before a function is called, since `maskov --help` is made from these signatures.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
+
+from maskov.config import DEFAULT_EPOCHS, MOST_UNTIL_CONVERGED, ModelSource
+from maskov.options import (
+    KERNEL,
+    MODEL,
+    RUN,
+    SCHEDULE,
+    Allow,
+    AllowDownload,
+    AnyEnergy,
+    AnyModel,
+    AnyWorkers,
+    Avoid,
+    CheckpointEvery,
+    Contains,
+    Device,
+    Freeze,
+    Lines,
+    MaxChanges,
+    Opt,
+    Precision,
+    Resident,
+    Seed,
+    SomeMoves,
+    Stop,
+    TextFunction,
+    Threads,
+    TokenBudget,
+    TrustCode,
+    TrustParts,
+    lines_or_files,
+    parse_proposal,
+    parse_range,
+    parse_replicas,
+    parse_temperature,
+    read_empty_lines,
+    read_templates,
+    read_texts,
+    texts_or_files,
+)
+from maskov.schedules import LinearSchedule, Schedule
+from maskov.shipped import default_model
+
+if TYPE_CHECKING:
+    from maskov.energies import Energy
+    from maskov.kernels import Kernel
+    from maskov.models import MaskedModel
+    from maskov.models.conditional.model import ConditionalModel
+    from maskov.moves import MaskedConditional
+    from maskov.rewriting import Rewriter, Rewriting
+    from maskov.runs.result import Run
+    from maskov.runs.task_runner import Listener
+    from maskov.scoring import Score
+    from maskov.translation.api import Translation
+    from maskov.translation.autoregressive import AutoregressiveTranslator
+    from maskov.translation.methods import TranslationMethod
+
+# The untrained stand-in if no model is shipped.
+DEFAULT_MODEL = default_model()
+
+
+def sample(
+    model: AnyModel = DEFAULT_MODEL,
+    kernel: Annotated[
+        str | Kernel, Opt("mh, gibbs, mask-predict, or module:Class", "-k", KERNEL)
+    ] = "mh",
+    schedule: Schedule | None = None,
+    *,
+    energy: Annotated[
+        AnyEnergy | None,
+        Opt("raw, norm, raw(groups=4), autoregressive(MODEL), module:Class(...), or a sum: "
+            "raw+0.5*norm (default: raw)", "-e"),
+    ] = None,
+    length: Annotated[
+        int | tuple[int, int] | None,
+        Opt("tokens of a sample: 20, or a range 15:45 (default: 20)", "-l", read=parse_range),
+    ] = None,
+    texts: Annotated[
+        Lines | None,
+        Opt("file of texts to start --chains chains from each: FASTA, or one per line (- for "
+            "stdin)", "--start-text", read=read_texts),
+    ] = None,
+    chains: Annotated[int, Opt("number of chains, for each text or template", "-c")] = 8,
+    epochs: Annotated[
+        int | None,
+        Opt(f"sweeps over all positions (default: {DEFAULT_EPOCHS}); with --until the most there "
+            f"may be (default: {MOST_UNTIL_CONVERGED})", "-n"),
+    ] = None,
+    until: Annotated[
+        str | None,
+        Opt("converged: stop when R-hat is good and there are 100 effective draws; converged:400 "
+            "for 400"),
+    ] = None,
+    out: Annotated[Path | None, Opt("run folder to write", "-o")] = None,
+    contains: Contains = None,
+    avoid: Avoid = None,
+    allow: Allow = None,
+    max_changes: MaxChanges = None,
+    freeze: Freeze = None,
+    device: Device = "auto",
+    precision: Precision = "float32",
+    trust_remote_code: TrustCode = False,
+    moves: Annotated[
+        SomeMoves,
+        Opt("site, span, insert-delete, resize or module:Class; several with weights: "
+            "site:1,span:2; with arguments: span(1:3), site(block=4, block_anneal=0.2, "
+            "order=left-to-right) (default: span)", panel=KERNEL),
+    ] = None,
+    proposal: Annotated[
+        MaskedConditional | None,
+        Opt("how tokens are proposed: temperature=0.8,top_p=0.9,top_k=20,epsilon=0.1, or some of "
+            "these; top_p and top_k keep the most probable tokens, epsilon is the share of the "
+            "full conditional", panel=KERNEL, read=parse_proposal),
+    ] = None,
+    delayed: Annotated[
+        str | int | Sequence[int] | None,
+        Opt("positions next to the change that an early test scores: 2, or 1,2,4 for three tests, "
+            "or off (default: 2; off for grouped energies)", panel=KERNEL),
+    ] = None,
+    length_prior: Annotated[
+        str | Mapping[int, float] | None,
+        Opt("weights of sampled lengths: flat, none, or 8:1,12:4,16:1 (default: flat)",
+            panel=KERNEL),
+    ] = None,
+    replicas: Annotated[
+        int | Sequence[float],
+        Opt("copies of each chain at several temperatures, which swap states: a number, or their "
+            "inverse temperatures such as 1,0.87,0.75", panel=KERNEL, read=parse_replicas),
+    ] = 1,
+    passes: Annotated[
+        int | None, Opt("masked passes of a chain, instead of --epochs", panel=SCHEDULE)
+    ] = None,
+    burn_in: Annotated[
+        int | None,
+        Opt("first epochs, left out of samples and averages (default: 8, but at most half of the "
+            "epochs; with --until: half of them)", panel=SCHEDULE),
+    ] = None,
+    burn_in_energy: Annotated[
+        str | Energy | None,
+        Opt("energy of burn-in, such as raw(groups=4), or same for that of --energy (default: "
+            "--energy with groups=4; same if --burn-in is given)", panel=SCHEDULE),
+    ] = None,
+    target_temperature: Annotated[
+        float | LinearSchedule,
+        Opt("T in p ∝ exp(-E/T); START:FALL:FLOOR falls from epoch to epoch: 1.5:0.3:0.5",
+            panel=SCHEDULE, read=parse_temperature),
+    ] = 1.0,
+    force_accept: Annotated[int, Opt("first epochs that accept everything", panel=SCHEDULE)] = 0,
+    start: Annotated[
+        str, Opt("masked (filled at random), greedy (one pass) or mask-predict", panel=RUN)
+    ] = "masked",
+    thin: Annotated[
+        int, Opt("epochs between samples of a chain; 0: only the last is kept", panel=RUN)
+    ] = 0,
+    seed: Seed = 0,
+    name: Annotated[
+        str, Opt("name of the run in reports and pages (default: its folder)", panel=RUN)
+    ] = "",
+    token_budget: TokenBudget = None,
+    resident: Resident = None,
+    checkpoint_every: CheckpointEvery = 60.0,
+    workers: AnyWorkers = None,
+    threads: Threads = None,
+    templates: Lines | None = None,
+    lengths: str = "best",
+    trace: str = "every",
+    source: ModelSource | None = None,
+    progress: bool = True,
+    listener: Listener | None = None,
+    stop: Stop | None = None,
+) -> Run:  # fmt: skip
+    """Draw samples from a masked language model.
+
+        run = maskov.sample("wiki-small", energy="norm", epochs=40, chains=64)
+
+    `model` is a name, a folder or a MaskedModel. Every option of `maskov sample` is a keyword of
+    the same name with the same default (`--start-text` is `texts`). Instead of options, `kernel`
+    and `schedule` may be objects: options that such an object has itself are then refused, and with
+    a kernel there is no burn-in unless you set it. An `energy` may be an object, too, or a function
+    that takes a list of texts and returns a number for each; `moves` may be objects, alone or in
+    pairs with their weights: moves=[maskov.Site(), (maskov.Span(), 2.0)].
+
+    Chains have `length` tokens (12), or a length drawn from a range (8, 24); or start at given
+    `texts`; or fill the blanks of `templates`; `chains` to each. Texts and templates may be records
+    of FASTA (`read_fasta`): samples then carry their names and mutations, and a run folder also has
+    `samples.fa` and `mutations.csv`. Chains of a conditional model are translations of its sources,
+    of the likeliest length, of the likeliest few, or of a length each draws (`lengths`: best, top,
+    drawn).
+
+    Tokens of texts that `freeze` names stay: positions counted from 1 ("1-25,40"), words ("river,
+    bridge"), what a regular expression finds ("re:PATTERN"), or for each text a boolean or a sign
+    (`.` is free) for each of its tokens. With both `texts` and `templates`, chains start at the
+    texts and change only where their templates have a blank.
+
+    With moves that change the length (`moves="span:2,insert-delete:1"`) lengths are sampled: any
+    within the range, or from half to twice that of a text, or those of blanks such as [MASK*] and
+    [MASK{2,5}]; between frozen tokens each stretch has one token at least and twice its own at
+    most. `length_prior` weighs lengths: "none" (the law is exp(−E) over all lengths), "flat" (the
+    default: weights found by discarded chains so that lengths are visited about evenly), or a table
+    such as {8: 1, 12: 4, 16: 1}.
+
+    The last sequence of each chain is kept, or with `thin` every so many epochs after burn-in. With
+    `out` the run is a folder that can be resumed. With `passes` the run has as many epochs as so
+    many masked passes of a chain pay for. With `until="converged"` it ends at the first of a few
+    fixed epochs at which all energies and token statistics have R-hat below 1.05 and 100 effective
+    draws ("converged:400": 400), or after `epochs` (2,000 unless given). With `replicas`, each
+    chain is so many copies at a ladder of inverse temperatures, which swap their states.
+
+    The rest decides how the work is done, not its result: `token_budget` caps the tokens of one
+    model call, `resident` the chains that are on a device at once, and `workers` are processes that
+    share the chains. `trace="kept"` leaves out the energies of epochs without samples where they
+    would cost passes. `source` is how to load a model again that was given as an object.
+
+    On terminals and in notebooks a bar shows the `progress`, unless it is false or a `listener`
+    is told of it instead. `stop` is asked between model calls. Once it returns true, the run is
+    saved, if it has a folder, and the call raises `Interrupted`: `resume` continues from there.
+
+    Raises `InputError` for arguments that cannot be used, `ModelError` for models that cannot,
+    `RunError` for folders that cannot be written, and `Interrupted`; all are `MaskovError`.
+    """
+    given = locals()
+    from maskov.plan import plan
+    from maskov.sampling import execute_shown
+
+    return execute_shown(plan(**given), progress, listener, stop)
+
+
+_P = ParamSpec("_P")
+_Templates = Annotated[
+    "str | Lines",
+    Opt("a text with \\[MASK] (or \\[MASK*], \\[MASK{2,5}]; in proteins _) for blanks, a file, "
+        "or -", metavar="TEMPLATE", read=read_templates),
+]  # fmt: skip
+
+
+def _filling(
+    sample: Callable[Concatenate[Any, _P], Run],
+) -> Callable[Concatenate[str | Path | MaskedModel, str | Lines, _P], Run]:
+    """Return `infill`, which has the keywords of `sample`."""
+
+    def infill(model: Any, templates: Any, *others: _P.args, **options: _P.kwargs) -> Run:
+        """Fill the blanks of templates: sample them given the rest, from the same energy.
+
+            run = maskov.infill("wiki-small", "The [MASK] of the town was [MASK*].", chains=16)
+
+        A blank is [MASK] for one token, [MASK*] for a few, or [MASK{2,5}] for two to five. Chains
+        may start at `texts`, which are the templates with their blanks filled in. The keywords are
+        those of `sample`, as is what it returns and raises.
+        """
+        lines = [templates] if isinstance(templates, str) else templates
+        return sample(model, *others, templates=lines, **options)  # type: ignore[arg-type]
+
+    own = inspect.signature(sample).parameters
+    blanks = inspect.Parameter("templates", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    rest = [one for name, one in own.items() if name not in ("model", "templates")]
+    first = own["model"].replace(default=inspect.Parameter.empty)
+    infill.__signature__ = inspect.Signature([first, blanks, *rest])  # type: ignore[attr-defined]
+    infill.__annotations__ = sample.__annotations__ | {"templates": "_Templates"}
+    infill.__qualname__ = "infill"
+    return infill  # type: ignore[return-value]
+
+
+infill = _filling(sample)
+
+
+def resume(
+    run: Annotated[str | Path | Run, Opt("run folder", metavar="RUN", read=Path)],
+    model: MaskedModel | None = None,
+    device: Annotated[
+        str | None, Opt("cpu, cuda, cuda:1 ... (default: where the run began)")
+    ] = None,
+    *,
+    kernel: Kernel | None = None,
+    energy: Energy | TextFunction | None = None,
+    trust_remote_code: TrustCode = False,
+    trust_parts: TrustParts = False,
+    allow_download: AllowDownload = False,
+    checkpoint_every: CheckpointEvery = 60.0,
+    workers: AnyWorkers = None,
+    progress: bool = True,
+    listener: Listener | None = None,
+    stop: Stop | None = None,
+) -> Run:
+    """Continue a run, a folder or what `Run.open` read, from its newest whole checkpoints.
+
+    The samples are those of a run that was never stopped, to the byte. It runs where it began,
+    on a CPU or a GPU, unless another `device` is named; `workers` may be others than before.
+
+    A manifest may be anybody's. So code that comes with a model, and modules of parts that are not
+    maskov's, are run only if they are trusted here, and a model that is not on this machine is
+    downloaded only with `allow_download`. What was made here may be passed instead: the `model`,
+    and the `kernel` or the `energy` where the manifest names custom parts. It takes the place
+    of what the manifest names if it is the same: a model by its fingerprint, a kernel or an energy
+    by its parts and their arguments. Anything else is refused. Nothing that is passed needs to be
+    trusted, or imported again.
+
+    It raises what `sample` raises, `Interrupted` once `stop` returns true among it.
+    """
+    given = locals()
+    from maskov.sampling import execute_shown, finished, plan_of_folder
+
+    return finished(**given) or execute_shown(plan_of_folder(**given), progress, listener, stop)
+
+
+def score(
+    model: AnyModel,
+    texts: Annotated[
+        Lines,
+        Opt("texts, or files of texts: one per line, or FASTA (- for standard input)",
+            metavar="TEXT|FILE|-...", read=texts_or_files, many=True),
+    ],
+    energy: Annotated[
+        AnyEnergy, Opt("raw, norm, raw(groups=4), autoregressive(MODEL), or a sum", "-e")
+    ] = "raw",
+    *,
+    device: Device = "auto",
+    trust_remote_code: TrustCode = False,
+    token_budget: TokenBudget = None,
+) -> list[Score]:  # fmt: skip
+    """Return the energy of each text and what every token contributes to it; the order is kept.
+
+        scores = maskov.score("wiki-small", ["The cat sat on the mat."], energy="norm")
+
+    `model` is a name, a folder or a MaskedModel; `energy` is named as on the command line, or an
+    Energy, or a function that takes a list of texts and returns a number for each. With
+    "autoregressive" the scores are those of a causal model, in its own tokens: that of the energy,
+    autoregressive(MODEL), or else `model`. A translation model that was given sources,
+    `model.given(sources)`, scores one translation of each.
+    """
+    given = locals()
+    from maskov.scoring import score_as_asked
+
+    return score_as_asked(**given)[0]
+
+
+def rewrite(
+    model: AnyModel,
+    texts: Annotated[
+        Lines,
+        Opt("texts, or files of texts: one per line, or FASTA (- for standard input)",
+            metavar="TEXT|FILE|-...", read=lines_or_files, many=True),
+    ],
+    toward: Annotated[
+        AnyEnergy | Rewriter | None,
+        Opt("what texts should become, an energy: classifier(MODEL, label=positive), "
+            "contains('river'), length(12), a sum ..."),
+    ] = None,
+    *,
+    strength: Annotated[float, Opt("weight of --toward")] = 20.0,
+    keep: Annotated[float, Opt("weight of every token changed (edit distance)")] = 8.0,
+    chains: Annotated[int, Opt("chains of each line", "-c")] = 8,
+    epochs: Annotated[int, Opt("sweeps over all positions", "-n")] = 15,
+    out: Annotated[
+        Path | None, Opt("folder for finished lines; repeat the command to continue", "-o")
+    ] = None,
+    fluency: Annotated[
+        AnyEnergy, Opt("energy of fluent text: norm, raw, or a sum", panel="Advanced: energy")
+    ] = "0.3*norm",
+    target_temperature: Annotated[
+        float, Opt("T in p ∝ exp(-E/T)", panel="Advanced: energy")
+    ] = 1.0,
+    hot: Annotated[
+        float,
+        Opt("T of the first epoch, falling to --target-temperature", panel="Advanced: energy"),
+    ] = 1.0,
+    freeze: Freeze = None,
+    contains: Contains = None,
+    avoid: Avoid = None,
+    allow: Allow = None,
+    max_changes: MaxChanges = None,
+    pick: Annotated[
+        str,
+        Opt("lowest energy of any chain and epoch, last sample of the first chain, or mbr over the "
+            "chains", panel="Advanced: chains"),
+    ] = "lowest",
+    moves: Annotated[
+        SomeMoves,
+        Opt("moves by weight: site, span, insert-delete, resize (default: site:6,span(2:3):2,"
+            "insert-delete:1; for FASTA site:6,span(2:3):2)", panel="Advanced: chains"),
+    ] = None,
+    temperature: Annotated[
+        float, Opt("temperature of the proposal", panel="Advanced: chains")
+    ] = 1.0,
+    device: Device = "auto",
+    precision: Precision = "float32",
+    trust_remote_code: TrustCode = False,
+    every_chain: Annotated[
+        bool, Opt("print all chains of a line instead of one", panel=RUN)
+    ] = False,
+    seed: Seed = 0,
+    batch: Annotated[
+        int | None, Opt("lines of a run (default: 32; on a GPU all)", panel=RUN)
+    ] = None,
+    token_budget: TokenBudget = None,
+    resident: Resident = None,
+    workers: AnyWorkers = None,
+    threads: Threads = None,
+    progress: bool = True,
+    listener: Listener | None = None,
+    stop: Stop | None = None,
+) -> list[Rewriting]:  # fmt: skip
+    """Rewrite texts: sample texts like them that an expert prefers, and pick one of each.
+
+        toward = "classifier(wiki-genre, label=news)"
+        rewritten = maskov.rewrite("wiki-small", ["The film was released in May."], toward)
+
+    `toward` is what texts should become: an energy by name, an Energy, a function that takes a list
+    of texts and returns a number for each (low is good), or a whole `Rewriter`, which has the
+    options of its chains itself. Without it, name the words that texts should hold:
+    `contains="river"`. Texts may be records of FASTA (`read_fasta`): rewritings then carry their
+    names and mutations, and unless `moves` asks for it no letter is inserted or deleted. Tokens
+    that `freeze` names stay, as `sample` reads it. With `out`, a folder, finished texts are kept,
+    and the same call continues after them. `progress`, `listener` and `stop` are those of `sample`;
+    epochs of all batches are counted as of one run.
+    """
+    given = locals()
+    from maskov.rewriting import plan_rewriting
+    from maskov.ui.terminal import progress_bar
+
+    task = plan_rewriting(**given)
+    with progress_bar(task.epochs, shown=listener is None and progress) as bar:
+        return list(task.rewritings(listener or bar, stop))
+
+
+def translate(
+    model: Annotated[
+        str | Path | ConditionalModel | None, Opt("masked model: name or folder", "-m")
+    ] = None,
+    texts: Annotated[
+        Sequence[str] | None,
+        Opt("texts, one per line (- for standard input)", metavar="FILE|-",
+            read=read_empty_lines),
+    ] = None,
+    method: Annotated[
+        str | TranslationMethod,
+        Opt("greedy, mask-predict, gibbs, block-gibbs, mh, block-mh or ar"),
+    ] = "mask-predict",
+    twin: Annotated[
+        str | Path | AutoregressiveTranslator | None,
+        Opt("autoregressive model, for --method ar, --energy autoregressive or --start "
+            "autoregressive", panel=MODEL),
+    ] = None,
+    every_chain: Annotated[bool, Opt("print all chains instead of one", panel=RUN)] = False,
+    drafts: Annotated[
+        Sequence[str] | None,
+        Opt("file of translations to start the chains from, one per line",
+            panel="Advanced: method", read=read_empty_lines),
+    ] = None,
+    *,
+    pair: Annotated[str | None, Opt("languages, such as de-en or ro-en")] = None,
+    energy: Annotated[
+        str | None,
+        Opt("target of mh: raw (default), norm, or a sum: norm+0.5*autoregressive", "-e"),
+    ] = None,
+    length_beam: Annotated[
+        int | None, Opt("lengths tried by mask-predict (default: 5)")
+    ] = None,
+    chains: Annotated[int | None, Opt("chains per source (default: 1)", "-c")] = None,
+    out: Annotated[Path | None, Opt("run folder to write", "-o")] = None,
+    iterations: Annotated[
+        int | None, Opt("iterations of mask-predict (default: 10)", panel="Advanced: method")
+    ] = None,
+    epochs: Annotated[
+        int | None, Opt("sweeps over the target (default: 33)", "-n", "Advanced: method")
+    ] = None,
+    moves: Annotated[
+        SomeMoves,
+        Opt("site, span, insert-delete or resize; several with weights: span(1:3):2,resize:1 "
+            "(default: site)", panel="Advanced: method"),
+    ] = None,
+    delayed: Annotated[
+        str | int | Sequence[int] | None,
+        Opt("positions next to the change that an early test scores: 2, or 1,2,4 for three tests, "
+            "or off (default: 1,3,9)", panel="Advanced: method"),
+    ] = None,
+    start: Annotated[
+        str | None,
+        Opt("masked, greedy (one pass), mask-predict, or autoregressive: the translation of "
+            "--twin (default: greedy)", panel="Advanced: method"),
+    ] = None,
+    temperature: Annotated[
+        float | None, Opt("temperature of the proposal (default: 0.8)", panel="Advanced: method")
+    ] = None,
+    target_temperature: Annotated[
+        float | None, Opt("initial T in p ∝ exp(-E/T)", panel="Advanced: method")
+    ] = None,
+    anneal: Annotated[
+        float | None, Opt("decrease of T per epoch (default: 0.02)", panel="Advanced: method")
+    ] = None,
+    target_floor: Annotated[
+        float | None, Opt("lowest T (default: 0.01)", panel="Advanced: method")
+    ] = None,
+    force_accept: Annotated[
+        int | None,
+        Opt("first epochs that accept everything (default: 8)", panel="Advanced: method"),
+    ] = None,
+    block: Annotated[
+        int | None, Opt("positions masked together (default: 4)", panel="Advanced: method")
+    ] = None,
+    block_anneal: Annotated[
+        float | None, Opt("decrease of the block size (default: 0.2)", panel="Advanced: method")
+    ] = None,
+    lengths: Annotated[
+        str | None,
+        Opt("lengths of the chains: best, top, drawn, searched (best of five), or sampled, which "
+            "continues from the translation of --twin, or of the pair's, and weighs by "
+            "it", panel="Advanced: method"),
+    ] = None,
+    pick: Annotated[
+        str | None,
+        Opt("last sample, lowest energy, or mbr over the chains", panel="Advanced: method"),
+    ] = None,
+    beam: Annotated[
+        int | None, Opt("beam of ar; 1 is greedy (default: 5)", panel="Advanced: method")
+    ] = None,
+    length_power: Annotated[
+        float | None, Opt("x in ar's log p / length^x (default: 1)", panel="Advanced: method")
+    ] = None,
+    device: Device = "auto",
+    precision: Precision = "float32",
+    seed: Seed = 0,
+    token_budget: TokenBudget = None,
+    resident: Resident = None,
+    workers: AnyWorkers = None,
+    threads: Threads = None,
+    source: ModelSource | None = None,
+    progress: bool = True,
+    listener: Listener | None = None,
+    stop: Stop | None = None,
+) -> list[Translation]:  # fmt: skip
+    """Translate each text, in order; empty lines stay empty.
+
+        maskov.translate(pair="de-en", texts=["Guten Morgen!"], method="mh", epochs=20)
+
+    `model` is a name, a folder or a ConditionalModel; `pair` names the shipped one of two languages
+    instead. A `TranslationMethod` has the options of its method itself. `twin` is the
+    autoregressive model of the method 'ar' and of the start 'autoregressive'; `drafts` are
+    translations to start the chains from, one of each text. Returns one translation of each text,
+    picked from its chains, or with `every_chain` the last sample of each chain. `progress`,
+    `listener` and `stop` are those of `sample`.
+    """
+    given = locals()
+    from maskov.translation.api import plan_translation
+    from maskov.ui.terminal import progress_bar
+
+    task = plan_translation(**given)
+    with progress_bar(task.epochs, shown=listener is None and progress) as bar:
+        return task.translations(listener or bar, stop)

@@ -1,1 +1,0 @@
-"""What `import maskov` offers: options by name, and objects where they are wanted."""

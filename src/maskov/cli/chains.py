@@ -1,0 +1,163 @@
+"""The commands that run chains: `sample`, `infill`, `resume`, `rewrite`, `translate`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from maskov import api
+from maskov.api import DEFAULT_MODEL
+from maskov.cli.fills import print_fills
+from maskov.cli.generated import Json, command_of
+from maskov.cli.output import print_json, print_samples, say, say_summary
+from maskov.cli.signals import stop_on_signals
+from maskov.errors import InputError, Interrupted
+from maskov.options import RUN
+from maskov.ui.escaping import json_printable, printable
+
+if TYPE_CHECKING:
+    from maskov.models import MaskedModel
+    from maskov.plan import Plan
+    from maskov.rewriting import Rewriting
+    from maskov.runs import Run
+    from maskov.runs.task_runner import Listener
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress", rich_help_panel=RUN)]
+
+
+@command_of(api.sample)
+def sample(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> None:
+    """Draw samples from a masked language model."""
+    _run(given, json, quiet)
+
+
+@command_of(api.infill, "texts", "length", "freeze", model=DEFAULT_MODEL)
+def infill(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> None:
+    """Fill blanks: sample them given the rest, from the same energy."""
+    _run(given, json, quiet)
+
+
+def _run(given: dict[str, Any], json: bool, quiet: bool) -> None:
+    from maskov.plan import plan
+
+    if "name" in given and "out" not in given:
+        raise InputError("--name names a run folder: give one with --out.")
+    planned = plan(**given)
+    for note in () if quiet else planned.notes:
+        say(f"note: {note}")
+    _carry_out(planned, json, quiet)
+
+
+@command_of(api.resume)
+def resume(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> None:
+    """Continue a run that was stopped, from its last checkpoint."""
+    from maskov.sampling import finished, plan_of_folder
+
+    run = finished(**given)
+    if run is not None:
+        _print(run, None, json, quiet)
+    else:
+        _carry_out(plan_of_folder(**given), json, quiet)
+
+
+@command_of(api.rewrite, model=DEFAULT_MODEL)
+def rewrite(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> None:
+    """Rewrite lines: texts like them that a classifier or another expert prefers."""
+    from maskov.rewriting import plan_rewriting
+
+    task = plan_rewriting(**given)
+    left = "stopped; unfinished lines are lost (with --out the same command continues)"
+    if task.options["out"] is not None:
+        left = "stopped; finished lines are saved, and the same command continues after them"
+    with _watched(task.model, task.epochs, quiet, lambda: left) as watch:
+        for one in task.rewritings(*watch):
+            # At once: whoever reads loses no finished line.
+            sys.stdout.write(_rewritten(one, json, task.options["every_chain"]))
+            sys.stdout.flush()
+
+
+def _rewritten(one: Rewriting, json: bool, every_chain: bool) -> str:
+    """Return what is printed: JSON, a line, or a record of FASTA."""
+    from maskov.fasta import Record, numbered, to_fasta
+
+    if json:
+        return json_printable(one.to_json()) + "\n"
+    if one.name is None:
+        return printable(one.text) + "\n"
+    name = numbered(one.name, one.chain) if every_chain else one.name
+    return printable(to_fasta([Record(name, one.text)]))
+
+
+@command_of(api.translate)
+def translate(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> None:
+    """Translate lines with a conditional masked model or an autoregressive one."""
+    from maskov.translation.api import plan_translation
+
+    task = plan_translation(**given)
+    out = given.get("out")
+
+    def left() -> str:
+        if out is not None and out.exists():
+            return f"stopped and saved; continue with: maskov resume {out}"
+        return "stopped; nothing was saved (a run with --out can be resumed)"
+
+    with _watched(task.model, task.epochs, quiet or task.method.name == "ar", left) as watch:
+        translations = task.translations(*watch)
+    print_json(one.to_json() if json else one.text for one in translations)
+
+
+def _carry_out(plan: Plan, json: bool, quiet: bool) -> None:
+    """Carry out a plan and print what comes of it."""
+    from maskov.runs.rebuild import own_parts
+    from maskov.sampling import execute
+
+    config = plan.manifest.config
+
+    def left() -> str:
+        if plan.out is None:
+            return "stopped; nothing was kept (with --out a run can be resumed)"
+        trust = " --trust-parts" if own_parts(config) else ""
+        return f"stopped and saved; continue with: maskov resume {plan.out}{trust}"
+
+    epochs, most = config.schedule.epochs, config.until is not None
+    with _watched(plan.model, epochs, quiet, left, most) as watch:
+        run = execute(plan, *watch)
+    _print(run, plan.model, json, quiet)
+
+
+@contextmanager
+def _watched(
+    model: MaskedModel, epochs: int, quiet: bool, left: Callable[[], str], most: bool = False
+) -> Iterator[tuple[Listener | None, Callable[[], bool]]]:
+    """Yield who listens and who asks to stop: a view of the work, and signals that end it softly.
+
+    `left` says what is left of it where it was stopped.
+    """
+    from maskov.ui.terminal import progress_for, watched_stop
+
+    with stop_on_signals() as stop:
+        try:
+            with progress_for(model, epochs, quiet, most) or nullcontext() as view:
+                yield view, watched_stop(stop, view)
+        except (Interrupted, KeyboardInterrupt):
+            say(left())
+            raise typer.Exit(stop.exit_code) from None
+
+
+def _print(run: Run, model: MaskedModel | None, json: bool, quiet: bool) -> None:
+    """Print the samples, or the fills of templates, and on standard error the summary."""
+    if json:
+        print_json(sample.to_json() for sample in run.samples)
+    elif run.manifest.inputs.templates is not None and model is not None:
+        print_fills(run, model, quiet)
+    else:
+        print_samples(run.samples)
+    if not quiet:
+        say_summary(run, said="" if model is None else model.caution)
+        return
+    for note in run.recovered:  # progress would have said so when the run continued
+        say(f"note: {note}")

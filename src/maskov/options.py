@@ -1,0 +1,328 @@
+"""What makes a keyword of a function an option of a command: its help, its names, how it is read.
+
+The signatures in `maskov.api` are the table of options. A keyword whose type is annotated with an
+`Opt` is an option of the command of the same name. Types that several functions share are declared
+here, once. This module imports nothing heavy, since the help of commands is made from it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, get_type_hints
+
+from maskov.config import ModelSource
+from maskov.errors import InputError
+from maskov.parts import parse_call
+from maskov.schedules import LinearSchedule
+from maskov.shipped import is_name
+
+if TYPE_CHECKING:  # also for names that only quoted types have
+    from maskov.energies import Energy
+    from maskov.fasta import Record
+    from maskov.kernels.registry import Moves
+    from maskov.models import MaskedModel
+    from maskov.moves import MaskedConditional, Move
+    from maskov.texts import Mask
+    from maskov.workers import Workers
+
+# The panel of the options that a newcomer needs; the others are "Advanced".
+FIRST = "Options"
+MODEL, KERNEL, SCHEDULE = "Advanced: model", "Advanced: kernel", "Advanced: schedule"
+CONSTRAINTS, RUN, WORKERS = "Advanced: constraints", "Advanced: run", "Advanced: workers"
+
+# A custom expert: it takes texts and returns a number for each.
+TextFunction = Callable[[list[str]], Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Opt:
+    """The help of an option; more `names`, separated by spaces; its panel; how its text is read.
+
+    The name is that of the keyword unless another long one is given. With a `metavar` it is an
+    argument of the command instead, which may be `many`.
+    """
+
+    help: str
+    names: str = ""
+    panel: str = FIRST
+    read: Callable[..., Any] | None = None
+    metavar: str | None = None
+    many: bool = False
+
+
+class _Names(dict[str, Any]):
+    """Names that annotations use; what is not among them may be anything."""
+
+    def __init__(self, own: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+        super().__init__(known)
+        self._own = own
+
+    def __missing__(self, name: str) -> Any:
+        builtins = self._own["__builtins__"]
+        return self._own.get(name, builtins.get(name, Any))
+
+
+def hints_of(
+    function: Callable[..., Any], known: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the types of a function's keywords; a type that is not `known` is Any.
+
+    Help knows none of the classes that need torch, so that it need not import it.
+    """
+    names = _Names(function.__globals__, known or {})
+    return get_type_hints(function, function.__globals__, names, include_extras=True)
+
+
+def parse_range(text: str) -> int | tuple[int, int]:
+    """Read `20` or `15:45`."""
+    first, colon, last = text.partition(":")
+    try:
+        return (int(first), int(last)) if colon else int(first)
+    except ValueError:
+        raise InputError(f"'{text}' is not a number or a range: write 20 or 15:45.") from None
+
+
+def parse_temperature(text: str) -> float | LinearSchedule:
+    """Read a number, or one that falls: `START:FALL` or `START:FALL:FLOOR`."""
+    try:
+        start, *falling = map(float, text.split(":"))
+        if len(falling) > 2:
+            raise ValueError(text)
+    except ValueError:
+        raise InputError(
+            f"--target-temperature '{text}' is not a number or START:FALL:FLOOR: write 0.8, or "
+            "1.5:0.3:0.5 for one that falls by 0.3 an epoch until it is 0.5."
+        ) from None
+    return LinearSchedule(start, *(*falling, 0.01)[:2]) if falling else start
+
+
+def parse_replicas(text: str) -> int | tuple[float, ...]:
+    """Read a number of replicas, or their inverse temperatures."""
+    try:
+        return tuple(map(float, text.split(","))) if "," in text else int(text)
+    except ValueError:
+        raise InputError(
+            f"--replicas '{text}' is not a number or a ladder: write 4, or 1,0.87,0.75."
+        ) from None
+
+
+def parse_proposal(text: str) -> MaskedConditional:
+    """Read `temperature=0.8, top_p=0.9, top_k=20, epsilon=0.1`, or some of these."""
+    from maskov.moves import MaskedConditional
+
+    _, positional, given = parse_call(f"proposal({text})")
+    known = ("temperature", "top_p", "top_k", "epsilon")
+    numbers = all(isinstance(value, int | float) for value in given.values())
+    if positional or not given or not given.keys() <= set(known) or not numbers:
+        raise InputError(
+            f"--proposal '{text}' names no part of the proposal: write {', '.join(known)} with "
+            "their values, such as temperature=0.8,top_p=0.9."
+        )
+    return MaskedConditional(**given)
+
+
+def parse_workers(text: str) -> int | Workers:
+    """Read a number of processes, or `ray(4, address=HOST, gpus_per_worker=0.5)`."""
+    from maskov.workers import Workers
+
+    with suppress(ValueError):
+        return int(text)
+    name, positional, given = parse_call(text)
+    try:
+        count, *others = positional or [0]
+        return Workers(count, name, *others, **given)
+    except TypeError:
+        raise InputError(
+            f"--workers '{text}' is not a number of processes or a cluster: write 4, ray, or "
+            "ray(4, address=HOST:PORT, gpus_per_worker=0.5)."
+        ) from None
+
+
+def words_of(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Read words that are separated by commas, or that are given one by one."""
+    if isinstance(given, str):
+        return tuple(word.strip() for word in given.split(","))
+    return tuple(given or ())
+
+
+def parse_model(given: str | Path, trust_remote_code: bool = False) -> ModelSource:
+    """Read the name of a model, which may have arguments: `NAME(prefix='<human>')`.
+
+    What is on disk gets its full path, so that a run can be resumed from anywhere.
+    """
+    if isinstance(given, Path):
+        return ModelSource(str(given.resolve()), None, trust_remote_code)
+    name, arguments = given, dict[str, Any]()
+    if given.endswith(")") and "(" in given and not Path(given).exists():
+        name, _, rest = given.partition("(")
+        _, positional, arguments = parse_call(f"model({rest}")
+        known = {"tokenizer": str, "prefix": str, "extra_letters": str, "remove_smoothing": float}
+        for key, value in arguments.items():
+            kind = known.get(key, bool)
+            if kind is bool or not isinstance(value, (int, float) if kind is float else kind):
+                positional.append(key)
+        if positional:
+            raise InputError(
+                f"the model '{given}' has the argument '{positional[0]}': write tokenizer, prefix "
+                "or extra_letters with a text, or remove_smoothing with a number."
+            )
+        if arguments.get("tokenizer"):
+            arguments["tokenizer"] = findable(arguments["tokenizer"])
+    return ModelSource(findable(name), trust_remote_code=trust_remote_code, **arguments)
+
+
+def findable(name: str) -> str:
+    """Return the full path of what is on disk, so that a run can be resumed from anywhere."""
+    if not is_name(name) and Path(name).exists():
+        return str(Path(name).resolve())
+    return name
+
+
+# One word with a folder or an ending.
+_LIKE_A_FILE = re.compile(r"\S*/\S*|\S+\.[A-Za-z]\w{0,5}")
+
+
+def read_lines(source: str, empty: bool = False) -> list[str]:
+    """Read texts, one per line, from a file or from standard input (`-`).
+
+    Empty lines are kept; a single one is a text only if texts may be `empty`.
+    """
+    try:
+        data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        raise InputError(f"cannot read '{source}': {reason_of(error)}.") from error
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise InputError(f"'{source}' is not UTF-8 text (line {line}).") from error
+    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    if lines == [""] and not (empty and text):
+        raise InputError(f"'{source}' is empty; give one text per line.")
+    return lines
+
+
+def reason_of(error: Exception) -> str:
+    """Return the system's reason for an error, in lower case."""
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
+def read_empty_lines(source: str) -> list[str]:
+    """Read texts, one per line, of which all may be empty."""
+    return read_lines(source, empty=True)
+
+
+def read_texts(source: str, empty: bool = False) -> list[str] | list[Record]:
+    """Read texts, one per line, or the records of a FASTA file."""
+    from maskov.fasta import is_fasta, parse
+
+    lines = read_lines(source, empty)
+    return parse(lines, source) if is_fasta(source, lines) else lines
+
+
+def read_frozen(rule: str) -> str | list[str]:
+    """Return a rule of frozen tokens, or the masks of a file of this name."""
+    try:
+        named = Path(rule).is_file()
+    except OSError:  # too long for a name
+        named = False
+    return read_lines(rule) if named else rule
+
+
+def read_templates(template: str) -> list[str] | list[Record]:
+    """Return a template, or those of a file of this name."""
+    from maskov.fasta import BLANK
+    from maskov.texts import find_blanks
+
+    # Models of letters have another blank, which may also stand in the name of a file.
+    literal = bool(find_blanks(template)) or (BLANK in template and not names_a_file(template))
+    if not literal and template != "-" and not Path(template).is_file():
+        raise InputError(
+            f"'{template}' is neither a template nor a file: write [MASK] for each blank."
+        )
+    return [template] if literal else read_texts(template)
+
+
+def texts_or_files(sources: Sequence[str], empty: bool = False) -> list[str] | list[Record]:
+    """Return texts given on the command line, and those of the files that are named there."""
+    found: list[Any] = []
+    for source in sources:
+        found += read_texts(source, empty) if names_a_file(source) else [source]
+    if len({isinstance(one, str) for one in found}) > 1:
+        raise InputError("give texts or FASTA, not both.")
+    return found
+
+
+def lines_or_files(sources: Sequence[str]) -> list[str] | list[Record]:
+    """Return texts given on the command line or in files; all may be empty."""
+    return texts_or_files(sources, empty=True)
+
+
+def names_a_file(source: str) -> bool:
+    """Whether a word is a file, or looks like one that is not there."""
+    with suppress(OSError, ValueError):  # too long for a name, or a null character
+        if source == "-" or Path(source).exists():
+            return True
+    return _LIKE_A_FILE.fullmatch(source) is not None
+
+
+# What several functions take. Kinds in quotes need torch, so that help does not know them.
+Lines = Sequence["str | Record"]
+AnyModel = Annotated[
+    "str | Path | MaskedModel",
+    Opt("built-in name, folder or hub name; NAME(prefix='...', tokenizer=FOLDER, "
+        "extra_letters=XU, remove_smoothing=0.1) for one with arguments", "-m"),
+]  # fmt: skip
+Device = Annotated[str, Opt("auto, cpu, cuda, cuda:1 ...", panel=MODEL)]
+Precision = Annotated[str, Opt("float32, float64, or coarser: tf32, bfloat16", panel=MODEL)]
+TrustCode = Annotated[bool, Opt("run code that comes with the model", panel=MODEL)]
+TrustParts = Annotated[bool, Opt("import parts that are not maskov's", panel=MODEL)]
+AllowDownload = Annotated[bool, Opt("download the models that the run names", panel=MODEL)]
+
+Contains = Annotated[
+    "str | Sequence[str] | None",
+    Opt("words that every sample holds: 'river, bridge'", panel=CONSTRAINTS),
+]
+Avoid = Annotated[
+    "str | Sequence[str] | None", Opt("words that no sample holds: 'very, C'", panel=CONSTRAINTS)
+]
+Allow = Annotated[
+    "str | None", Opt("tokens of positions, counted from 1: '30-35:AGST, 40:C'", panel=CONSTRAINTS)
+]
+MaxChanges = Annotated[
+    "int | None",
+    Opt("maximum number of tokens changed in a starting text", "--max-changes --max-mutations",
+        CONSTRAINTS),
+]  # fmt: skip
+Freeze = Annotated[
+    "str | Sequence[Mask] | None",
+    Opt("tokens of each text that stay: positions '1-25,40', words 'river, bridge', a regular "
+        "expression 're:PATTERN', or a file with a line of characters for each text, '.' for a "
+        "free token", panel=CONSTRAINTS, read=read_frozen),
+]  # fmt: skip
+SomeMoves: TypeAlias = Union["Moves", "Move", None]
+
+Seed = Annotated[int, Opt("seed of all random numbers", "-s", RUN)]
+TokenBudget = Annotated[
+    "int | None", Opt("maximum tokens per model call (default: automatic)", panel=RUN)
+]
+Resident = Annotated[
+    "int | None", Opt("maximum chains per device batch (default: automatic)", panel=RUN)
+]
+CheckpointEvery = Annotated[float, Opt("seconds between checkpoints", panel=RUN)]
+AnyWorkers = Annotated[
+    "int | Workers | None",
+    Opt("processes that share the chains, 0: this one (default: automatic); or a Ray cluster: ray, "
+        "ray(4, address=HOST:PORT, gpus_per_worker=0.5)", "-w", WORKERS, parse_workers),
+]  # fmt: skip
+Threads = Annotated[
+    "int | None", Opt("threads of each process on a CPU (default: 1)", panel=WORKERS)
+]
+# Unions of quoted names, which `|` cannot join.
+AnyEnergy: TypeAlias = Union[str, "Energy", TextFunction]
+Stop = Callable[[], bool]

@@ -1,0 +1,131 @@
+"""A run in a notebook: a figure, a table of its samples, and what is shown of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from maskov.diagnostics.verdict import measured, shown
+from maskov.errors import InputError
+from maskov.runs.result import Run
+from maskov.ui.escaping import printable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+# The most chains drawn as separate lines; more would be unreadable.
+_MOST_LINES = 16
+_MOST_STATISTICS = 16
+_SHOWN_SAMPLES = 5
+# R-hat beyond this is drawn at it: chains that never meet have an infinite one.
+_MOST_R_HAT = 3.0
+
+
+def run_figure(run: Run) -> Figure:
+    """Return the figure: energies against epochs, and R-hat of energies and tokens."""
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise InputError("plot() needs matplotlib: pip install '.[notebook]'.") from None
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    # Whoever is given the figure shows it; pyplot would show it again.
+    pyplot.close(figure)
+    _draw_energies(left, run)
+    _draw_r_hats(right, run)
+    return figure
+
+
+def _draw_energies(axes: Any, run: Run) -> None:
+    """Draw the energy of the target in each chain, thin, and its mean over chains."""
+    manifest, traces = run.manifest, run.traces
+    done = int((traces["steps"] > 0).all(1).sum())
+    energy, name = traces["energy_target"][:done], manifest.energy
+    if not np.isfinite(energy).any():
+        energy, name = traces["energy_raw"][:done], "raw"
+    traced = np.isfinite(energy).all(1)
+    epochs = np.arange(1, done + 1)[traced]
+    for chain in range(min(energy.shape[1], _MOST_LINES)):
+        axes.plot(epochs, energy[traced, chain], color="tab:blue", alpha=0.25, linewidth=0.8)
+    axes.plot(epochs, energy[traced].mean(1), color="black", label="mean of all chains")
+    burn_in = manifest.burn_in(done)
+    if burn_in:
+        axes.axvspan(0.5, burn_in + 0.5, color="0.9", label="burn-in")
+    axes.set(xlabel="epoch", ylabel=f"energy {name}", title=manifest.config.model.name)
+    axes.legend()
+
+
+def _draw_r_hats(axes: Any, run: Run) -> None:
+    """Draw R-hat of each energy and of the slowest token statistics."""
+    diagnosis = run.diagnose()
+    tokens = diagnosis.tokens.statistics[:_MOST_STATISTICS] if diagnosis.tokens else []
+    numbers = measured(run.manifest, diagnosis.energies, tokens)
+    names = [one.name for one in numbers]
+    # Nothing is drawn for single chains.
+    values = [min(one.r_hat or 1.0, _MOST_R_HAT) for one in numbers]
+    axes.barh(names, [value - 1 for value in values], left=1.0)
+    limits = [one.limit or 1.0 for one in numbers]
+    axes.plot(limits, names, "|", color="tab:red", markersize=12, label="limit")
+    axes.invert_yaxis()
+    axes.set(xlabel="nested R-hat", title=diagnosis.verdict.state)
+    axes.legend()
+
+
+def run_html(run: Run) -> str:
+    """Return the verdict, the energies and a few samples."""
+    diagnosis, samples = run.diagnose(), run.samples
+    energies = "".join(
+        f"<tr><td>{_html(name)}</td><td>{_number(one.mean)}</td>"
+        f"<td>{'' if one.r_hat is None else shown(one.r_hat, '.3f')}</td>"
+        f"<td>{_number(one.ess_bulk, 0)}</td></tr>"
+        for name, one in diagnosis.energies.items()
+    )
+    rows = "".join(
+        f"<tr><td>{one.chain}</td><td>{_number(one.energy_raw)}</td>"
+        f"<td>{_number(one.energy_norm)}</td>"
+        f'<td style="text-align:left">{_html(one.text)}</td></tr>'
+        for one in samples[:_SHOWN_SAMPLES]
+    )
+    more = len(samples) - _SHOWN_SAMPLES
+    return (
+        f"<div><p><b>{_html(diagnosis.verdict.state)}</b>: "
+        f"{_html(diagnosis.verdict.reason)}</p>"
+        + (f"<p>try next: {_html(advice)}</p>" if (advice := diagnosis.verdict.advice) else "")
+        + "<table><thead><tr><th>energy</th><th>mean</th><th>nested R-hat</th>"
+        f"<th>effective draws</th></tr></thead><tbody>{energies}</tbody></table>"
+        "<table><thead><tr><th>chain</th><th>E_raw</th><th>E_norm</th><th>text</th></tr>"
+        f"</thead><tbody>{rows}</tbody></table>"
+        + (f"<p>and {more} more samples</p>" if more > 0 else "")
+        + f"<p><small>{_html(repr(run))}</small></p></div>"
+    )
+
+
+def run_frame(run: Run) -> DataFrame:
+    """Return the samples as a DataFrame."""
+    try:
+        import pandas
+    except ImportError:
+        raise InputError("to_pandas() needs pandas: pip install '.[notebook]'.") from None
+    rows = []
+    for one in run.samples:
+        row = asdict(one)
+        experts = row.pop("energies")
+        row |= {f"energy_{name}": value for name, value in experts.items()}
+        if one.name is None:
+            del row["name"]
+        if one.mutations is None:
+            del row["mutations"]
+        rows.append(row)
+    columns = ["chain", "epoch", "text", "energy_raw", "energy_norm"]
+    return pandas.DataFrame(rows, columns=None if rows else columns)
+
+
+def _html(text: str) -> str:
+    return escape(printable(text))
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
