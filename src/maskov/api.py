@@ -58,8 +58,8 @@ from maskov.shipped import default_model
 
 if TYPE_CHECKING:
     from maskov.energies import Energy
-    from maskov.likelihood import Evidence
     from maskov.kernels import Kernel
+    from maskov.likelihood import Evidence
     from maskov.models import MaskedModel
     from maskov.models.conditional.model import ConditionalModel
     from maskov.moves import MaskedConditional

@@ -13,8 +13,8 @@ import torch
 from maskov import Norm, Raw, Site, parse_energy
 from maskov.energies.ordered import Ordered
 from maskov.errors import InputError
-from maskov.likelihood import EvidencePlan, measure
 from maskov.exact import all_states
+from maskov.likelihood import EvidencePlan, measure
 from maskov.models.scorer import Scorer
 from maskov.testing import random_table
 from maskov.types import Sequences

@@ -18,8 +18,8 @@ from maskov.shipped import default_judge
 
 if TYPE_CHECKING:
     from maskov.energies import Autoregressive
-    from maskov.likelihood import Evidence
     from maskov.fasta import Record
+    from maskov.likelihood import Evidence
 
 _ERROR = "_standard_error"
 _INTERVAL = "_interval"

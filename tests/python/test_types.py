@@ -1,0 +1,25 @@
+"""The signatures are typed: a type checker finds a wrong keyword and a wrong value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+SNIPPET = """
+import maskov
+maskov.sample("wiki-small", epoch=3, chains="many")
+maskov.infill("wiki-small", "the [MASK]", chains="many")
+reveal_type(maskov.Run.open("run").plot())
+"""
+
+
+@pytest.mark.slow
+def test_a_type_checker_flags_wrong_keywords_and_values(tmp_path):
+    api = pytest.importorskip("mypy.api")
+    config = Path(__file__).parents[2] / "pyproject.toml"
+    (tmp_path / "wrong.py").write_text(SNIPPET)
+    told, _, _ = api.run(["--config-file", str(config), str(tmp_path / "wrong.py")])
+    assert 'Unexpected keyword argument "epoch" for "sample"' in told
+    assert told.count('Argument "chains"') == 2
+    assert 'Revealed type is "matplotlib.figure.Figure"' in told
