@@ -73,7 +73,8 @@ REFUSED = {
     **{(name, "extended"): r"5 bytes too many; remove" for name in FILES if name.startswith("tr")},
 }  # fmt: skip
 FAST = [("manifest.json", "swapped"), ("samples.jsonl", "swapped"), ("samples.jsonl", "flipped"),
-        ("checksums.npy", "emptied"), (NEWEST, "swapped"), (NEWEST, "cut"), ("lock", "removed"),
+        ("checksums.npy", "emptied"), (NEWEST, "swapped"), (NEWEST, "cut"), (NEWEST, "flipped"),
+        ("lock", "removed"),
         ("traces/steps.npy", "cut"), ("traces/rejected.npy", "removed"),
         ("traces/energy_target.npy", "flipped"), ("traces/tokens.npy", "extended")]  # fmt: skip
 # A lock holds nothing, and an older checkpoint is only missed where the newest is gone, too.
