@@ -123,11 +123,11 @@ def test_evidence_without_texts_needs_a_length(call, printed):
     assert call(f"{EVIDENCE} --length 100000")[0] == 2
 
 
-def test_evidence_in_python(tmp_path):
-    model = maskov.load("untrained")
-    found = maskov.evidence(model, TEXTS.splitlines(), energy=maskov.Ordered(orders=2))
-    (target,) = found.targets
-    scores = maskov.score(model, TEXTS.splitlines(), maskov.Ordered(orders=2))
+def test_evidence_in_python():
+    model, energy = maskov.load("untrained"), maskov.Ordered(orders=2)
+    texts = ["felt black last question", "question the there"]
+    (target,) = maskov.evidence(model, texts, energy=energy).targets
+    scores = maskov.score(model, texts, energy)
     tokens = sum(len(score.tokens) for score in scores)
     assert target.nats_per_token == pytest.approx(sum(one.energy for one in scores) / tokens)
     assert target.exact
