@@ -29,12 +29,12 @@ from safetensors.torch import load_file, save_file
 import maskov
 from maskov import InputError, MaskovError, ModelError, Run, RunError, ratings, shipped
 from maskov.cli.evaluating import read_sentences
-from maskov.cli.output import read_lines
 from maskov.config import to_json
 from maskov.evaluation.texts import copied
 from maskov.fasta import Record
 from maskov.models.conditional.checkpoint import Merges
 from maskov.runs import checkpoint
+from maskov.runs.files import read_lines
 from maskov.runs.state import pack, unpack
 from mutations import anything, examples, or_refused
 from stopped_runs import CHAINS, EPOCHS, MODEL
