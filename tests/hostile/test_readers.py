@@ -33,8 +33,8 @@ from maskov.config import to_json
 from maskov.evaluation.texts import copied
 from maskov.fasta import Record
 from maskov.models.conditional.checkpoint import Merges
+from maskov.options import read_lines
 from maskov.runs import checkpoint
-from maskov.runs.files import read_lines
 from maskov.runs.state import pack, unpack
 from mutations import anything, examples, or_refused
 from stopped_runs import CHAINS, EPOCHS, MODEL
