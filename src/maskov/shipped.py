@@ -14,6 +14,7 @@ import json
 import os
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 
 from maskov.errors import ModelError
@@ -161,7 +162,8 @@ def _known() -> tuple[Shipped, ...]:
 
 def shipped() -> list[Shipped]:
     """Return the shipped models, sorted by name within each folder."""
-    return [_read(folder) for folder in _folders().values()]
+    files = ((folder, (folder / "about.json").stat().st_mtime_ns) for folder in _folders().values())
+    return [_read(folder, changed) for folder, changed in files]
 
 
 def _folders() -> dict[str, Path]:
@@ -237,8 +239,9 @@ def _default(kind: str) -> str | None:
     return next((model.name for model in shipped() if model.default and model.kind == kind), None)
 
 
-def _read(folder: Path) -> Shipped:
-    """Read a description; a bad one means a damaged installation."""
+@cache
+def _read(folder: Path, changed: int) -> Shipped:
+    """Read a description, once for each time it `changed`; a bad one is a damaged installation."""
     try:
         about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
         model = Shipped(
