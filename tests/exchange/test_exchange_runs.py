@@ -38,7 +38,7 @@ SETTINGS = {
     "length": (4, 6),
     "thin": 2,
     "seed": 4,
-    "ladder": LADDER,
+    "replicas": LADDER,
 }
 KERNEL = Metropolis(Raw())
 
@@ -93,7 +93,7 @@ def test_swaps_and_replicas_are_traced(run):
 def test_passes_are_those_of_all_replicas(run):
     alone = sample(
         MODEL, KERNEL, lock_step=True,
-        **{name: value for name, value in SETTINGS.items() if name != "ladder"}
+        **{name: value for name, value in SETTINGS.items() if name != "replicas"}
         | {"length": 6, "chains": 4},
     )  # fmt: skip
     assert np.array_equal(run.traces["steps"], alone.traces["steps"])
@@ -106,7 +106,7 @@ def test_passes_are_those_of_all_replicas(run):
 def test_a_run_stopped_before_it_has_a_ladder_finds_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr("maskov.tuning.tune._WARM_UP", 0)
     monkeypatch.setattr("maskov.tuning.tune._ROUNDS", 1)
-    settings = SETTINGS | {"ladder": (), "replicas": 2, "chains": 2, "length": 4}
+    settings = SETTINGS | {"replicas": (), "replicas": 2, "chains": 2, "length": 4}
     whole = maskov.sample(MODEL, KERNEL, out=tmp_path / "whole", **settings)
     with pytest.raises(Interrupted):
         maskov.sample(MODEL, KERNEL, out=tmp_path / "cut", stop=Breaker(5), **settings)
@@ -180,7 +180,7 @@ def test_diagnostics_and_reports_have_the_rates(run):
 
 def test_forced_epochs_swap_nothing():
     run = maskov.sample(
-        MODEL, KERNEL, Schedule(epochs=4, burn_in=2, force_accept=2), ladder=(1.0, 0.9),
+        MODEL, KERNEL, Schedule(epochs=4, burn_in=2, force_accept=2), replicas=(1.0, 0.9),
         chains=2, length=5,
     )  # fmt: skip
     assert run.traces["swap_tested"].sum(1).flatten().tolist() == [0, 0, 2, 0]
@@ -194,8 +194,8 @@ def test_forced_epochs_swap_nothing():
         {"kernel": Exchange(Metropolis(Raw()), LADDER), "replicas": 2},
         {"kernel": Metropolis(Raw()), "replicas": 0},
         {"kernel": Metropolis(Raw()), "replicas": 40},
-        {"kernel": Metropolis(Raw()), "ladder": (1.0, 1.2)},
-        {"kernel": Metropolis(Raw()), "ladder": LADDER, "chains": 10**8},
+        {"kernel": Metropolis(Raw()), "replicas": (1.0, 1.2)},
+        {"kernel": Metropolis(Raw()), "replicas": LADDER, "chains": 10**8},
     ],
     ids=str,
 )
@@ -206,6 +206,6 @@ def test_what_replicas_cannot_do_is_refused(settings):
 
 def test_a_kernel_with_a_ladder_is_the_same_as_the_option(run):
     kernel = Exchange(KERNEL, LADDER)
-    again = maskov.sample(MODEL, kernel, **SETTINGS | {"length": 6, "chains": 4, "ladder": ()})
+    again = maskov.sample(MODEL, kernel, **SETTINGS | {"length": 6, "chains": 4, "replicas": ()})
     assert again.samples == run.samples
     assert replace(again.manifest, created="") == replace(run.manifest, created="")

@@ -221,7 +221,7 @@ CASES = {
     ),
     "a ladder": Case(
         Mixture((Metropolis(Norm()), Metropolis(Norm(), Span(), delayed=DelayedAcceptance(2)))),
-        {"length": (4, 6), "ladder": (1.0, 0.8, 0.6)},
+        {"length": (4, 6), "replicas": (1.0, 0.8, 0.6)},
     ),
     # Each text is a target of its own where chains are compared with it.
     "experts": Case(EXPERTS, {"texts": TEXTS}, lambda run: run.diagnose().groups == 2),

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from maskov.config import check_name
 from maskov.errors import InputError, MaskovError
 from maskov.models import DEFAULT_MODEL
+from maskov.parts import written
 from maskov.runs import Run
 from maskov.shipped import listed
 from maskov.ui.report.formats import json_safe
@@ -91,14 +92,17 @@ class RunRequest(BaseModel):
     def arguments(self, out: Path, device: str) -> list[str]:
         """Return the arguments of `maskov sample`; a starting text is its standard input."""
         # Every epoch is a sample, so that the page can show the chains after each.
+        model = f"{self.model}(prefix={written(self.prefix)})" if self.prefix else self.model
         given: dict[str, Any] = {
-            "model": self.model, "kernel": self.method, "chains": self.chains, "thin": 1,
-            "epochs": self.epochs, "seed": self.seed, "name": self.name, "prefix": self.prefix,
-            "freeze": self.freeze, "out": out, "device": device, "burn-in": 0,
+            "model": model, "kernel": self.method, "chains": self.chains, "thin": 1,
+            "epochs": self.epochs, "seed": self.seed, "name": self.name, "freeze": self.freeze,
+            "out": out, "device": device, "burn-in": 0,
         }  # fmt: skip
         given |= {"start-text": "-"} if self.text else {"length": self.length}
         given |= {"energy": self.energy, "moves": "site"} if self.method == "mh" else {}
-        given |= {} if self.method == "mask-predict" else {"temperature": self.temperature}
+        given |= (
+            {} if self.method == "mask-predict" else {"proposal": f"temperature={self.temperature}"}
+        )
         # One word for each option: a value that begins with a dash is not an option.
         return ["sample", *(f"--{name}={one}" for name, one in given.items() if one != "")]
 
