@@ -106,7 +106,7 @@ def test_passes_are_those_of_all_replicas(run):
 def test_a_run_stopped_before_it_has_a_ladder_finds_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr("maskov.tuning.tune._WARM_UP", 0)
     monkeypatch.setattr("maskov.tuning.tune._ROUNDS", 1)
-    settings = SETTINGS | {"replicas": (), "replicas": 2, "chains": 2, "length": 4}
+    settings = SETTINGS | {"replicas": 2, "chains": 2, "length": 4}
     whole = maskov.sample(MODEL, KERNEL, out=tmp_path / "whole", **settings)
     with pytest.raises(Interrupted):
         maskov.sample(MODEL, KERNEL, out=tmp_path / "cut", stop=Breaker(5), **settings)
