@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
+
 from maskov.errors import InputError
 from maskov.execution.loop import whole_epoch
 from maskov.kernels.population import Population, effective_share
@@ -25,6 +27,8 @@ PILOTS, _HALVINGS, _MOST = 64, 30, 10_000
 _DIGITS = 9
 # Temperatures that a start may have, unless it was given.
 _TEMPERATURES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
+# Draws by which they are compared.
+_DRAWS = 16
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,8 @@ def planned_path(
     count = min(PILOTS, len(layout.tokens))
     chains = layout.chains(scorer.model, range(count), layout.width).to(scorer.model.device)
     blank = replace(chains, chain=chains.chain + FIRST_CHAIN)
-    kernel = choose_start(kernel, blank, scorer, rng)
+    few = torch.arange(min(_DRAWS, count), device=scorer.model.device)
+    kernel = choose_start(kernel, blank.rows(few), scorer, rng)
     pilot = find_path(replace(kernel, particles=count), blank, scorer, rng)
     return replace(kernel, path=pilot.path if passes is None else pilot.paid(passes))
 
