@@ -141,9 +141,9 @@ def _page(document: dict[str, Any], out: Path, model: str) -> None:
             label = energy if temperature == "1" else f"{energy}, T = {temperature}"
             axes.plot([p["share"] for p in curve], [p["nats_per_token"] for p in curve], "-o",
                       color=colour, label=label, markersize=4)  # fmt: skip
-        lines = {"uniform": document["uniform"], "causal model": document.get("causal")}
+        lines = {"causal model": document.get("causal")}
         lines["mixture of 8 orders"] = document["targets"]["ordered(orders=8)@1"]["nats_per_token"]
-        for (label, value), style in zip(lines.items(), (":", "--", "-."), strict=True):
+        for (label, value), style in zip(lines.items(), ("--", "-."), strict=True):
             if value is not None:
                 axes.axhline(value, linestyle=style, color="#5C5C5C", linewidth=1)
                 axes.annotate(label, (0.99, value), xycoords=("axes fraction", "data"),
@@ -167,7 +167,8 @@ def _page(document: dict[str, Any], out: Path, model: str) -> None:
         f"that start from `ordered` and make {document['moves']} single-site moves at each point "
         "of a path found by a pilot. An estimate of Z is unbiased, so log Z is a lower bound up "
         "to chance, and so are the nats per token of an energy: it can only be worse than shown. "
-        "Ordered energies are normalised, and their numbers exact.", "",
+        "Populations that agree may all miss the same part of the target: more passes can raise "
+        "log Z. Ordered energies are normalised, and their numbers exact.", "",
         f"![nats per token along the path]({model}.svg)", "",
         "| distribution | nats per token | log Z | populations |", "|---|---|---|---|",
         *(line for _, line in _rows(document)), "",
