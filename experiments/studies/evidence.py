@@ -110,7 +110,7 @@ def _rows(document: dict[str, Any]) -> list[tuple[float, str]]:
     ]
     if "causal" in document:
         rows.append(
-            (document["causal"], f"| wiki-judge, a causal model of the same size | "
+            (document["causal"], f"| wiki-judge, a causal model of the same size that is not told the length | "
              f"{document['causal']:.3f} | | |")
         )  # fmt: skip
     for name, one in document["targets"].items():

@@ -113,7 +113,7 @@ class TargetEvidence:
 class Evidence:
     """A table of targets, beside the uniform distribution over tokens and a causal model.
 
-    `uniform` and `causal` are nats per token, the latter of the texts given their lengths.
+    `uniform` and `causal` are nats per token; the causal model is not told the lengths.
     """
 
     targets: tuple[TargetEvidence, ...]
@@ -212,7 +212,7 @@ def check_lengths(model: MaskedModel, lengths: Sequence[int]) -> None:
 def _causal(
     causal: Autoregressive, model: MaskedModel, texts: Sequence[Any], lengths: Sequence[int]
 ) -> float | None:
-    """Return the nats per token of texts under a causal model, given their length."""
+    """Return the nats per token of texts under a causal model, which is not told their length."""
     chosen = [str(one) for one in texts if not lengths or len(model.encode(str(one))) in lengths]
     if not chosen:
         return None

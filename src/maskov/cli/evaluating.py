@@ -245,7 +245,7 @@ def _print_evidence(found: Evidence) -> None:
     if found.texts:
         say(f"uniform over all tokens: {found.uniform:.3f} nats per token")
     if found.causal is not None:
-        say(f"the causal model, given the length: {found.causal:.3f} nats per token")
+        say(f"the causal model, which is not told the length: {found.causal:.3f} nats per token")
     for target in found.targets:
         for one in target.lengths:
             for problem in one.problems:
