@@ -109,10 +109,8 @@ def _rows(document: dict[str, Any]) -> list[tuple[float, str]]:
         (document["uniform"], f"| uniform over the word pieces | {document['uniform']:.3f} | | |")
     ]
     if "causal" in document:
-        rows.append(
-            (document["causal"], f"| wiki-judge, a causal model of the same size that is not told the length | "
-             f"{document['causal']:.3f} | | |")
-        )  # fmt: skip
+        name = "wiki-judge, a causal model of the same size that is not told the length"
+        rows.append((document["causal"], f"| {name} | {document['causal']:.3f} | | |"))
     for name, one in document["targets"].items():
         energy, _, temperature = name.rpartition("@")
         shown = f"`{energy}`" + (f", T = {temperature}" if temperature != "1" else "")
