@@ -202,13 +202,15 @@ def test_a_kill_and_a_signal_lose_nothing_that_was_saved(home, tmp_path):
                                 cwd=tmp_path, stdout=-1, stderr=-1)  # fmt: skip
 
     expected, _ = begin("whole").communicate(timeout=240)
-    out = tmp_path / "killed"
-    for number in (signal.SIGKILL, signal.SIGINT):
-        process, end = begin("killed"), time.monotonic() + 120
-        while process.poll() is None and time.monotonic() < end:
-            if (out / "manifest.json").exists() and Run.open(out).traces["steps"].any():
-                break
+    out, before = tmp_path / "killed", 0
+    for number in (signal.SIGINT, signal.SIGKILL):
+        process, end, now = begin("killed"), time.monotonic() + 120, before
+        while process.poll() is None and now <= before and time.monotonic() < end:
             time.sleep(0.005)
+            if (out / "manifest.json").exists():
+                now = np.count_nonzero(Run.open(out).traces["steps"])
+        assert process.poll() is None, process.communicate()
+        before = now
         os.kill(process.pid, number)
         _, err = process.communicate()
         if number == signal.SIGINT:
