@@ -39,8 +39,8 @@ from maskov.plan import (
     workers_of,
 )
 from maskov.runs.inputs import named_texts
+from maskov.runs.manifest import resizes
 from maskov.runs.result import Run
-from maskov.runs.signature import resizes
 from maskov.runs.store import Store
 from maskov.runs.task_runner import Listener
 from maskov.sampling import execute, finished, plan_to_continue
