@@ -19,8 +19,8 @@ import maskov
 from maskov import MaskovError, Metropolis, Norm, Raw, Run, RunError, Sweep, mask_predict, resume
 from maskov.errors import Interrupted, ModelError
 from maskov.moves import Site
-from maskov.runs.checkpoint import START, read_header, seal
 from maskov.runs.rebuild import load_model
+from maskov.runs.state import START, read_header, seal
 from maskov.ui.escaping import json_printable, printable
 from mutations import examples, or_refused
 from odd_workers import files

@@ -15,9 +15,9 @@ from maskov.energies import parse_energy
 from maskov.errors import Interrupted, MaskovError
 from maskov.moves import Resize, Site, Span
 from maskov.rewriting import Rewriter
-from maskov.runs.checkpoint import START, read_header, seal
 from maskov.runs.coordinator import Coordinator
 from maskov.runs.rebuild import rebuild
+from maskov.runs.state import START, read_header, seal
 from maskov.runs.store import Store
 from maskov.tuning.tune import tuned
 from maskov.ui.report import build, to_html, to_markdown
