@@ -38,9 +38,9 @@ from maskov.plan import constraints_of, energy_of, load_source, plan, refuse_unu
 from maskov.runs.files import check_folder, explained, read_lines, write_atomically
 from maskov.runs.files import read_text as read_file
 from maskov.runs.inputs import named_texts
+from maskov.runs.manifest import resizes
 from maskov.runs.rebuild import models_of
 from maskov.runs.result import Run
-from maskov.runs.signature import resizes
 from maskov.runs.task_runner import Listener
 from maskov.sampling import execute, finished, plan_of_folder
 from maskov.schedules import LinearSchedule, Schedule

@@ -26,14 +26,13 @@ from maskov import (
 from maskov.energies import TextEnergy
 from maskov.energies.stages import nearness
 from maskov.errors import Interrupted
-from maskov.execution.buffers import SiteBuffers, WindowBuffers
+from maskov.execution.buffers import AHEAD, SiteBuffers, WindowBuffers
 from maskov.execution.recorded import RecordedSites, RecordedWindows, choose_first, rounds_of
 from maskov.execution.site_rounds import SiteRounds
 from maskov.execution.window_rounds import WindowRounds
 from maskov.models.scorer import Scorer
 from maskov.moves import Site, Span, Sweep
 from maskov.random import CounterRng
-from maskov.runs.async_group import AHEAD
 from maskov.runs.checkpoint import GroupShape, load, save
 from maskov.runs.state import GroupState
 from maskov.starts import Layout, fill
@@ -48,7 +47,7 @@ ENGINES = [SiteRounds, RecordedSites, WindowRounds, RecordedWindows]
 def _everywhere(monkeypatch, kind):
     """Let chains go in these rounds on a CPU, too, where they can."""
     base = SiteRounds if issubclass(kind, SiteRounds) else WindowRounds
-    for module in ("runs.async_group", "runs.task_runner", "workers.pools"):
+    for module in ("runs.task_runner", "workers.pools"):
         monkeypatch.setattr(
             f"maskov.{module}.sampler_for",
             lambda _, kernel: kind if rounds_of(kernel) is base else None,

@@ -373,7 +373,7 @@ def test_every_epoch_is_replayed(whole):
 @pytest.mark.parametrize("name", ["sites", "three at once", "truncated"])
 def test_rounds_of_a_gpu_leave_checkpoints_that_are_gone_on_from(name, tmp_path, monkeypatch):
     """The rounds that a GPU records, done on a CPU: what stands between two of them is whole."""
-    monkeypatch.setattr("maskov.runs.async_group.sampler_for", lambda *_: RecordedSites)
+    monkeypatch.setattr("maskov.runs.task_runner.sampler_for", lambda *_: RecordedSites)
     if CASES[name].slots:
         monkeypatch.setattr(Scorer, "slots_for", lambda *_: CASES[name].slots)
 

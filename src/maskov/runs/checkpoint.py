@@ -19,8 +19,7 @@ from typing import Any
 
 import torch
 
-from maskov.execution.buffers import SiteBuffers, WindowBuffers
-from maskov.runs.async_group import AHEAD
+from maskov.execution.buffers import AHEAD, SiteBuffers, WindowBuffers
 from maskov.runs.files import open_regular, write_atomically
 from maskov.runs.state import GroupState, pack, sizes_of, tensors_of, unpack
 from maskov.types import Chains, PartValues, PassCache, Tensor
