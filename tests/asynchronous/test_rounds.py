@@ -33,8 +33,7 @@ from maskov.execution.window_rounds import WindowRounds
 from maskov.models.scorer import Scorer
 from maskov.moves import Site, Span, Sweep
 from maskov.random import CounterRng
-from maskov.runs.checkpoint import GroupShape, load, save
-from maskov.runs.state import GroupState
+from maskov.runs.state import GroupShape, GroupState, load_checkpoint, save_checkpoint
 from maskov.starts import Layout, fill
 from maskov.types import Sequences
 from small import random_state, tiny_bert
@@ -159,8 +158,8 @@ def test_a_checkpoint_has_the_buffers_of_its_move(tmp_path):
         ]
     ):
         state = replace(fresh, begun=True, buffers=kept)
-        save(tmp_path, number, state, {})
-        loaded = [load(tmp_path, number, shape)[0] for shape in shapes]
+        save_checkpoint(tmp_path, number, state, {})
+        loaded = [load_checkpoint(tmp_path, number, shape)[0] for shape in shapes]
         assert [one is not None for one in loaded] == taken
 
 

@@ -27,9 +27,8 @@ from maskov.fasta import mutations
 from maskov.kernels import Exchange, Kernel
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.scorer import MOST_SLOTS, Scorer
-from maskov.runs.checkpoint import GroupShape
 from maskov.runs.sample import Sample
-from maskov.runs.state import GroupState
+from maskov.runs.state import GroupShape, GroupState
 from maskov.runs.store import Store
 from maskov.runs.task import Pool, Task, TaskResult
 from maskov.runs.task_runner import Listener
