@@ -19,8 +19,7 @@ from maskov.runs.coordinator import Coordinator
 from maskov.runs.files import locked, new_folder
 from maskov.runs.preparation import tuned_kernel
 from maskov.runs.rebuild import GivenParts, check_trusted, load_model, rebuild
-from maskov.runs.result import Run
-from maskov.runs.sample import write_library
+from maskov.runs.result import Run, write_library
 from maskov.runs.store import Store
 from maskov.runs.task_runner import Listener
 from maskov.ui.terminal import progress_bar

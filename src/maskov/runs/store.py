@@ -52,7 +52,6 @@ from maskov.runs.files import (
     write_atomically,
     write_new,
 )
-from maskov.runs.sample import Sample
 from maskov.runs.state import (
     EXPERTS,
     PARTICLES,
@@ -67,7 +66,7 @@ from maskov.runs.state import (
     load_checkpoint,
     save_checkpoint,
 )
-from maskov.types import Traces
+from maskov.types import Sample, Traces
 
 # Energies at the end of each epoch, what was counted within it, and what belongs to positions, to
 # replicas and to experts.

@@ -23,10 +23,10 @@ from maskov.kernels.registry import Moves, named_kernel, parse_moves
 from maskov.models.conditional.model import RULES
 from maskov.moves import MaskedConditional, Resize, Site, Sweep
 from maskov.options import findable
-from maskov.runs.sample import Sample
 from maskov.schedules import LinearSchedule, Schedule
 from maskov.shipped import model_for
 from maskov.starts import STARTS
+from maskov.types import Sample
 
 _CHAINS = {"epochs", "temperature", "chains", "lengths", "pick", "start"}
 _MOVES = {"moves", "delayed"}
