@@ -81,10 +81,7 @@ class Rewriting:
 
     def to_json(self) -> str:
         """Return one line of JSON."""
-        data = asdict(self)
-        for name in ("name", "mutations"):
-            if data[name] is None:
-                del data[name]
+        data = {name: value for name, value in asdict(self).items() if value is not None}
         return json.dumps(data, ensure_ascii=False)
 
 

@@ -97,7 +97,7 @@ def translate(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -
 
     task = plan_translation(**given)
     left = _left(given, f"maskov resume {given.get('out')}")
-    with _watched(task.model, task.epochs, quiet or task.method.name == "ar", left) as watch:
+    with _watched(task.model, task.method.sweeps, quiet or task.method.name == "ar", left) as watch:
         translations = task.translations(*watch)
     print_json(one.to_json() if json else one.text for one in translations)
 

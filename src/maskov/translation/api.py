@@ -73,11 +73,6 @@ class Task:
     drafts: Sequence[str] | None
     settings: dict[str, Any]
 
-    @property
-    def epochs(self) -> int:
-        """The epochs that a listener hears of."""
-        return self.method.sweeps
-
     def translations(
         self, listener: Listener | None, stop: Callable[[], bool] | None
     ) -> list[Translation]:
