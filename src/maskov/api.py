@@ -84,8 +84,8 @@ def sample(
     *,
     energy: Annotated[
         AnyEnergy | None,
-        Opt("raw, norm, raw(groups=4), autoregressive(MODEL), module:Class(...), or a sum: "
-            "raw+0.5*norm (default: raw)", "-e"),
+        Opt("raw, norm, ordered, raw(groups=4), autoregressive(MODEL), module:Class(...), or a "
+            "sum: raw+0.5*norm (default: raw)", "-e"),
     ] = None,
     length: Annotated[
         int | tuple[int, int] | None,
