@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,6 @@ EXPERTS = ("expert_energy", "expert_calls")
 # first particles of their population they descend from.
 PARTICLES = ("log_weight", "ancestor")
 
-_BUFFERS = [{field.name for field in fields(kind)} for kind in (SiteBuffers, WindowBuffers)]
 _NUMBERS = {
     "epoch": int, "end": int, "begun": bool, "other_passes": int, "budget": int, "target": int,
 }  # fmt: skip
@@ -221,8 +220,6 @@ def unpack(body: bytes) -> GroupState:
             part, _, inner = name.rpartition(".")
             parts.setdefault(part, {})[inner] = tensor
         buffers, sites, known = (parts.get(name, {}) for name in ("buffers", "sites", "known"))
-        if buffers and buffers.keys() not in _BUFFERS:
-            raise ValueError("its buffers are not whole")
         chains = Chains(
             **parts["chains"],
             pass_cache=PassCache(**sites, groups=max(groups, 0) or None) if sites else None,
