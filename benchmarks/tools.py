@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from maskov.runs.signature import versions
+from maskov.runs.manifest import versions
 
 MODEL = {"model": "wiki-small", "device": "auto", "precision": "float32"}
 _HELP = {

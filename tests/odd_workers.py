@@ -12,7 +12,7 @@ import maskov
 from maskov.models.serialization import PickledModel
 from maskov.runs.task import Pool, Task, TaskResult
 from maskov.workers import pools as api
-from maskov.workers.job import Job
+from maskov.workers.processes import Job
 
 
 class OddPool(Pool):

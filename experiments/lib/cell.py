@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from experiments.lib.context import Context
 from maskov.errors import InputError
 from maskov.runs.files import write_atomically
-from maskov.runs.signature import versions
+from maskov.runs.manifest import versions
 
 # Metadata of a field that was added later: at its default it is not part of the key, so that cells
 # stored before stay valid.

@@ -84,8 +84,8 @@ def sample(
     *,
     energy: Annotated[
         AnyEnergy | None,
-        Opt("raw, norm, raw(groups=4), autoregressive(MODEL), module:Class(...), or a sum: "
-            "raw+0.5*norm (default: raw)", "-e"),
+        Opt("raw, norm, ordered, raw(groups=4), autoregressive(MODEL), module:Class(...), or a "
+            "sum: raw+0.5*norm (default: raw)", "-e"),
     ] = None,
     length: Annotated[
         int | tuple[int, int] | None,
@@ -434,7 +434,7 @@ def rewrite(
     chains: Annotated[int, Opt("chains of each line", "-c")] = 8,
     epochs: Annotated[int, Opt("sweeps over all positions", "-n")] = 15,
     out: Annotated[
-        Path | None, Opt("folder for finished lines; repeat the command to continue", "-o")
+        Path | None, Opt("run folder to write; repeat the command to continue", "-o")
     ] = None,
     fluency: Annotated[
         AnyEnergy, Opt("energy of fluent text: norm, raw, or a sum", panel="Advanced: energy")
@@ -471,9 +471,6 @@ def rewrite(
         bool, Opt("print all chains of a line instead of one", panel=RUN)
     ] = False,
     seed: Seed = 0,
-    batch: Annotated[
-        int | None, Opt("lines of a run (default: 32; on a GPU all)", panel=RUN)
-    ] = None,
     token_budget: TokenBudget = None,
     resident: Resident = None,
     workers: AnyWorkers = None,
@@ -492,17 +489,17 @@ def rewrite(
     options of its chains itself. Without it, name the words that texts should hold:
     `contains="river"`. Texts may be records of FASTA (`read_fasta`): rewritings then carry their
     names and mutations, and unless `moves` asks for it no letter is inserted or deleted. Tokens
-    that `freeze` names stay, as `sample` reads it. With `out`, a folder, finished texts are kept,
-    and the same call continues after them. `progress`, `listener` and `stop` are those of `sample`;
-    epochs of all batches are counted as of one run.
+    that `freeze` names stay, as `sample` reads it. With `out`, a run folder, the same call
+    continues what was stopped, or picks again from what is finished. `progress`, `listener` and
+    `stop` are those of `sample`.
     """
     given = locals()
     from maskov.rewriting import plan_rewriting
     from maskov.ui.terminal import progress_bar
 
     task = plan_rewriting(**given)
-    with progress_bar(task.epochs, shown=listener is None and progress) as bar:
-        return list(task.rewritings(listener or bar, stop))
+    with progress_bar(task.rewriter.epochs, shown=listener is None and progress) as bar:
+        return task.rewritings(listener or bar, stop)
 
 
 def translate(
@@ -627,5 +624,5 @@ def translate(
     from maskov.ui.terminal import progress_bar
 
     task = plan_translation(**given)
-    with progress_bar(task.epochs, shown=listener is None and progress) as bar:
+    with progress_bar(task.method.sweeps, shown=listener is None and progress) as bar:
         return task.translations(listener or bar, stop)

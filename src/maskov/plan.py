@@ -65,12 +65,22 @@ from maskov.moves import MaskedConditional, Move, Site, Span
 from maskov.options import findable, parse_model, words_of
 from maskov.parts import is_import_path, load_part, parse_call
 from maskov.random import CounterRng
-from maskov.runs import checks
 from maskov.runs.inputs import inputs_of, layout_of, named_texts
-from maskov.runs.manifest import kernel_data, manifest_of
-from maskov.runs.preparation import schedule_for_passes, threads
+from maskov.runs.manifest import kernel_data, manifest_of, resizes
+from maskov.runs.preparation import (
+    check_blocks,
+    check_comparable,
+    check_converges,
+    check_epochs,
+    check_order,
+    check_prior,
+    check_references,
+    check_translates,
+    schedule_for_passes,
+    threads,
+    with_prior,
+)
 from maskov.runs.rebuild import models_of, usual_burn_in, with_burn_in
-from maskov.runs.signature import resizes
 from maskov.runs.store import Store
 from maskov.schedules import LinearSchedule, Schedule
 from maskov.shipped import default_judge
@@ -151,12 +161,12 @@ def plan(**given: Any) -> Plan:
         Store.check_free(asked.out)
 
     model = loaded or load_source(source, device, asked.precision)
-    checks.check_translates(kernel, model)
+    check_translates(kernel, model)
     kernel = _with_room(kernel, asked, model)
-    kernel, prior = checks.with_prior(kernel, asked.length_prior, model)
-    checks.check_order(kernel)
+    kernel, prior = with_prior(kernel, asked.length_prior, model)
+    check_order(kernel)
     if asked.passes is None and asked.particles is None:
-        checks.check_epochs(schedule, asked.chains, asked.thin)
+        check_epochs(schedule, asked.chains, asked.thin)
     scorer = Scorer(model, asked.token_budget, asked.stop)
     start = _start(asked, model)
     # Only a search for lengths runs passes.
@@ -166,11 +176,11 @@ def plan(**given: Any) -> Plan:
             model, *start[:3], asked.lengths, asked.chains, asked.seed, resizes(kernel), start[3],
             scorer,
         )  # fmt: skip
-    checks.check_references(kernel, inputs)
+    check_references(kernel, inputs)
     constraints = kernel.conditional.constraints
     layout = layout_of(model, inputs, asked.chains, asked.seed, constraints)
     layout.check(model, constraints)
-    checks.check_prior(kernel, layout)
+    check_prior(kernel, layout)
     running = with_burn_in(kernel, schedule, model, trust, trust_parts=True, known=known)
     if isinstance(kernel, Population) and not own:
         with threads(workers.threads or 1, model):
@@ -187,12 +197,12 @@ def plan(**given: Any) -> Plan:
                 f"{asked.passes} passes of a chain are one epoch, which leaves no burn-in: ask "
                 "for more --passes or drop --burn-in-energy."
             )
-        checks.check_epochs(schedule, asked.chains, asked.thin)
+        check_epochs(schedule, asked.chains, asked.thin)
     if inputs.sources is None:  # translations may be short; a block is then all of one
-        checks.check_blocks(kernel, schedule, layout)
+        check_blocks(kernel, schedule, layout)
     if rule is not None:
-        checks.check_converges(kernel, schedule, asked.thin, asked.trace)
-        checks.check_comparable(kernel, inputs, layout)
+        check_converges(kernel, schedule, asked.thin, asked.trace)
+        check_comparable(kernel, inputs, layout)
     config = RunConfig(
         model=ModelConfig(
             name=model.name,

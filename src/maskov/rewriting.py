@@ -2,14 +2,12 @@
 
     p(x) ∝ exp(−(fluency(x) + strength · toward(x) + keep · edit(x, start)) / T)
 
-Lines are rewritten in batches; each batch is a separate run. With a folder, the lines of a finished
-batch are written to it at once, and rewriting the same lines again continues after them. Records of
-FASTA are rewritten as lines are, and keep their names. Empty lines stay empty.
+All lines are one run. With a folder it is kept there, and rewriting the same lines again continues
+it. Records of FASTA are rewritten as lines are, and keep their names. Empty lines stay empty.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -17,37 +15,38 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from maskov import api
 from maskov.arguments import Arguments, arguments_of
-from maskov.config import ModelSource
 from maskov.energies import Autoregressive, Energy, as_energy
 from maskov.energies.counting import Avoids, Contains, Distance, Edit, Repeats, words_changed
 from maskov.energies.networks import Loading
 from maskov.energies.stages import DelayedAcceptance
-from maskov.errors import InputError, RunError
+from maskov.errors import InputError
 from maskov.evaluation.translation import most_alike
-from maskov.fasta import Record, letter, mutations, to_fasta
+from maskov.fasta import Record, letter, mutations
 from maskov.kernels import Kernel
-from maskov.kernels.registry import move_names, named_kernel, parse_moves, to_data
+from maskov.kernels.registry import move_names, named_kernel, parse_moves
 from maskov.models import MaskedModel, choose_device
 from maskov.moves import INSERT_DELETE, MaskedConditional, Move, Resize, Site, Span
 from maskov.options import TextFunction, findable, parse_model
-from maskov.plan import constraints_of, energy_of, load_source, plan, refuse_unused, workers_of
-from maskov.runs.files import check_folder, explained, read_lines, write_atomically
-from maskov.runs.files import read_text as read_file
+from maskov.plan import (
+    Plan,
+    constraints_of,
+    energy_of,
+    load_source,
+    plan,
+    refuse_unused,
+    workers_of,
+)
 from maskov.runs.inputs import named_texts
-from maskov.runs.rebuild import models_of
+from maskov.runs.manifest import resizes
 from maskov.runs.result import Run
-from maskov.runs.signature import resizes
+from maskov.runs.store import Store
 from maskov.runs.task_runner import Listener
-from maskov.sampling import execute, finished, plan_of_folder
+from maskov.sampling import execute, finished, plan_to_continue
 from maskov.schedules import LinearSchedule, Schedule
 from maskov.shipped import default_judge
-from maskov.texts import Mask, frozen_positions, read_text
-from maskov.types import Chains, Traces
-from maskov.workers import Workers
+from maskov.texts import read_text
 
 PICKS = ("lowest", "last", "mbr")
 # Mutations of records can be listed only where lengths are fixed.
@@ -58,9 +57,6 @@ _OF_REWRITERS = (
     "strength", "keep", "fluency", "target_temperature", "hot", "chains", "epochs", "pick", "moves",
     "temperature", "contains", "avoid", "allow", "max_changes",
 )  # fmt: skip
-# Lines of a batch on a CPU: what is lost where a process is killed without a folder.
-_BATCH = 32
-_DONE, _SETTINGS, _RUNS = "rewritten.jsonl", "settings.json", "runs"
 
 
 @dataclass(frozen=True)
@@ -85,10 +81,7 @@ class Rewriting:
 
     def to_json(self) -> str:
         """Return one line of JSON."""
-        data = asdict(self)
-        for name in ("name", "mutations"):
-            if data[name] is None:
-                del data[name]
+        data = {name: value for name, value in asdict(self).items() if value is not None}
         return json.dumps(data, ensure_ascii=False)
 
 
@@ -140,7 +133,7 @@ class Rewriter:
 
     @property
     def schedule(self) -> Schedule:
-        """The schedule of a batch."""
+        """The schedule of the run."""
         cold, half = self.temperature, self.epochs // 2
         if self.hot <= cold or not half:
             return Schedule(self.epochs, target_temperature=LinearSchedule(cold, 0.0, cold))
@@ -149,174 +142,71 @@ class Rewriter:
         settled = math.ceil(falling.settled_at())
         return Schedule(self.epochs, burn_in=settled, target_temperature=falling)
 
-    def rewrite(
+    def plan(
         self,
         model: MaskedModel,
-        texts: Sequence[str | Record],
-        *,
-        freeze: str | Sequence[Mask] | None = None,
-        seed: int = 0,
-        batch: int | None = None,
-        every_chain: bool = False,
-        out: str | Path | None = None,
-        listener: Listener | None = None,
-        stop: Callable[[], bool] | None = None,
-        source: ModelSource | None = None,
-        workers: Workers | None = None,
-        token_budget: int | None = None,
-        resident: int | None = None,
-    ) -> Iterator[Rewriting]:
-        """Yield a rewriting of each text in order, or with `every_chain` one of each chain.
-
-        Texts may be records of FASTA. Tokens that `freeze` names stay, as `sample` reads it. With
-        `out`, a folder, finished lines are kept: the same call continues after them.
-        """
-        if batch is not None and batch < 1:
-            raise InputError(f"a batch has at least 1 line, not {batch}.")
-        # Refused before anything is sampled.
-        spelled, names = named_texts(model, texts)
-        full = [line for line, text in enumerate(spelled) if text.strip()]
-        if names is None:
-            for line in full:
-                read_text(model, spelled[line], f"line {line + 1}")
-        else:
-            _check_experts(self.energy, model, max(spelled, key=len))
-        held = _frozen(model, spelled, full, freeze, letters=names is not None)
-        kernel = self.kernel
-        size = _batch_size(model, len(texts), batch)
-        each = self.chains if every_chain else 1
-        folder = None if out is None else _Folder.open(Path(out), self._settings(
-            model, kernel, texts, held, seed, size, every_chain))  # fmt: skip
-        done = [] if folder is None else folder.done(len(texts) * each)
-        _check_done(done, texts, size, each, out)
-        finished = list(done)
-        yield from done
-        asked = [part for _, part in self.energy.parts if isinstance(part, Contains)]
-        lacking = _lacking(done, asked)
-        told = None if listener is None else _Batches(listener)
-        for first in range(0, len(texts), size):
-            every = range(first, min(first + size, len(texts)))
-            chosen = [line for line in every if spelled[line].strip()]
-            lines = [texts[line] for line in chosen]
-            expected = len(every) * each
-            if len(done) >= expected:
-                done = done[expected:]
-                continue
-            if told is not None:
-                told.next_batch(first // size * self.epochs)
-            found = [
-                Rewriting(line, str(texts[line]), str(texts[line]), 0, chain, 0, {})
-                for line in every
-                for chain in range(each)
-                if line not in chosen
-            ]
-            if lines:
-                run = self.run(
-                    model, kernel, lines, _seed_of(seed, first),
-                    None if folder is None else folder.run(first // size),
-                    listener=told, stop=stop, source=source, workers=workers,
-                    token_budget=token_budget, resident=resident,
-                    freeze=None if held is None else _masks(
-                        model, [spelled[line] for line in chosen], [held[line] for line in chosen]
-                    ),
-                )  # fmt: skip
-                picked = self.picked(model, run, lines, 0, every_chain)
-                found += [replace(one, line=chosen[one.line]) for one in picked]
-                found.sort(key=lambda one: one.line)
-            if folder is not None:
-                finished += found
-                folder.write(finished)
-            yield from found
-            lacking |= _lacking(found, asked)
-        if lacking and listener is not None:
-            words = ", ".join(w for part in asked for w in part.words)
-            listener.noted(
-                f"{len(lacking)} of {len(full)} lines still lack a word: a masked LM seldom "
-                f"proposes a given one, so put it in with --contains {words!r}"
-            )
-
-    def all_epochs(self, model: MaskedModel, count: int, batch: int | None = None) -> int:
-        """Return the epochs that a listener hears of when so many texts are rewritten."""
-        return self.epochs * max(1, -(-count // max(1, _batch_size(model, count, batch))))
-
-    def run(
-        self,
-        model: MaskedModel,
-        kernel: Kernel,
         lines: Sequence[str | Record],
-        seed: int = 0,
         out: Path | None = None,
         **options: Any,
-    ) -> Run:
-        """Run the chains of a batch of lines, or continue them.
+    ) -> Plan:
+        """Return the plan of the chains, which continues what `out` holds if it was begun alike.
 
         `options` are those of `maskov.sample`.
         """
-        listener, stop = options.pop("listener", None), options.pop("stop", None)
-        # A folder without its manifest was left before it held a run.
-        if out is not None and (out / "manifest.json").is_file():
-            source, workers = options.get("source"), options.get("workers") or Workers()
-            # With the kernel given, nothing is imported or loaded that only the folder names.
-            return finished(run=out) or execute(
-                plan_of_folder(
-                    run=out, model=model, kernel=kernel, workers=replace(workers, threads=None),
-                    trust_remote_code=source is not None and source.trust_remote_code,
-                ),
-                listener,
-                stop,
-            )  # fmt: skip
-        planned = plan(
-            model=model, kernel=kernel, schedule=self.schedule, chains=self.chains, texts=lines,
-            seed=seed, out=out, length_prior="none" if resizes(kernel) else None, stop=stop,
-            **options,
-        )  # fmt: skip
-        return execute(planned, listener, stop)
+        kernel = self.kernel
+        begun = out is not None and (out / "manifest.json").is_file()
+        options |= {
+            "model": model, "kernel": kernel, "schedule": self.schedule, "chains": self.chains,
+            "texts": lines, "out": None if begun else out,
+            "length_prior": "none" if resizes(kernel) else None,
+        }  # fmt: skip
+        planned = plan(**options)
+        # Large runs have the tokens of epochs with samples alone.
+        if "tokens" not in Store(planned.manifest).traced():
+            planned = plan(**options, thin=1)
+        return planned if out is None or not begun else plan_to_continue(planned, out)
 
     def picked(
         self,
         model: MaskedModel,
         run: Run,
         lines: Sequence[str | Record],
-        first: int = 0,
         every_chain: bool = False,
     ) -> Iterator[Rewriting]:
-        """Yield what is picked from the chains of a batch, whose lines begin at `first`."""
-        traces, names = run.traces, run.manifest.experts
-        if "tokens" not in traces:
-            raise InputError("a batch is too large to trace its tokens: give a smaller --batch.")
-        energy, last = traces["energy_target"], len(traces["energy_target"]) - 1
+        """Yield what is picked from the chains of a run, of each line or of each chain."""
+        traces, last = run.traces, run.manifest.epochs - 1
+        energy, traced = traces["energy_target"], "tokens" in traces
+        epochs = range(last + 1) if traced else run.store.sampled(last + 1)
+        tokens = {epoch: run.store.tokens(epoch) for epoch in epochs}
         fixed = not run.manifest.inputs.sampled
 
-        def at(line: int, epoch: int, chain: int) -> Rewriting:
-            length = int(traces["lengths"][epoch, chain])
-            ids = traces["tokens"][epoch, chain, :length].tolist()
-            values = {
-                "target": float(energy[epoch, chain]),
-                "raw": float(traces["energy_raw"][epoch, chain]),
-                "norm": float(traces["energy_norm"][epoch, chain]),
-            }
+        def at(line: int, given: str | Record, number: int, epoch: int) -> Rewriting:
+            chain = line * self.chains + number
+            ids = tokens[epoch][chain, : traces["lengths"][epoch, chain]].tolist()
+            names = ("target", "raw", "norm")
+            values = {name: float(traces[f"energy_{name}"][epoch, chain]) for name in names}
             experts = traces["expert_energy"][epoch, chain].tolist()
-            values |= dict(zip(names, experts, strict=True))
+            values |= dict(zip(run.manifest.experts, experts, strict=True))
             # Energies that would have cost passes of their own were not traced.
             values = {name: value for name, value in values.items() if not math.isnan(value)}
-            number, given = chain - line * self.chains, lines[line]
             if not isinstance(given, Record):
                 # As it was given: a tokenizer may have changed case or spaces.
                 text = given if ids == model.encode(given) else model.decode(ids)
                 changes = words_changed(given, text)
-                return Rewriting(first + line, given, text, changes, number, epoch, values)
+                return Rewriting(line, given, text, changes, number, epoch, values)
             parent, text = given.sequence, "".join(map(letter, model.token_strings(ids)))
             changes = words_changed(" ".join(parent), " ".join(text))
             return Rewriting(
-                first + line, parent, text, changes, number, epoch, values, given.name,
+                line, parent, text, changes, number, epoch, values, given.name,
                 mutations(parent, text) if fixed else None,
             )  # fmt: skip
 
-        for line in range(len(lines)):
-            own = range(line * self.chains, (line + 1) * self.chains)
-            lowest = {chain: int(np.argmin(energy[:, chain])) for chain in own}
-            ends = lowest if self.pick == "lowest" else dict.fromkeys(own, last)
-            found = [at(line, ends[chain], chain) for chain in own]
+        for line, given in enumerate(lines):
+            found = []
+            for number in range(self.chains):
+                own = energy[:, line * self.chains + number]
+                epoch = min(epochs, key=own.__getitem__) if self.pick == "lowest" else last
+                found.append(at(line, given, number, epoch))
             if every_chain:
                 yield from found
             elif self.pick == "lowest":
@@ -326,54 +216,50 @@ class Rewriter:
             else:
                 yield found[most_alike([one.text for one in found])]
 
-    def _settings(
-        self,
-        model: MaskedModel,
-        kernel: Kernel,
-        texts: Sequence[str | Record],
-        frozen: Sequence[Sequence[int]] | None,
-        seed: int,
-        size: int,
-        every_chain: bool,
-    ) -> dict[str, Any]:
-        """Return what decides the result; a folder is gone on with only if it is the same."""
-        return {
-            "model": model.fingerprint(),
-            "energy": str(kernel.energy),
-            "energy_models": models_of(kernel),
-            "kernel": to_data(kernel),
-            "schedule": str(self.schedule),
-            "chains": self.chains,
-            "pick": self.pick,
-            "seed": seed,
-            "batch": size,
-            "every_chain": every_chain,
-            "frozen": None if frozen is None else [list(places) for places in frozen],
-            "texts": hashlib.sha256(_content(texts).encode()).hexdigest(),
-        }
-
 
 @dataclass(frozen=True)
 class Task:
-    """Texts to rewrite: how, by which model, and the arguments of `Rewriter.rewrite`."""
+    """Texts to rewrite: how, by which model, and the plan for those `lines` that are not empty."""
 
     rewriter: Rewriter
     model: MaskedModel
     texts: Sequence[str | Record]
-    options: dict[str, Any]
-
-    @property
-    def epochs(self) -> int:
-        """The epochs that a listener hears of."""
-        return self.rewriter.all_epochs(self.model, len(self.texts), self.options["batch"])
+    every_chain: bool
+    lines: Sequence[int]
+    plan: Plan | None
 
     def rewritings(
         self, listener: Listener | None, stop: Callable[[], bool] | None
-    ) -> Iterator[Rewriting]:
-        """Yield a rewriting of each text in order, or one of each chain."""
-        return self.rewriter.rewrite(
-            self.model, self.texts, listener=listener, stop=stop, **self.options
-        )
+    ) -> list[Rewriting]:
+        """Return a rewriting of each text in order, or one of each chain."""
+        each, full = self.rewriter.chains if self.every_chain else 1, set(self.lines)
+        found = [
+            Rewriting(line, str(text), str(text), 0, chain, 0, {})
+            for line, text in enumerate(self.texts)
+            for chain in range(each)
+            if line not in full
+        ]
+        if self.plan is not None:
+            done = finished(run=self.plan.out) if self.plan.resumes else None
+            run = done or execute(self.plan, listener, stop)
+            given = [self.texts[line] for line in self.lines]
+            picked = self.rewriter.picked(self.model, run, given, self.every_chain)
+            found += [replace(one, line=self.lines[one.line]) for one in picked]
+        if listener is not None:
+            self._note_lacking(found, listener)
+        return sorted(found, key=lambda one: one.line)
+
+    def _note_lacking(self, found: Sequence[Rewriting], listener: Listener) -> None:
+        """Say how many lines lack a word that an expert asks for."""
+        asked = [part for _, part in self.rewriter.energy.parts if isinstance(part, Contains)]
+        names = list(map(str, asked))
+        lacking = {one.line for one in found if any(one.energies.get(n, 0) > 0 for n in names)}
+        if lacking:
+            words = ", ".join(word for part in asked for word in part.words)
+            listener.noted(
+                f"{len(lacking)} of {len(self.lines)} lines still lack a word: a masked LM seldom "
+                f"proposes a given one, so put it in with --contains {words!r}"
+            )
 
 
 def plan_rewriting(**given: Any) -> Task:
@@ -382,18 +268,32 @@ def plan_rewriting(**given: Any) -> Task:
     loaded = asked.model if isinstance(asked.model, MaskedModel) else None
     if loaded is not None:
         asked.refuse_both("a model that is loaded", "device", "precision", "trust_remote_code")
-    rewriter, workers = asked.toward, workers_of(asked)
     source = None if loaded is not None else parse_model(asked.model, asked.trust_remote_code)
     device = choose_device(asked.device) if loaded is None else loaded.device
+    rewriter = asked.toward
     if isinstance(rewriter, Rewriter):
         asked.refuse_both("a Rewriter", *_OF_REWRITERS)
     else:
-        loading = Loading(device, asked.trust_remote_code, find=findable)
-        rewriter = _rewriter(asked, loading)
+        rewriter = _rewriter(asked, Loading(device, asked.trust_remote_code, find=findable))
     model = loaded or load_source(source, device, asked.precision)
-    names = ("freeze", "seed", "batch", "every_chain", "out", "token_budget", "resident")
-    options = {name: getattr(asked, name) for name in names}
-    return Task(rewriter, model, asked.texts, options | {"source": source, "workers": workers})
+    texts, freeze = asked.texts, asked.freeze
+    spelled, names = named_texts(model, texts)
+    lines = [line for line, text in enumerate(spelled) if text.strip()]
+    if names is not None:
+        _check_experts(rewriter.energy, model, max(spelled, key=len))
+    else:
+        for line in lines:  # refused by its own number
+            read_text(model, spelled[line], f"line {line + 1}")
+    if freeze is not None and not isinstance(freeze, str) and len(freeze) == len(texts):
+        freeze = [freeze[line] for line in lines]
+    options = {name: getattr(asked, name) for name in ("seed", "out", "token_budget", "resident")}
+    planned = None
+    if lines:
+        planned = rewriter.plan(
+            model, [texts[line] for line in lines], freeze=freeze, source=source,
+            workers=workers_of(asked), **options,
+        )  # fmt: skip
+    return Task(rewriter, model, texts, asked.every_chain, lines, planned)
 
 
 def _rewriter(asked: Arguments, loading: Loading) -> Rewriter:
@@ -423,60 +323,6 @@ def _rewriter(asked: Arguments, loading: Loading) -> Rewriter:
     )
 
 
-def _seed_of(seed: int, first: int) -> int:
-    """Return the seed of the batch that begins at a line.
-
-    It is a hash, so that batches of nearby seeds do not share their random numbers.
-    """
-    if not first:
-        return seed
-    digest = hashlib.sha256(f"{seed}:{first}".encode()).digest()
-    return int.from_bytes(digest[:8], "little")
-
-
-def _batch_size(model: MaskedModel, count: int, batch: int | None) -> int:
-    return batch or (_BATCH if model.device.type == "cpu" else max(count, 1))
-
-
-class _Batches:
-    """Tells a listener of one batch after the other as of one run."""
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-        self._begun = False
-        self._epochs = self._passes = self._latest = 0
-
-    def next_batch(self, epochs: int) -> None:
-        """Count from so many epochs, and from the passes so far."""
-        self._epochs, self._passes = epochs, self._latest
-
-    def begun(self, model: MaskedModel) -> None:
-        """Tell it once."""
-        if not self._begun:
-            self._begun = True
-            self._listener.begun(model)
-
-    def noted(self, text: str) -> None:
-        """Tell it as it is."""
-        self._listener.noted(text)
-
-    def moved(self, chains: Chains, epoch: int, passes: int) -> None:
-        """Count the batches before it."""
-        self._latest = self._passes + passes
-        self._listener.moved(chains, self._epochs + epoch, self._latest)
-
-    def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
-        """Count the batches before it."""
-        self._latest = self._passes + passes
-        self._listener.epoch_ended(self._epochs + epoch, values, self._latest)
-
-
-def _content(texts: Sequence[str | Record]) -> str:
-    """Return all texts as one."""
-    records = [text for text in texts if isinstance(text, Record)]
-    return to_fasta(records) if records else "\n".join(map(str, texts))
-
-
 def _check_experts(energy: Energy, model: MaskedModel, sequence: str) -> None:
     """Refuse experts that cannot read sequences of letters as the model writes them."""
     ids = model.encode(sequence)
@@ -500,120 +346,3 @@ def _check_experts(energy: Energy, model: MaskedModel, sequence: str) -> None:
                     f"'{part}' finds no '{word}', since '{model.name}' writes spaces between "
                     f"letters: write '{letters}'."
                 )
-
-
-def _lacking(found: Sequence[Rewriting], asked: Sequence[Contains]) -> set[int]:
-    """Return the lines that lack a word that an expert asks for."""
-    names = list(map(str, asked))
-    return {one.line for one in found if any(one.energies.get(name, 0) > 0 for name in names)}
-
-
-def _frozen(
-    model: MaskedModel,
-    texts: Sequence[str],
-    full: Sequence[int],
-    rule: str | Sequence[Mask] | None,
-    letters: bool,
-) -> list[tuple[int, ...]] | None:
-    """Return the positions of each text that stay, if any must; empty ones have none."""
-    if rule is not None and not isinstance(rule, str) and len(rule) == len(texts):
-        rule = [rule[line] for line in full]
-    held = frozen_positions(model, [texts[line] for line in full], rule, letters)
-    if held is None:
-        return None
-    own = dict(zip(full, held, strict=True))
-    return [own.get(line, ()) for line in range(len(texts))]
-
-
-def _masks(
-    model: MaskedModel, lines: Sequence[str], frozen: Sequence[Sequence[int]]
-) -> list[list[bool]]:
-    """Return which tokens of some lines are frozen."""
-    return [
-        [place in held for place in range(len(model.encode(line)))]
-        for line, held in zip(lines, frozen, strict=True)
-    ]
-
-
-def _check_done(
-    done: Sequence[Rewriting], texts: Sequence[str | Record], size: int, each: int, out: object
-) -> None:
-    """Refuse finished lines that are not those of whole batches of the texts."""
-    lines = [number for number in range(len(texts)) for _ in range(each)]
-    whole = len(done) % (size * each) == 0 or len(done) == len(lines)
-    if len(done) > len(lines) or not whole or any(
-        (one.line, one.source, one.name) != (line, str(texts[line]), _name(texts[line]))
-        for one, line in zip(done, lines, strict=False)
-    ):  # fmt: skip
-        raise _damaged(Path(str(out)) / _DONE)
-
-
-def _name(text: str | Record) -> str | None:
-    return text.name if isinstance(text, Record) else None
-
-
-def _damaged(file: Path) -> RunError:
-    return RunError(
-        f"'{file}' is damaged: remove it, and its lines are picked again from the runs."
-    )
-
-
-@dataclass(frozen=True)
-class _Folder:
-    """A folder with the finished lines and a run for each batch."""
-
-    path: Path
-
-    @classmethod
-    def open(cls, path: Path, settings: dict[str, Any]) -> _Folder:
-        """Open a folder that was begun with the same settings, or a new one."""
-        file = path / _SETTINGS
-        if file.is_file():
-            check_folder(path)
-            known = _read(file)
-            for name in sorted(settings.keys() | known.keys()):
-                if known.get(name) != settings.get(name):
-                    raise InputError(
-                        f"'{path}' was begun with another {name}: give another --out, or the "
-                        "options it was begun with."
-                    )
-            return cls(path)
-        with explained(path):
-            # What is left where a process was killed before it had begun is nobody's.
-            if path.exists() and {one.name for one in path.iterdir()} - {_SETTINGS + ".tmp"}:
-                raise InputError(
-                    f"'{path}' exists and is not a folder of rewritings: give another --out."
-                )
-            path.mkdir(parents=True, exist_ok=True)
-            write_atomically(file, json.dumps(settings, indent=1).encode())
-        return cls(path)
-
-    def done(self, most: int) -> list[Rewriting]:
-        """Return the lines that are finished; there are at most so many."""
-        file = self.path / _DONE
-        if not file.is_file():
-            return []
-        try:
-            found = [Rewriting(**json.loads(line)) for line in read_lines(file, most)]
-            if not all(isinstance(one.text, str) and type(one.chain) is int for one in found):
-                raise TypeError("no rewritings")
-            return found
-        except (OSError, ValueError, TypeError, RecursionError) as error:
-            raise _damaged(file) from error
-
-    def write(self, rewritings: Sequence[Rewriting]) -> None:
-        """Write the finished lines; the file is replaced as a whole, so none is ever cut."""
-        lines = "".join(one.to_json() + "\n" for one in rewritings)
-        with explained(self.path):
-            write_atomically(self.path / _DONE, lines.encode())
-
-    def run(self, batch: int) -> Path:
-        """Return the folder of a batch's run."""
-        return self.path / _RUNS / f"{batch:05d}"
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(read_file(file)))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise RunError(f"'{file}' is damaged: give another --out.") from error

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from maskov import api
 from maskov.arguments import Arguments, arguments_of
+from maskov.config import field_hashes
 from maskov.energies import as_energy
 from maskov.errors import InputError, ModelError
 from maskov.models.scorer import Scorer
@@ -17,12 +19,18 @@ from maskov.runs.coordinator import Coordinator
 from maskov.runs.files import locked, new_folder
 from maskov.runs.preparation import tuned_kernel
 from maskov.runs.rebuild import GivenParts, check_trusted, load_model, rebuild
-from maskov.runs.result import Run
-from maskov.runs.sample import write_library
+from maskov.runs.result import Run, write_library
 from maskov.runs.store import Store
 from maskov.runs.task_runner import Listener
 from maskov.ui.terminal import progress_bar
 from maskov.workers.pools import carry_out
+
+# What of a manifest decides the samples of a run.
+_DECIDING = (
+    "config.model.fingerprint", "config.model.precision", "config.kernel", "config.schedule",
+    "config.inputs", "config.chains", "config.start", "config.thin", "config.seed",
+    "config.length_prior", "config.until", "energy_models",
+)  # fmt: skip
 
 
 def execute(
@@ -138,3 +146,19 @@ def plan_of_folder(**given: Any) -> Plan:
         asked.checkpoint_every,
         resumes=True,
     )  # fmt: skip
+
+
+def plan_to_continue(plan: Plan, path: Path) -> Plan:
+    """Return a plan that continues the run of a folder, if the same plan began it."""
+    folder = Store.open(path)
+    folder.check_unchanged()
+    folder.check_resumable()
+    begun, now = field_hashes(folder.manifest), field_hashes(plan.manifest)
+    for name in sorted(begun.keys() | now.keys()):
+        if name.startswith(_DECIDING) and begun.get(name) != now.get(name):
+            what = name.removeprefix("config.").partition(".")[0]
+            raise InputError(
+                f"'{path}' was begun with another {what}: give another --out, or the options it "
+                "was begun with."
+            )
+    return replace(plan, manifest=folder.manifest, out=path, resumes=True)

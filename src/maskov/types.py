@@ -8,8 +8,9 @@ positions of a batch of queries), `hidden` (width of what a model keeps per mask
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -40,6 +41,7 @@ __all__ = [
     "Proposal",
     "ProposalPasses",
     "Resized",
+    "Sample",
     "Sequences",
     "StepInfo",
     "Tensor",
@@ -382,3 +384,42 @@ class StepInfo:
     def novel(self) -> Bool[Tensor, " n"]:
         """True where the proposal was different and accepted."""
         return self.accepted & self.proposed_novel
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A sequence that a chain held at the end of an epoch, with both energies.
+
+    `ids` are the content tokens and are what the energies belong to: decoding them and
+    tokenising the text again may give others. `template` is the line of the user's input the
+    chain belongs to, 0 where there was none. `energies` are, where the energy has experts, those
+    of the `target` and of each expert by name. Of chains that started from FASTA, `name` is the
+    parent's and `mutations`, where lengths are fixed, are the differences to it, such as S31R.
+    Samples of populations have the number of theirs, their weight in it, and which of its first
+    particles they descend from.
+    """
+
+    chain: int
+    epoch: int
+    text: str
+    tokens: list[str]
+    ids: list[int]
+    energy_raw: float
+    energy_norm: float
+    template: int = 0
+    energies: dict[str, float] = field(default_factory=dict)
+    name: str | None = None
+    mutations: list[str] | None = None
+    population: int | None = None
+    weight: float | None = None
+    ancestor: int | None = None
+
+    def to_json(self) -> str:
+        """Return the sample as one line of JSON."""
+        data = asdict(self)
+        if not self.energies:
+            del data["energies"]
+        for name in ("name", "mutations", "population", "weight", "ancestor"):
+            if data[name] is None:
+                del data[name]
+        return json.dumps(data, ensure_ascii=False)

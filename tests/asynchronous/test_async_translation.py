@@ -19,7 +19,7 @@ from maskov import (
 )
 from maskov.execution.recorded import RecordedSites, RecordedWindows
 from maskov.moves import Site, Span
-from maskov.runs import async_group
+from maskov.runs import task_runner
 from tiny_translation import SOURCES, conditional
 
 MODEL = conditional()
@@ -68,7 +68,7 @@ def test_the_same_chains_as_in_lock_step(way, energy):
 def test_rounds_of_fixed_shapes_read_the_right_source(energy, nearest, monkeypatch):
     """As a GPU runs them, here without recording."""
     plain = sample(GIVEN, _kernel(energy, nearest), lock_step=True, **SETTINGS)
-    monkeypatch.setattr(async_group, "sampler_for", lambda *_: RecordedSites)
+    monkeypatch.setattr(task_runner, "sampler_for", lambda *_: RecordedSites)
     monkeypatch.setattr("maskov.execution.recorded._SMALLEST", 64)
     recorded = sample(GIVEN, _kernel(energy, nearest), **SETTINGS)
     assert _chains(plain) == _chains(recorded)
@@ -82,7 +82,7 @@ def test_recorded_windows_read_the_right_source(energy, monkeypatch):
     move = Span(MaskedConditional(temperature=1.4), (1, 2, 3))
     kernel = Metropolis(energy, move, delayed=DelayedAcceptance(2))
     plain = sample(GIVEN, kernel, lock_step=True, **SETTINGS)
-    monkeypatch.setattr(async_group, "sampler_for", lambda *_: RecordedWindows)
+    monkeypatch.setattr(task_runner, "sampler_for", lambda *_: RecordedWindows)
     monkeypatch.setattr("maskov.execution.recorded._SMALLEST", 64)
     recorded = sample(GIVEN, kernel, **SETTINGS)
     assert _chains(plain) == _chains(recorded)

@@ -26,16 +26,14 @@ from maskov import (
 from maskov.energies import TextEnergy
 from maskov.energies.stages import nearness
 from maskov.errors import Interrupted
-from maskov.execution.buffers import SiteBuffers, WindowBuffers
+from maskov.execution.buffers import AHEAD, SiteBuffers, WindowBuffers
 from maskov.execution.recorded import RecordedSites, RecordedWindows, choose_first, rounds_of
 from maskov.execution.site_rounds import SiteRounds
 from maskov.execution.window_rounds import WindowRounds
 from maskov.models.scorer import Scorer
 from maskov.moves import Site, Span, Sweep
 from maskov.random import CounterRng
-from maskov.runs.async_group import AHEAD
-from maskov.runs.checkpoint import GroupShape, load, save
-from maskov.runs.state import GroupState
+from maskov.runs.state import GroupShape, GroupState, load_checkpoint, save_checkpoint
 from maskov.starts import Layout, fill
 from maskov.types import Sequences
 from small import random_state, tiny_bert
@@ -48,7 +46,7 @@ ENGINES = [SiteRounds, RecordedSites, WindowRounds, RecordedWindows]
 def _everywhere(monkeypatch, kind):
     """Let chains go in these rounds on a CPU, too, where they can."""
     base = SiteRounds if issubclass(kind, SiteRounds) else WindowRounds
-    for module in ("runs.async_group", "runs.task_runner", "workers.pools"):
+    for module in ("runs.task_runner", "workers.pools"):
         monkeypatch.setattr(
             f"maskov.{module}.sampler_for",
             lambda _, kernel: kind if rounds_of(kernel) is base else None,
@@ -160,8 +158,8 @@ def test_a_checkpoint_has_the_buffers_of_its_move(tmp_path):
         ]
     ):
         state = replace(fresh, begun=True, buffers=kept)
-        save(tmp_path, number, state, {})
-        loaded = [load(tmp_path, number, shape)[0] for shape in shapes]
+        save_checkpoint(tmp_path, number, state, {})
+        loaded = [load_checkpoint(tmp_path, number, shape)[0] for shape in shapes]
         assert [one is not None for one in loaded] == taken
 
 

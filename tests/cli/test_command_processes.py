@@ -44,7 +44,7 @@ def _answered(words: list[str]) -> tuple[str, set[str], float]:
 
 @pytest.mark.parametrize(
     "words",
-    ["--version", "sample --help", "rate --help",
+    ["--version", "--help", "sample --help", "rate --help",
      *(pytest.param(f"{name} --help", marks=pytest.mark.slow) for name in COMMANDS.split())],
 )  # fmt: skip
 def test_version_and_help_import_nothing_heavy(words):

@@ -6,7 +6,9 @@ import json
 import re
 from collections import Counter
 
+import click
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from maskov import Run
@@ -426,3 +428,10 @@ def test_samples_are_spelled_as_people_write(capsys):
     assert "saint-maurice's (swiss) abbey." in shown
     assert "-1.50" in shown
     assert sample.text == text
+
+
+def test_sample_has_few_options():
+    command = get_command(app).commands["sample"]
+    names = {one.name for one in command.get_params(click.Context(command))}
+    assert {"model", "moves", "seed", "help"} <= names
+    assert len(names) <= 42

@@ -28,7 +28,7 @@ FILES = {
     "wide": b"the food\n" + b"very " * 40 + b"\n",
     "red": b"red\n",
     "late": b"\nred\n\n \n" + b"red " * 10 + b"\n",
-    "damaged/settings.json": b"[1]",
+    "damaged/manifest.json": b"[1]",
     "mine/thesis.tex": b"precious",
     "one.fa": b">one\nEVQL\n",
     "gap.fa": b">a\nEVQL\n>b\nEV-QL\n",
@@ -206,12 +206,11 @@ REFUSED = {
         lines --keep -1                             | 0 or more
         lines --target-temperature 0                | above 0
         lines --epochs 0                            | epoch
-        lines --batch 0                             | at least 1 line
         lines --moves walk                          | walk
         lines --pick best                           | unknown pick 'best'
         lines --freeze bridge                       | occurs in no text
-        lines --out damaged                         | settings.json' is damaged
-        lines --out mine                            | not a folder of rewritings
+        lines --out damaged                         | damaged
+        lines --out mine                            | already holds something else
         lines --out gap                             | gap'
     """,
     "rewrite": """

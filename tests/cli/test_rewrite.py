@@ -9,13 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
+import numpy as np
 import pytest
 
 import maskov
 import tiny_models
-from maskov import InputError, Record, Run, RunError, rewriting
+from maskov import InputError, Record, Run, RunError
 from maskov.energies.counting import words_changed
 from maskov.errors import Interrupted
 from maskov.fasta import mutations, numbered, parse
@@ -25,7 +25,7 @@ WORDS = "the food is bad good very not slow nice room"
 LINES = ["the food is bad", "the room is not nice", "very slow", "not good"]
 PARENTS = {"one heavy": "EVQLVESGGG", "two": "DIQMTQ", "three": "QVQLQE"}
 CLASSIFIER = "classifier(@classifier, label=positive)"
-FAST = "rewrite --model @masked --device cpu --epochs 4 --chains 3 --batch 2"
+FAST = "rewrite --model @masked --device cpu --epochs 4 --chains 3"
 TOWARD = f"{FAST} -q --toward '{CLASSIFIER}+0.5*contains(\"good\")'"
 ESM = "--model @esm --device cpu"
 PROTEIN = "rewrite p.fa --epochs 3 --chains 2 --keep 1 -q --toward matches('A')"
@@ -58,9 +58,9 @@ def test_a_line_for_each_line(printed, rows, home):
         assert parts["target"] == pytest.approx(whole + 8 * parts["edit"])
         assert (0 <= row["chain"] < 3, 0 <= row["epoch"] < 4) == (True, True)
     assert any(row["changes"] for row in found)
-    # The lines of the first batch alone, which have chains of their own.
-    assert rows(f"{TOWARD} -", stdin="\n".join(LINES[:2])) == rows(TOWARD, *LINES[:2]) == found[:2]
-    assert rows(f"{TOWARD} two --seed 1") != found[:2]
+    first = rows(f"{TOWARD} two")
+    assert rows(f"{TOWARD} -", stdin="\n".join(LINES[:2])) == rows(TOWARD, *LINES[:2]) == first
+    assert rows(f"{TOWARD} two --seed 1") != first
 
 
 @pytest.mark.slow
@@ -125,76 +125,48 @@ def test_a_target_or_a_word_must_be_given(call, masked):
 # Folders.
 
 
-def _content(out: Path) -> dict[str, object]:
-    """Return all that a folder came to."""
-    runs = {run.name: files(run) for run in sorted((out / "runs").iterdir())}
-    return {"lines": (out / "rewritten.jsonl").read_bytes(), **runs}
-
-
-def test_a_folder_goes_on_where_it_was(printed, tmp_path):
+def test_a_folder_is_a_run_that_the_same_command_continues(printed, rows, tmp_path):
     out, line = tmp_path / "out", f"{TOWARD} lines --json --out out"
-    whole = printed(line)
-    kept = _content(out)
-    assert kept["lines"].decode() == whole
-    assert len(kept) == 1 + len(LINES) // 2  # a run of each batch
-    # The lines of a whole batch are kept; others are picked again from the runs.
-    for left in (whole, "".join(whole.splitlines(keepends=True)[:2]), None):
-        (out / "rewritten.jsonl").unlink()
-        if left is not None:
-            (out / "rewritten.jsonl").write_text(left)
-        assert printed(line) == whole
-        assert _content(out) == kept
-    run = Run.open(out / "runs" / "00001")
+    whole, kept = printed(line), files(out)
+    assert (printed(line), files(out)) == (whole, kept)
+    shutil.rmtree(out / "checkpoints")  # its chains start again
+    (out / "samples.jsonl").unlink()
+    assert printed(line) == whole
+    assert files(out)["samples.jsonl"] == kept["samples.jsonl"]
+    run = Run.open(out)
     assert run.manifest.compares
-    assert run.diagnose().groups == 2
+    assert run.diagnose().groups == len(LINES)
+    # Another pick of what is finished needs no other run.
+    assert rows(f"{line} --pick last") == rows(f"{TOWARD} lines --pick last")
 
 
-DAMAGES = [
-    lambda text: text[:-20],
-    lambda text: text[: text.index("\n") + 1],
-    lambda text: text + text,
-    lambda text: text.replace('"line": 0', '"line": 7'),
-    lambda text: text.replace("the food is bad", "the food is good"),
-    lambda text: text.replace('"text": "', '"text": 5, "other": "', 1),
-    lambda text: text.replace('"chain": ', '"chain": "x", "n": ', 1),
-    lambda text: "[]\n",
-    lambda text: '{"line": 0}\n',
-    lambda text: "\x00\n",
-    lambda text: text + "\n" * 100,
-]
-# Other words, and which setting they change.
+def test_of_a_large_run_the_same_is_picked(masked, monkeypatch):
+    """It does not trace its tokens, and keeps samples of all epochs instead."""
+    options = {"chains": 2, "epochs": 3, "keep": 1.0}
+    small = maskov.rewrite(masked, LINES, "contains('good')", **options)
+    monkeypatch.setattr("maskov.runs.store._MOST_PLACES", 1)
+    assert maskov.rewrite(masked, LINES, "contains('good')", **options) == small
+    assert len({one.epoch for one in small}) > 1
+
+
+# Other words, and what of the run they change.
 OTHERS = {
-    "--keep 3": "energy", "--fluency raw": "energy", "--seed 1": "seed", "--chains 2": "chains",
-    "--epochs 5": "schedule", "--hot 3": "schedule", "--pick mbr": "pick", "--batch 3": "batch",
-    "--every-chain": "every_chain", "--moves span:1,insert-delete:1": "kernel",
-    "--temperature 0.9": "kernel",
+    "--keep 3": "kernel", "--fluency raw": "kernel", "--seed 1": "seed", "--chains 2": "chains",
+    "--epochs 5": "schedule", "--hot 3": "schedule", "--freeze food": "inputs",
+    "--moves span:1,insert-delete:1": "kernel", "--temperature 0.9": "kernel",
 }  # fmt: skip
 
 
-def test_other_options_and_damaged_lines_are_refused(printed, refused, tmp_path):
+def test_other_options_are_refused(printed, refused):
     line = f"{TOWARD} lines --out out"
     printed(line)
     for words, what in OTHERS.items():
         assert f"begun with another {what}: give another --out" in refused(f"{line} {words}")
-    assert "begun with another texts" in refused(f"{TOWARD} two --out out")
-    whole = (tmp_path / "out" / "rewritten.jsonl").read_text()
-    for damage in DAMAGES:
-        assert damage(whole) != whole
-        (tmp_path / "out" / "rewritten.jsonl").write_text(damage(whole))
-        assert "rewritten.jsonl' is damaged" in refused(line)
+    assert "begun with another inputs" in refused(f"{TOWARD} two --out out")
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"null", b'"x"', b"\xff"])
-def test_damaged_settings_are_refused(text, refused, tmp_path):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "settings.json").write_bytes(text)
-    assert "settings.json' is damaged: give another --out" in refused(f"{TOWARD} two --out out")
-
-
-def test_another_classifier_is_refused_and_what_never_began_is_nobodys(home, call, tmp_path):
+def test_another_classifier_is_refused(home, call, tmp_path):
     shutil.copytree(home / "classifier", tmp_path / "copy")
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "settings.json.tmp").write_text("{")
     line = f"{FAST} two -q --toward 'classifier({tmp_path}/copy, label=positive)' --out out"
     assert call(line)[0] == 0
     tiny_models.build_classifier(tmp_path / "copy", WORDS, ("positive", "negative"))
@@ -205,102 +177,46 @@ def test_code_that_a_folder_names_is_not_imported(call, tmp_path):
     line, out = f"{TOWARD} lines --out out", tmp_path / "out"
     assert call(line)[0] == 0
     (tmp_path / "evilpart.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nE = int\n")
-    file = out / "runs" / "00001" / "manifest.json"
-    before = file.read_text()
-    shutil.rmtree(file.parent / "checkpoints")
-    (out / "rewritten.jsonl").unlink()
-    manifest = json.loads(before)
-    for part in manifest["config"]["kernel"]["kernels"]:
-        part["energy"] += "+evilpart:E()"
-    file.write_text(json.dumps(manifest))
-    code, _, err = call(line)
-    assert (code, "the kernel is not the one" in err) == (2, True)
-    manifest = json.loads(before)
-    manifest["config"]["schedule"] |= {"burn_in": 1, "burn_in_energy": "evilpart:E()"}
-    file.write_text(json.dumps(manifest))
-    code, _, err = call(line)
-    assert (code, "this run uses 'evilpart:E'" in err) == (2, True)
+    before = (out / "manifest.json").read_text()
+    shutil.rmtree(out / "checkpoints")
+    for name in ("kernel", "schedule"):
+        manifest = json.loads(before)
+        if name == "kernel":
+            manifest["config"]["kernel"]["kernels"][0]["energy"] += "+evilpart:E()"
+        else:
+            manifest["config"]["schedule"] |= {"burn_in": 1, "burn_in_energy": "evilpart:E()"}
+        (out / "manifest.json").write_text(json.dumps(manifest))
+        code, _, err = call(line)
+        assert (code, f"begun with another {name}" in err) == (2, True)
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("name", ["rewritten.jsonl.tmp", "rewritten.jsonl", "runs", "runs/00000"])
-def test_links_in_a_folder_are_not_followed(name, printed, refused, tmp_path):
-    line, out, outside = f"{TOWARD} two --out out", tmp_path / "out", tmp_path / "outside"
-    printed(line)
-    (out / "rewritten.jsonl").unlink()
-    if (out / name).is_dir():
-        shutil.move(out / name, outside)
-    else:
-        outside.write_text("mine")
-    (out / name).symlink_to(outside)
-    assert f"{name}' is a link" in refused(line)
-
-
-def test_no_two_batches_of_any_seeds_have_the_same_random_numbers(masked, monkeypatch):
-    seeds, run = [], rewriting.execute
-
-    def noted(plan, *others):
-        seeds.append(plan.manifest.config.seed)
-        return run(plan, *others)
-
-    monkeypatch.setattr(rewriting, "execute", noted)
-    for seed in (0, 1, 2**64 - 1):
-        maskov.rewrite(masked, LINES, "edit", chains=1, epochs=1, batch=1, seed=seed)
-    assert len(set(seeds)) == 3 * len(LINES)
-    assert seeds[:: len(LINES)] == [0, 1, 2**64 - 1]
-
-
-# In processes of their own.
-
-
-@pytest.fixture
-def begin(home, tmp_path):
-    """Start the command; return its process."""
+@pytest.mark.slow
+def test_a_kill_and_a_signal_lose_nothing_that_was_saved(home, tmp_path):
     toward = f"classifier({home / 'classifier'}, label=positive)"
     words = ["rewrite", "lines", "--model", home / "masked", "--device", "cpu", "--toward", toward,
-             "--json", "--epochs", 12, "--chains", 3, "--batch", 1, "-q", "--out"]  # fmt: skip
+             "--json", "--epochs", 60, "--chains", 3, "-q", "--out"]  # fmt: skip
 
-    def start(out: str) -> subprocess.Popen[bytes]:
+    def begin(out: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen([sys.executable, "-m", "maskov", *map(str, words), out],
                                 cwd=tmp_path, stdout=-1, stderr=-1)  # fmt: skip
 
-    return start
-
-
-def _when(process: subprocess.Popen[bytes], holds) -> None:
-    end = time.monotonic() + 120
-    while process.poll() is None and not holds() and time.monotonic() < end:
-        time.sleep(0.005)
-    assert process.poll() is None, process.communicate()
-
-
-@pytest.mark.slow
-def test_a_kill_loses_no_finished_line_and_a_signal_is_told(begin, tmp_path):
     expected, _ = begin("whole").communicate(timeout=240)
-    out = tmp_path / "killed"
-    lines = out / "rewritten.jsonl"
-    moments = [
-        (signal.SIGKILL, lambda: (out / "runs" / "00000" / "traces").exists()),
-        (signal.SIGINT, lambda: (out / "runs" / "00001" / "manifest.json").exists()),
-        (signal.SIGKILL, lambda: (out / "runs" / "00002" / "manifest.json").exists()),
-        (signal.SIGKILL, lambda: lines.exists() and len(lines.read_bytes().splitlines()) >= 3),
-    ]
-    finished = b""
-    for number, moment in moments:
-        process = begin("killed")
-        _when(process, moment)
+    out, before = tmp_path / "killed", 0
+    for number in (signal.SIGINT, signal.SIGKILL):
+        process, end, now = begin("killed"), time.monotonic() + 120, before
+        while process.poll() is None and now <= before and time.monotonic() < end:
+            time.sleep(0.005)
+            if (out / "manifest.json").exists():
+                now = np.count_nonzero(Run.open(out).traces["steps"])
+        assert process.poll() is None, process.communicate()
+        before = now
         os.kill(process.pid, number)
-        printed, err = process.communicate()
+        _, err = process.communicate()
         if number == signal.SIGINT:
-            assert (process.returncode, b"finished lines are saved" in err) == (130, True)
-        now = lines.read_bytes() if lines.exists() else b""
-        # What was finished or printed is there, to the byte.
-        assert expected.startswith(now)
-        assert now.startswith(finished)
-        assert now.startswith(printed[: printed.rfind(b"\n") + 1])
-        finished = now
+            assert (process.returncode, b"repeat the command" in err) == (130, True), err
     assert begin("killed").communicate(timeout=240)[0] == expected
-    assert _content(out) == _content(tmp_path / "whole")
+    assert files(out) == files(tmp_path / "whole")
 
 
 @pytest.mark.slow
@@ -321,8 +237,6 @@ def test_in_python(masked, tmp_path, monkeypatch):
     assert maskov.rewrite(masked, [], "contains('good')", out=tmp_path / "o", **options) == []
     grouped = maskov.rewrite(masked, LINES[:1], "edit", fluency="norm(groups=2)", **options)
     assert json.loads(grouped[0].to_json())["energies"].keys() == {"target", "edit"}
-    with pytest.raises(InputError, match="at least 1 line"):
-        maskov.rewrite(masked, LINES, "edit", batch=0)
     # A line separator within a line is read back.
     texts, options = ["very \x85slow", "not good"], {"chains": 1, "epochs": 1}
     first = maskov.rewrite(masked, texts, "edit", out=tmp_path / "out", **options)
@@ -337,27 +251,26 @@ def test_in_python(masked, tmp_path, monkeypatch):
     ]
     assert again[0] == again[1]
     assert "own_expert:short" in again[0][0].energies
-    rewriter = rewriting.Rewriter(lambda texts: [0.0] * len(texts), chains=2, epochs=1)
-    assert len(list(rewriter.rewrite(masked, LINES[:1]))) == 1
+    rewriter = maskov.Rewriter(lambda texts: [0.0] * len(texts), chains=2, epochs=1)
+    assert len(maskov.rewrite(masked, LINES[:1], rewriter)) == 1
     with pytest.raises((InputError, RunError), match="cannot be written to a run folder"):
-        list(rewriter.rewrite(masked, LINES[:1], out=tmp_path / "other"))
+        maskov.rewrite(masked, LINES[:1], rewriter, out=tmp_path / "other")
 
 
 def test_what_was_stopped_ends_the_same(home, tmp_path):
     model = maskov.load(home / "esm", "cpu")
     records = [Record(name, sequence) for name, sequence in PARENTS.items()]
-    options = {"toward": "matches('A')", "chains": 2, "epochs": 2, "keep": 1.0, "batch": 1}
+    options = {"toward": "matches('A')", "chains": 2, "epochs": 2, "keep": 1.0, "resident": 2}
     whole = maskov.rewrite(model, records, out=tmp_path / "whole", **options)
-    lines = tmp_path / "cut" / "rewritten.jsonl"
+    cut, steps = tmp_path / "cut", tmp_path / "cut" / "traces" / "steps.npy"
     with pytest.raises(Interrupted):
         maskov.rewrite(
-            model, records, out=tmp_path / "cut", **options,
-            stop=lambda: lines.exists() and len(lines.read_text().splitlines()) == 1,
+            model, records, out=cut, **options,
+            stop=lambda: steps.exists() and np.load(steps).any(),
         )  # fmt: skip
-    finished = lines.read_bytes()
-    assert (tmp_path / "whole" / "rewritten.jsonl").read_bytes().startswith(finished)
-    assert maskov.rewrite(model, records, out=tmp_path / "cut", **options) == whole
-    assert lines.read_bytes() == (tmp_path / "whole" / "rewritten.jsonl").read_bytes()
+    assert not Run.open(cut).finished
+    assert maskov.rewrite(model, records, out=cut, **options) == whole
+    assert files(cut) == files(tmp_path / "whole")
 
 
 # Sequences of letters.
@@ -398,7 +311,7 @@ def test_sequences_have_names_and_mutations(protein, rows, printed, tmp_path):
 
 def test_constraints_and_frozen_letters(protein, rows, tmp_path):
     (tmp_path / "masks").write_text("###.......\n..#..#\n#.....\n")
-    words = "--freeze masks --max-changes 2 --avoid 'K, WW' --allow 2:VILMA --keep 0 --batch 2"
+    words = "--freeze masks --max-changes 2 --avoid 'K, WW' --allow 2:VILMA --keep 0"
     found = rows(f"{protein} {words} --every-chain")
     held = {"one heavy": [0, 1, 2], "two": [2, 5], "three": [0]}
     for row in found:
@@ -434,23 +347,14 @@ def test_experts_of_words_need_spaces(expert, home, monkeypatch):
 
 
 def test_a_folder_of_sequences_keeps_their_names(printed, refused, tmp_path):
-    line, file = f"{PROTEIN} {ESM} --out out --batch 2", tmp_path / "out" / "rewritten.jsonl"
+    line, given = f"{PROTEIN} {ESM} --out out", tmp_path / "p.fa"
     whole = printed(line)
     assert printed(line) == whole
-    run = Run.open(tmp_path / "out" / "runs" / "00000")
-    assert run.manifest.inputs.names == ("one heavy", "two")
+    run = Run.open(tmp_path / "out")
+    assert run.manifest.inputs.names == tuple(PARENTS)
     assert (run.store.path / "samples.fa").exists()
-    given, text = tmp_path / "p.fa", file.read_text()
-    for damaged in (
-        text.replace('"name": "two"', '"name": "to"'),
-        text.replace(', "name": "two"', ""),
-        text.replace("DIQMTQ", "DIQMTT", 1),
-    ):
-        assert damaged != text
-        file.write_text(damaged)
-        assert "rewritten.jsonl' is damaged" in refused(line)
     given.write_text(given.read_text().replace("two", "second"))
-    assert "begun with another texts" in refused(line)
+    assert "begun with another inputs" in refused(line)
 
 
 def test_records_in_python(home):
@@ -461,7 +365,7 @@ def test_records_in_python(home):
     assert [one.name for one in found] == list(PARENTS)
     assert all(one.mutations == mutations(one.source, one.text) for one in found)
     # A Rewriter has moves of its own, by default some that change the length.
-    free = list(rewriting.Rewriter("hamming", chains=1, epochs=1).rewrite(model, records))
+    free = maskov.rewrite(model, records, maskov.Rewriter("hamming", chains=1, epochs=1))
     assert [(one.name, one.mutations) for one in free] == [(name, None) for name in PARENTS]
     lines = maskov.rewrite(model, ["EVQL"], "hamming", **options)
     assert not {"name", "mutations"} & json.loads(lines[0].to_json()).keys()

@@ -81,8 +81,7 @@ def test_the_target_of_another_source_is_not_left_invariant():
         assert invariance_error(matrix, other) > 1e-3
 
 
-@pytest.mark.parametrize("energy", ENERGIES)
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(("source", "energy"), [*zip(SOURCES, ENERGIES, strict=True)])
 def test_delayed_acceptance_leaves_the_target_invariant(source, energy):
     model = GIVEN[source]
     target = distribution(model, ENERGIES[energy], STATES)
@@ -101,8 +100,7 @@ def test_delayed_acceptance_leaves_the_target_invariant(source, energy):
     assert sum(accepts[LENGTH:]) < sum(accepts[:LENGTH]) - 1e-3  # two tests are taken
 
 
-@pytest.mark.parametrize("energy", ENERGIES)
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(("source", "energy"), [*zip(SOURCES, ENERGIES, strict=True)])
 def test_blocks_leave_the_target_invariant(source, energy):
     model = GIVEN[source]
     kernel = Metropolis(ENERGIES[energy], Site(MaskedConditional(0.8), Sweep(block=2)))

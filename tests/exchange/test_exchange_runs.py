@@ -23,8 +23,7 @@ from maskov import (
 from maskov.errors import Interrupted
 from maskov.replay import Replayer
 from maskov.runs import Run
-from maskov.runs.checkpoint import GroupShape
-from maskov.runs.state import GroupState
+from maskov.runs.state import GroupShape, GroupState
 from maskov.ui.report.data import build
 from maskov.ui.report.formats import to_html, to_markdown
 from odd_workers import files

@@ -10,9 +10,8 @@ import maskov
 from engines import sample
 from maskov import DelayedAcceptance, Metropolis, Norm, Raw, Schedule, Span, resume
 from maskov.errors import Interrupted
-from maskov.execution.recorded import RecordedSites, RecordedWindows
+from maskov.execution.recorded import RecordedSites, RecordedWindows, sampler_for
 from maskov.models import untrained
-from maskov.runs.async_group import sampler_for
 from small import tiny_bert
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")

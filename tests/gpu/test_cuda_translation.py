@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from maskov import Metropolis, Raw, TranslationMethod, translate
-from maskov.execution.recorded import RecordedSites, RecordedWindows
+from maskov.execution.recorded import RecordedSites, RecordedWindows, sampler_for
 from maskov.models import Queries
 from maskov.models.conditional.model import ConditionalModel
 from maskov.moves import Span
-from maskov.runs.async_group import sampler_for
 from maskov.translation.autoregressive import AutoregressiveTranslator
 from tiny_translation import SOURCES, network, save, tokenizer
 

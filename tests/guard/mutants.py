@@ -83,7 +83,7 @@ MUTANTS = [
      "asynchronous/test_rounds.py"),
     # storage
     ("runs/store.py", "[row, first : first + len(rows)]", "[row, : len(rows)]", ENGINES),
-    ("runs/checkpoint.py", "for file in reversed(_files(folder, group)):\n        state",
+    ("runs/state.py", "for file in reversed(_files(folder, group)):\n        state",
      "for file in _files(folder, group):\n        state", "resume/test_faults.py"),
     ("runs/state.py", "else sites.groups or 0", "else 0", "resume/test_grouped_runs.py"),
     # configuration

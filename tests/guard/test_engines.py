@@ -91,7 +91,7 @@ def test_every_engine_decides_like_the_reference(engine, move, way, monkeypatch)
             rounds.append(1)
             super().advance()
 
-    for module in ("runs.async_group", "runs.task_runner", "workers.pools"):
+    for module in ("runs.task_runner", "workers.pools"):
         monkeypatch.setattr(f"maskov.{module}.sampler_for", lambda *_: Counted)
     monkeypatch.setattr("maskov.execution.recorded._SMALLEST", 64)
     monkeypatch.setattr("maskov.execution.recorded._WINDOWS_FILLED", (2, 4, 64))

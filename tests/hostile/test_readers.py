@@ -34,8 +34,7 @@ from maskov.evaluation.texts import copied
 from maskov.fasta import Record
 from maskov.models.conditional.checkpoint import Merges
 from maskov.options import read_lines
-from maskov.runs import checkpoint
-from maskov.runs.state import pack, unpack
+from maskov.runs.state import START, pack, seal, unpack
 from mutations import anything, examples, or_refused
 from stopped_runs import CHAINS, EPOCHS, MODEL
 from tiny_translation import save
@@ -56,11 +55,11 @@ def _run_folder(home: Path, runs, name: str) -> Reader:
         return Reader(copy / name, lambda: _read_run(copy), [copy, "'inputs'", "'config"])
     file = sorted((copy / "checkpoints").iterdir())[-1]
     body, sealed = home / "body", file.read_bytes()
-    body.write_bytes(sealed[checkpoint.START :])
+    body.write_bytes(sealed[START:])
 
     def read() -> None:
         """With a right hash over wrong bytes, as only somebody who means harm would write it."""
-        file.write_bytes(checkpoint.seal(body.read_bytes()))
+        file.write_bytes(seal(body.read_bytes()))
         assert Run.open(copy).store.closed in range(EPOCHS + 1)
         with or_refused(ValueError, naming=[""]):
             state = unpack(body.read_bytes())

@@ -45,8 +45,11 @@ def test_an_unknown_pair_is_refused_with_those_there_are():
 @pytest.mark.parametrize(
     ("pair", "source", "text"),
     [
-        ("de-en", "Guten Morgen.", "Good morning."),
-        ("de-en", "Das ist eine gute Frage.", "That is a good question."),
+        (
+            "de-en",
+            "Guten Morgen.\n\nDas ist eine gute Frage.",
+            "Good morning.\n\nThat is a good question.",
+        ),
         ("ro-en", "Câinele doarme.", "The dog is sleeping."),
     ],
 )

@@ -192,3 +192,30 @@ def test_a_target_that_is_neither_energy_is_judged_too():
     )
     (told,) = build([run]).runs
     assert [row[0] for row in told.tables[0].rows] == ["E_raw", "E_norm", "E_target", "tokens"]
+
+
+def test_populations_and_draws_are_not_told_as_chains():
+    settings = {"length": 4, "model": "untrained"}
+    run = maskov.sample(
+        energy="0.5*ordered+0.5*norm",
+        target_temperature=0.9,
+        particles=6,
+        populations=3,
+        **settings,
+    )
+    (one,) = build([run]).runs
+    assert "chains" not in one.verdict["headline"]
+    assert one.tables[0].head[1:3] == ["log Z", "spread"]
+    assert one.metadata["populations"].startswith("3 of 6 particles each, drawn from ordered")
+    assert one.metadata["target temperature"] == "0.9"
+    assert "chains" not in one.metadata
+    # Particles of a population depend on each other: errors are over the three populations.
+    means = run.traces["energy_norm"][-1].reshape(3, 6).mean(1)
+    number = next(number for number in one.numbers if number.name == "E_norm")
+    assert number.value == pytest.approx(means.mean())
+    assert number.standard_error == pytest.approx(means.std(ddof=1) / 3**0.5)
+    # Some positions are visited often and others never, so nothing is known by position.
+    assert one.positions is None
+    (drawn,) = build([maskov.sample(energy="ordered", chains=3, **settings)]).runs
+    assert [table.head[0] for table in drawn.tables] == ["expert"]
+    assert not any("by position" in note for note in drawn.notes)

@@ -344,7 +344,7 @@ def test_out_of_memory_in_a_recorded_round_is_one_sentence_and_spoils_nothing(
     tmp_path, monkeypatch
 ):
     """The rounds that a GPU records cannot be halved; with more room the run goes on."""
-    monkeypatch.setattr("maskov.runs.async_group.sampler_for", lambda *_: RecordedSites)
+    monkeypatch.setattr("maskov.runs.task_runner.sampler_for", lambda *_: RecordedSites)
     tight, calls = tiny_bert("red green blue white black", torch.float32), []
     plain = type(tight).hidden_of
 

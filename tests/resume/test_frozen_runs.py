@@ -15,9 +15,9 @@ from maskov.energies import parse_energy
 from maskov.errors import Interrupted, MaskovError
 from maskov.moves import Resize, Site, Span
 from maskov.rewriting import Rewriter
-from maskov.runs.checkpoint import START, read_header, seal
 from maskov.runs.coordinator import Coordinator
 from maskov.runs.rebuild import rebuild
+from maskov.runs.state import START, read_header, seal
 from maskov.runs.store import Store
 from maskov.tuning.tune import tuned
 from maskov.ui.report import build, to_html, to_markdown
@@ -84,7 +84,7 @@ def test_rewritings_keep_frozen_words(tmp_path):
     rewriter = Rewriter(toward, chains=2, epochs=3)
 
     def rewrite(folder, **options):
-        return list(rewriter.rewrite(MODEL, lines, batch=2, out=folder, **options))
+        return maskov.rewrite(MODEL, lines, rewriter, out=folder, **options)
 
     found = rewrite(tmp_path / "out", freeze="red")
     for one in found:
@@ -92,7 +92,7 @@ def test_rewritings_keep_frozen_words(tmp_path):
     assert found[0].text.startswith("red")
     assert found[2].text.endswith("red")
     assert rewrite(tmp_path / "out", freeze="red") == found
-    with pytest.raises(MaskovError, match="another frozen"):
+    with pytest.raises(MaskovError, match="another inputs"):
         rewrite(tmp_path / "out", freeze="blue")
     with pytest.raises(MaskovError, match="occurs in no text"):
         rewrite(tmp_path / "other", freeze="white")

@@ -253,7 +253,12 @@ CASES = {
     ),
     "no passes": Case(f"classifier({ROOT}/classifier, label=1)+hamming", {"texts": TEXTS}),
 }  # fmt: skip
-SLOW = {"three tests", "groups", "burn-in without groups", "other words", "product", "avoids"}
+# Each has a smaller or a like one beside it.
+SLOW = {
+    "three tests", "groups", "burn-in without groups", "other words", "product", "avoids",
+    "frozen lengths", "blanks that contain", "mask-predict that samples", "draws of a mixture",
+    "a ladder",
+}  # fmt: skip
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES]
 
 
@@ -370,10 +375,12 @@ def test_every_epoch_is_replayed(whole):
                 assert replay.energy == schedule.burn_in_energy
 
 
-@pytest.mark.parametrize("name", ["sites", "three at once", "truncated"])
+@pytest.mark.parametrize(
+    "name", ["sites", "three at once", pytest.param("truncated", marks=pytest.mark.slow)]
+)
 def test_rounds_of_a_gpu_leave_checkpoints_that_are_gone_on_from(name, tmp_path, monkeypatch):
     """The rounds that a GPU records, done on a CPU: what stands between two of them is whole."""
-    monkeypatch.setattr("maskov.runs.async_group.sampler_for", lambda *_: RecordedSites)
+    monkeypatch.setattr("maskov.runs.task_runner.sampler_for", lambda *_: RecordedSites)
     if CASES[name].slots:
         monkeypatch.setattr(Scorer, "slots_for", lambda *_: CASES[name].slots)
 
@@ -438,7 +445,10 @@ def models(tmp_path_factory) -> Path:
     return shelf(tmp_path_factory.mktemp("models") / "shelf")
 
 
-@pytest.mark.parametrize("name", METHODS)
+# "drafts" has the energy and the lengths of "twin".
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "twin")) for name in METHODS]
+)
 def test_translations_are_the_same_to_the_byte(name, models, tmp_path, monkeypatch):
     (kind, options), folder = METHODS[name], models / "tiny-translation"
     energy = {"energy": options["energy"].replace(ROOT, str(models))} if "energy" in options else {}

@@ -167,7 +167,7 @@ def test_lengths_are_drawn_from_the_whole_range_and_in_the_signature():
     [("/home/anna/models/mine", "mine"), ("org/name", "org/name"), ("wiki-small", "wiki-small")],
 )
 def test_the_signature_of_a_model_in_a_folder_says_nothing_of_the_machine(name, told):
-    from maskov.runs.signature import signature
+    from maskov.runs.manifest import signature
 
     config = maskov.sample(MODEL, Gibbs(), Schedule(epochs=1), chains=1, length=4).manifest.config
     config = replace(config, model=replace(config.model, name=name))

@@ -321,7 +321,9 @@ def test_what_is_out_of_bounds_is_refused(client, path):
 
 
 def test_a_run_is_started_watched_and_afterwards_a_run_like_any_other(client, tmp_path):
-    started = post(client, "/api/live", SMALL)
+    """It starts from a text with frozen words, and has a name."""
+    text = {"text": "the river is long", "freeze": "river, long", "name": "Rivers"}
+    started = post(client, "/api/live", SMALL | text)
     assert started.status_code == 200
     versions, words = set(), set()
     while True:
@@ -331,14 +333,15 @@ def test_a_run_is_started_watched_and_afterwards_a_run_like_any_other(client, tm
         if not seen["running"]:
             break
         time.sleep(0.02)
-    assert seen["status"] == "finished", seen["message"]
+    assert (seen["status"], seen["title"]) == ("finished", "Rivers"), seen["message"]
     assert any("never trained" in note for note in seen["notes"])
     assert seen["epoch"] == 4
     assert len(seen["energy_raw"]) == len(seen["energy_norm"]) == 4
     assert client.get(f"/api/live?after={seen['version']}").json() == {"version": seen["version"]}
     run = Run.open(tmp_path / "made" / seen["name"])
     assert run.finished
-    assert run.manifest.config.seed == 1
+    assert (run.manifest.config.seed, run.manifest.name) == (1, "Rivers")
+    assert all({"river", "long"} <= set(sample.tokens) for sample in run.samples)
     assert ids(client)[seen["name"]] == seen["id"]
     last = {one.chain: one.tokens for one in run.samples if one.epoch == 3}
     assert {chain["chain"]: chain["words"] for chain in seen["chains"]} == last
@@ -518,16 +521,6 @@ def test_a_group_is_one_row_and_opens_to_all_of_its_samples(client, runs):
         assert len(group) == sizes[one["group"]]
         assert {other["chain"] for other in group} == {one["chain"]}
         assert min(other["energy_raw"] for other in group) == one["energy_raw"]
-
-
-def test_a_run_starts_from_a_text_with_frozen_words_and_a_name(client, tmp_path):
-    request = TEXT | {"text": "the river is long", "freeze": "river, long", "name": "Rivers"}
-    assert post(client, "/api/live", request).status_code == 200
-    seen = ended(client)
-    assert (seen["status"], seen["title"]) == ("finished", "Rivers")
-    run = Run.open(tmp_path / "made" / seen["name"])
-    assert run.manifest.name == "Rivers"
-    assert all({"river", "long"} <= set(sample.tokens) for sample in run.samples)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,7 @@ from maskov.runs.state import GroupState
 from maskov.runs.task import Task
 from maskov.runs.task_runner import TaskRunner
 from maskov.workers import processes
-from maskov.workers.job import run_task
-from maskov.workers.processes import Processes
+from maskov.workers.processes import Processes, run_task
 from odd_workers import files
 from small import random_state, tiny_bert
 

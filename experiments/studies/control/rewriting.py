@@ -17,6 +17,7 @@ from maskov.kernels.registry import parse_moves
 from maskov.models import choose_device, load
 from maskov.moves import MaskedConditional, Span
 from maskov.rewriting import Rewriter
+from maskov.sampling import execute
 
 LABELS = ("negative", "positive")
 PICKS = ("lowest", "last")
@@ -108,19 +109,19 @@ def _rewritten(
         label, lines = LABELS[1 - number], [*tested, *tuned]
         model = load(str(models / "domain"), device, prefix=label if setting.prefixed else "")
         rewriter = setting.rewriter(models.resolve(), label, device)
-        run = rewriter.run(model, rewriter.kernel, lines, seed)
+        run = execute(rewriter.plan(model, lines, seed=seed))
         passes += float(run.traces["passes"].sum())
         passes += setting.chains * sum(len(model.encode(line)) for line in lines)
         steps += float(run.traces["steps"].sum())
         count += len(lines)
         for pick in PICKS:
             picking = replace(rewriter, pick=pick)
-            rows = list(picking.picked(model, run, lines, 0, every_chain=True))
+            rows = list(picking.picked(model, run, lines, every_chain=True))
             end = len(tested) * setting.chains
             for what, part in (("", rows[:end]), (".held", rows[end:])):
                 file = out / f"{setting.name}{what}.{pick}.{number}.jsonl"
                 file.write_text("".join(row.to_json() + "\n" for row in part), encoding="utf-8")
-            best = picking.picked(model, run, lines, 0)
+            best = picking.picked(model, run, lines)
             chosen[pick].append([row.text for row in best if row.line >= len(tested)])
     bag = Bag.load(models / "bag")
     return {

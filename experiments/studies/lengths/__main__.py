@@ -50,12 +50,11 @@ from maskov.models.checkpoint import weights_hash
 from maskov.models.conditional.model import ConditionalModel, choose_lengths, source_ids
 from maskov.models.scorer import Scorer
 from maskov.runs.files import write_atomically
-from maskov.runs.sample import Sample
 from maskov.shipped import folder_of, model_for
 from maskov.translation.api import drafts_of, energies_of, run_method
 from maskov.translation.autoregressive import AutoregressiveTranslator
 from maskov.translation.methods import TranslationMethod
-from maskov.types import Sequences
+from maskov.types import Sample, Sequences
 from maskov.workers import Workers
 
 _RESAMPLES = 1000

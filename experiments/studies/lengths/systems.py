@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from maskov.runs.sample import Sample
 from maskov.translation.methods import SAMPLED, TranslationMethod, least_risk, lowest, lowest_target
+from maskov.types import Sample
 
 # All others are compared with it.
 BASELINE = "mask-predict, 5 lengths"

@@ -70,14 +70,12 @@ def rewrite(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> 
     from maskov.rewriting import plan_rewriting
 
     task = plan_rewriting(**given)
-    left = "stopped; unfinished lines are lost (with --out the same command continues)"
-    if task.options["out"] is not None:
-        left = "stopped; finished lines are saved, and the same command continues after them"
-    with _watched(task.model, task.epochs, quiet, lambda: left) as watch:
-        for one in task.rewritings(*watch):
-            # At once: whoever reads loses no finished line.
-            sys.stdout.write(_rewritten(one, json, task.options["every_chain"]))
-            sys.stdout.flush()
+    with _watched(
+        task.model, task.rewriter.epochs, quiet, _left(given, "repeat the command")
+    ) as watch:
+        found = task.rewritings(*watch)
+    for one in found:
+        sys.stdout.write(_rewritten(one, json, task.every_chain))
 
 
 def _rewritten(one: Rewriting, json: bool, every_chain: bool) -> str:
@@ -98,16 +96,21 @@ def translate(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -
     from maskov.translation.api import plan_translation
 
     task = plan_translation(**given)
-    out = given.get("out")
-
-    def left() -> str:
-        if out is not None and out.exists():
-            return f"stopped and saved; continue with: maskov resume {out}"
-        return "stopped; nothing was saved (a run with --out can be resumed)"
-
-    with _watched(task.model, task.epochs, quiet or task.method.name == "ar", left) as watch:
+    left = _left(given, f"maskov resume {given.get('out')}")
+    with _watched(task.model, task.method.sweeps, quiet or task.method.name == "ar", left) as watch:
         translations = task.translations(*watch)
     print_json(one.to_json() if json else one.text for one in translations)
+
+
+def _left(given: dict[str, Any], command: str) -> Callable[[], str]:
+    """Say what is left where a command was stopped, and what continues it."""
+
+    def left() -> str:
+        if "out" in given and given["out"].exists():
+            return f"stopped and saved; continue with: {command}"
+        return "stopped; nothing was saved (with --out it can be continued)"
+
+    return left
 
 
 def _carry_out(plan: Plan, json: bool, quiet: bool) -> None:

@@ -61,7 +61,7 @@ def chain_lengths(manifest: Manifest, traces: Traces) -> npt.NDArray[np.int64] |
 
 def visits_once(manifest: Manifest, epoch: int) -> bool:
     """Whether each epoch from `epoch` on visits every free position once, one at a time."""
-    if manifest.order is None:
+    if manifest.order is None or manifest.particles:
         return False
     if manifest.schedule.block is None:
         return manifest.block == 1

@@ -30,7 +30,8 @@ class Summary:
     """Acceptance rates, passes and mean energies of a run.
 
     Rates and energies are over the epochs after burn-in; `steps` and `passes_per_step` are over
-    all completed epochs. Standard errors are over the chains' means; None for a single chain.
+    all completed epochs. Standard errors are over the chains' means, or those of populations; None
+    for a single one.
     Energies grow with the length: sequences of several lengths have no mean energy.
     """
 
@@ -76,7 +77,10 @@ def summarise(manifest: Manifest, traces: Traces) -> Summary:
         )
     elif until is not None:
         notes.append(f"the limit of {epochs} epochs was reached before the chains had converged")
-    raw, norm = (mean_of_chains(traces[f"energy_{name}"][kept]) for name in ("raw", "norm"))
+    raw, norm = (
+        mean_of_chains(traces[f"energy_{name}"][kept], manifest.particles)
+        for name in ("raw", "norm")
+    )
     if several_lengths(traces, kept):
         raw = norm = (None, None)
         notes.append(
@@ -112,12 +116,17 @@ def several_lengths(traces: Traces, kept: slice) -> bool:
     return bool((lengths != lengths[:1, :1]).any())
 
 
-def mean_of_chains(values: npt.NDArray[Any]) -> tuple[float | None, float | None]:
-    """Return the mean over traced epochs and chains, and its standard error over chains."""
+def mean_of_chains(
+    values: npt.NDArray[Any], particles: int = 0
+) -> tuple[float | None, float | None]:
+    """Return the mean over traced epochs and chains, and its standard error over chains.
+
+    Particles of a population depend on each other, so with them it is over populations.
+    """
     values = values[~np.isnan(values).any(1)]
     if not len(values):
         return None, None
-    chains = values.mean(0)
+    chains = values.mean(0).reshape(-1, particles or 1).mean(1)
     # A sequence of probability zero has infinite energy: no standard error.
     if len(chains) < 2 or not np.isfinite(chains).all():
         return float(chains.mean()), None
@@ -218,6 +227,8 @@ class Diagnosis:
         found = [Table("Convergence after burn-in", list(_COLUMNS), rows)]
         if self.populations:
             found = [_population_table(self.populations)]
+        elif self.verdict.state == "independent draws":
+            found = []
         if self.experts:
             found.append(
                 Table(
@@ -250,8 +261,8 @@ def _population_table(figures: list[PopulationFigures]) -> Table:
     head = ["line", "log Z", "spread", "mean energy", "ancestors", "effective", "agree"]
     rows = [
         [
-            str(one.template + 1), f"{one.log_z:.2f} ± {shown(one.error)}", shown(one.spread),
-            f"{one.energy:.2f} ± {shown(one.energy_error)}",
+            str(one.template + 1), f"{shown(one.log_z)} ± {shown(one.error)}", shown(one.spread),
+            f"{shown(one.energy)} ± {shown(one.energy_error)}",
             f"{min(one.ancestors)} of {one.particles}", f"{one.effective:.2f}",
             "no" if one.problems else "yes",
         ]
@@ -305,7 +316,11 @@ def diagnose(manifest: Manifest, traces: Traces, names: Names = dict) -> Diagnos
         "there is no acceptance by position: a swap of replicas changes all at once": tokens
         and manifest.replicas > 1,
         "acceptance by position is known only for sweeps of single positions, once per epoch": (
-            tokens and manifest.replicas == 1 and not once
+            tokens
+            and manifest.replicas == 1
+            and not once
+            and not manifest.particles
+            and manifest.kernel != "draws"
         ),
     }
     verdict, populations = None, list[PopulationFigures]()

@@ -215,6 +215,16 @@ class PopulationFigures:
     problems: list[str]
 
 
+@dataclass(frozen=True)
+class PopulationVerdict(Verdict):
+    """A verdict on populations instead of chains."""
+
+    @property
+    def headline(self) -> str:
+        """Whether the rule is exact, and what the run lacks."""
+        return super().headline.replace("chains", "populations")
+
+
 def population_figures(manifest: Manifest, traces: Traces) -> list[PopulationFigures]:
     """Return the figures of each line of input, once its populations are at the end of the path."""
     if not traces["steps"][-1].all():
@@ -240,14 +250,16 @@ def population_figures(manifest: Manifest, traces: Traces) -> list[PopulationFig
 def population_verdict(manifest: Manifest, figures: list[PopulationFigures]) -> Verdict:
     """Return the verdict: populations agree within the bounds above, or what speaks against it."""
     if not figures:
-        return Verdict("too short to tell", "the populations are not at the end of their path")
+        return PopulationVerdict(
+            "too short to tell", "the populations are not at the end of their path"
+        )
     bad = [one for one in figures if one.problems]
     if bad:
         reason, _, advice = bad[0].problems[0].rpartition(": use ")
-        return Verdict("not converged", reason, advice=advice)
+        return PopulationVerdict("not converged", reason, advice=advice)
     worst = max(figures, key=lambda one: one.spread)
     ancestors = min(min(one.ancestors) for one in figures)
-    return Verdict(
+    return PopulationVerdict(
         "converged",
         f"{len(worst.each)} independent populations agree: log Z = {worst.log_z:.2f} ± "
         f"{worst.error:.2f}, {ancestors} ancestors at least",

@@ -22,7 +22,7 @@ from maskov.energies import Autoregressive
 from maskov.errors import InputError, ModelError
 from maskov.fasta import Record, causal_spellings
 from maskov.runs import Run
-from maskov.runs.sample import record_of
+from maskov.runs.result import record_of
 from maskov.version import __version__
 
 _SHORT = 12

@@ -16,6 +16,8 @@ from maskov.types import Bool, Chains, Float, Int, Tensor
 # `irreversible` steps are those whose reverse a truncated proposal rules out: always rejected.
 COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes", "irreversible")
 ENERGIES = ("energy_raw", "energy_norm", "energy_target")
+# Epochs that the fastest chain may be ahead of the slowest.
+AHEAD = 16
 # The state of a slot's test.
 TESTING, REJECTED, ACCEPTED = 0, 1, 2
 FREE = -1

@@ -27,14 +27,12 @@ from maskov.fasta import mutations
 from maskov.kernels import Exchange, Kernel
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.scorer import MOST_SLOTS, Scorer
-from maskov.runs.checkpoint import GroupShape
-from maskov.runs.sample import Sample
-from maskov.runs.state import GroupState
+from maskov.runs.state import GroupShape, GroupState
 from maskov.runs.store import Store
 from maskov.runs.task import Pool, Task, TaskResult
 from maskov.runs.task_runner import Listener
 from maskov.starts import Layout
-from maskov.types import Chains, Tensor, Traces
+from maskov.types import Chains, Sample, Tensor, Traces
 
 # Epochs that one group may be ahead of the slowest when its task begins.
 _WINDOW = 8

@@ -1,19 +1,33 @@
-"""The manifest of a run that begins: its config, and what that says about the run."""
+"""The manifest of a run that begins: its config, what that says about the run, and its signature.
+
+A signature is everything that decides the numbers of a run, in one line.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import platform
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
-from maskov.config import Manifest, RunConfig
+from maskov.config import Inputs, Manifest, RunConfig
 from maskov.energies.base import distinct_names
+from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError
-from maskov.kernels import Exchange, Kernel
+from maskov.kernels import Exchange, Kernel, Population
+from maskov.kernels.base import leaves
 from maskov.kernels.registry import energy_name, kernel_name, to_data
 from maskov.models import MaskedModel
-from maskov.runs.signature import signature, sweeps_of, versions
-from maskov.schedules import Schedule
+from maskov.moves import Resize, Site, Span, Sweep
+from maskov.parts import part_text
+from maskov.schedules import LinearSchedule, Schedule
 from maskov.starts import Layout
+from maskov.version import __version__
+
+_SHORT = 12
 
 
 def kernel_data(kernel: Kernel, alone: bool) -> dict[str, Any]:
@@ -109,3 +123,122 @@ def leaves_invariant(kernel: Kernel, schedule: Schedule) -> tuple[bool, list[str
             "makes the chain ergodic again"
         )
     return invariant, notes
+
+
+# The signature.
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a number depends on."""
+    # Asked of the installation, since importing transformers only for this takes a while.
+    others = {name: version(name) for name in ("torch", "transformers", "numpy")}
+    return {"maskov": __version__, **others, "python": platform.python_version()}
+
+
+def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) -> str:
+    """Return one line that says how a number came about."""
+    model, schedule = config.model, config.schedule
+    parts = [
+        f"model:{_named(model.name)}#{model.fingerprint[:_SHORT]}",
+        f"precision:{model.precision}",
+        f"kernel:{kernel_name(kernel)}",
+    ]
+    if model.source.remove_smoothing:
+        parts.insert(1, f"remove-smoothing:{model.source.remove_smoothing}")
+    if model.source.extra_letters:
+        parts.insert(1, f"extra-letters:{model.source.extra_letters}")
+    if kernel.energy is not None:
+        parts.append(f"energy:{kernel.energy}")
+    parts += [f"model:#{hash_[:_SHORT]}" for hash_ in energy_models.values()]
+    block = 1
+    for move in moves_of(kernel):
+        if isinstance(move, Site):
+            given = {
+                k: v
+                for k, v in vars(move.conditional).items()
+                if v is not None and k != "constraints"
+            }
+            parts.append("proposal:" + ",".join(f"{key}={value}" for key, value in given.items()))
+            if isinstance(move.positions, Sweep):
+                parts.append(f"order:{move.positions.order}")
+                block = move.positions.block
+        else:
+            parts.append(f"move:{move if isinstance(move, Span | Resize) else part_text(move)}")
+    constraints = map(str, kernel.conditional.constraints)
+    parts += [f"constraints:{';'.join(constraints)}"] if kernel.conditional.constraints else []
+    if isinstance(kernel, Exchange):
+        ladder = ",".join(f"{beta:g}" for beta in kernel.ladder)
+        parts.append(f"ladder:{ladder}" if ladder else f"replicas:{kernel.replicas}")
+    if isinstance(kernel, Population):
+        parts.append(
+            f"population:{kernel.particles},from={kernel.start},points={len(kernel.path)},"
+            f"moves={kernel.moves}"
+        )
+    early = [getattr(leaf, "delayed", None) for leaf in leaves(kernel)]
+    names = dict.fromkeys(str(one) for one in early if isinstance(one, DelayedAcceptance))
+    if names:
+        parts.append(f"delayed:{'/'.join(names)}")
+    temperature = 1.0 if kernel.target is None else kernel.target.temperature
+    parts += [
+        f"block:{_value(schedule.block, block)}",
+        f"T:{_value(schedule.target_temperature, temperature)}",
+        f"epochs:{schedule.epochs}-{schedule.burn_in}",
+        *([f"burn-in:{schedule.burn_in_energy}"] if schedule.burn_in_energy else []),
+        f"forced:{schedule.force_accept}",
+        f"start:{config.start if config.inputs.texts is None else 'texts'}",
+        f"{_inputs(config.inputs)}",
+        f"thin:{config.thin}",
+        *([f"length-prior:{config.length_prior}"] if config.inputs.sampled else []),
+        f"chains:{config.all_chains}",
+        f"seed:{config.seed}",
+        f"version:{__version__}",
+    ]
+    if config.until is not None:
+        parts.insert(-1, f"until:converged,effective={config.until.effective}")
+    return "|".join(parts)
+
+
+def moves_of(kernel: Kernel) -> list[Any]:
+    """Return the moves of a kernel or of those it is made of."""
+    return [leaf.move for leaf in leaves(kernel) if hasattr(leaf, "move")]
+
+
+def sweeps_of(kernel: Kernel) -> list[Sweep]:
+    """Return how the moves of a kernel sweep over sites, where they do."""
+    positions = [move.positions for move in moves_of(kernel) if isinstance(move, Site)]
+    return [sweep for sweep in positions if isinstance(sweep, Sweep)]
+
+
+def resizes(kernel: Kernel) -> bool:
+    """Whether some move of a kernel changes the length."""
+    return any(isinstance(move, Resize) for move in moves_of(kernel))
+
+
+def _named(model: str) -> str:
+    """Name a model; of a whole path its end, since the rest is of one machine."""
+    return Path(model).name if Path(model).is_absolute() else model
+
+
+def _inputs(inputs: Inputs) -> str:
+    """Name the length, or hash the texts that the chains begin from."""
+    if inputs.length is not None:
+        shortest, longest = inputs.length
+        name = "lengths" if inputs.sampled else "length"
+        held = f"{name}:{shortest}" if shortest == longest else f"{name}:{shortest}-{longest}"
+        return held if inputs.texts is None else f"{held}|texts:#{_hash(inputs.texts)}"
+    if inputs.sources is not None:
+        sampled = ",sampled" if inputs.sampled else ""
+        drafts = "" if inputs.texts is None else f"|texts:#{_hash(inputs.texts)}"
+        return f"lengths:{inputs.lengths}{sampled}|sources:#{_hash(inputs.sources)}{drafts}"
+    if inputs.templates is not None:
+        return f"templates:#{_hash(inputs.templates)}"
+    texts = f"texts:#{_hash(inputs.texts or ())}"
+    return texts if inputs.frozen is None else f"{texts}|frozen:#{_hash(map(str, inputs.frozen))}"
+
+
+def _hash(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:_SHORT]
+
+
+def _value(scheduled: LinearSchedule | None, otherwise: float) -> str:
+    return f"{otherwise:g}" if scheduled is None else str(scheduled)

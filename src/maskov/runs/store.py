@@ -38,8 +38,6 @@ import numpy.typing as npt
 from maskov.config import Manifest, field_hashes, from_json, read_manifest, to_json
 from maskov.errors import InputError, RunError
 from maskov.execution.buffers import COUNTS, ENERGIES
-from maskov.runs import checkpoint
-from maskov.runs.checkpoint import GroupShape
 from maskov.runs.files import (
     MOST_BYTES,
     check_folder,
@@ -54,17 +52,21 @@ from maskov.runs.files import (
     write_atomically,
     write_new,
 )
-from maskov.runs.sample import Sample
 from maskov.runs.state import (
     EXPERTS,
     PARTICLES,
     PLACES,
     REPLICAS,
+    GroupShape,
     GroupState,
+    changed_field,
+    epoch_of,
     groups_of,
     kept_epochs,
+    load_checkpoint,
+    save_checkpoint,
 )
-from maskov.types import Traces
+from maskov.types import Sample, Traces
 
 # Energies at the end of each epoch, what was counted within it, and what belongs to positions, to
 # replicas and to experts.
@@ -196,7 +198,7 @@ class Store:
 
     def check_unchanged(self) -> None:
         """Refuse a manifest that is not the one that the checkpoints belong to."""
-        name = checkpoint.changed_field(self.path / "checkpoints", self._fields)
+        name = changed_field(self.path / "checkpoints", self._fields)
         if name is not None:
             raise RunError(
                 f"the manifest of '{self.path}' was changed after the run began: '{name}' is not "
@@ -538,14 +540,14 @@ class Store:
             # Whoever removed it meanwhile loses no more than what was in it.
             saved.mkdir(exist_ok=True)
             check_own(saved, saved.lstat())
-            checkpoint.save(saved, group, state, self._fields)
+            save_checkpoint(saved, group, state, self._fields)
             self._fitting.add(group)
 
     def load(self, group: int, shape: GroupShape) -> GroupState | None:
         """Read the newest whole checkpoint of a group whose rows are those that were written."""
         if not self.durable:
             return None
-        state, damaged = checkpoint.load(self.path / "checkpoints", group, shape)
+        state, damaged = load_checkpoint(self.path / "checkpoints", group, shape)
         if damaged:
             after = "go on from an earlier one" if state else "start again from their beginning"
             names = ", ".join(file.name for file in damaged)
@@ -569,7 +571,7 @@ class Store:
     def _epochs(self) -> list[int]:
         """The epoch that each group is in, by its newest checkpoint."""
         groups, most = range(len(self.groups)), self.manifest.schedule.epochs
-        found = (checkpoint.epoch_of(self.path / "checkpoints", group) for group in groups)
+        found = (epoch_of(self.path / "checkpoints", group) for group in groups)
         return [min(max(epoch, 0), most) for epoch in found]
 
     @property

@@ -13,18 +13,18 @@ from maskov.config import Manifest, PrecisionCheck
 from maskov.energies import Norm, Raw
 from maskov.energies.stages import AcceptanceStages
 from maskov.errors import Interrupted, MaskovError
-from maskov.execution.buffers import COUNTS
+from maskov.execution.buffers import AHEAD, COUNTS, Buffers, SiteBuffers, WindowBuffers
 from maskov.execution.loop import ended, epoch, kernel_at
 from maskov.execution.recorded import rounds_of, sampler_for
 from maskov.execution.recorded_gibbs import RecordedGibbs, records_gibbs
 from maskov.execution.rounds import Rounds
+from maskov.execution.window_rounds import WindowRounds
 from maskov.kernels import Exchange, Gibbs, Kernel, Metropolis, Population
 from maskov.kernels.base import energies_of
 from maskov.kernels.compose import swapped
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer, refuse_out_of_memory
 from maskov.random import CounterRng
-from maskov.runs.async_group import AsyncGroup
 from maskov.runs.state import (
     GroupState,
     Row,
@@ -43,6 +43,8 @@ from maskov.types import Chains, Float, PartValues, Sequences, StepInfo, Tensor,
 _SHOWN = 8
 # Chains whose energies are compared with those of the exact model.
 _MEASURED = 16
+# Seconds between two looks at chains that advance asynchronously.
+_FRAME_SECONDS = 1 / 12
 
 
 @runtime_checkable
@@ -80,6 +82,8 @@ class TaskRunner:
     group: GroupState = field(init=False)
     _task: Task = field(init=False)
     _deadline: float = field(init=False, default=0.0)
+    # When chains that advance asynchronously were shown last.
+    _shown: float = field(init=False, default=0.0)
     _rows: list[tuple[int, Traces]] = field(init=False, default_factory=list)
 
     @classmethod
@@ -159,7 +163,7 @@ class TaskRunner:
             kernel = kernel_at(self.kernel, self.schedule, self.group.epoch)
             if self._advances_asynchronously(kernel):
                 assert isinstance(kernel, Metropolis)
-                AsyncGroup(self, kernel).run()
+                self._in_rounds(kernel)
             else:
                 self._epoch(kernel)
 
@@ -185,10 +189,10 @@ class TaskRunner:
         else:
             for after, info in epoch(kernel, chains, self.scorer, self.rng):
                 self._count(after, info)
-                self.show(after)
-                self.end_if_due()
+                self._show(after)
+                self._end_if_due()
         self._end_epoch(kernel)
-        self.end_if_due()
+        self._end_if_due()
 
     def _is_recorded(self, kernel: Kernel, chains: Chains) -> bool:
         """Whether the epoch can be recorded: from its beginning, and no length changes in it."""
@@ -206,7 +210,7 @@ class TaskRunner:
         steps, counts = after.epoch_step, self.group.counts.clone()
         counts[:, : len(COUNTS)] += torch.stack([steps, novel, novel, steps, steps, stuck], dim=1)
         self.group = self.group.with_chains(after, counts=counts)
-        self.show(after)
+        self._show(after)
 
     def _count(self, chains: Chains, info: StepInfo) -> None:
         group, rows = self.group, info.proposal.rows
@@ -247,7 +251,7 @@ class TaskRunner:
         spent = self.scorer.passes - before
         other = group.other_passes + spent
         self.group = group.with_chains(ended(chains), other_passes=other)
-        self.write(row)
+        self._write(row)
 
     def _known(self, kernel: Kernel, chains: Chains) -> tuple[Tensor, Tensor]:
         """Return the energy of an epoch's target and those of its experts, if they are known."""
@@ -268,7 +272,96 @@ class TaskRunner:
         whole = known.energy if energy.same_as(known.of) else energy.total(known.values)
         return whole, experts
 
-    def write(self, row: Row) -> None:
+    # Chains that advance asynchronously.
+
+    def _in_rounds(self, kernel: Metropolis) -> None:
+        """Take the group through all epochs that one kernel allows, or until the task is over.
+
+        An epoch's results are written as soon as the slowest chain has finished it. A task may end
+        anywhere on the way: the buffers are then kept as they are, and the next task goes on with
+        the same rounds.
+        """
+        if not self.group.buffers:
+            # Where the run may end, all chains meet.
+            end = self.group.epoch + 1
+            epochs = min(check for check in self.manifest.checks if check >= end)
+            while end < epochs and _alike(kernel, kernel_at(self.kernel, self.schedule, end)):
+                end += 1
+            self.group = replace(self.group, end=end)
+        sampler = self._rounds_of_group(kernel)
+        self._keep(sampler)
+        while True:
+            try:
+                self.scorer.batcher.raise_if_stopped()
+                with refuse_out_of_memory():
+                    sampler.advance()
+            except Interrupted:
+                self._keep(sampler)
+                raise
+            slowest = sampler.slowest()
+            while self.group.epoch < min(slowest, self.group.end):
+                self._write(sampler.row(self.group.epoch))
+            if slowest >= self.group.end:
+                break
+            self._limit(sampler)
+            self._keep(sampler)
+            self._end_if_due()
+            if self.watch is not None and time.monotonic() - self._shown >= _FRAME_SECONDS:
+                self._shown = time.monotonic()
+                self._show(sampler.snapshot(self.group.chains))
+        self.group = self.group.with_chains(sampler.state(self.group.chains), buffers={})
+        self._end_if_due()
+
+    def _keep(self, sampler: Rounds) -> None:
+        self.group = replace(self.group, buffers=sampler.buffers.tensors())
+
+    def _rounds_of_group(self, kernel: Metropolis) -> Rounds:
+        """Return the rounds of the group as it was left, or from its start."""
+        plan, kept, sampler = kernel.plan, self.group.buffers, self.sampler
+        windows = rounds_of(kernel) is WindowRounds
+        kind = WindowBuffers if windows else SiteBuffers
+        buffers = kind(**kept) if kept else self._new_buffers(kernel, windows)
+        same = sampler is not None and _alike(sampler.kernel, kernel) and sampler.plan == plan
+        if sampler is None or not same or not sampler.reload(buffers):
+            # A run of a GPU may go on elsewhere, where its windows are not recorded.
+            sampler = (sampler_for(self.scorer.model, kernel) or WindowRounds)(
+                kernel, plan, self.scorer, self.rng, buffers, self._temperatures(),
+                shortest=self.manifest.shortest, mean=self.manifest.mean,
+            )  # fmt: skip
+        # What a GPU has recorded serves the next group too.
+        self.sampler = sampler
+        self._limit(sampler)
+        return sampler
+
+    def _limit(self, sampler: Rounds) -> None:
+        """Let no chain run further ahead than its epochs can be kept."""
+        ahead = self.group.epoch + len(sampler.buffers.ring_tokens)
+        sampler.limit.fill_(min(self.group.end, ahead))
+
+    def _new_buffers(self, kernel: Metropolis, windows: bool) -> Buffers:
+        """Return the buffers of a group between epochs, with the passes of its sequences."""
+        group, before = self.group, self.scorer.passes
+        chains = kernel.init(group.chains, self.scorer)
+        buffers: Buffers
+        if windows:
+            buffers = WindowBuffers.of(chains, kernel.steps(chains), group.epoch, AHEAD)
+        else:
+            slots = min(self.scorer.slots_for(chains), chains.tokens.shape[1])
+            stages = len(kernel.plan.stages)
+            buffers = SiteBuffers.of(chains, stages, group.epoch, slots, AHEAD)
+        spent = self.scorer.passes - before
+        # What the buffers hold need not be kept twice.
+        self.group = group.with_chains(chains.forget(), other_passes=group.other_passes + spent)
+        return buffers
+
+    def _temperatures(self) -> Tensor:
+        each = (kernel_at(self.kernel, self.schedule, e) for e in range(self.schedule.epochs))
+        values = [k.target_temperature if isinstance(k, Metropolis) else 1.0 for k in each]
+        return torch.tensor(values, dtype=torch.float64)
+
+    # Results.
+
+    def _write(self, row: Row) -> None:
         """Keep the results of an epoch."""
         self.scorer.check()  # before anything of this epoch is kept
         if self.deliver is not None:
@@ -277,16 +370,23 @@ class TaskRunner:
             self._rows.append((self.group.epoch, traces_of(row)))
         self.group = replace(self.group, epoch=self.group.epoch + 1)
 
-    def show(self, chains: Chains) -> None:
+    def _show(self, chains: Chains) -> None:
         """Let an observer see some chains."""
         if self.watch is not None:
             shown = first_replicas(chains, self.kernel.replicas)
             self.watch(shown, self.group.epoch, self.scorer.passes)
 
-    def end_if_due(self) -> None:
+    def _end_if_due(self) -> None:
         """End the task, if it has lasted long enough or all chains have reached its end."""
         if self.group.epoch >= self._task.until or time.monotonic() >= self._deadline:
             raise TaskOver
+
+
+def _alike(one: Metropolis, other: Kernel) -> bool:
+    """Whether two kernels differ in nothing but the temperature of their target."""
+    if not isinstance(other, Metropolis):
+        return False
+    return replace(other, target_temperature=one.target_temperature) == one
 
 
 def _exchanged(kernel: Kernel, before: Chains, after: Chains, energy: Tensor) -> Row:

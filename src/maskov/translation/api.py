@@ -15,7 +15,7 @@ from maskov.arguments import Arguments, arguments_of
 from maskov.energies import Norm, Raw, parse_energy
 from maskov.energies.autoregressive import AutoregressiveTranslation
 from maskov.energies.networks import Loading
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.models import choose_device
 from maskov.models.checkpoint import translation_folder
 from maskov.models.conditional.model import ConditionalModel
@@ -72,11 +72,6 @@ class Task:
     every_chain: bool
     drafts: Sequence[str] | None
     settings: dict[str, Any]
-
-    @property
-    def epochs(self) -> int:
-        """The epochs that a listener hears of."""
-        return self.method.sweeps
 
     def translations(
         self, listener: Listener | None, stop: Callable[[], bool] | None
@@ -189,15 +184,19 @@ def translate_lines(
 def _check_drafts(
     method: TranslationMethod, texts: Sequence[str], drafts: Sequence[str] | None
 ) -> None:
-    if (drafts is not None) != (method.start == DRAFTS):
-        raise InputError(
-            "translations to start from are given as drafts, with the start 'drafts': both or none."
-        )
-    if drafts is not None and len(drafts) != len(texts):
-        raise InputError(
-            f"there are {len(drafts)} drafts of {len(texts)} lines: give one of each, an empty "
-            "one of an empty line."
-        )
+    count = len(texts if drafts is None else drafts)
+    refuse(
+        (
+            (drafts is not None) != (method.start == DRAFTS),
+            "translations to start from are given as drafts, with the start 'drafts': both or "
+            "none.",
+        ),
+        (
+            count != len(texts),
+            f"there are {count} drafts of {len(texts)} lines: give one of each, an empty one of "
+            "an empty line.",
+        ),
+    )
 
 
 def drafts_of(
@@ -273,12 +272,11 @@ def _sampled(run: Run, method: TranslationMethod, every_chain: bool) -> list[lis
         last = max(kept.epoch for kept in samples)
         ends = [kept for kept in samples if kept.epoch == last]
         chosen = ends if every_chain else [_selected(samples, ends, method)]
-        rows.append([_translation(source, kept, kept.chain - first) for kept in chosen])
+        rows.append([
+            Translation(source, one.text, one.energy_raw, one.energy_norm, one.chain - first)
+            for one in chosen
+        ])  # fmt: skip
     return rows
-
-
-def _translation(source: str, kept: Sample, chain: int) -> Translation:
-    return Translation(source, kept.text, kept.energy_raw, kept.energy_norm, chain)
 
 
 def _selected(samples: list[Sample], ends: list[Sample], method: TranslationMethod) -> Sample:

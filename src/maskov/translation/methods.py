@@ -16,22 +16,23 @@ from maskov.energies.counting import PredictedLength
 from maskov.energies.networks import Loading
 from maskov.energies.registry import weighted_terms
 from maskov.energies.stages import parse_delayed
-from maskov.errors import InputError, ModelError
+from maskov.errors import InputError, ModelError, refuse
 from maskov.evaluation.translation import most_alike
 from maskov.kernels import Kernel
 from maskov.kernels.registry import Moves, named_kernel, parse_moves
 from maskov.models.conditional.model import RULES
 from maskov.moves import MaskedConditional, Resize, Site, Sweep
 from maskov.options import findable
-from maskov.runs.sample import Sample
 from maskov.schedules import LinearSchedule, Schedule
 from maskov.shipped import model_for
 from maskov.starts import STARTS
+from maskov.types import Sample
 
 _CHAINS = {"epochs", "temperature", "chains", "lengths", "pick", "start"}
 _MOVES = {"moves", "delayed"}
 _TARGET = {"energy", "target_temperature", "anneal", "target_floor", "force_accept"}
 _BLOCKS = {"block", "block_anneal"}
+PICKS = ("last", "lowest", "mbr")
 # Energies that compare translations of different lengths.
 _COMPARING = (PredictedLength, AutoregressiveTranslation)
 # Lengths that mask-predict tries where nobody chooses a method: with one it repeats words where the
@@ -48,6 +49,10 @@ METHODS: dict[str, set[str]] = {
     "block-mh": _CHAINS | _TARGET | _BLOCKS,
     "ar": {"beam", "length_power"},
 }
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 @dataclass(frozen=True)
@@ -131,45 +136,61 @@ class TranslationMethod:
             raise InputError(f"unknown method '{self.name}'; use one of {', '.join(METHODS)}.")
         given = {field.name for field in fields(self) if getattr(self, field.name) is not None}
         unused = sorted(given - METHODS[self.name] - {"name"})
-        if unused:
-            options = ", ".join("--" + option.replace("_", "-") for option in unused)
-            raise InputError(f"the method '{self.name}' does not use {options}: drop it.")
-        if self.lengths is not None and self.lengths not in (*RULES, "sampled"):
-            known = ", ".join((*RULES, "sampled"))
-            raise InputError(f"unknown --lengths '{self.lengths}'; use one of {known}.")
-        if self.lengths == "sampled" and not self._resizes:
-            raise InputError(
-                "--lengths sampled needs --method mh and moves that change the length: add "
-                "insert-delete or resize to --moves."
-            )
-        if self.start is not None and self.start not in _STARTS:
-            raise InputError(f"unknown --start '{self.start}'; use one of {', '.join(_STARTS)}.")
-        if self.from_drafts and self.lengths not in (None, "sampled"):
-            raise InputError(
-                f"chains that start from a translation have its length: drop --lengths "
-                f"{self.lengths}, or use --lengths sampled."
-            )
-        if self.pick is not None and self.pick not in PICKS:
-            raise InputError(f"unknown --pick '{self.pick}'; use one of {', '.join(PICKS)}.")
-        if self.pick == "mbr" and self.many < 3:
-            raise InputError("--pick mbr compares chains: give --chains 3 or more.")
-        for option in ("iterations", "length_beam", "beam", "chains", "epochs", "block"):
-            value = getattr(self, option)
-            if value is not None and value < 1:
-                raise InputError(f"--{option.replace('_', '-')} must be at least 1, not {value}.")
-        if self.length_power is not None and not math.isfinite(self.length_power):
-            raise InputError(f"--length-power must be a number, not {self.length_power}.")
-        if self.pick == "lowest":
-            energy = parse_energy(self.target)
-            others = [part for _, part in energy.others if not isinstance(part, _COMPARING)]
-            if others or not energy.needs_passes or energy.groups is not None:
-                raise InputError(
-                    "--pick lowest supports only sums of raw, norm, predicted_length and "
-                    "autoregressive translation models as --energy."
+        known = {"lengths": (*RULES, "sampled"), "start": _STARTS, "pick": PICKS}
+        counts = ("iterations", "length_beam", "beam", "chains", "epochs", "block")
+        refuse(
+            (
+                bool(unused),
+                f"the method '{self.name}' does not use {', '.join(map(_flag, unused))}: drop it.",
+            ),
+            *(
+                (
+                    getattr(self, name) not in (None, *words),
+                    f"unknown --{name} '{getattr(self, name)}'; use one of {', '.join(words)}.",
                 )
+                for name, words in known.items()
+            ),
+            (
+                self.lengths == "sampled" and not self._resizes,
+                "--lengths sampled needs --method mh and moves that change the length: add "
+                "insert-delete or resize to --moves.",
+            ),
+            (
+                self.from_drafts and self.lengths not in (None, "sampled"),
+                f"chains that start from a translation have its length: drop --lengths "
+                f"{self.lengths}, or use --lengths sampled.",
+            ),
+            (
+                self.pick == "mbr" and self.many < 3,
+                "--pick mbr compares chains: give --chains 3 or more.",
+            ),
+            *(
+                (
+                    getattr(self, name) is not None and getattr(self, name) < 1,
+                    f"{_flag(name)} must be at least 1, not {getattr(self, name)}.",
+                )
+                for name in counts
+            ),
+            (
+                self.length_power is not None and not math.isfinite(self.length_power),
+                f"--length-power must be a number, not {self.length_power}.",
+            ),
+            (
+                self.pick == "lowest" and not self._has_lowest,
+                "--pick lowest supports only sums of raw, norm, predicted_length and "
+                "autoregressive translation models as --energy.",
+            ),
+        )
         if self.name != "ar":
             self.kernel()
             self.schedule()
+
+    @property
+    def _has_lowest(self) -> bool:
+        """Whether samples have the energies that `lowest` compares."""
+        energy = parse_energy(self.target)
+        others = all(isinstance(part, _COMPARING) for _, part in energy.others)
+        return others and energy.needs_passes and energy.groups is None
 
     @property
     def samples(self) -> bool:
@@ -284,9 +305,6 @@ class TranslationMethod:
             block=block,
             force_accept=min(forced, self.sweeps),
         )
-
-
-PICKS = ("last", "lowest", "mbr")
 
 
 def energy_per_token(sample: Sample, energy: str) -> float:

@@ -23,8 +23,7 @@ from maskov.runs.task_runner import TaskRunner
 from maskov.schedules import Schedule
 from maskov.starts import Layout
 from maskov.workers import Workers
-from maskov.workers.job import Job
-from maskov.workers.processes import Processes
+from maskov.workers.processes import Job, Processes
 from maskov.workers.ray import Cluster
 
 # More threads wait for Python's lock rather than for the GPU.

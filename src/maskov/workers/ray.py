@@ -16,7 +16,7 @@ from maskov.errors import InputError
 from maskov.runs.task import Pool, Task, TaskResult
 from maskov.runs.task_runner import TaskRunner
 from maskov.workers import Workers
-from maskov.workers.job import Job, run_task
+from maskov.workers.processes import Job, run_task
 
 # Ray itself tries a task again so many times.
 _RETRIES = 4

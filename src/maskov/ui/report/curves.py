@@ -70,12 +70,14 @@ def rate_spread(part: npt.NDArray[np.int64], whole: npt.NDArray[np.int64]) -> Sp
         return Spread(listed(part.sum(1) / whole.sum(1)), by_chain.low, by_chain.high)
 
 
-def chain_rate_error(part: npt.NDArray[np.int64], whole: npt.NDArray[np.int64]) -> float | None:
-    """Return the standard error of a rate over chains, each chain weighted equally."""
-    steps = whole.sum(0)
+def chain_rate_error(
+    part: npt.NDArray[np.int64], whole: npt.NDArray[np.int64], particles: int = 0
+) -> float | None:
+    """Return the standard error of a rate over chains, or populations, all weighted equally."""
+    done, steps = (values.sum(0).reshape(-1, particles or 1).sum(1) for values in (part, whole))
     if len(steps) < 2 or not steps.all():
         return None
-    return float((part.sum(0) / steps).std(ddof=1) / np.sqrt(len(steps)))
+    return float((done / steps).std(ddof=1) / np.sqrt(len(steps)))
 
 
 def histogram(groups: Sequence[Values]) -> Histogram | None:

@@ -75,7 +75,8 @@ class RunReport:
     `verdict` has its headline and tone, `notes` the limits of the run, of its diagnosis, and of
     what a report shows. `order` is the energy that ranks samples: the target's, `raw`, `norm` or
     `target`. With `per_token`, all energies but those of samples are divided by lengths, and so is
-    the rank. Curves are over `epochs`, counted from 1; `shown_chains` have lines of their own.
+    the rank. Curves are over `epochs`, counted from 1; `shown_chains` have lines of their own. With
+    `particles`, those of each population, chains are particles and epochs are points of the path.
     `first_samples` are a few for its top. `families` are the parents of a run that started from
     FASTA, with fixed lengths.
     """
@@ -87,6 +88,7 @@ class RunReport:
     metadata: dict[str, str]
     finished: bool
     chains: int
+    particles: int
     epochs_done: int
     burn_in: int
     order: str
@@ -180,7 +182,10 @@ def _run_report(
     scored = score_samples(models.of(manifest), chosen) if models and chosen else None
     found, parents = families(manifest, every), len(manifest.inputs.names or ())
     accepted, novel, steps = (traces[name] for name in ("accepted", "novel", "steps"))
-    means = {name: mean_of_chains(traces[f"energy_{name}"][burn_in:]) for name in ENERGIES}
+    means = {
+        name: mean_of_chains(traces[f"energy_{name}"][burn_in:], manifest.particles)
+        for name in ENERGIES
+    }
     remarks = {
         "energies are shown per token, and samples are ranked by them": per_token,
         f"lines are drawn for {len(shown_chains)} of {chains:,} chains, evenly chosen; medians, "
@@ -201,6 +206,7 @@ def _run_report(
         metadata=metadata(manifest),
         finished=done >= summary.epochs,
         chains=chains,
+        particles=manifest.particles,
         epochs_done=done,
         burn_in=burn_in,
         order=target_energy(manifest, every),
@@ -210,9 +216,13 @@ def _run_report(
             Number(
                 "accepted",
                 summary.acceptance_rate,
-                chain_rate_error(accepted[burn_in:], steps[burn_in:]),
+                chain_rate_error(accepted[burn_in:], steps[burn_in:], manifest.particles),
             ),
-            Number("novel", summary.novel_rate, chain_rate_error(novel[burn_in:], steps[burn_in:])),
+            Number(
+                "novel",
+                summary.novel_rate,
+                chain_rate_error(novel[burn_in:], steps[burn_in:], manifest.particles),
+            ),
             Number("passes per step", summary.passes_per_step),
         ],
         tables=diagnosis.tables(),

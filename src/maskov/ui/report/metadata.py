@@ -6,6 +6,9 @@ from typing import Any
 
 from maskov.config import Manifest
 
+# Kernels that hold the one that moves a chain.
+_AROUND = ("exchange", "population")
+
 
 def metadata(manifest: Manifest) -> dict[str, str]:
     """Return what a reader asks first: model, kernel, schedule, when, versions."""
@@ -29,7 +32,8 @@ def metadata(manifest: Manifest) -> dict[str, str]:
         "positions": _positions(manifest, part_of(kernel, "move", "positions")),
         "target temperature": str(temperature) if manifest.kernel == "mh" else "",
         "schedule": _schedule(manifest),
-        "chains": f"{manifest.chains:,}",
+        "chains": "" if manifest.particles else f"{manifest.chains:,}",
+        "populations": _populations(manifest),
         "replicas": (
             f"{manifest.replicas} of each chain" + f", at β = {ladder}" * bool(ladder)
             if manifest.replicas > 1
@@ -55,7 +59,7 @@ def temperatures(manifest: Manifest, epochs: int) -> list[float] | None:
 def moving_kernel(manifest: Manifest) -> dict[str, Any]:
     """Return the kernel that moves each chain, as it is described."""
     kernel = manifest.config.kernel
-    return part_of(kernel, "kernel") if kernel["part"] == "exchange" else kernel
+    return part_of(kernel, "kernel") if kernel["part"] in _AROUND else kernel
 
 
 def part_of(description: Any, *names: str) -> dict[str, Any]:
@@ -74,7 +78,17 @@ def _positions(manifest: Manifest, positions: dict[str, Any]) -> str:
     return f"{manifest.order}, {'one at a time' if size == '1' else f'blocks of {size}'}"
 
 
+def _populations(manifest: Manifest) -> str:
+    if not manifest.particles:
+        return ""
+    count, start = manifest.chains // manifest.particles, manifest.config.kernel["start"]
+    return f"{count:,} of {manifest.particles:,} particles each, drawn from {start}"
+
+
 def _schedule(manifest: Manifest) -> str:
+    if manifest.particles:
+        moves = manifest.config.kernel["moves"]
+        return f"a path of {manifest.epochs:,} points, {moves} moves of each particle at each"
     schedule, until = manifest.schedule, manifest.config.until
     parts = [f"{schedule.epochs:,} epochs"]
     if until is not None:

@@ -6,7 +6,9 @@ const PER = data.runs[0].per_token ? " per token" : "";
 const NAMES = { raw: `E_raw${PER}`, norm: `E_norm${PER}` };
 const BAND = "The line is the median over chains, the band holds the middle 80 %.";
 
-const burnIn = (run) => (run.burn_in > 0 ? { from: 0, to: run.burn_in + 0.5, label: "burn-in" } : null);
+// Epochs of a population are points of its path; the target is the last of them.
+const clock = (run) => (run.particles ? "point of the path" : "epoch");
+const burnIn = (run) => (run.burn_in > 0 ? { from: 0, to: run.burn_in + 0.5, label: run.particles ? "before the target" : "burn-in" } : null);
 
 const energyChart = (run, { spread, chains }, label, hue) => {
   const series = [
@@ -16,17 +18,17 @@ const energyChart = (run, { spread, chains }, label, hue) => {
   if (chains.length === 1) series.splice(0, 2, { ...series[1], name: `chain ${run.shown_chains[0]}`, low: null, high: null });
   if (run.temperature) series.push({ name: "temperature", tone: 1, dash: 1, x: run.epochs, y: run.temperature, right: true });
   return {
-    title: `${label} by epoch`, series, shade: burnIn(run),
-    x: { label: "epoch", whole: true }, y: { label },
+    title: `${label} by ${clock(run)}`, series, shade: burnIn(run),
+    x: { label: clock(run), whole: true }, y: { label },
     right: run.temperature ? { label: "target temperature" } : null,
     caption: chains.length > 1 ? BAND : "",
   };
 };
 
 const rateChart = (run, hue) => ({
-  title: "Accepted and novel by epoch",
+  title: `Accepted and novel by ${clock(run)}`,
   caption: "Shares of steps over all chains; bands hold the middle 80 % of the chains. Novel: accepted and different.",
-  x: { label: "epoch", whole: true }, y: { label: "share of steps", include: [0, 1] }, shade: burnIn(run),
+  x: { label: clock(run), whole: true }, y: { label: "share of steps", include: [0, 1] }, shade: burnIn(run),
   series: [["accepted", 0, 0], ["novel", 2, 1]].map(([name, tone, dash]) => ({
     name, tone: hue(tone), dash, marker: dash, x: run.epochs, y: run[name].middle,
     low: run.chains > 1 ? run[name].low : null, high: run.chains > 1 ? run[name].high : null,
@@ -62,7 +64,7 @@ const histogramChart = (name) => {
   const found = data.histograms[name];
   if (!found) return null;
   return {
-    title: `${NAMES[name]} after burn-in`,
+    title: data.runs.some((run) => run.burn_in) ? `${NAMES[name]} after burn-in` : NAMES[name],
     caption: "Shares of all traced epochs and chains after burn-in.",
     x: { label: NAMES[name] }, y: { label: "share", include: [0] },
     series: data.runs.map((run, index) => ({
@@ -90,11 +92,14 @@ const runCharts = (index) => {
   const run = data.runs[index];
   // With several runs, colours distinguish runs; with one, they distinguish quantities.
   const hue = (own) => (several ? index % 7 : own);
-  const specs = [
+  const overEpochs = [
     energyChart(run, run.energies.raw, NAMES.raw, hue(0)),
     energyChart(run, run.energies.norm, NAMES.norm, hue(2)),
     ...Object.entries(run.experts).map(([name, trace], place) => energyChart(run, trace, name, hue((3 + place) % 7))),
     rateChart(run, hue),
+  ];
+  const specs = [
+    ...(run.verdict.state === "independent draws" ? [] : overEpochs),
     correlationChart(run, hue),
     ...(several ? [] : [histogramChart("raw"), histogramChart("norm")]),
     positionChart(run, hue),

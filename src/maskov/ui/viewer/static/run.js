@@ -21,8 +21,10 @@ const showHead = (run) => {
 };
 
 const showCharts = (run) => {
-  const shade = run.burn_in > 0 ? { from: 0, to: run.burn_in + 0.5, label: "burn-in" } : null;
-  const x = { label: "epoch", whole: true };
+  const shade = run.burn_in > 0 ? { from: 0, to: run.burn_in + 0.5, label: run.particles ? "before the target" : "burn-in" } : null;
+  // Epochs of a population are points of its path; the target is the last of them.
+  const clock = run.particles ? "point of the path" : "epoch";
+  const x = { label: clock, whole: true };
   const traces = [...Object.entries(NAMES).map(([name, label]) => [`${label}${run.per_token ? " per token" : ""}`, run.energies[name]]), ...Object.entries(run.experts)];
   for (const [index, [label, { spread, chains }]] of traces.entries()) {
     const tone = (2 * index) % 7;
@@ -32,12 +34,12 @@ const showCharts = (run) => {
     ];
     if (run.temperature) series.push({ name: "temperature", tone: 1, dash: 1, x: run.epochs, y: run.temperature, right: true });
     new Chart(byId("charts"), {
-      title: `${label} by epoch`, series, shade, x, y: { label },
+      title: `${label} by ${clock}`, series, shade, x, y: { label },
       right: run.temperature ? { label: "target temperature" } : null,
     });
   }
   new Chart(byId("charts"), {
-    title: "Accepted and novel by epoch", wide: true, shade, x, y: { label: "share of steps", include: [0, 1] },
+    title: `Accepted and novel by ${clock}`, wide: true, shade, x, y: { label: "share of steps", include: [0, 1] },
     caption: "Shares of steps over all chains. Novel: accepted and different.",
     series: [["accepted", 0, 0], ["novel", 2, 1]].map(([name, tone, dash]) => ({ name, tone, dash, marker: dash, x: run.epochs, y: run[name].middle })),
   });
