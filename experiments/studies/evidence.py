@@ -83,6 +83,7 @@ def _measure(options: argparse.Namespace, document: dict[str, Any], path: Path) 
             document["uniform"] = found.uniform
             document["targets"][name] = {
                 **asdict(target), "best": target.best, "agree": target.agree,
+                "populations": plan.populations,
                 "seconds": round(time.perf_counter() - begun, 1),
             }  # fmt: skip
             _say(name, target)
@@ -122,7 +123,8 @@ def _rows(document: dict[str, Any]) -> list[tuple[float, str]]:
         verdict = "agree" if one["agree"] else "do not agree: a lower bound"
         rows.append(
             (nats, f"| {shown} | ≥ {nats:.3f} ± {one['error']:.3f} | {length['log_z']:.2f} ± "
-             f"{length['error']:.2f} | {length['passes']:.0f} passes, {verdict} |")
+             f"{length['error']:.2f} | {one['populations']}, {length['passes']:.0f} passes, "
+             f"{verdict} |")
         )  # fmt: skip
     return sorted(rows)
 
@@ -155,13 +157,13 @@ def _page(document: dict[str, Any], out: Path, model: str) -> None:
     best = min(
         (one["best"][1], one["best"][0], name)
         for name, one in document["targets"].items()
-        if one["best"]
+        if one["best"] and one["agree"]
     )
     lines = [
         "# Which energy is a good distribution of English", "",
         f"Nats per token of {document['sentences']} held-out sentences of 20 tokens "
         f"({document['texts']}), {model}; lower is better. log Z is estimated by "
-        f"{document['populations']} independent populations of {document['particles']} particles "
+        f"independent populations of {document['particles']} particles "
         f"that start from `ordered` and make {document['moves']} single-site moves at each point "
         "of a path found by a pilot. An estimate of Z is unbiased, so log Z is a lower bound up "
         "to chance, and so are the nats per token of an energy: it can only be worse than shown. "
@@ -175,7 +177,11 @@ def _page(document: dict[str, Any], out: Path, model: str) -> None:
         "per token.", "",
         "```console",
         f"$ python -m experiments.studies.evidence measure --out {out} --model {model} --particles "
-        f"{document['particles']} --populations {document['populations']}",
+        f"{document['particles']} --populations {document['populations']} --moves "
+        f"{document['moves']}",
+        "# a target that is to be measured again, taken out of the document:",
+        f'$ python -m experiments.studies.evidence measure --out {out} --model {model} --only '
+        '"0.69*ordered+0.26*norm@1" --passes 800 --populations 2',
         f"$ python -m experiments.studies.evidence page --out {out} --model {model}", "```", "",
     ]  # fmt: skip
     (out / "README.md").write_text("\n".join(lines))

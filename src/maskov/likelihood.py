@@ -151,7 +151,7 @@ class EvidencePlan:
     start: Ordered
     particles: int = 64
     populations: int = 4
-    moves: int = 4
+    moves: int = 6
     passes: int | None = None
     seed: int = 0
 

@@ -58,7 +58,7 @@ class Population(Composite):
     start: Ordered
     particles: int = 64
     path: tuple[float, ...] = ()
-    moves: int = 4
+    moves: int = 6
     epoch: int = 0
 
     fills_blanks = True

@@ -21,9 +21,9 @@ from maskov.tuning.tune import FIRST_CHAIN
 from maskov.types import Chains
 
 # A step leaves at least this share of the particles effective.
-AIM = 0.8
+AIM = 0.9
 # Particles of a pilot; how exactly a step is found, and the most of them.
-PILOTS, _HALVINGS, _MOST = 64, 30, 10_000
+PILOTS, _HALVINGS, _MOST = 32, 30, 10_000
 _DIGITS = 9
 # Temperatures that a start may have, unless it was given.
 _TEMPERATURES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
