@@ -37,7 +37,7 @@ LAYERS = [
     ["arguments"],
     ["api"],
     ["plan"],
-    ["likelihood", "sampling", "scoring"],
+    ["filling", "likelihood", "sampling", "scoring"],
     ["rewriting", "translation"],
     ["public"],
     ["cli"],
