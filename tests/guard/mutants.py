@@ -28,7 +28,7 @@ MUTANTS = [
     ("moves/filling.py", "reverse = drawn.log_reverse", "reverse = drawn.log_forward", PARTS),
     ("moves/site.py", "return rank.masked_fill(~free, _NEVER)\n\n\n",
      "return rank\n\n\n", PARTS),
-    ("moves/conditional.py", "logits.double().masked_fill(forbidden, -torch.inf)",
+    ("moves/base.py", "logits.double().masked_fill(forbidden, -torch.inf)",
      "logits.double()", PARTS),
     ("moves/filling.py", "reverse = reverse.index_copy(0, apart, only)", "pass", PARTS),
     ("moves/filling.py", "cached = last & self._unchanged(owner)", "cached = last", PARTS),
