@@ -327,9 +327,9 @@ def resume(
     It raises what `sample` raises, `Interrupted` once `stop` returns true among it.
     """
     given = locals()
-    from maskov.sampling import execute_shown, finished, plan_of_folder
+    from maskov.sampling import execute_shown, plan_of_folder
 
-    return finished(**given) or execute_shown(plan_of_folder(**given), progress, listener, stop)
+    return execute_shown(plan_of_folder(**given), progress, listener, stop)
 
 
 def score(
