@@ -546,7 +546,8 @@ def translate(
     moves: Annotated[
         SomeMoves,
         Opt("site, span, insert-delete or resize; several with weights: span(1:3):2,resize:1 "
-            "(default: site)", panel="Advanced: method"),
+            "(default: site; of block-mh and block-gibbs: site(block=4, block_anneal=0.2))",
+            panel="Advanced: method"),
     ] = None,
     delayed: Annotated[
         str | int | Sequence[int] | None,
@@ -562,23 +563,13 @@ def translate(
         float | None, Opt("temperature of the proposal (default: 0.8)", panel="Advanced: method")
     ] = None,
     target_temperature: Annotated[
-        float | None, Opt("initial T in p ∝ exp(-E/T)", panel="Advanced: method")
-    ] = None,
-    anneal: Annotated[
-        float | None, Opt("decrease of T per epoch (default: 0.02)", panel="Advanced: method")
-    ] = None,
-    target_floor: Annotated[
-        float | None, Opt("lowest T (default: 0.01)", panel="Advanced: method")
+        float | LinearSchedule | None,
+        Opt("T in p ∝ exp(-E/T); START:FALL:FLOOR falls from epoch to epoch (default: "
+            "1:0.02:0.01)", panel="Advanced: method", read=parse_temperature),
     ] = None,
     force_accept: Annotated[
         int | None,
         Opt("first epochs that accept everything (default: 8)", panel="Advanced: method"),
-    ] = None,
-    block: Annotated[
-        int | None, Opt("positions masked together (default: 4)", panel="Advanced: method")
-    ] = None,
-    block_anneal: Annotated[
-        float | None, Opt("decrease of the block size (default: 0.2)", panel="Advanced: method")
     ] = None,
     lengths: Annotated[
         str | None,
