@@ -14,8 +14,8 @@ from experiments.lib.context import Context
 from experiments.lib.deterministic import DeterministicTranslations
 from experiments.lib.settings import setting_of, with_sentences, with_texts
 from maskov.cli import run_app
+from maskov.cli.commands import stop_on_signals
 from maskov.cli.output import say
-from maskov.cli.signals import stop_on_signals
 from maskov.errors import InputError, Interrupted
 from maskov.models.packed import check_smoothing
 

@@ -1,13 +1,24 @@
-"""Tokenised sentences grouped by length, so that batches need no padding."""
+"""Tokenised sentences grouped by length, so that batches need no padding.
+
+    python -m recipes.corpus SENTENCES FOLDER --tokenizer MODEL --parts 2
+
+writes them as compressed arrays, in several files of about the same size, to carry elsewhere.
+"""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from transformers import AutoTokenizer
+
+from maskov.shipped import source_of
+from recipes.vocabulary import read_sentences
 
 SHORTEST, LONGEST = 5, 60  # tokens, without the frame
 _CHUNK = 50_000
@@ -39,6 +50,23 @@ class Corpus:
         flush()
         return cls({n: torch.from_numpy(np.stack(r)).to(device) for n, r in sorted(rows.items())})
 
+    @classmethod
+    def load(cls, folder: Path, device: torch.device) -> Corpus:
+        """Read what `save` wrote."""
+        groups: dict[int, list[Tensor]] = {}
+        for file in sorted(folder.glob("*.npz")):
+            with np.load(file) as arrays:
+                for name in arrays.files:
+                    groups.setdefault(int(name), []).append(torch.from_numpy(arrays[name]))
+        return cls({n: torch.cat(parts).to(device) for n, parts in sorted(groups.items())})
+
+    def save(self, folder: Path, parts: int = 1) -> None:
+        """Write the sentences of each length, spread over so many files."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for part in range(parts):
+            arrays = {str(n): group[part::parts].cpu().numpy() for n, group in self.groups.items()}
+            np.savez_compressed(folder / f"part{part}.npz", **arrays)
+
     @property
     def sentences(self) -> int:
         """Number of sentences."""
@@ -63,3 +91,21 @@ class Corpus:
             for index in torch.randperm(len(plan), generator=generator).tolist():
                 length, rows = plan[index]
                 yield self.groups[length][rows.to(self.groups[length].device)].long()
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Tokenise a file of sentences."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sentences", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--tokenizer", default="wiki-small", help="model whose tokenizer is used")
+    parser.add_argument("--parts", type=int, default=1)
+    given = parser.parse_args(arguments)
+    tokenizer = AutoTokenizer.from_pretrained(source_of(given.tokenizer, "masked"))
+    corpus = Corpus.of(read_sentences(given.sentences), tokenizer, torch.device("cpu"))
+    corpus.save(given.folder, given.parts)
+    print(f"{corpus.sentences:,} sentences, {corpus.tokens:,} tokens")
+
+
+if __name__ == "__main__":
+    main()

@@ -7,14 +7,20 @@ The learning rate depends on the elapsed share of the time, or of `--steps`, whi
 reproducible. FOLDER/training.pt is written every minute and at the end; the same FOLDER with more
 minutes or steps continues from there. The result is FOLDER/model in float32, and FOLDER/ship as
 written by `recipes.export` (not with `--keep`, for networks that are too large to ship). Instead
-of SENTENCES a folder of text may be given, which is cleaned first.
+of SENTENCES a folder of text may be given, which is cleaned first, or one of tokens, which
+`recipes.corpus` wrote.
+
+`--any-rate 0.5` masks half of the sentences at a rate between one token and all, drawn evenly, as
+starts and ordered energies need it, and the other half at `--mask-share`. `--start MODEL` begins
+with the weights and the tokenizer of a model. With `--held-out FILE` log.json has the losses of
+held-out sentences at several rates, ten times during the training.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +28,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from transformers import AutoModelForMaskedLM
 
 from maskov.models.huggingface import family_head
+from maskov.shipped import source_of
 from recipes import clean
 from recipes.corpus import Corpus
 from recipes.export import export
@@ -38,6 +46,8 @@ class Recipe(Training):
 
     shape: str = "modern-384x5"
     mask_share: float = 0.2
+    # The share of sentences that are masked at any rate instead.
+    any_rate: float = 0.0
 
 
 def loss_of(network: Any, recipe: Recipe, tokenizer: Any) -> Loss:
@@ -48,24 +58,56 @@ def loss_of(network: Any, recipe: Recipe, tokenizer: Any) -> Loss:
 
 
 def masked_loss(network: Any, recipe: Recipe, mask_id: int) -> Callable[[Tensor, Any], Tensor]:
-    """Return the masked loss: a share of each sentence is masked, and scored at the masks.
+    """Return the masked loss: the mean over sentences of the mean −log p at their masks.
 
     Chosen tokens always become the mask, never a random token, as in sampling.
     """
-    head = family_head(network)
 
     def loss(ids: Tensor, generator: torch.Generator) -> Tensor:
         count, length = ids.shape[0], ids.shape[1] - 2
-        chosen = max(1, round(recipe.mask_share * length))
+        chosen = torch.full((count,), max(1, round(recipe.mask_share * length)), device=ids.device)
+        free = round(recipe.any_rate * count)
+        # One rate in each of so many equal intervals: less noise than independent ones.
+        shift = torch.rand(free, device=ids.device, generator=generator)
+        rate = (torch.arange(free, device=ids.device) + shift) / max(free, 1)
+        chosen[:free] = (rate * length).ceil().long().clamp(1, length)
         keys = torch.rand((count, length), device=ids.device, generator=generator)
-        place = keys.topk(chosen, dim=1).indices + 1
-        shown = ids.scatter(1, place, mask_id)
-        states = network.base_model(input_ids=shown)[0]
-        picked = states.gather(1, place[..., None].expand(-1, -1, states.shape[2]))
-        logits = head.logits(head.transform(picked.flatten(0, 1)))
-        return F.cross_entropy(logits.float(), ids.gather(1, place).flatten())
+        hidden = keys.argsort(1).argsort(1) < chosen[:, None]
+        terms = masked_terms(network, ids, hidden, mask_id)
+        return (terms / chosen.repeat_interleave(chosen)).sum() / count
 
     return loss
+
+
+def masked_terms(network: Any, ids: Tensor, hidden: Tensor, mask_id: int) -> Tensor:
+    """Return −log p of each hidden token of framed sentences, in the order of reading."""
+    head = family_head(network)
+    row, place = hidden.nonzero(as_tuple=True)
+    place = place + 1  # after the start token
+    shown = ids.index_put((row, place), torch.tensor(mask_id, device=ids.device))
+    states = network.base_model(input_ids=shown)[0][row, place]
+    logits = head.logits(head.transform(states))
+    return F.cross_entropy(logits.float(), ids[row, place], reduction="none")
+
+
+def held_out_losses(
+    network: Any, corpus: Corpus, mask_id: int, rates: Sequence[float] = (0.2, 0.5, 0.8, 1.0)
+) -> dict[str, float]:
+    """Return the mean −log p at the masks of held-out sentences at each rate, and at one mask.
+
+    The masks depend on the sentences alone, so numbers of different networks can be compared.
+    """
+    found = {"one": 0.0, **{str(rate): 0.0 for rate in rates}}
+    for ids in corpus.groups.values():
+        count, length = ids.shape[0], ids.shape[1] - 2
+        keys = torch.rand((count, length), generator=torch.Generator().manual_seed(length))
+        rank = keys.argsort(1).argsort(1).to(ids.device)
+        for name in found:
+            masks = 1 if name == "one" else max(1, round(float(name) * length))
+            for rows, ranks in zip(ids.split(512), rank.split(512), strict=True):
+                terms = masked_terms(network, rows.long(), ranks < masks, mask_id)
+                found[name] += float(terms.sum()) / masks / corpus.sentences
+    return found
 
 
 def causal_loss(network: Any) -> Callable[[Tensor, Any], Tensor]:
@@ -96,6 +138,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--tokenizer", type=Path, help="existing tokenizer, not learned anew")
     parser.add_argument("--rate", type=float, default=Recipe.rate)
     parser.add_argument("--mask-share", type=float, default=Recipe.mask_share)
+    parser.add_argument("--any-rate", type=float, default=0.0, help="share of sentences")
+    parser.add_argument("--start", help="model to begin with: a shipped name or a folder")
+    parser.add_argument("--precision", choices=["autocast", "bfloat16"], default="autocast")
+    parser.add_argument("--average", type=float, default=Recipe.average)
+    parser.add_argument("--held-out", type=Path, help="sentences to measure by")
     parser.add_argument("--batch-tokens", type=int, default=Recipe.batch_tokens)
     parser.add_argument("--most", type=int, help="maximum number of sentences")
     parser.add_argument("--seed", type=int, default=0)
@@ -105,22 +152,32 @@ def main(arguments: list[str] | None = None) -> None:
     if given.tokenizer is not None and not given.tokenizer.exists():
         parser.error(f"tokenizer '{given.tokenizer}' not found")
     given.out.mkdir(parents=True, exist_ok=True)
-    if given.sentences.is_dir():
+    tokenised = given.sentences.is_dir() and any(given.sentences.glob("*.npz"))
+    if given.sentences.is_dir() and not tokenised:
         cleaned = given.out / "sentences.txt"
         if not cleaned.exists():
             clean.main([str(given.sentences), str(cleaned), "--skip", *given.skip])
         given.sentences = cleaned
-    folder = given.tokenizer or given.out / "tokenizer"
+    start = None if given.start is None else Path(source_of(given.start, "masked"))
+    folder = given.tokenizer or start or given.out / "tokenizer"
     tokenizer = obtain(folder, given.sentences, given.vocabulary, given.most)
-    corpus = Corpus.of(read_sentences(given.sentences, given.most), tokenizer, device)
+    if tokenised:
+        corpus = Corpus.load(given.sentences, device)
+    else:
+        corpus = Corpus.of(read_sentences(given.sentences, given.most), tokenizer, device)
     print(f"{corpus.sentences:,} sentences, {corpus.tokens:,} tokens", flush=True)
     shape = given.shape or ("modern-384x5" if given.kind == "masked" else "llama-384x5")
     recipe = Recipe(
-        given.rate, given.batch_tokens, seed=given.seed, shape=shape, mask_share=given.mask_share
-    )
+        given.rate, given.batch_tokens, average=given.average, seed=given.seed, shape=shape,
+        mask_share=given.mask_share, any_rate=given.any_rate,
+    )  # fmt: skip
     torch.manual_seed(recipe.seed)
-    network = build((SHAPES | LARGE)[shape], tokenizer)
-    trainer = Trainer(network, loss_of(network, recipe, tokenizer), recipe, device)
+    if start is None:
+        network = build((SHAPES | LARGE)[shape], tokenizer)
+    else:
+        network = AutoModelForMaskedLM.from_pretrained(start, dtype=torch.float32)
+    loss = loss_of(network, recipe, tokenizer)
+    trainer = Trainer(network, loss, recipe, device, given.precision)
     checkpoint = given.out / "training.pt"
     if checkpoint.exists():
         trainer.restore(torch.load(checkpoint, map_location=device, weights_only=True))
@@ -130,12 +187,25 @@ def main(arguments: list[str] | None = None) -> None:
         torch.save(trainer.state(), checkpoint.with_suffix(".tmp"))
         checkpoint.with_suffix(".tmp").replace(checkpoint)
         (given.out / "log.json").write_text(
-            json.dumps({"recipe": vars(recipe), "log": trainer.log})
+            json.dumps({"recipe": vars(recipe), "log": trainer.log, "held_out": curve})
         )
+
+    curve = list[dict[str, float]]()
+    held = None
+    if given.held_out is not None:
+        held = Corpus.of(read_sentences(given.held_out), tokenizer, device)
+
+    def check() -> None:
+        if held is not None:
+            with trainer.averaged(), torch.no_grad():
+                losses = held_out_losses(trainer.network, held, tokenizer.mask_token_id)
+            curve.append({"step": trainer.step, "seconds": trainer.seconds, **losses})
+            print(json.dumps(curve[-1]), flush=True)
 
     generator = torch.Generator().manual_seed(recipe.seed + trainer.step)
     batches = corpus.batches(recipe.batch_tokens, generator)
-    trainer.run(batches, None if given.steps else given.minutes * 60, given.steps, save)
+    check()
+    trainer.run(batches, None if given.steps else given.minutes * 60, given.steps, save, check)
     save()
     trainer.use_average()
     trainer.network.save_pretrained(given.out / "model")

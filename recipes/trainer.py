@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -176,6 +177,18 @@ class Trainer:
         """Return the decay of the average, smaller at first, when weights change fast."""
         return min(self.recipe.average, (1 + self.step) / (10 + self.step))
 
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Have the averaged weights for a while, to measure; training continues without them."""
+        current = [weight.detach().clone() for weight in self._weights]
+        with torch.no_grad():
+            torch._foreach_copy_(self._weights, self.average)
+        self.network.eval()
+        yield
+        self.network.train()
+        with torch.no_grad():
+            torch._foreach_copy_(self._weights, current)
+
     def use_average(self) -> None:
         """Replace the weights by their average; the network is in float32 afterwards."""
         self.network.float()
@@ -225,15 +238,9 @@ class BestAverage:
 
     def __call__(self) -> None:
         """Measure the averaged weights; training continues from the current ones."""
-        trainer = self.trainer
-        network, step = trainer.network, trainer.step
-        current = [weight.detach().clone() for weight in network.parameters()]
-        self._set(trainer.average)
-        network.eval()
-        with torch.no_grad():
+        trainer, step = self.trainer, self.trainer.step
+        with trainer.averaged(), torch.no_grad():
             value = self.measure()
-        network.train()
-        self._set(current)
         self.history.append({"step": step, "held_out": value})
         print(f"step {step:6d}  held out {value:.4f}", flush=True)
         if value < self.value:

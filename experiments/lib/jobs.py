@@ -15,7 +15,7 @@ from multiprocessing import get_context
 
 from experiments.lib.cell import Cell, load_cell, run_cell
 from experiments.lib.context import Context
-from maskov.cli.signals import stop_on_signals
+from maskov.cli.commands import stop_on_signals
 from maskov.errors import InputError, Interrupted, ModelError
 from maskov.runs.files import held
 

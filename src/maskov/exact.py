@@ -30,6 +30,8 @@ from maskov.random import CounterRng, Purpose, Rng
 from maskov.types import Bool, Chains, Float, Int, Sequences, StepInfo, Tensor
 
 _MOST_STATES = 200_000
+# Copies of each source that a first run begins with, and the most rows of a later one.
+_FIRST_COPIES, _MOST_ROWS = 16, 20_000
 _Result = TypeVar("_Result")
 
 
@@ -122,18 +124,30 @@ def fresh_state(
 
 
 class Outcomes(Rng):
-    """Gives every row its own outcomes: those it was told, then the first that is possible.
+    """Splits copies of a row among the outcomes of each of its choices.
 
-    Rows are told apart by their chain, `together` of which share their outcomes. Whatever is drawn
-    with `uniform` is the same for all, as it must not depend on the tokens.
+    Copies are neighbours and choose alike until they are split; `leader` is the first of them and
+    `copies` their number. Where they are fewer than the outcomes, the rest is left for another run,
+    whose rows are `told` how they choose to get there (−1: by themselves). Rows are told apart by
+    their chain, `together` of which share their outcomes. Whatever is drawn with `uniform` is the
+    same for all, as it must not depend on the tokens.
     """
 
-    def __init__(self, told: Int[Tensor, "rows choices"], seed: int, together: int = 1) -> None:
-        self._told, self._together = told, together
-        self.asked = torch.zeros(len(told), dtype=torch.long)
-        # Rows at the first choice that they were not told, and its probabilities.
-        self.open: list[tuple[Tensor, Tensor]] = []
-        self._numbers = CounterRng(seed)
+    def __init__(
+        self,
+        told: Int[Tensor, "rows choices"],
+        copies: Int[Tensor, " rows"],
+        seed: int,
+        together: int = 1,
+    ) -> None:
+        row = torch.arange(len(told)).repeat_interleave(copies)
+        self.leader, self._copies = (copies.cumsum(0) - copies)[row], copies[row]
+        self.chance = torch.ones(len(row), dtype=torch.float64)
+        self._chosen, self._asked = told[row], torch.zeros_like(row)
+        self._options = torch.ones_like(self._chosen)
+        # Rows, which of their choices it is, and an outcome that no copy was left for.
+        self._missed = [(row[:0], row[:0], row[:0])]
+        self._numbers, self._together = CounterRng(seed), together
 
     def uniform(
         self,
@@ -155,19 +169,43 @@ class Outcomes(Rng):
         purpose: Purpose,
         index: Int[Tensor, " n"] | None = None,
     ) -> Int[Tensor, " n"]:
-        """Return the outcomes that the rows were told."""
-        chances, row = probabilities.double(), chain // self._together
+        """Return an outcome for each row."""
+        row = chain // self._together
         # A row may ask several times at once, in the order of its entries.
         order = row.argsort(stable=True)
-        turn = torch.arange(len(row)) - torch.searchsorted(row[order], row[order])
-        number = self.asked[row].index_add(0, order, turn)
-        self.asked.index_add_(0, row, torch.ones_like(row))
-        most = self._told.shape[1]
-        new = (number == most).nonzero().flatten()
-        self.open.append((row[new], chances[new]))
-        chosen = (chances > 0).int().argmax(1)
-        known = (number < most).nonzero().flatten()
-        return chosen.index_copy(0, known, self._told[row[known], number[known]])
+        place = torch.arange(len(row)) - torch.searchsorted(row[order], row[order])
+        turn, outcome = torch.zeros_like(row).index_copy(0, order, place), torch.zeros_like(row)
+        for one in sorted(set(turn.tolist())):
+            at = (turn == one).nonzero().flatten()
+            outcome[at] = self._choose(row[at], probabilities[at].double())
+        return outcome
+
+    def _choose(
+        self, row: Int[Tensor, " n"], chances: Float[Tensor, "n outcomes"]
+    ) -> Int[Tensor, " n"]:
+        """Return the next outcome of different rows."""
+        number, leader, copies = self._asked[row], self.leader[row], self._copies[row]
+        if int(number.max()) == self._chosen.shape[1]:
+            self._chosen = torch.nn.functional.pad(self._chosen, (0, 1), value=-1)
+            self._options = torch.nn.functional.pad(self._options, (0, 1), value=1)
+        # Copies see the same chances, but for rounding.
+        entry = torch.zeros_like(self.leader).index_copy(0, row, torch.arange(len(row)))
+        chances = chances[entry[leader]]
+        count = (chances > 0).cumsum(1)
+        options, told = count[:, -1].clamp(min=1), self._chosen[row, number]
+        split = torch.where(told < 0, torch.minimum(options, copies), 1)
+        part = (row - leader) * split // copies
+        begin, end = -(-part * copies // split), -(-(part + 1) * copies // split)
+        first = (count == part[:, None] + 1).int().argmax(1)
+        outcome = torch.where(told < 0, first, told)
+        left = (count > copies[:, None]) & (chances > 0) & ((told < 0) & (row == leader))[:, None]
+        at, missed = left.nonzero(as_tuple=True)
+        self._missed.append((row[at], number[at], missed))
+        self._options[row, number], self._chosen[row, number] = options, outcome
+        self.leader[row], self._copies[row] = leader + begin, end - begin
+        self.chance[row] *= chances.gather(1, outcome[:, None])[:, 0]
+        self._asked[row] += 1
+        return outcome
 
     def accept(
         self,
@@ -177,11 +215,22 @@ class Outcomes(Rng):
         stage: int | Int[Tensor, " n"] = 0,
         purpose: Purpose = Purpose.ACCEPT,
     ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"]]:
-        """Return the decisions that the rows were told."""
+        """Decide both ways."""
         accepted = log_ratio.double().clamp(max=0.0).exp().nan_to_num(0.0)
-        chances = torch.stack([1 - accepted, accepted], dim=1)
+        chances = torch.stack([accepted, 1 - accepted], dim=1)
         decided = self.categorical(chances, chain, step, purpose)
-        return decided.bool(), torch.full_like(accepted, torch.nan)
+        return decided == 0, torch.full_like(accepted, torch.nan)
+
+    def left(self) -> tuple[Int[Tensor, " n"], Int[Tensor, "n choices"], Int[Tensor, " n"]]:
+        """Return the rows with outcomes that are left, how to get there, and copies to try with."""
+        row, number, outcome = (torch.cat(part) for part in zip(*self._missed, strict=True))
+        told, choice = self._chosen[row], torch.arange(self._chosen.shape[1])
+        told[torch.arange(len(row)), number] = outcome
+        # The choices that follow are about as many as those that followed on another way.
+        later = choice > number[:, None]
+        copies = self._options[row].masked_fill(~later, 1).prod(1)
+        most = max(1, _MOST_ROWS // max(1, len(row)))
+        return row, told.masked_fill(later, -1), copies.clamp(max=most)
 
 
 def every_outcome(
@@ -190,26 +239,19 @@ def every_outcome(
     """Run code from each of `count` sources with every outcome of its random choices.
 
     `run` starts a row at each of some sources, and takes its numbers from an Rng that knows the
-    rows by their numbers. Yields what it returned, with the rows that had made all their choices:
-    their sources, their probabilities and their numbers.
+    rows by their numbers. Yields what it returned, with one row for each way of choosing: their
+    sources, their probabilities and their numbers.
     """
     source, told = torch.arange(count), torch.zeros((count, 0), dtype=torch.long)
-    chance = torch.ones(count, dtype=torch.float64)
+    copies = torch.full_like(source, _FIRST_COPIES)
     while len(source):
-        rng = Outcomes(told, seed, together)
+        rng = Outcomes(told, copies, seed, together)
+        source = source.repeat_interleave(copies)
         result = run(source, rng)
-        done = (rng.asked <= told.shape[1]).nonzero().flatten()
-        if len(done):
-            yield source[done], chance[done], done, result
-        rows, outcomes, shares = [done[:0]], [done[:0]], [chance[:0]]
-        for row, chances in rng.open:
-            at, outcome = (chances > 0).nonzero(as_tuple=True)
-            rows.append(row[at])
-            outcomes.append(outcome)
-            shares.append(chances[at, outcome])
-        row = torch.cat(rows)
-        source, chance = source[row], chance[row] * torch.cat(shares)
-        told = torch.cat([told[row], torch.cat(outcomes)[:, None]], dim=1)
+        done = (rng.leader == torch.arange(len(source))).nonzero().flatten()
+        yield source[done], rng.chance[done], done, result
+        row, told, copies = rng.left()
+        source = source[row]
 
 
 def outcome_matrix(

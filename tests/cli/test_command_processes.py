@@ -18,7 +18,7 @@ import torch
 
 from forked import Forked
 from maskov.cli import main
-from maskov.cli.signals import one_thread
+from maskov.cli.commands import runnable
 from maskov.startup import is_command
 from small import on_untrained
 
@@ -221,7 +221,7 @@ def test_a_command_computes_with_one_thread(line, seen, call, tmp_path):
         call("sample -n 2 -c 2 --length 3 --out run -q")
     assert call(line)[0] == 0
     assert seen == [1, 1]
-    one_thread(lambda: None)()
+    runnable(lambda: None)()
     assert torch.get_num_threads() == 3
 
 

@@ -115,7 +115,7 @@ def test_long_runs_are_thinned_and_say_so():
     assert len(told.epochs) == MOST_EPOCHS
     assert told.epochs[-1] == MOST_EPOCHS + 100
     at = told.epochs[77] - 1
-    assert told.energies["raw"].chains[1][77] == run.traces["energy_raw"][at, 1]
+    assert told.energies["raw"]["chains"][1][77] == run.traces["energy_raw"][at, 1]
     assert any(f"{MOST_EPOCHS} of {MOST_EPOCHS + 100} epochs" in note for note in told.notes)
 
 

@@ -60,7 +60,7 @@ def test_samples_of_a_chain_that_differ_little_share_a_group():
     other = [90, 91, 92, *first[3:]]
     samples = [made(0, 0, first), made(1, 0, first), made(0, 1, changed), made(0, 2, other)]
     assert similar_groups(samples) == [0, 1, 0, 2]
-    assert [one.group for one in shown_samples(small_run().manifest, samples, [None] * 4)] == [
+    assert [one["group"] for one in shown_samples(small_run().manifest, samples)] == [
         0, 1, 0, 2,
     ]  # fmt: skip
     assert are_similar(first, [*first[:4], 90, *first[4:]])
@@ -73,12 +73,18 @@ def test_the_first_samples_are_the_last_of_chains_and_all_differ():
     manifest = small_run().manifest
     many = [made(chain, epoch, [chain * 10 + epoch] * 8) for epoch in (0, 1) for chain in range(9)]
     found = first_samples(manifest, many)
-    assert [(one.chain, one.epoch) for one in found] == [(0, 2), (2, 2), (4, 2), (6, 2), (8, 2)]
+    assert [(one["chain"], one["epoch"]) for one in found] == [
+        (0, 2),
+        (2, 2),
+        (4, 2),
+        (6, 2),
+        (8, 2),
+    ]
     # One chain that moves slowly: of those that are similar, one.
     slow = [made(0, epoch, [*range(7), epoch // 2]) for epoch in range(10)]
     assert len(first_samples(manifest, slow)) == 1
     far = [made(0, epoch, [epoch] * 8) for epoch in range(10)]
-    assert [one.epoch for one in first_samples(manifest, far)] == [10, 9, 8, 7, 6]
+    assert [one["epoch"] for one in first_samples(manifest, far)] == [10, 9, 8, 7, 6]
     assert first_samples(manifest, []) == []
 
 
@@ -87,10 +93,10 @@ def test_a_report_begins_with_five_samples_that_need_no_script():
     page, text = to_html(build([run])), to_markdown(build([run]))
     top = page[page.index("<main") : page.index('class="cards"')]
     shown = build([run]).runs[0].first_samples
-    assert len(shown) == len({one.text for one in shown}) > 1
+    assert len(shown) == len({one["text"] for one in shown}) > 1
     for one in shown:
-        assert one.text in top
-        assert f"- {one.text}\n" in text[: text.index("|")]
+        assert one["text"] in top
+        assert f"- {one['text']}\n" in text[: text.index("|")]
     assert "first-samples" not in to_html(build([run], samples=0)).partition("<main")[2]
     assert "<script>window.hacked" not in to_html(build([evil_run()])).partition("<main")[2]
 

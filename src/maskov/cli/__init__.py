@@ -12,13 +12,10 @@ from typing import Annotated
 import typer
 
 from maskov.cli.chains import infill, resume, rewrite, sample, translate
-from maskov.cli.evaluating import evaluate, evidence
-from maskov.cli.generated import Command, CommandGroup
-from maskov.cli.inspecting import diagnose, models, score, verify
+from maskov.cli.commands import HELP, Command, CommandGroup, runnable
+from maskov.cli.evaluating import evaluate, evidence, rate, score
+from maskov.cli.inspecting import diagnose, models, report, serve, verify
 from maskov.cli.output import say
-from maskov.cli.pages import report, serve
-from maskov.cli.rating import rate
-from maskov.cli.signals import interruptible, one_thread
 from maskov.errors import MaskovError
 from maskov.options import reason_of
 from maskov.startup import INTERRUPTED
@@ -30,15 +27,14 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP,
     help="Sample correctly and fast from any masked language model.",
 )
 for command in (
     sample, infill, rewrite, translate, score, evaluate, evidence, resume, diagnose, report, serve,
-    verify,
+    verify, models,
 ):  # fmt: skip
-    app.command(cls=Command)(interruptible(one_thread(command)))
-app.command(cls=Command)(interruptible(models))
+    app.command(cls=Command)(runnable(command))
 app.add_typer(rate, name="rate")
 
 

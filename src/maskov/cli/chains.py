@@ -11,10 +11,9 @@ import typer
 
 from maskov import api
 from maskov.api import DEFAULT_MODEL
+from maskov.cli.commands import Json, command_of, stop_on_signals
 from maskov.cli.fills import print_fills
-from maskov.cli.generated import Json, command_of
 from maskov.cli.output import print_json, print_samples, say, say_summary
-from maskov.cli.signals import stop_on_signals
 from maskov.errors import InputError, Interrupted
 from maskov.options import RUN
 from maskov.ui.escaping import json_printable, printable

@@ -1,4 +1,4 @@
-"""The commands `evaluate` and `evidence`."""
+"""The commands that judge texts: `score`, `evaluate`, `evidence`, `rate export`, `rate import`."""
 
 from __future__ import annotations
 
@@ -7,22 +7,79 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from maskov import api
-from maskov.cli.generated import command_of
-from maskov.cli.output import as_lines, print_json, print_table, say
+from maskov.cli.commands import HELP, Command, CommandGroup, Json, OneJson, command_of, runnable
+from maskov.cli.output import as_lines, print_json, print_object, print_rows, say
 from maskov.errors import InputError
 from maskov.options import read_lines
 from maskov.shipped import default_judge
+from maskov.ui.escaping import printable
 
 if TYPE_CHECKING:
     from maskov.energies import Autoregressive
     from maskov.fasta import Record
     from maskov.likelihood import Evidence
+    from maskov.models import MaskedModel
+    from maskov.ratings import Mean, Ratings
+    from maskov.scoring import Score
 
+# Lines with unknown tokens that are pointed out one by one.
+_POINTED_OUT = 5
 _ERROR = "_standard_error"
 _INTERVAL = "_interval"
+
+
+@command_of(api.score, model=api.DEFAULT_MODEL)
+def score(
+    given: dict[str, Any],
+    words: Annotated[
+        bool, typer.Option("--words", help="show the term of each word (--json always has them)")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Score texts: E_raw and E_norm of each text, or another energy, and the term of each token."""
+    from maskov.scoring import score_as_asked
+
+    scores, masked = score_as_asked(**given)
+    if json:
+        print_json(score.to_json() for score in scores)
+    else:
+        _print_scores(scores, given.get("energy", "raw"), words)
+    if masked is not None:
+        _point_out_unknown(masked, scores)
+
+
+def _print_scores(scores: list[Score], energy: str, words: bool) -> None:
+    from maskov.scoring import likelihood
+
+    shown = {name: f"E_{name}" for name in ("raw", "norm")}  # as tables of samples have them
+    energies = list(scores[0].energies)
+    text = "text" if all(score.name is None for score in scores) else "name"
+    texts = [text, *([f"words, {shown.get(energy, energy)}"] if words else [])]
+    rows = []
+    for score in scores:
+        by_word = zip(score.words, score.word_terms, strict=True)
+        terms = "  ".join(f"{word} {term:.2f}" for word, term in by_word)
+        values = [f"{score.energies[name]:.4f}" for name in energies]
+        rows.append([*values, score.name or score.text, terms][: len(energies) + len(texts)])
+    print_rows([*(shown.get(name, name) for name in energies), *texts], rows, texts)
+    if together := likelihood(scores):
+        say(", ".join(f"{value:.3f} {name.replace('_', ' ')}" for name, value in together.items()))
+
+
+def _point_out_unknown(model: MaskedModel, scores: list[Score]) -> None:
+    """Say which texts hold tokens that the model does not know, and why that may be."""
+    from maskov.fasta import has_letters
+
+    unknown = [(number, one) for number, one in enumerate(scores, 1) if one.unknown]
+    for number, one in unknown[:_POINTED_OUT]:
+        count, total = one.unknown, len(one.tokens)
+        be = "is" if count == 1 else "are"
+        advice = "; separate residues by spaces?" if has_letters(model) else ""
+        say(f"note: line {number}: {count} of {total} tokens {be} unknown{advice}")
+    if len(unknown) > _POINTED_OUT:
+        say(f"note: {len(unknown) - _POINTED_OUT:,} more lines have unknown tokens")
 
 
 def evaluate(
@@ -56,7 +113,7 @@ def evaluate(
     token_budget: Annotated[
         int | None, typer.Option(help="tokens per model call (default: automatic)")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+    json: OneJson = False,
 ) -> None:
     """Evaluate texts: perplexity, diversity, copies; translations against references."""
     from maskov.evaluation import compare
@@ -74,9 +131,9 @@ def evaluate(
             judged = evaluate_texts(texts, loaded, training).to_dict()
             values |= judged | {"notes": values["notes"] + judged["notes"]}
     if json:
-        print_json([json_module.dumps(values, ensure_ascii=False)])
+        print_object(values)
     else:
-        _print_table(values)
+        _print_values(values)
 
 
 def _evaluate(
@@ -119,65 +176,52 @@ def _read_pairs(source: str, references: str) -> tuple[list[str], list[str]]:
         raise InputError("translations and references cannot both come from standard input.")
     if Path(source).is_dir():
         raise InputError(f"'{source}' is a folder; --references needs translations, one per line.")
-    others = [row["text"] for row in _read_translations(references)]
-    rows = _read_translations(source, empty=True)
+    others, rows = _read_rows(references), _read_rows(source, empty=True)
+    for file, found in ((references, others), (source, rows)):
+        if "record" in found[0]:
+            raise InputError(
+                f"'{file}' is FASTA, and --references compares translations: drop --references."
+            )
     chains = {str(row["chain"]) for row in rows if "chain" in row}
     if len(rows) > len(others) and len(chains) > 1:
         raise InputError(
             f"'{source}' holds {len(rows)} translations from {len(chains)} chains for "
             f"{len(others)} references; give one translation for each source."
         )
-    return [row["text"] for row in rows], others
-
-
-def _read_translations(source: str, empty: bool = False) -> list[dict[str, Any]]:
-    """Read plain lines as `text`, or JSON lines; FASTA is refused."""
-    from maskov.fasta import is_fasta
-
-    lines = read_lines(source, empty)
-    if _is_json(source, lines):
-        return _parse_rows(lines, source)
-    if is_fasta(source, lines):
-        raise InputError(
-            f"'{source}' is FASTA, and --references compares translations: drop --references."
-        )
-    return [{"text": line} for line in lines]
+    return [row["text"] for row in rows], [row["text"] for row in others]
 
 
 def read_sentences(source: str) -> list[str] | list[Record]:
     """Read plain lines, JSON lines with a `text`, or the records of FASTA."""
+    return [row.get("record", row["text"]) for row in _read_rows(source)]
+
+
+def _read_rows(source: str, empty: bool = False) -> list[dict[str, Any]]:
+    """Read lines as dictionaries with a `text`; JSON lines have more, and FASTA the `record`."""
     from maskov.fasta import is_fasta, parse
 
-    lines = read_lines(source)
-    if _is_json(source, lines):
-        return [row["text"] for row in _parse_rows(lines, source)]
-    return parse(lines, source) if is_fasta(source, lines) else lines
+    lines = read_lines(source, empty)
+    # A .jsonl file, or `sample --json` piped.
+    if source.endswith(".jsonl") or (source == "-" and lines[0].lstrip().startswith("{")):
+        return [_parse_row(line, number, source) for number, line in enumerate(lines, 1)]
+    if is_fasta(source, lines):
+        return [{"text": one.sequence, "record": one} for one in parse(lines, source)]
+    return [{"text": line} for line in lines]
 
 
-def _is_json(source: str, lines: list[str]) -> bool:
-    """Whether texts are JSON lines: a .jsonl file, or `sample --json` piped."""
-    return source.endswith(".jsonl") or (source == "-" and lines[0].lstrip().startswith("{"))
+def _parse_row(line: str, number: int, source: str) -> dict[str, Any]:
+    try:
+        row = json_module.loads(line)
+        if isinstance(row["text"], str):
+            return dict(row)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass
+    raise InputError(f"line {number} of '{source}' is not a JSON object with a `text`.")
 
 
-def _parse_rows(lines: list[str], source: str) -> list[dict[str, Any]]:
-    rows = []
-    for number, line in enumerate(lines, 1):
-        try:
-            row = json_module.loads(line)
-            text = row["text"]
-        except (ValueError, TypeError, KeyError, RecursionError):
-            text = None
-        if not isinstance(text, str):
-            raise InputError(f"line {number} of '{source}' is not a JSON object with a `text`.")
-        rows.append(row)
-    return rows
-
-
-def _print_table(values: dict[str, Any]) -> None:
+def _print_values(values: dict[str, Any]) -> None:
     """Print each number with its uncertainty; skip what was not computed."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="dim")
-    table.add_column(overflow="fold")
+    rows = []
     for name, value in values.items():
         if name.endswith((_ERROR, _INTERVAL)) or value is None or value == []:
             continue
@@ -185,8 +229,8 @@ def _print_table(values: dict[str, Any]) -> None:
         uncertainty = "" if error is None else f" ± {error:.2g}"
         # Marked, since standard errors in the same table are about half as wide.
         uncertainty += "" if interval is None else f" ± {interval:.2g} (95 %)"
-        table.add_row(name.replace("_", " "), as_lines(value) + uncertainty)
-    print_table(table)
+        rows.append((name.replace("_", " "), as_lines(value) + uncertainty))
+    print_rows((), rows)
 
 
 @command_of(api.evidence, model=api.DEFAULT_MODEL)
@@ -196,18 +240,16 @@ def evidence(
     figure: Annotated[
         Path | None, typer.Option(help="picture to write: nats per token along each path")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+    json: OneJson = False,
 ) -> None:
     """Measure log Z of energies, and the likelihood of texts under them."""
     from maskov.likelihood import draw, evidence_as_asked
-    from maskov.ui.report.formats import json_safe
 
     found = evidence_as_asked(**given, told=lambda text: say(f"measuring {text}"))
     if figure is not None:
         draw(found, figure)
     if json:
-        values = json_safe(json_module.loads(found.to_json()))
-        print_json([json_module.dumps(values, ensure_ascii=False, allow_nan=False)])
+        print_object(json_module.loads(found.to_json()))
     elif csv:
         print(found.to_csv(), end="")
     else:
@@ -215,44 +257,132 @@ def evidence(
 
 
 def _print_evidence(found: Evidence) -> None:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in (
-        "energy",
-        "T",
-        "length",
-        "log Z",
-        "nats per token",
-        "bits per byte",
-        "populations",
-    ):
-        table.add_column(name, justify="left" if name in ("energy", "populations") else "right")
+    head = ("energy", "T", "length", "log Z", "nats per token", "bits per byte", "populations")
+    rows, notes = [], []
     for target in found.targets:
-        texts = found.texts > 0
-        for number, one in enumerate(target.lengths):
-            last = number == len(target.lengths) - 1
-            bound = "" if target.exact else "≥ "
-            error = "" if target.exact else f" ± {target.error:.3f}"
-            table.add_row(
-                target.energy if number == 0 else "",
-                f"{target.temperature:g}" if number == 0 else "",
+        bound, error = ("", "") if target.exact else ("≥ ", f" ± {target.error:.3f}")
+        for number, one in enumerate(target.lengths, 1):
+            first, last = number == 1, number == len(target.lengths) and found.texts > 0
+            rows.append((
+                target.energy if first else "",
+                f"{target.temperature:g}" if first else "",
                 str(one.length),
                 "0, exactly" if target.exact else f"{one.log_z:.2f} ± {one.error:.2f}",
-                f"{bound}{target.nats_per_token:.3f}{error}" if last and texts else "",
-                f"{bound}{target.bits_per_byte:.3f}" if last and texts else "",
+                f"{bound}{target.nats_per_token:.3f}{error}" if last else "",
+                f"{bound}{target.bits_per_byte:.3f}" if last else "",
                 "" if target.exact else "agree" if one.agree else "do not agree",
+            ))  # fmt: skip
+            notes += [f"note: {target.energy}, {one.length} tokens: {it}" for it in one.problems]
+        if target.best is not None and found.texts:
+            share, nats = target.best
+            notes.append(
+                f"best product on the way from ordered to {target.energy}: share {share:.2f}, "
+                f"{nats:.3f} nats per token"
             )
-    print_table(table)
+    print_rows(head, rows, words=("energy", "populations"))
     if found.texts:
         say(f"uniform over all tokens: {found.uniform:.3f} nats per token")
     if found.causal is not None:
         say(f"the causal model, which is not told the length: {found.causal:.3f} nats per token")
-    for target in found.targets:
-        for one in target.lengths:
-            for problem in one.problems:
-                say(f"note: {target.energy}, {one.length} tokens: {problem}")
-        if target.best is not None and found.texts:
-            share, nats = target.best
-            say(
-                f"best product on the way from ordered to {target.energy}: share {share:.2f}, "
-                f"{nats:.3f} nats per token"
-            )
+    for note in notes:
+        say(note)
+
+
+rate = typer.Typer(
+    cls=CommandGroup,
+    no_args_is_help=True,
+    context_settings=HELP,
+    help="Have people rate texts blindly: coherence and fluency, 1 to 4.",
+)
+
+
+@rate.command(cls=Command)
+@runnable
+def export(
+    texts: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="TEXTS...",
+            help="run folders, or .txt or .jsonl files of texts; one condition each",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="folder to create, for raters")],
+    format: Annotated[str, typer.Option(help="label-studio or csv")] = "label-studio",
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="which text is whose, not for raters (default: OUT.key.json)"
+        ),
+    ] = None,
+    per_run: Annotated[int, typer.Option(help="texts of each condition")] = 120,
+    seed: Annotated[int, typer.Option(help="random seed of the selection and of the orders")] = 0,
+    raters: Annotated[int, typer.Option(help="files of csv, each in a different order")] = 1,
+) -> None:
+    """Write a blind study of texts: tasks for Label Studio or CSV files, and its key."""
+    from maskov.ratings import export as write
+
+    conditions: dict[str, list[str]] = {}
+    for source in texts:
+        path = source.resolve()
+        name = path.name if path.is_dir() else path.stem
+        if name in conditions:
+            raise InputError(f"two conditions are called '{name}'; their names must differ.")
+        read = read_sentences(str(path / "samples.jsonl" if path.is_dir() else path))
+        conditions[name] = [one if isinstance(one, str) else one.sequence for one in read]
+    for path in write(out, conditions, format, key=key, per_run=per_run, seed=seed, raters=raters):
+        print(printable(str(path)))
+    say(f"{per_run * len(texts)} texts, {per_run} of each of {len(texts)} conditions")
+
+
+@rate.command("import", cls=Command)
+@runnable
+def import_answers(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="JSON export of Label Studio, or CSV files"),
+    ],
+    key: Annotated[Path, typer.Option(metavar="FILE", help="key of the study")],
+    json: OneJson = False,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="also write every rating to this CSV file")
+    ] = None,
+) -> None:
+    """Print the means of each condition with 95 % intervals, and the raters' agreement."""
+    from maskov.ratings import load
+
+    ratings = load(files, key)
+    if csv is not None:
+        ratings.write_csv(csv)
+    if json:
+        print_object(ratings.to_dict())
+    else:
+        _print_ratings(ratings)
+
+
+def _print_ratings(ratings: Ratings) -> None:
+    rows = [
+        (
+            one.name, _shown(one.coherence), _shown(one.fluency), f"{one.rated}/{one.items}",
+            str(one.ratings), str(one.raters),
+        )
+        for one in ratings.conditions
+    ]  # fmt: skip
+    head = ("condition", "coherence", "fluency", "rated", "ratings", "raters")
+    print_rows(head, rows, words=("condition",))
+    print(
+        f"agreement (Krippendorff's alpha, ordinal): coherence {_number(ratings.coherence_alpha)}, "
+        f"fluency {_number(ratings.fluency_alpha)}"
+    )
+    counts = ", ".join(f"{name} {count}" for name, count in ratings.raters.items())
+    print(printable(f"ratings of each rater: {counts or 'none yet'}"))
+    say("intervals: 95 %, bootstrap over items, for the same raters")
+    say(ratings.signature)
+
+
+def _shown(mean: Mean) -> str:
+    interval = "" if mean.low is None else f" [{mean.low:.2f}, {mean.high:.2f}]"
+    return _number(mean.value) + interval
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

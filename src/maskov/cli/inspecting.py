@@ -1,80 +1,46 @@
-"""The commands that measure and list: `score`, `diagnose`, `verify`, `models`."""
+"""The commands that show runs and models: `diagnose`, `report`, `serve`, `verify`, `models`."""
 
 from __future__ import annotations
 
-import json as json_module
+import secrets
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from maskov import api
-from maskov.cli.generated import Json, command_of
-from maskov.cli.output import as_lines, print_json, print_table, say
-from maskov.ui.escaping import PrintableConsole, printable
-
-if TYPE_CHECKING:
-    from maskov.models import MaskedModel
-    from maskov.scoring import Score
+from maskov.cli.commands import Json, OneJson
+from maskov.cli.output import as_lines, print_json, print_object, print_rows, say
+from maskov.errors import InputError
+from maskov.shipped import listed
+from maskov.ui.escaping import json_printable, printable
 
 # What a model is the default of, by its kind.
 _DEFAULTS = {"masked": " (default)", "causal": " (default judge of evaluate)"}
-# Lines with unknown tokens that are pointed out one by one.
-_POINTED_OUT = 5
-
-
-@command_of(api.score, model=api.DEFAULT_MODEL)
-def score(
-    given: dict[str, Any],
-    words: Annotated[
-        bool, typer.Option("--words", help="show the term of each word (--json always has them)")
-    ] = False,
-    json: Json = False,
-) -> None:
-    """Score texts: E_raw and E_norm of each text, or another energy, and the term of each token."""
-    from maskov.scoring import score_as_asked
-
-    scores, masked = score_as_asked(**given)
-    _print_scores(scores, given.get("energy", "raw"), json, words)
-    if masked is not None:
-        _point_out_unknown(masked, scores)
+# Of the token in the address of a server.
+_TOKEN_BYTES = 24
 
 
 def diagnose(
-    run: Annotated[Path, typer.Argument(help="run folder")],
-    json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+    run: Annotated[Path, typer.Argument(help="run folder")], json: OneJson = False
 ) -> None:
     """Check the convergence of a run: R-hat, effective sample sizes, rates, costs."""
     from maskov.runs import Run
-    from maskov.ui.report.formats import json_safe
 
     opened = Run.open(run)
     summary, diagnosis = opened.summary().to_dict(), opened.diagnose()
     if json:
-        # Missing numbers are null: JSON has neither NaN nor infinity.
-        values = json_safe({"diagnosis": diagnosis.to_dict(), **summary})
-        print_json([json_module.dumps(values, ensure_ascii=False, allow_nan=False)])
+        print_object({"diagnosis": diagnosis.to_dict(), **summary})
         return
     # Sentences are not folded, so that grep finds them.
     print(printable("\n".join(diagnosis.verdict.lines())))
-    for one in diagnosis.tables():
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        for number, column in enumerate(one.head):
-            table.add_column(column, justify="right" if number else "left")
-        for row in one.rows:
-            table.add_row(*row)
+    for table in diagnosis.tables():
         print()
-        print_table(table)
+        print_rows(table.head, table.rows, table.head[:1])
     for note in diagnosis.notes:
         print(printable(f"note: {note}"))
     print()
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="dim")
-    table.add_column(overflow="fold")
-    for name, value in summary.items():
-        table.add_row(name.replace("_", " "), as_lines(value))
-    PrintableConsole().print(table, markup=False, highlight=False)
+    print_rows((), [(name.replace("_", " "), as_lines(one)) for name, one in summary.items()])
 
 
 def verify(json: Json = False) -> None:
@@ -85,88 +51,155 @@ def verify(json: Json = False) -> None:
     if json:
         print_json(finding.to_json() for finding in findings)
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("kernel", "target", "claims invariance", "max |πP − π|", "stationary law"):
-        table.add_column(column)
-    for finding in findings:
-        table.add_row(
-            finding.kernel,
-            finding.target,
-            "yes" if finding.claims_invariance else "no",
-            f"{finding.invariance_error:.1e}",
-            " ".join(f"{state}:{p:.4f}" for state, p in finding.stationary.items()),
+    head = ("kernel", "target", "claims invariance", "max |πP − π|", "stationary law")
+    rows = [
+        (
+            one.kernel, one.target, "yes" if one.claims_invariance else "no",
+            f"{one.invariance_error:.1e}",
+            " ".join(f"{state}:{p:.4f}" for state, p in one.stationary.items()),
         )
-    PrintableConsole().print(table, markup=False, highlight=False)
+        for one in findings
+    ]  # fmt: skip
+    print_rows(head, rows, words=head)
 
 
-def _point_out_unknown(model: MaskedModel, scores: list[Score]) -> None:
-    """Say which texts hold tokens that the model does not know, and why that may be."""
-    from maskov.fasta import has_letters
-
-    unknown = [(number, one) for number, one in enumerate(scores, 1) if one.unknown]
-    for number, one in unknown[:_POINTED_OUT]:
-        count, total = one.unknown, len(one.tokens)
-        be = "is" if count == 1 else "are"
-        advice = "; separate residues by spaces?" if has_letters(model) else ""
-        say(f"note: line {number}: {count} of {total} tokens {be} unknown{advice}")
-    if len(unknown) > _POINTED_OUT:
-        say(f"note: {len(unknown) - _POINTED_OUT:,} more lines have unknown tokens")
-
-
-def _print_scores(scores: list[Score], energy: str, json: bool, words: bool) -> None:
-    if json:
-        print_json(score.to_json() for score in scores)
-        return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    energies = list(scores[0].energies)
-    for name in energies:
-        table.add_column(_shown(name), justify="right", style="cyan")
-    named = any(score.name is not None for score in scores)
-    table.add_column("name" if named else "text", overflow="fold")
-    if words:
-        table.add_column(f"words, {_shown(energy)}", overflow="fold")
-    for score in scores:
-        by_word = zip(score.words, score.word_terms, strict=True)
-        shown = ["  ".join(f"{word} {term:.2f}" for word, term in by_word)] if words else []
-        values = [f"{score.energies[name]:.4f}" for name in energies]
-        table.add_row(*values, score.name if named else score.text, *shown)
-    print_table(table)
-    from maskov.scoring import likelihood
-
-    together = likelihood(scores)
-    if together:
-        say(", ".join(f"{value:.3f} {name.replace('_', ' ')}" for name, value in together.items()))
-
-
-def _shown(energy: str) -> str:
-    """Return the name of an energy as tables of samples have it."""
-    return f"E_{energy}" if energy in ("raw", "norm") else energy
-
-
-def models(
-    json: Json = False,
-) -> None:
+def models(json: Json = False) -> None:
     """List the models that need no download."""
-    from maskov.shipped import listed
-
     if json:
         print_json(model.to_json() for model in listed())
         return
     # One block per model: the description does not fit into a line of a terminal.
     for model in listed():
-        table = Table(box=None, show_header=False, pad_edge=False)
-        table.add_column(style="dim", min_width=10)
-        table.add_column(overflow="fold")
-        default = _DEFAULTS[model.kind] if model.default else ""
-        table.add_row("model", model.name + default)
-        table.add_row("description", f"{model.kind}: {model.summary}")
-        if model.pairs:
-            table.add_row("translates", ", ".join(model.pairs))
         size = f", {model.bytes / 2**20:.1f} MiB" if model.bytes else ""
-        table.add_row("size", f"{model.parameters:,} parameters{size}")
-        table.add_row("trained on", model.training_data)
-        table.add_row("licence", model.licence)
-        if model.quality:
-            measured = (f"{name} {value:g}" for name, value in model.quality.items())
-            table.add_row("quality", "; ".join(measured))
-        PrintableConsole().print(table, "", markup=False, highlight=False)
+        rows = {
+            "model": model.name + (_DEFAULTS[model.kind] if model.default else ""),
+            "description": f"{model.kind}: {model.summary}",
+            "translates": ", ".join(model.pairs),
+            "size": f"{model.parameters:,} parameters{size}",
+            "trained on": model.training_data,
+            "licence": model.licence,
+            "quality": "; ".join(f"{name} {one:g}" for name, one in (model.quality or {}).items()),
+        }
+        print_rows((), [row for row in rows.items() if row[1]])
+        print()
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders")],
+    out: Annotated[
+        Path | None, typer.Option(help="file to write (default for md and json: standard output)")
+    ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help="html, md or json (default: suffix of --out)"),
+    ] = None,
+    terms: Annotated[
+        bool, typer.Option("--terms", help="shade tokens by their terms; loads the run's model")
+    ] = False,
+    samples: Annotated[
+        int | None, typer.Option(min=0, help="samples per run (default: 1000, or 200 with --terms)")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="heading (default: names of the runs)")] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="run code that comes with a run's model")
+    ] = False,
+    allow_download: Annotated[
+        bool, typer.Option("--allow-download", help="download a run's model for --terms")
+    ] = False,
+    device: Annotated[
+        str | None, typer.Option(help="device for --terms (default: that of the run)")
+    ] = None,
+) -> None:
+    """Write a self-contained page about runs: verdicts, charts, samples, comparison."""
+    from maskov.runs import Run
+    from maskov.ui.report import build
+    from maskov.ui.report.formats import content_of, format_of, write_file
+
+    kind = format_of(format_, out)
+    if kind == "html" and out is None:
+        raise InputError("HTML needs a file: give --out report.html, or --format md or json.")
+    data = build(
+        [Run.open(path) for path in runs],
+        title=title,
+        samples=samples,
+        terms=terms,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        allow_download=allow_download,
+    )
+    content = content_of(data, kind)
+    if out is None:
+        escape = json_printable if kind == "json" else printable
+        sys.stdout.write(escape(content.decode()))
+        return
+    write_file(out, content)
+    say(f"{out}: {len(runs)} run{'s' * (len(runs) > 1)}, {len(content) / 1e6:.1f} MB")
+
+
+def serve(
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[RUNS]...", help="run folders or their parents (default: runs/)"),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="address of this machine alone: 127.0.0.1, ::1 or localhost")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="port; 0 for any free port")] = 8764,
+    no_token: Annotated[
+        bool,
+        typer.Option(
+            "--no-token",
+            help="no token in the address: every user of this machine can then see and start runs",
+        ),
+    ] = False,
+    out: Annotated[Path, typer.Option(help="folder for runs started from the page")] = (
+        Path("runs")
+    ),
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="do not let the page start runs")
+    ] = False,
+    device: Annotated[
+        str | None, typer.Option(help="device for models (default: that of each run)")
+    ] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="run code that comes with a run's model")
+    ] = False,
+    allow_download: Annotated[
+        bool, typer.Option("--allow-download", help="download models that runs name")
+    ] = False,
+    trust_parts: Annotated[
+        bool, typer.Option("--trust-parts", help="import a run's parts that are not maskov's")
+    ] = False,
+) -> None:
+    """Show runs in a browser: play chains step by step, start a small run and watch it.
+
+    The printed address contains a secret token; without it the server shows nothing.
+    """
+    try:
+        from maskov.ui.viewer.live import LiveRuns
+        from maskov.ui.viewer.player import Player
+        from maskov.ui.viewer.runs import RunList
+        from maskov.ui.viewer.server import LOOPBACK, create_app, listen
+        from maskov.ui.viewer.server import serve as serve_app
+    except ImportError as error:
+        raise InputError("the pages need FastAPI: pip install '.[serve]'.") from error
+    if host.lower() not in LOOPBACK:
+        raise InputError(
+            f"'{host}' is not an address of this machine alone: drop --host, and use the pages "
+            "from other machines by `ssh -L` or a proxy with TLS."
+        )
+    if device is not None:
+        from maskov.models import choose_device
+
+        choose_device(device)  # refuse it now rather than on the first request
+    run_list = RunList(runs or [], out)
+    socket, address = listen(host, port)
+    token = None if no_token else secrets.token_urlsafe(_TOKEN_BYTES)
+    if no_token:
+        say("warning: without a token every user of this machine can see the runs and start some.")
+    live = None if read_only else LiveRuns(run_list.home, device or "auto")
+    player = Player(device, trust_remote_code, trust_parts, allow_download)
+    print(address + ("/" if token is None else f"/t/{token}/"), flush=True)
+    count = len(run_list.paths())
+    say(f"{count} run{'' if count == 1 else 's'}; listening on {address}, Ctrl-C to stop")
+    serve_app(create_app(run_list, player, live, token=token), socket)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -25,11 +26,36 @@ def print_json(lines: Iterable[str]) -> None:
         sys.stdout.write(json_printable(line) + "\n")
 
 
+def print_object(values: Any) -> None:
+    """Print one JSON object; missing numbers are null, since JSON has neither NaN nor infinity."""
+    from maskov.ui.report.formats import json_safe
+
+    print_json([json.dumps(json_safe(values), ensure_ascii=False, allow_nan=False)])
+
+
 def print_table(table: Table) -> None:
     """Print a table; a pipe has no width, so its rows are neither cut nor folded."""
     folded = sys.stdout.isatty()
     console = PrintableConsole() if folded else PrintableConsole(width=10_000, soft_wrap=True)
     console.print(table, markup=False, highlight=False)
+
+
+def print_rows(
+    head: Sequence[str], rows: Iterable[Sequence[str | None]], words: Collection[str] = ("text",)
+) -> None:
+    """Print rows under the names of their columns; those that are not `words` are numbers.
+
+    Without a head, the columns are names and values.
+    """
+    table = Table(box=None, pad_edge=False, header_style="dim", show_header=bool(head))
+    for name in head:
+        if name in words:
+            table.add_column(name, overflow="fold")
+        else:
+            table.add_column(name, justify="right", style="cyan")
+    for row in rows:
+        table.add_row(*row)
+    print_table(table)
 
 
 def as_lines(value: Any) -> str:
@@ -42,22 +68,15 @@ def print_samples(samples: Sequence[Sample]) -> None:
     """Print a table of samples, texts as people write them."""
     from maskov.ui.detokenise import detokenised  # which imports torch
 
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("chain", "E_raw", "E_norm"):
-        table.add_column(name, justify="right", style="cyan" if name != "chain" else "dim")
     mutated = any(sample.mutations is not None for sample in samples)
-    for name in ("name", "mutations") if mutated else ("text",):
-        table.add_column(name, overflow="fold")
-    for sample in samples:
-        shown = (
-            (sample.name, " ".join(sample.mutations or ()))
-            if mutated
-            else (detokenised(sample.text, sample.tokens),)
-        )
-        table.add_row(
-            str(sample.chain), f"{sample.energy_raw:.2f}", f"{sample.energy_norm:.2f}", *shown
-        )
-    print_table(table)
+    words = ("name", "mutations") if mutated else ("text",)
+    rows = []
+    for one in samples:
+        texts = (one.name, " ".join(one.mutations or ())) if mutated else (
+            detokenised(one.text, one.tokens),
+        )  # fmt: skip
+        rows.append((str(one.chain), f"{one.energy_raw:.2f}", f"{one.energy_norm:.2f}", *texts))
+    print_rows(("chain", "E_raw", "E_norm", *words), rows, words)
 
 
 def say_summary(run: Run, said: str) -> None:

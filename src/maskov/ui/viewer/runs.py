@@ -97,7 +97,11 @@ class RunList:
 def _summary(path: Path, stamp: Stamp) -> dict[str, Any]:
     run = open_run(path)
     summary = run.summary().to_dict()
-    about = {"created": run.manifest.created, "title": run.manifest.name or path.name}
+    about = {
+        "created": run.manifest.created,
+        "title": run.manifest.name or path.name,
+        "particles": run.manifest.particles,
+    }
     return json_safe({name: summary[name] for name in _SHOWN} | about, PAGE_DIGITS)  # type: ignore[no-any-return]
 
 

@@ -1,22 +1,31 @@
-"""Commands made from the signatures of functions: an option for each keyword that has an `Opt`."""
+"""How commands are made and run: options from signatures, one thread, and an answer to Ctrl-C."""
 
 from __future__ import annotations
 
 import inspect
+import signal
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ParamSpec, Union, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from maskov.cli.output import say
 from maskov.errors import InputError
 from maskov.options import Opt, hints_of
+from maskov.startup import INTERRUPTED, imported
 
+P = ParamSpec("P")
 # What a command line can give by itself; the rest is text that an option reads.
 _PLAIN = (bool, int, float, str, Path)
 Json = Annotated[bool, typer.Option("--json", help="JSON lines on standard output")]
+OneJson = Annotated[bool, typer.Option("--json", help="one JSON object")]
+HELP = {"help_option_names": ["-h", "--help"]}
 
 
 def command_of(
@@ -68,7 +77,10 @@ def command_of(
 def _parameter(name: str, hint: Any, one: Opt, default: Any) -> inspect.Parameter:
     """Return the option, or the argument, as typer reads it."""
     kind = _plain_kind(hint) if one.read is None else str
-    shown: Any = typer.Option(*_names(name, one), help=one.help, rich_help_panel=one.panel)
+    names = one.names.split()
+    if not any(given.startswith("--") for given in names):
+        names.insert(0, "--" + name.replace("_", "-"))
+    shown: Any = typer.Option(*names, help=one.help, rich_help_panel=one.panel)
     if one.many:
         kind, default = list[str], [] if default == () else default
     if one.metavar is not None:
@@ -88,12 +100,6 @@ def _parameter(name: str, hint: Any, one: Opt, default: Any) -> inspect.Paramete
     )
 
 
-def _names(name: str, one: Opt) -> list[str]:
-    names = one.names.split()
-    own = [] if any(given.startswith("--") for given in names) else ["--" + name.replace("_", "-")]
-    return [*own, *names]
-
-
 def _plain_kind(hint: Any) -> Any:
     """Return what a command line can give of several kinds."""
     kind = get_args(hint)[0]
@@ -101,25 +107,82 @@ def _plain_kind(hint: Any) -> Any:
     return next((part for part in (*parts, str) if part in _PLAIN), str)
 
 
-def _without_values(parameters: list[Any]) -> list[Any]:
-    """Show no `<bool>` after an option that takes no value."""
-    for parameter in parameters:
-        if getattr(parameter, "is_flag", False):
-            parameter.metavar = ""
-    return parameters
+class _FlagsWithoutValues:
+    """Shows no `<bool>` after an option that takes no value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options and arguments."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        return parameters
 
 
-class Command(TyperCommand):
+class Command(_FlagsWithoutValues, TyperCommand):
     """A command of maskov."""
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the options and arguments."""
-        return _without_values(super().get_params(ctx))
 
-
-class CommandGroup(TyperGroup):
+class CommandGroup(_FlagsWithoutValues, TyperGroup):
     """A command with subcommands."""
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the options and arguments."""
-        return _without_values(super().get_params(ctx))
+
+def runnable(command: Callable[P, None]) -> Callable[P, None]:
+    """Let a command compute with one thread, and end with one sentence on Ctrl-C.
+
+    `--threads` of a run still sets its own number. Threads that wait for each other spin. Next to
+    another busy process they wait most of the time, and a command with a thread for each core then
+    takes many times as long as with one.
+    What a command computes with is imported here, after its options are read and its help is shown.
+    """
+
+    @wraps(command)
+    def run(*arguments: P.args, **options: P.kwargs) -> None:
+        import_module("maskov.public")
+        import torch
+
+        imported()
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt:
+            say("maskov: stopped")
+            raise typer.Exit(INTERRUPTED) from None
+        finally:
+            torch.set_num_threads(before)
+
+    return run
+
+
+class Stop:
+    """Whether a signal to stop was received, and which."""
+
+    signal: int | None = None
+
+    def __call__(self) -> bool:
+        """Whether to stop."""
+        return self.signal is not None
+
+    @property
+    def exit_code(self) -> int:
+        """Return the exit code of a shell for a process ended by this signal."""
+        return 128 + (self.signal or signal.SIGINT)
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Stop]:
+    """Record Ctrl-C and SIGTERM instead of ending the process; a second Ctrl-C stops at once."""
+    stop = Stop()
+
+    def record(number: int, frame: types.FrameType | None) -> None:
+        if stop.signal is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.signal = number
+
+    before = {number: signal.signal(number, record) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
