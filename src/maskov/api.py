@@ -12,7 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
-from maskov.config import DEFAULT_EPOCHS, MOST_UNTIL_CONVERGED, ModelSource
+from maskov.config import (
+    DEFAULT_EPOCHS,
+    MOST_UNTIL_CONVERGED,
+    LinearSchedule,
+    ModelSource,
+    Schedule,
+)
 from maskov.options import (
     KERNEL,
     MODEL,
@@ -53,7 +59,6 @@ from maskov.options import (
     read_texts,
     texts_or_files,
 )
-from maskov.schedules import LinearSchedule, Schedule
 from maskov.shipped import default_model
 
 if TYPE_CHECKING:

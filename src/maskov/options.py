@@ -18,10 +18,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, get_type_hints
 
-from maskov.config import ModelSource
+from maskov.config import LinearSchedule, ModelSource
 from maskov.errors import InputError
 from maskov.parts import parse_call
-from maskov.schedules import LinearSchedule
 from maskov.shipped import is_name
 
 if TYPE_CHECKING:  # also for names that only quoted types have

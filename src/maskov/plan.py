@@ -14,13 +14,17 @@ from typing import Any
 from maskov import api
 from maskov.arguments import Arguments, arguments_of
 from maskov.config import (
+    BURN_IN,
     DEFAULT_EPOCHS,
+    GROUPS,
     MOST_UNTIL_CONVERGED,
     Execution,
+    LinearSchedule,
     Manifest,
     ModelConfig,
     ModelSource,
     RunConfig,
+    Schedule,
     UntilConverged,
     check_name,
 )
@@ -32,8 +36,7 @@ from maskov.constraints import (
     MaxChanges,
     MaxEdits,
 )
-from maskov.defaults import BURN_IN
-from maskov.energies import Energy, as_energy, parse_energy
+from maskov.energies import Energy, as_energy, grouped, parse_energy
 from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
 from maskov.energies.stages import parse_delayed
@@ -82,7 +85,6 @@ from maskov.runs.preparation import (
 )
 from maskov.runs.rebuild import models_of, usual_burn_in, with_burn_in
 from maskov.runs.store import Store
-from maskov.schedules import LinearSchedule, Schedule
 from maskov.shipped import default_judge
 from maskov.starts import STARTS, Layout
 from maskov.texts import ONE, find_blanks, template_masks
@@ -98,6 +100,22 @@ _OF_CONSTRAINTS = ("contains", "avoid", "allow", "max_changes")
 _OF_MOVES = ("proposal", *_OF_CONSTRAINTS)
 _OF_KERNELS = ("energy", "moves", "delayed", *_OF_MOVES)
 _OF_SCHEDULES = ("epochs", "burn_in", "burn_in_energy", "target_temperature", "force_accept")
+
+
+def default_kernel(
+    energy: Energy | str = "raw", constraints: Sequence[Constraint] = ()
+) -> Metropolis:
+    """Return the kernel that needed the fewest passes in results/mixing, for an energy."""
+    move = Span(MaskedConditional(constraints=tuple(constraints)), DEFAULT_SIZES)
+    return Metropolis(as_energy(energy), move)
+
+
+def default_schedule(energy: Energy | str = "raw") -> Schedule:
+    """Return the schedule of `default_kernel`: a burn-in with the energy's positions in groups."""
+    first = grouped(as_energy(energy), GROUPS)
+    return Schedule(
+        epochs=DEFAULT_EPOCHS, burn_in=BURN_IN, burn_in_energy=None if first is None else str(first)
+    )
 
 
 @dataclass(frozen=True)

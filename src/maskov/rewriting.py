@@ -17,6 +17,7 @@ from typing import Any
 
 from maskov import api
 from maskov.arguments import Arguments, arguments_of
+from maskov.config import LinearSchedule, Schedule
 from maskov.energies import Autoregressive, Energy, as_energy
 from maskov.energies.counting import Avoids, Contains, Distance, Edit, Repeats, words_changed
 from maskov.energies.networks import Loading
@@ -43,7 +44,6 @@ from maskov.runs.result import Run
 from maskov.runs.store import Store
 from maskov.runs.task_runner import Listener
 from maskov.sampling import execute, plan_to_continue
-from maskov.schedules import LinearSchedule, Schedule
 from maskov.shipped import default_judge
 from maskov.texts import read_text
 

@@ -13,8 +13,8 @@ from maskov.config import (
     ModelConfig,
     ModelSource,
     RunConfig,
+    Schedule,
 )
-from maskov.schedules import Schedule
 
 
 def sticky(

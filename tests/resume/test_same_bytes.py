@@ -268,7 +268,7 @@ def _few_discarded_chains():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 3)
         patch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
-        patch.setattr("maskov.tuning.lengths._MEASURED", 4)
+        patch.setattr("maskov.tuning.tune._MEASURED", 4)
         yield
 
 

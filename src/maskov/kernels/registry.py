@@ -13,6 +13,7 @@ from inspect import signature
 from types import MappingProxyType
 from typing import Any
 
+from maskov.config import LinearSchedule
 from maskov.constraints import (
     AllowedTokens,
     AvoidWords,
@@ -52,7 +53,6 @@ from maskov.parts import (
     recipe_of,
     split_outside,
 )
-from maskov.schedules import LinearSchedule
 
 KERNELS = ("mh", "gibbs", "mask-predict")
 # Sizes of the windows of spans by default: single sites, two and three neighbours.

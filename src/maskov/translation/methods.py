@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from maskov.arguments import Arguments
+from maskov.config import LinearSchedule, Schedule
 from maskov.energies import parse_energy
 from maskov.energies.autoregressive import AutoregressiveTranslation
 from maskov.energies.counting import PredictedLength
@@ -23,7 +24,6 @@ from maskov.kernels.registry import Moves, named_kernel, parse_moves
 from maskov.models.conditional.model import RULES
 from maskov.moves import MaskedConditional, Move, Resize, Site
 from maskov.options import findable
-from maskov.schedules import LinearSchedule, Schedule
 from maskov.shipped import model_for
 from maskov.starts import STARTS
 from maskov.types import Sample
