@@ -92,8 +92,7 @@ class ServedRuns:
 
 def _serve(runs: Path, home: Path, pipe) -> None:
     from maskov.ui.viewer.live import LiveRuns
-    from maskov.ui.viewer.player import Player
-    from maskov.ui.viewer.runs import RunList
+    from maskov.ui.viewer.runs import Player, RunList
     from maskov.ui.viewer.server import create_app, listen, serve
 
     opened, _ = listen("127.0.0.1", 0)

@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from maskov.runs import rebuild
-from maskov.ui.viewer.player import Player
-from maskov.ui.viewer.runs import RunList, id_of
+from maskov.ui.viewer.runs import Player, RunList, id_of
 from maskov.ui.viewer.server import create_app
 from view_runs import TOKEN, ServedRuns, make_run
 from web_server import ThreadServer
