@@ -1,7 +1,5 @@
 """A run whose every text tries to be more than text."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

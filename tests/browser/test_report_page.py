@@ -1,7 +1,5 @@
 """The report in Chromium, from a file: charts, samples, themes, keys, no calls to anywhere."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

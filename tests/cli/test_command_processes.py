@@ -1,7 +1,5 @@
 """The command as a process: what it imports, how it ends early, and the threads it takes."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import resource

@@ -1,7 +1,5 @@
 """The commands as a user calls them: what they print, where, and with which exit code."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """What cannot be is refused: one sentence on standard error, code 2, nothing written."""
 
-from __future__ import annotations
-
 import os
 import resource
 import sys

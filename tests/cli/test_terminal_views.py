@@ -1,7 +1,5 @@
 """What a run shows while it works: on a terminal, in a pipe, and when it is to be quiet."""
 
-from __future__ import annotations
-
 import io
 import math
 import re

@@ -1,7 +1,5 @@
 """`maskov translate` as a user calls it: what is read, printed and kept."""
 
-from __future__ import annotations
-
 import pytest
 
 from maskov import (

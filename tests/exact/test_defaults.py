@@ -1,7 +1,5 @@
 """What a user gets who asks for nothing in particular, and the energy of a causal model."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Energies of grouped positions: their definition, their passes, and exact kernels with them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Moves that change the length: transition matrices over all sequences of several lengths."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Frozen positions: the blanks are sampled from the same energy, given the rest, exactly."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

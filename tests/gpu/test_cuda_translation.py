@@ -1,7 +1,5 @@
 """Translation on a GPU: the same chains as on the CPU, and the same translations of the twin."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

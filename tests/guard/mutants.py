@@ -6,8 +6,6 @@ Each mistake is made in a temporary copy of `src`, in which the text to be repla
 once. A mistake that no test notices needs a better test.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Whatever options and numbers are given: they work, or are refused in one sentence."""
 
-from __future__ import annotations
-
 import json
 import math
 

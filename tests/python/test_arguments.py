@@ -1,7 +1,5 @@
 """Options as keywords: what each means, and one sentence for what cannot be."""
 
-from __future__ import annotations
-
 import inspect
 import re
 

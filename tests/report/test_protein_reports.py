@@ -1,7 +1,5 @@
 """Reports of runs from FASTA: logos, mutations, distances, and energies by mutations."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

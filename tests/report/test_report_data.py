@@ -1,7 +1,5 @@
 """What a report says, against the traces it says it of."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Runs at the edges: unfinished, tiny, huge, without traces of one kind or another."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

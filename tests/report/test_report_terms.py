@@ -1,7 +1,5 @@
 """Terms of tokens, and where in the text each token stands."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

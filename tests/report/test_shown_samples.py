@@ -1,13 +1,11 @@
 """Samples as reports show them: readable, similar ones together, a few first."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from maskov.runs import Sample
-from maskov.ui.detokenise import detokenised, readable_spans
+from maskov.ui.detokenise import changed_parts, detokenised, readable_spans, spelled
 from maskov.ui.report import build, to_html, to_markdown
 from maskov.ui.report.samples import are_similar, first_samples, shown_samples, similar_groups
 from report_runs import evil_run, small_run
@@ -15,6 +13,22 @@ from report_runs import evil_run, small_run
 WORDS = st.lists(
     st.sampled_from(["the", "##s", ".", ",", "-", "'", '"', "(", ")", "10", "000", "s"])
 )
+
+
+# Words as tokenizers give them, one string for each token.
+SPELLINGS = {
+    "the l ##s ##d , he said .": "the lsd, he said.",
+    'anglo - norman ( or " old " ) and / or': 'anglo-norman (or "old") and/or',
+    "the king ' s men don ' t": "the king's men don't",
+    "it cost $ 10 , 000 in 3 . 5 years": "it cost $10,000 in 3.5 years",
+    "in 2008 , 5 men": "in 2008, 5 men",
+    "- a list": "- a list",
+    "E V Q L V": "EVQLV",
+    "Ġa Ġbird s <mask> Ġ Ġ- Ġb": "a birds <mask> ␣ - b",
+    "▁un believ able ▁. ▁x": "unbelievable . x",
+    "low@@ er case": "lower case",
+    "low er</w> case</w>": "lower case",
+}
 
 
 def made(chain: int, epoch: int, ids: list[int]) -> Sample:
@@ -52,6 +66,27 @@ def test_only_spaces_change_and_each_token_keeps_its_span(tokens):
     assert len(spans) == len(tokens)
     assert [span.strip() for span in spans] == [token.removeprefix("##") for token in tokens]
     assert "".join(spans) == detokenised(text, tokens)
+
+
+@pytest.mark.parametrize(("tokens", "text"), SPELLINGS.items())
+def test_tokens_alone_are_spelled_by_the_marks_of_their_vocabulary(tokens, text):
+    spans = spelled(tokens.split(" "))
+    assert "".join(spans) == text
+    assert len(spans) == len(tokens.split(" "))
+
+
+def test_what_a_step_changes_is_told_in_whole_words():
+    def parts(after, *places):
+        return [(one["from"], one["to"]) for one in changed_parts(before, after.split(), places)]
+
+    before = ["the", "l", "##s", "##d", "is", "a", "part", "."]
+    changed = parts("the l ##ate ##d is a man .", (6, 1, 1), (2, 1, 1))
+    assert changed == [("lsd", "lated"), ("part", "man")]
+    assert parts("the l ##s ##d ##s now is a part .", (4, 0, 2)) == [("lsd", "lsds now")]
+    assert parts("the l ##s ##d is a part . now", (8, 0, 1)) == [("", "now")]
+    assert parts("the l ##s ##d is part .", (5, 1, 0)) == [("a", "")]
+    before = list("EVQ")
+    assert parts("E A Q", (1, 1, 1)) == [("V", "A")]
 
 
 def test_samples_of_a_chain_that_differ_little_share_a_group():

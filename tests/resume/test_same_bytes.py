@@ -1,7 +1,5 @@
 """One table of runs: stopped, given to workers, replayed and read again, each is the same run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -5,8 +5,6 @@ That holds if the choice is independent of the start and of the random numbers o
 possible choice leaves the target invariant. Each of the three is tested here.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 

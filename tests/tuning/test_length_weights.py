@@ -1,7 +1,5 @@
 """Weights of lengths that discarded chains find: how even lengths are, and what is said of it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

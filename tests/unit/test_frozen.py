@@ -1,7 +1,5 @@
 """Which tokens of a text stay: positions, words, regular expressions and masks."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

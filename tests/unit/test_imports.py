@@ -4,8 +4,6 @@ Two files call what is above them: the functions of `api`, whose signatures are 
 the methods of a `Run` that show it. Of these, only what is imported with the file counts.
 """
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

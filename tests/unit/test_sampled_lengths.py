@@ -1,7 +1,5 @@
 """Translations whose length is sampled: starts, bounds, traces, selection, and what is refused."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

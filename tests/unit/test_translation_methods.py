@@ -1,7 +1,5 @@
 """The ways to translate: their parts, what they refuse, and what they come to on a tiny model."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import pytest

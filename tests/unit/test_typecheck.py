@@ -1,7 +1,5 @@
 """With `CHECK_TYPES=1`, which one job of every night sets, calls of the package are checked."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

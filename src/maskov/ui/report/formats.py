@@ -72,19 +72,23 @@ def to_json(report: Any) -> str:
     return json.dumps(json_safe(report), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
 
-def json_safe(value: Any, digits: int | None = None) -> Any:
-    """Return dicts, lists and numbers; floats rounded to `digits`, NaN and infinities as None."""
+def json_safe(value: Any, digits: int | None = None, infinities: bool = False) -> Any:
+    """Return dicts, lists and numbers; floats rounded to `digits`, NaN and infinities as None.
+
+    With `infinities`, these are the strings "inf" and "-inf". They matter where steps are shown:
+    one whose reverse is impossible is rejected because its log q is −inf.
+    """
     if is_dataclass(value) and not isinstance(value, type):
-        return json_safe(asdict(value), digits)
+        value = asdict(value)
     if isinstance(value, Mapping):
-        return {str(name): json_safe(part, digits) for name, part in value.items()}
+        return {str(name): json_safe(part, digits, infinities) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [json_safe(part, digits) for part in value]
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            return None
-        return value if digits is None else float(f"{value:.{digits}g}")
-    return value
+        return [json_safe(part, digits, infinities) for part in value]
+    if not isinstance(value, float):
+        return value
+    if not math.isfinite(value):
+        return str(value) if infinities and not math.isnan(value) else None
+    return value if digits is None else float(f"{value:.{digits}g}")
 
 
 def with_error(number: Number) -> str:

@@ -27,9 +27,9 @@ from maskov.errors import InputError, MaskovError
 from maskov.ui.report import build
 from maskov.ui.report.formats import to_page
 from maskov.ui.viewer.live import LiveRuns, RunRequest, choices
-from maskov.ui.viewer.player import Player
 from maskov.ui.viewer.runs import (
     OpenedRun,
+    Player,
     RunList,
     SampleQuery,
     found_samples,
