@@ -87,7 +87,7 @@ def test_words_of_sequences_are_motifs(tmp_path, rule, expected, space):
 )
 def test_refusals(rule, reason):
     with pytest.raises(InputError, match=reason):
-        frozen_positions(MODEL, TEXTS, rule)
+        Layout.of_texts(MODEL, TEXTS, 1, frozen_positions(MODEL, TEXTS, rule))
 
 
 def test_tables_and_other_tokenizers():
