@@ -1,7 +1,5 @@
 """What `diagnose` and reports say of experts: weights, means, calls, convergence and traces."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -98,9 +96,12 @@ def test_reports(run):
     [shown] = report.runs
     assert list(shown.experts) == NAMES
     trace = shown.experts["edit"]
-    assert len(trace.chains) == 8
-    assert trace.chains[3] == run.traces["expert_energy"][:, 3, 0].tolist()
-    assert trace.spread.middle == np.median(run.traces["expert_energy"][:, :, 0], axis=1).tolist()
+    assert len(trace["chains"]) == 8
+    assert trace["chains"][3] == run.traces["expert_energy"][:, 3, 0].tolist()
+    assert (
+        trace["spread"]["middle"]
+        == np.median(run.traces["expert_energy"][:, :, 0], axis=1).tolist()
+    )
     assert {row[0] for row in shown.tables[0].rows} >= {*NAMES, "E_target"}
     for text in (to_html(report), to_markdown(report)):
         assert "calls per step" in text

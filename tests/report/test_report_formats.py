@@ -1,7 +1,5 @@
 """The page, Markdown and JSON: complete in themselves, and harmless whatever a sample says."""
 
-from __future__ import annotations
-
 import json
 import re
 from base64 import b64encode
@@ -72,7 +70,7 @@ _MARKUP = st.lists(st.sampled_from(_SIGNS) | st.text(max_size=5), max_size=8).ma
 def test_no_text_adds_an_element_or_is_changed(harmless, text):
     report, tags = harmless
     (run,) = report.runs
-    samples = [replace(sample, text=text, source=text) for sample in run.samples]
+    samples = [sample | {"text": text, "source": text} for sample in run.samples]
     run = replace(run, signature=text, notes=[text], metadata={"by": text}, samples=samples)
     read = Page(to_html(replace(report, title=text, runs=[run])))
     assert [tag for tag, _ in read.tags] == tags

@@ -1,7 +1,5 @@
 """Connections that hang, come in crowds or send anything: the server outlives them."""
 
-from __future__ import annotations
-
 import http.client
 import logging
 import random
@@ -20,8 +18,7 @@ from pydantic import BaseModel
 from starlette.testclient import TestClient
 
 from maskov.ui.viewer import server as server_module
-from maskov.ui.viewer.player import Player
-from maskov.ui.viewer.runs import RunList
+from maskov.ui.viewer.runs import Player, RunList
 from web_server import ThreadServer
 
 HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"

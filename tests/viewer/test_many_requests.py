@@ -1,7 +1,5 @@
 """Requests at the same time: a cold start, many readers, and a run that goes on meanwhile."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import threading
@@ -11,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from maskov.runs import rebuild
-from maskov.ui.viewer.player import Player
-from maskov.ui.viewer.runs import RunList, id_of
+from maskov.ui.viewer.runs import Player, RunList, id_of
 from maskov.ui.viewer.server import create_app
 from view_runs import TOKEN, ServedRuns, make_run
 from web_server import ThreadServer

@@ -130,8 +130,11 @@ def words_of(text: str, tokens: Sequence[str]) -> list[int]:
         starts = [token.startswith(("Ġ", "▁")) for token in tokens]
     else:
         before = ["", *tokens][: len(tokens)]
+        ended = any(token.endswith("</w>") for token in tokens)
         starts = [
-            not token.startswith("##") and not previous.endswith("@@")
+            previous.endswith("</w>")
+            if ended
+            else not token.startswith("##") and not previous.endswith("@@")
             for token, previous in zip(tokens, before, strict=True)
         ]
     return [number - starts[0] for number in accumulate(starts)] if starts else []

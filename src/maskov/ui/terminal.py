@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
@@ -14,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from maskov.ui.detokenise import spelled
 from maskov.ui.escaping import PrintableConsole, printable
 
 if TYPE_CHECKING:
@@ -181,7 +183,7 @@ class LiveView(PlainProgress):
         words = []
         for row in range(min(_SHOWN_CHAINS, len(state.chain))):
             ids = state.tokens[row, : int(state.lengths[row])].tolist()
-            words.append(self._model.token_strings(ids))
+            words.append(spelled(self._model.token_strings(ids)))
             energy = "" if state.energy is None else f"{float(state.energy[row]):.1f}"
             old = self._before[row] if row < len(self._before) else words[row]
             table.add_row(str(int(state.chain[row])), energy, _changed(words[row], old))
@@ -197,14 +199,11 @@ class LiveView(PlainProgress):
 
 
 def _changed(words: list[str], before: list[str]) -> Text:
-    """Join tokens into text; those that differ from the previous frame are bold."""
+    """Join spelled tokens; those that differ from the previous frame are bold."""
     line = Text()
-    for position, word in enumerate(words):
-        changed = position >= len(before) or before[position] != word
-        # Vocabularies mark subwords differently: ## inside a word, Ġ or ▁ at its start.
-        line.append("" if word.startswith("##") or not position else " ")
-        shown = word.removeprefix("##").replace("Ġ", "").replace("▁", "")
-        line.append(printable(shown), style="bold yellow" if changed else "")
+    for word, old in zip_longest(words, before[: len(words)]):
+        changed = old is None or old.strip() != word.strip()
+        line.append(printable(word), style="bold yellow" if changed else "")
     return line
 
 
