@@ -63,7 +63,8 @@ def execute_shown(
     """Run the chains of a plan with a bar, if `progress` is to be shown and nobody listens."""
     shown = listener is None and progress
     schedule, until = plan.manifest.schedule, plan.manifest.config.until
-    with progress_bar(schedule.epochs, until is not None, shown=shown) as bar:
+    unit = "point" if plan.manifest.particles else "epoch"  # of the path of a population
+    with progress_bar(schedule.epochs, until is not None, unit, shown=shown) as bar:
         return execute(plan, listener or bar, stop)
 
 

@@ -26,6 +26,7 @@ from maskov.diagnostics.verdict import shown
 from maskov.errors import InputError
 from maskov.runs.files import write_atomically
 from maskov.runs.result import Run
+from maskov.ui.escaping import printable
 from maskov.ui.report.data import Number, Report, build
 
 _SCRIPTS = (
@@ -56,7 +57,7 @@ def to_page(report: Report) -> tuple[str, str]:
     data = json_safe(report, PAGE_DIGITS)
     for run in data["runs"]:
         del run["diagnosis"]  # what the page shows of it has its own fields
-    template = _templates(False).get_template("report.html")
+    template = templates().get_template("report.html")
     return template.render(
         vars(report), policy=policy, script=script, style=style, data=data
     ), policy
@@ -64,7 +65,7 @@ def to_page(report: Report) -> tuple[str, str]:
 
 def to_markdown(report: Report) -> str:
     """Return the tables of a report and the samples of lowest energy."""
-    return _templates(True).get_template("report.md").render(vars(report))
+    return templates(markdown=True).get_template("report.md").render(vars(report))
 
 
 def to_json(report: Any) -> str:
@@ -109,7 +110,8 @@ def _in_markdown(value: Any) -> Markup:
 
 
 @cache
-def _templates(markdown: bool) -> Environment:
+def templates(markdown: bool = False) -> Environment:
+    """Return the templates, which escape what they are given."""
     environment = Environment(
         loader=PackageLoader("maskov.ui.report"),
         autoescape=True,
@@ -120,7 +122,8 @@ def _templates(markdown: bool) -> Environment:
         finalize=_in_markdown if markdown else None,
     )
     environment.filters |= {
-        "shown": shown, "with_error": with_error, "thousands": "{:,}".format
+        "shown": shown, "with_error": with_error, "thousands": "{:,}".format,
+        "printable": printable,
     }  # fmt: skip
     environment.policies["json.dumps_kwargs"] = {
         "ensure_ascii": False, "allow_nan": False, "separators": (",", ":")
