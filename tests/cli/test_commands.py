@@ -160,11 +160,11 @@ def test_a_name_is_kept_in_the_run_folder_and_shown_by_reports(command, printed)
     printed(f"{command} -n 2 -c 2 -q --out run --name", name)
     run = Run.open("run")
     report = build([run])
-    assert run.manifest.name == report.title == report.runs[0].label == name
+    assert run.manifest.name == report["title"] == report["runs"][0]["label"] == name
     assert "<h1>Second &lt;b&gt;try&lt;/b&gt;</h1>" in (page := to_html(report))
     assert name not in page
     assert "# Second \\<b\\>try\\</b\\>" in to_markdown(report)
-    labels = [one.label for one in build([run, run]).runs]
+    labels = [one["label"] for one in build([run, run])["runs"]]
     assert labels == [f"{name} (1)", f"{name} (2)"]
 
 
