@@ -1,7 +1,5 @@
 """Small run folders for the pages to show, and `maskov serve` as a process of its own."""
 
-from __future__ import annotations
-
 import multiprocessing
 import shutil
 from pathlib import Path

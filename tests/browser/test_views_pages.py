@@ -1,7 +1,5 @@
 """The pages of `maskov serve` in Chromium: chains played, samples filtered, a run watched."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

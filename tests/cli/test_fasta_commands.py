@@ -1,7 +1,5 @@
 """Commands that read FASTA: names and mutations in everything they print and write."""
 
-from __future__ import annotations
-
 import csv
 
 import pytest

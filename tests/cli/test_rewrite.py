@@ -1,7 +1,5 @@
 """The command `rewrite`: what it prints, keeps in its folder, and refuses to go on with."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

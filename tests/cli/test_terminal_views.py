@@ -1,7 +1,5 @@
 """What a run shows while it works: on a terminal, in a pipe, and when it is to be quiet."""
 
-from __future__ import annotations
-
 import io
 import math
 import re
@@ -16,7 +14,7 @@ from rich.live import Live
 
 import maskov
 from maskov import sample
-from maskov.schedules import Schedule
+from maskov.config import Schedule
 from maskov.types import PartValues
 from maskov.ui import terminal
 from maskov.ui.terminal import LiveView, Pace, PlainProgress, in_words, progress_for, watched_stop

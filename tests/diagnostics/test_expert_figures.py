@@ -1,7 +1,5 @@
 """What `diagnose` and reports say of experts: weights, means, calls, convergence and traces."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -6,8 +6,6 @@ Each mistake is made in a temporary copy of `src`, in which the text to be repla
 once. A mistake that no test notices needs a better test.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -87,7 +85,7 @@ MUTANTS = [
      "for file in _files(folder, group):\n        state", "resume/test_faults.py"),
     ("runs/state.py", "else sites.groups or 0", "else 0", "resume/test_grouped_runs.py"),
     # configuration
-    ("schedules.py", "max(self.floor, self.start - self.rate * epoch)",
+    ("config.py", "max(self.floor, self.start - self.rate * epoch)",
      "self.start - self.rate * epoch", "unit/test_schedules.py"),
     ("energies/base.py", "{repr(float(weight)).removesuffix('.0')}*", "{weight:g}*",
      "models/test_experts_refused.py"),

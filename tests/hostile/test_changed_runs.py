@@ -1,7 +1,5 @@
 """Whatever becomes of a run folder: the run goes on to the same bytes, or says why not."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """A bar on terminals and in notebooks, and nothing anywhere else."""
 
-from __future__ import annotations
-
 import io
 import runpy
 import sys

@@ -1,7 +1,5 @@
 """Training of translation models at toy size: batches, losses, precision and going on."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import lzma

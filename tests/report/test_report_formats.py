@@ -1,7 +1,5 @@
 """The page, Markdown and JSON: complete in themselves, and harmless whatever a sample says."""
 
-from __future__ import annotations
-
 import json
 import re
 from base64 import b64encode

@@ -1,7 +1,5 @@
 """Samples as reports show them: readable, similar ones together, a few first."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

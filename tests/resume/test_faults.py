@@ -1,7 +1,5 @@
 """What can go wrong on a machine, and what becomes of a run: docs/reference/faults.md."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Texts with frozen tokens, and chains that change their lengths: reports and forgeries."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

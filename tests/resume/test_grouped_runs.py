@@ -1,7 +1,5 @@
 """Runs with energies of groups and with a burn-in of another energy: what they trace and name."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Runs of translations, with and without a twin: their manifests, commands and refusals."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

@@ -1,7 +1,5 @@
 """Runs that end when they have converged: where they end, what they keep, and the same bytes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from itertools import count

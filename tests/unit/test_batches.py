@@ -1,7 +1,5 @@
 """Batches: every row once, under the budget, with little padding, and through lack of memory."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Words as tokens: with every kind of tokenizer, and on the command line."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What a run keeps: samples, traces, summaries, and the same energies when scored again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Connections that hang, come in crowds or send anything: the server outlives them."""
 
-from __future__ import annotations
-
 import http.client
 import logging
 import random

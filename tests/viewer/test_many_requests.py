@@ -1,7 +1,5 @@
 """Requests at the same time: a cold start, many readers, and a run that goes on meanwhile."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import threading

@@ -1,7 +1,5 @@
 """Run folders made to keep their reader waiting, or to break its answers."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What the pages are told, who may ask, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

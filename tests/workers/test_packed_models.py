@@ -1,7 +1,5 @@
 """A model that was sent away is the model that was sent."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest
