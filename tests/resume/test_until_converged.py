@@ -87,7 +87,11 @@ def test_whoever_reads_the_folder_sees_the_epochs_that_were_run(whole):
     assert opened.to_arviz()["posterior"].sizes["draw"] == end - end // 2
     assert Replayer(opened, TABLE).epochs == end
     report = maskov.ui.report.build([opened])["runs"][0]
-    assert (report.finished, report.epochs_done, report.burn_in) == (True, end, end // 2)
+    assert (*(report[name] for name in ("finished", "epochs_done", "burn_in")),) == (
+        True,
+        end,
+        end // 2,
+    )
     assert f"stopped at epoch {end} of at most 2,000" in report["metadata"]["schedule"]
 
 
