@@ -4,10 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 import maskov
-from maskov.config import Inputs
+from maskov.config import Inputs, Schedule
 from maskov.runs import Run
 from maskov.runs.store import Store
-from maskov.schedules import Schedule
 from small import random_table
 
 EVIL = (

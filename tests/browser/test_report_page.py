@@ -17,7 +17,7 @@ from playwright.sync_api import expect
 
 import maskov
 from maskov import Record
-from maskov.schedules import LinearSchedule, Schedule
+from maskov.config import LinearSchedule, Schedule
 from maskov.ui.report import build, to_html
 from report_runs import EVIL, evil_run, small_run
 from tiny_proteins import spaced_model

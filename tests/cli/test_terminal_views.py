@@ -13,7 +13,7 @@ from rich.console import Console
 
 import maskov
 from maskov import sample
-from maskov.schedules import Schedule
+from maskov.config import Schedule
 from maskov.types import PartValues
 from maskov.ui import terminal
 from maskov.ui.terminal import LiveView, Pace, PlainProgress, in_words, progress_for, watched_stop

@@ -11,8 +11,8 @@ from maskov.config import (
     ModelConfig,
     ModelSource,
     RunConfig,
+    Schedule,
 )
-from maskov.schedules import Schedule
 
 
 def sticky(

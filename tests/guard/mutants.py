@@ -85,7 +85,7 @@ MUTANTS = [
      "for file in _files(folder, group):\n        state", "resume/test_faults.py"),
     ("runs/state.py", "else sites.groups or 0", "else 0", "resume/test_grouped_runs.py"),
     # configuration
-    ("schedules.py", "max(self.floor, self.start - self.rate * epoch)",
+    ("config.py", "max(self.floor, self.start - self.rate * epoch)",
      "self.start - self.rate * epoch", "unit/test_schedules.py"),
     ("energies/base.py", "{repr(float(weight)).removesuffix('.0')}*", "{weight:g}*",
      "models/test_experts_refused.py"),

@@ -110,9 +110,8 @@ def test_any_numbers_in_python(data):
 @examples(60)
 @given(name=st.sampled_from(sorted(METHODS)), data=st.data())
 def test_any_method_of_translation_is_made_or_refused(name, data):
-    whole = {"iterations", "length_beam", "epochs", "force_accept", "block", "chains", "beam"}
-    real = {"temperature", "anneal", "target_floor", "block_anneal", "length_power",
-            "target_temperature"}  # fmt: skip
+    whole = {"iterations", "length_beam", "epochs", "force_accept", "chains", "beam"}
+    real = {"temperature", "length_power", "target_temperature"}
     known = [key for key in sorted((whole | real) & METHODS[name]) if data.draw(st.booleans())]
     values = {key: data.draw(WHOLE if key in whole else REAL) for key in known}
     names = [key.replace("_", mark) for key in [*values, "epochs"] for mark in "- "]

@@ -7,9 +7,9 @@ import pytest
 
 import maskov
 from maskov import Record, Run
+from maskov.config import Schedule
 from maskov.fasta import mutations
 from maskov.runs.store import Store
-from maskov.schedules import Schedule
 from maskov.ui.report import build, to_html, to_json, to_markdown
 from maskov.ui.report.samples import MOST_PARENTS
 from report_runs import EVIL, small_run

@@ -6,7 +6,7 @@ import pytest
 
 import maskov
 from maskov.cli import main
-from maskov.schedules import Schedule
+from maskov.config import Schedule
 from small import random_table
 
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import maskov
+from maskov.config import LinearSchedule, Schedule
 from maskov.energies import Norm, Raw
 from maskov.errors import InputError
 from maskov.kernels import Gibbs, Metropolis
-from maskov.schedules import LinearSchedule, Schedule
 from maskov.ui.report import build, to_html, to_markdown
 from maskov.ui.report.data import energy_spread, histogram, rate_spread
 from maskov.ui.report.samples import spaced

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import maskov
+from maskov.config import Schedule
 from maskov.kernels import Gibbs
 from maskov.moves import LowestConfidence, MaskedConditional, Site
 from maskov.runs import Run
 from maskov.runs.store import Store
-from maskov.schedules import Schedule
 from maskov.ui.report import build, to_html, to_json, to_markdown
 from maskov.ui.report.data import MOST_CHAINS, MOST_EPOCHS, MOST_SAMPLES
 from report_runs import small_run

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 import maskov
 from maskov.cli import main
+from maskov.config import Schedule
 from maskov.errors import RunError
 from maskov.models.tokens import token_spans
 from maskov.runs import Run
-from maskov.schedules import Schedule
 from maskov.ui.report import build
 from maskov.ui.report.samples import score_samples
 from small import tiny_bert

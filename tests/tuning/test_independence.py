@@ -30,7 +30,7 @@ def _few_steps(monkeypatch):
     """A dependence on the start is largest where chains make few steps."""
     monkeypatch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 3)
     monkeypatch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
-    monkeypatch.setattr("maskov.tuning.lengths._MEASURED", 4)
+    monkeypatch.setattr("maskov.tuning.tune._MEASURED", 4)
 
 
 def _tuned(text: str, seed: int):

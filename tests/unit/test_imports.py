@@ -12,9 +12,9 @@ import maskov
 ROOT = Path(maskov.__file__).parent
 # From the lowest to the highest; those of one line do not import each other.
 LAYERS = [
-    ["types", "errors", "version", "startup"],
+    ["types", "errors", "version"],
     ["shipped"],
-    ["grouping", "parts", "philox", "schedules"],
+    ["config", "parts", "philox"],
     ["random"],
     ["encoders"],
     ["models"],
@@ -22,8 +22,6 @@ LAYERS = [
     ["moves"],
     ["energies"],
     ["kernels"],
-    ["config"],
-    ["defaults"],
     ["diagnostics", "execution"],
     ["exact", "texts"],
     ["starts"],

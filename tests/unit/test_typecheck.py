@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from maskov.schedules import Schedule
+from maskov.config import Schedule
 from maskov.types import inside
 
 

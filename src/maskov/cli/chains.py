@@ -54,13 +54,14 @@ def _run(given: dict[str, Any], json: bool, quiet: bool) -> None:
 @command_of(api.resume)
 def resume(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> None:
     """Continue a run that was stopped, from its last checkpoint."""
-    from maskov.sampling import finished, plan_of_folder
+    from maskov.runs import Run
+    from maskov.sampling import plan_of_folder
 
-    run = finished(**given)
-    if run is not None:
-        _print(run, None, json, quiet)
+    found = plan_of_folder(**given)
+    if isinstance(found, Run):
+        _print(found, None, json, quiet)
     else:
-        _carry_out(plan_of_folder(**given), json, quiet)
+        _carry_out(found, json, quiet)
 
 
 @command_of(api.rewrite, model=DEFAULT_MODEL)

@@ -202,7 +202,7 @@ def _no_numbers(manifest: Manifest, energies: Mapping[str, EnergyFigures]) -> Ve
     draws, schedule = min(energy.draws for energy in energies.values()), manifest.schedule
     twice = schedule.burn_in + 2 * max(schedule.epochs - schedule.burn_in, 1)
     if draws < MIN_DRAWS:
-        from maskov.defaults import BURN_IN  # imports torch
+        from maskov.config import BURN_IN  # imports torch
 
         # A longer run may burn in for longer.
         enough = max(2 * schedule.epochs, max(schedule.burn_in, BURN_IN) + MIN_DRAWS)
