@@ -171,23 +171,6 @@ def test_the_driver_dies_at_any_moment(tmp_path, whole, monkeypatch):
 # Damage.
 
 
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "foreign"])
-def test_a_damaged_checkpoint_is_recognised_and_the_one_before_it_used(damage, tmp_path, whole):
-    newest = _stopped(tmp_path / "run", 90)[-1]
-    content = newest.read_bytes()
-    middle = len(content) // 2
-    newest.write_bytes(
-        {
-            "truncated": content[:middle],
-            "flipped": content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :],
-            "empty": b"",
-            "foreign": b"something else entirely",
-        }[damage]
-    )
-    assert resume(tmp_path / "run", MODEL).damaged == [newest]
-    assert files(tmp_path / "run") == files(whole)
-
-
 @pytest.mark.parametrize("change", ["cut", "removed"])
 @pytest.mark.parametrize("group", ["00000", "00001", "*"])
 def test_a_group_without_a_whole_checkpoint_goes_the_way_again(change, group, tmp_path, whole):
@@ -202,23 +185,6 @@ def test_a_group_without_a_whole_checkpoint_goes_the_way_again(change, group, tm
             file.write_bytes(file.read_bytes()[:-1])
     run = resume(tmp_path / "run", MODEL)
     assert sorted(run.damaged) == (lost if change == "cut" else [])
-    assert files(tmp_path / "run") == files(whole)
-
-
-def test_checkpoints_of_another_run_are_not_taken(tmp_path, whole):
-    """Whole files, but of other chains."""
-    _stopped(tmp_path / "run", 90)
-    other = SETTINGS | {"length": (4, 8), "chains": 6}
-    sample(MODEL, KERNEL, out=tmp_path / "other", checkpoint_every=0, **other)
-    shutil.rmtree(tmp_path / "run" / "checkpoints")
-    shutil.copytree(tmp_path / "other" / "checkpoints", tmp_path / "run" / "checkpoints")
-    kept = files(tmp_path / "run")
-    with pytest.raises(RunError, match=r"'config\.\w+(\.\w+)*' is not what it was"):
-        resume(tmp_path / "run", MODEL)
-    assert files(tmp_path / "run") == kept
-    # Without them it starts again.
-    shutil.rmtree(tmp_path / "run" / "checkpoints")
-    resume(tmp_path / "run", MODEL)
     assert files(tmp_path / "run") == files(whole)
 
 
@@ -423,25 +389,6 @@ def test_what_a_cut_off_creation_left_behind_can_be_used_again(tmp_path):
     (folder / "lock").touch()
     (folder / "manifest.json.tmp").write_text("{")
     assert len(sample(MODEL, Gibbs(), out=folder, **SETTINGS).samples) == 12
-
-
-def test_a_disk_that_fills_up_is_one_sentence_and_the_run_can_go_on(tmp_path, whole, monkeypatch):
-    folder, sync, calls = tmp_path / "run", os.fsync, []
-
-    def full(handle):
-        if (folder / "manifest.json").exists():
-            calls.append(handle)
-        if len(calls) > 12:
-            raise OSError(28, "No space left on device")
-        sync(handle)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(RunError, match="no space left on device"):
-            sample(MODEL, KERNEL, out=folder, checkpoint_every=0, **SETTINGS)
-    assert not list(folder.rglob("*.tmp"))
-    resume(folder, MODEL)
-    assert files(folder) == files(whole)
 
 
 def test_a_run_that_became_read_only_is_one_sentence(tmp_path, monkeypatch):
