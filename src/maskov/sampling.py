@@ -115,7 +115,6 @@ def finished(**given: Any) -> Run | None:
     if not Run(folder).finished:
         return None
     with locked(folder.path):
-        folder.restore_samples(folder.closed)
         write_library(folder, anew=False)
     return Run(folder)
 
