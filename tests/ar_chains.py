@@ -1,7 +1,5 @@
 """Chains whose autocorrelation is known."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

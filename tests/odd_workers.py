@@ -1,7 +1,5 @@
 """Workers that no user would want: they lose tasks, are slow and answer in any order."""
 
-from __future__ import annotations
-
 import pickle
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Models small enough to enumerate, shared by the tests."""
 
-from __future__ import annotations
-
 import torch
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 

@@ -1,7 +1,5 @@
 """Stand-ins for the packages `antiberty` and `sapiens`: the same files, tiny random weights."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

@@ -4,8 +4,6 @@ Every parameter is random, biases and scales of norms included: where all biases
 that forgets one looks right.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tiny random protein models: one reads letters as they are (ESM), one wants spaces (BERT)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """Small tokenizers of each family's own kind, with its special tokens and its unused ones."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory

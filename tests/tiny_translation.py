@@ -4,8 +4,6 @@ Every parameter is random, biases and scales of norms included, and large: what 
 depends strongly on the source and on all other places.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Small run folders for the pages to show, and `maskov serve` as a process of its own."""
 
-from __future__ import annotations
-
 import multiprocessing
 import shutil
 from pathlib import Path
@@ -93,8 +91,7 @@ class ServedRuns:
 
 def _serve(runs: Path, home: Path, pipe) -> None:
     from maskov.ui.viewer.live import LiveRuns
-    from maskov.ui.viewer.player import Player
-    from maskov.ui.viewer.runs import RunList
+    from maskov.ui.viewer.runs import Player, RunList
     from maskov.ui.viewer.server import create_app, listen, serve
 
     opened, _ = listen("127.0.0.1", 0)

@@ -1,7 +1,5 @@
 """An application on a real port of this process, and raw connections to it."""
 
-from __future__ import annotations
-
 import http.client
 import socket
 import threading

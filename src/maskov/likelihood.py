@@ -35,12 +35,11 @@ from maskov.errors import InputError
 from maskov.execution.loop import whole_epoch
 from maskov.kernels import Metropolis
 from maskov.kernels.population import Population
-from maskov.models import choose_device
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.moves import Move, Site
-from maskov.options import findable, parse_model
-from maskov.plan import energy_of, load_source
+from maskov.options import findable
+from maskov.plan import energy_of
 from maskov.random import CounterRng
 from maskov.runs.preparation import threads
 from maskov.tuning.path import PILOTS, find_path
@@ -177,14 +176,11 @@ def evidence_as_asked(**given: Any) -> Evidence:
     plan = EvidencePlan(
         Site(), Ordered(), asked.particles, asked.populations, passes=asked.passes, seed=asked.seed
     )
-    loaded = asked.model if isinstance(asked.model, MaskedModel) else None
-    if loaded is not None:
-        asked.refuse_both("a model that is loaded", "device", "precision", "trust_remote_code")
-    device = choose_device(asked.device) if loaded is None else loaded.device
+    given_model = asked.given_model()
+    device = given_model.device
     loading = Loading(device, asked.trust_remote_code, find=findable, budget=asked.token_budget)
     targets = [(energy_of(name, loading), float(heat)) for name in names for heat in heats]
-    source = None if loaded else parse_model(asked.model, asked.trust_remote_code)
-    model = loaded or load_source(source, device, asked.precision)
+    model = given_model.load(asked.precision)
     check_lengths(model, lengths)
     with threads(1, model), torch.inference_mode():
         found = measure(

@@ -14,13 +14,17 @@ from typing import Any
 from maskov import api
 from maskov.arguments import Arguments, arguments_of
 from maskov.config import (
+    BURN_IN,
     DEFAULT_EPOCHS,
+    GROUPS,
     MOST_UNTIL_CONVERGED,
     Execution,
+    LinearSchedule,
     Manifest,
     ModelConfig,
     ModelSource,
     RunConfig,
+    Schedule,
     UntilConverged,
     check_name,
 )
@@ -32,21 +36,20 @@ from maskov.constraints import (
     MaxChanges,
     MaxEdits,
 )
-from maskov.defaults import BURN_IN
-from maskov.energies import Energy, as_energy, parse_energy
+from maskov.energies import Energy, as_energy, grouped, parse_energy
 from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
 from maskov.energies.stages import parse_delayed
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.kernels import (
     DelayedAcceptance,
     Draws,
     Exchange,
     Kernel,
     Metropolis,
-    Mixture,
     Population,
 )
+from maskov.kernels.base import with_leaves
 from maskov.kernels.registry import (
     DEFAULT_SIZES,
     KERNELS,
@@ -59,10 +62,10 @@ from maskov.kernels.registry import (
     named_kernel,
     parse_moves,
 )
-from maskov.models import MaskedModel, choose_device, load
+from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
-from maskov.moves import MaskedConditional, Move, Site, Span
-from maskov.options import findable, parse_model, words_of
+from maskov.moves import MaskedConditional, Site, Span
+from maskov.options import findable, words_of
 from maskov.parts import is_import_path, load_part, parse_call
 from maskov.random import CounterRng
 from maskov.runs.inputs import inputs_of, layout_of, named_texts
@@ -82,7 +85,6 @@ from maskov.runs.preparation import (
 )
 from maskov.runs.rebuild import models_of, usual_burn_in, with_burn_in
 from maskov.runs.store import Store
-from maskov.schedules import LinearSchedule, Schedule
 from maskov.shipped import default_judge
 from maskov.starts import STARTS, Layout
 from maskov.texts import ONE, find_blanks, template_masks
@@ -94,11 +96,26 @@ DEFAULT_LENGTH = 20
 # The moves of templates with blanks of unknown length.
 RESIZING = "span:2,insert-delete:1,resize:1"
 # Options that an object has when it is given.
-_OF_MODELS = ("device", "precision", "trust_remote_code")
 _OF_CONSTRAINTS = ("contains", "avoid", "allow", "max_changes")
 _OF_MOVES = ("proposal", *_OF_CONSTRAINTS)
 _OF_KERNELS = ("energy", "moves", "delayed", *_OF_MOVES)
 _OF_SCHEDULES = ("epochs", "burn_in", "burn_in_energy", "target_temperature", "force_accept")
+
+
+def default_kernel(
+    energy: Energy | str = "raw", constraints: Sequence[Constraint] = ()
+) -> Metropolis:
+    """Return the kernel that needed the fewest passes in results/mixing, for an energy."""
+    move = Span(MaskedConditional(constraints=tuple(constraints)), DEFAULT_SIZES)
+    return Metropolis(as_energy(energy), move)
+
+
+def default_schedule(energy: Energy | str = "raw") -> Schedule:
+    """Return the schedule of `default_kernel`: a burn-in with the energy's positions in groups."""
+    first = grouped(as_energy(energy), GROUPS)
+    return Schedule(
+        epochs=DEFAULT_EPOCHS, burn_in=BURN_IN, burn_in_energy=None if first is None else str(first)
+    )
 
 
 @dataclass(frozen=True)
@@ -125,26 +142,26 @@ def plan(**given: Any) -> Plan:
     What needs no model to be refused is refused before one is loaded.
     """
     asked = arguments_of(api.sample, given)
-    _refuse_said_twice(asked)
+    own = isinstance(asked.kernel, Kernel)
+    if own:
+        asked.refuse_both("a kernel", *_OF_KERNELS)
+    if asked.schedule is not None:
+        asked.refuse_both("a schedule", *_OF_SCHEDULES)
+    refuse_unused(asked)
     _check_values(asked)
     workers = workers_of(asked)
     rule = stopping_rule(asked.until)
-    loaded = asked.model if isinstance(asked.model, MaskedModel) else None
-    source = asked.source
-    if loaded is None:
-        source = source or parse_model(asked.model, asked.trust_remote_code)
-    device = choose_device(asked.device) if loaded is None else loaded.device
+    given_model = asked.given_model()
+    source = given_model.source
     trust = source is not None and source.trust_remote_code
-    loading = Loading(device, trust, find=findable)
+    loading = Loading(given_model.device, trust, find=findable)
 
-    own = isinstance(asked.kernel, Kernel)
     if own and asked.burn_in is None and asked.schedule is None:
         asked.burn_in = 0
     automatic_burn_in = asked.schedule is None and asked.burn_in is None
     blanks = (one for line in asked.templates or () for one in find_blanks(str(line)))
     if asked.moves is None and asked.kernel == "mh" and any(one != ONE for one in blanks):
         asked.moves = RESIZING
-    asked.moves = (asked.moves,) if isinstance(asked.moves, Move) else asked.moves
     _check_start(asked)
     kernel, block = (asked.kernel, None) if own else _kernel(asked, loading)
     kernel = _with_replicas(kernel, asked.replicas)
@@ -160,7 +177,7 @@ def plan(**given: Any) -> Plan:
     if asked.out is not None:
         Store.check_free(asked.out)
 
-    model = loaded or load_source(source, device, asked.precision)
+    model = given_model.load(asked.precision)
     check_translates(kernel, model)
     kernel = _with_room(kernel, asked, model)
     kernel, prior = with_prior(kernel, asked.length_prior, model)
@@ -168,13 +185,12 @@ def plan(**given: Any) -> Plan:
     if asked.passes is None and asked.particles is None:
         check_epochs(schedule, asked.chains, asked.thin)
     scorer = Scorer(model, asked.token_budget, asked.stop)
-    start = _start(asked, model)
     # Only a search for lengths runs passes.
     searches = asked.lengths == "searched"
     with threads(workers.threads or 1, model) if searches else nullcontext():
         inputs = inputs_of(
-            model, *start[:3], asked.lengths, asked.chains, asked.seed, resizes(kernel), start[3],
-            scorer,
+            model, lengths=asked.lengths, chains=asked.chains, seed=asked.seed,
+            sampled=resizes(kernel), scorer=scorer, **_start(asked, model),
         )  # fmt: skip
     check_references(kernel, inputs)
     constraints = kernel.conditional.constraints
@@ -245,24 +261,6 @@ def plan(**given: Any) -> Plan:
     )
 
 
-def load_source(
-    source: ModelSource | None, device: Any, precision: str, allow_download: bool = True
-) -> MaskedModel:
-    """Load a model as its source says."""
-    assert source is not None
-    return load(
-        source.name,
-        device,
-        precision,
-        source.tokenizer,
-        source.trust_remote_code,
-        allow_download,
-        source.prefix,
-        source.remove_smoothing,
-        source.extra_letters,
-    )
-
-
 def workers_of(asked: Arguments) -> Workers:
     """Return who does the work."""
     if not isinstance(asked.workers, Workers):
@@ -285,77 +283,86 @@ def stopping_rule(until: str | None) -> UntilConverged | None:
     return UntilConverged(int(draws)) if colon else UntilConverged()
 
 
-def _refuse_said_twice(asked: Arguments) -> None:
-    """Refuse options that an object says already."""
-    if isinstance(asked.model, MaskedModel):
-        asked.refuse_both("a model that is loaded", *_OF_MODELS)
-    if isinstance(asked.kernel, Kernel):
-        asked.refuse_both("a kernel", *_OF_KERNELS)
-    if asked.schedule is not None:
-        asked.refuse_both("a schedule", *_OF_SCHEDULES)
-    refuse_unused(asked)
-
-
 def refuse_unused(asked: Arguments, *names: str) -> None:
     """Refuse options of proposals if all moves are objects, which have their own."""
-    if asked.moves is None or isinstance(asked.moves, str):
-        return
-    listed = listed_moves((asked.moves,) if isinstance(asked.moves, Move) else asked.moves)
-    if not any(isinstance(move, str) for move, _ in listed):
+    moves = [] if asked.moves is None else listed_moves(asked.moves)
+    if moves and not any(isinstance(move, str) for move, _ in moves):
         asked.refuse_both("moves that are objects", *(names or _OF_MOVES))
 
 
 def _check_values(asked: Arguments) -> None:
     """Refuse values that no run can have."""
-    if asked.chains < 1:
-        raise InputError(f"a run has at least one chain, not {asked.chains}.")
-    if asked.start not in STARTS:
-        raise InputError(
-            f"unknown start '{asked.start}'; use one of {', '.join(STARTS)}, or --start-text for a "
-            "file."
-        )
     CounterRng(asked.seed)  # which refuses what is no seed
-    if asked.thin < 0:
-        raise InputError(f"--thin counts epochs: 0 (only the last) or more, not {asked.thin}.")
-    for name in ("token_budget", "resident", "passes"):
-        value = getattr(asked, name)
-        if value is not None and value < 1:
-            raise InputError(f"--{name.replace('_', '-')} must be at least 1, not {value}.")
-    if asked.trace not in ("every", "kept"):
-        raise InputError(
-            f"energies are traced in 'every' epoch or where 'kept', not '{asked.trace}'."
-        )
-    check_checkpoints(asked.checkpoint_every)
     check_name(asked.name)
+    check_checkpoints(asked.checkpoint_every)
+    refuse(
+        (asked.chains < 1, f"a run has at least one chain, not {asked.chains}."),
+        (
+            asked.start not in STARTS,
+            f"unknown start '{asked.start}'; use one of {', '.join(STARTS)}, or --start-text for a "
+            "file.",
+        ),
+        (
+            asked.thin < 0,
+            f"--thin counts epochs: 0 (only the last) or more, not {asked.thin}.",
+        ),
+        *(
+            (value is not None and value < 1, f"--{name} must be at least 1, not {value}.")
+            for name, value in (
+                ("token-budget", asked.token_budget),
+                ("resident", asked.resident),
+                ("passes", asked.passes),
+            )
+        ),
+        (
+            asked.trace not in ("every", "kept"),
+            f"energies are traced in 'every' epoch or where 'kept', not '{asked.trace}'.",
+        ),
+        (
+            asked.passes is not None and (asked.epochs is not None or asked.until is not None),
+            "a run ends after --passes, or after --epochs or --until, not both: give one.",
+        ),
+    )
 
 
 def check_checkpoints(seconds: float) -> None:
     """Refuse a time between checkpoints that is none."""
-    if not seconds >= 0:
-        raise InputError("the time between checkpoints must be 0 seconds or more.")
+    refuse((not seconds >= 0, "the time between checkpoints must be 0 seconds or more."))
 
 
 def _check_start(asked: Arguments) -> None:
     """Refuse what cannot be asked of chains that start from texts, or do not."""
-    texts, templates, length = asked.texts, asked.templates, asked.length
-    sized = isinstance(asked.kernel, Kernel) or _resizes(asked.moves)
-    if texts is not None and length is not None and not sized:
-        raise InputError("the texts of --start-text have their own lengths: drop --length.")
-    if texts is not None and asked.start != "masked":
-        raise InputError("chains start from --start-text or from --start, not both.")
-    if texts is not None and asked.kernel == "mask-predict":
-        raise InputError("mask-predict starts from all masked: drop --start-text.")
-    if asked.freeze is not None and texts is None:
-        raise InputError("--freeze names tokens of texts to start from: give --start-text.")
-    if templates is not None and length is not None:
-        raise InputError("templates have their own lengths: drop --length.")
-    if templates is not None and texts is not None and asked.freeze is not None:
-        raise InputError("templates say what is frozen in texts: drop --freeze.")
-    if asked.max_changes is None or texts is not None:
-        return
-    if templates is not None:
-        raise InputError("a template changes only in its blanks: drop --max-changes.")
-    raise InputError("--max-changes counts changes to a text: give one with --start-text.")
+    started, filled = asked.texts is not None, asked.templates is not None
+    sized, frozen = asked.length is not None, asked.freeze is not None
+    refuse(
+        (
+            started and sized and not (isinstance(asked.kernel, Kernel) or _resizes(asked.moves)),
+            "the texts of --start-text have their own lengths: drop --length.",
+        ),
+        (
+            started and asked.start != "masked",
+            "chains start from --start-text or from --start, not both.",
+        ),
+        (
+            started and asked.kernel == "mask-predict",
+            "mask-predict starts from all masked: drop --start-text.",
+        ),
+        (
+            frozen and not started,
+            "--freeze names tokens of texts to start from: give --start-text.",
+        ),
+        (filled and sized, "templates have their own lengths: drop --length."),
+        (
+            filled and started and frozen,
+            "templates say what is frozen in texts: drop --freeze.",
+        ),
+        (
+            asked.max_changes is not None and not started,
+            "a template changes only in its blanks: drop --max-changes."
+            if filled
+            else "--max-changes counts changes to a text: give one with --start-text.",
+        ),
+    )
 
 
 def _resizes(moves: Moves | None) -> bool:
@@ -363,31 +370,27 @@ def _resizes(moves: Moves | None) -> bool:
     return moves is not None and bool(move_names(moves) & {"insert-delete", "resize"})
 
 
-def _start(asked: Arguments, model: MaskedModel) -> tuple[Any, Any, Any, Any]:
+def _start(asked: Arguments, model: MaskedModel) -> dict[str, Any]:
     """Return the length, texts, templates and frozen tokens that chains start from.
 
     With texts and templates, chains start at the texts and change only where templates have blanks.
     """
-    texts, templates, freeze = asked.texts, asked.templates, asked.freeze
+    length, texts, templates, frozen = asked.length, asked.texts, asked.templates, asked.freeze
     if texts is not None and templates is not None:
         lines, _ = named_texts(model, texts)
-        freeze = template_masks(model, lines, named_texts(model, templates, blanks=True)[0])
+        frozen = template_masks(model, lines, named_texts(model, templates, blanks=True)[0])
         templates = None
-    length = DEFAULT_LENGTH if asked.length is None else asked.length
-    if texts is None and asked.length is None and templates is None:
+    if length is None and texts is None:
         length = min(max(DEFAULT_LENGTH, model.min_length), model.max_length)
-    if isinstance(length, int) and (texts is None or asked.length is not None):
+    if isinstance(length, int):
         length = (length, length)
-    return length, texts, templates, freeze
+    return {"length": length, "texts": texts, "templates": templates, "frozen": frozen}
 
 
 def constraints_of(asked: Arguments, resizing: bool) -> tuple[Constraint, ...]:
     """Return what all samples must meet; `resizing` says that lengths change."""
-    found: list[Constraint] = []
-    if words := words_of(asked.contains):
-        found.append(ContainsWords(words))
-    if words := words_of(asked.avoid):
-        found.append(AvoidWords(words))
+    both = ((ContainsWords, asked.contains), (AvoidWords, asked.avoid))
+    found: list[Constraint] = [kind(words) for kind, one in both if (words := words_of(one))]
     if asked.allow is not None:
         found.append(AllowedTokens.parse(asked.allow))
     if asked.max_changes is not None:
@@ -408,8 +411,7 @@ def _kernel(asked: Arguments, loading: Loading) -> tuple[Kernel, LinearSchedule 
     """Return the kernel that the options mean and how its blocks shrink; refuse what it ignores."""
     name, moves = asked.kernel, asked.moves
     if is_import_path(name):
-        for one in asked.given(*_OF_KERNELS):
-            raise InputError(f"a custom kernel has its own options: drop {_flag(one)}.")
+        asked.refuse("a custom kernel has its own options: drop {}.", *_OF_KERNELS)
         path, arguments, options = parse_call(name)
         return as_kernel(load_part(path, arguments, options, trust=True)), None
     if name not in KERNELS:
@@ -422,17 +424,17 @@ def _kernel(asked: Arguments, loading: Loading) -> tuple[Kernel, LinearSchedule 
     proposal = asked.proposal or MaskedConditional()
     proposal = replace(proposal, constraints=(*proposal.constraints, *constraints))
     if name != "mh":
-        for one in asked.given("target_temperature", "force_accept", "delayed", "energy"):
-            raise InputError(
-                f"'{name}' has no target and accepts everything: drop {_flag(one)}, or use "
-                "--kernel mh (E_raw and E_norm are traced in any case)."
-            )
+        asked.refuse(
+            f"'{name}' has no target and accepts everything: drop {{}}, or use --kernel mh (E_raw "
+            "and E_norm are traced in any case).",
+            "target_temperature", "force_accept", "delayed", "energy",
+        )  # fmt: skip
     if name == "mask-predict":
-        for one in asked.given("moves", "proposal", "start", "passes"):
-            raise InputError(
-                f"mask-predict starts from all masked and, for --epochs iterations, takes the most "
-                f"probable token where it is least sure: drop {_flag(one)}."
-            )
+        asked.refuse(
+            "mask-predict starts from all masked and, for --epochs iterations, takes the most "
+            "probable token where it is least sure: drop {}.",
+            "moves", "proposal", "start", "passes",
+        )  # fmt: skip
         kernel, block = named_kernel(name, iterations=_most_epochs(asked)), None
     elif name == "gibbs":
         chosen, _, block = parse_moves("site" if moves is None else moves, proposal)
@@ -454,10 +456,6 @@ def _kernel(asked: Arguments, loading: Loading) -> tuple[Kernel, LinearSchedule 
     return kernel, block
 
 
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
 def _with_replicas(kernel: Kernel, replicas: int | Sequence[float]) -> Kernel:
     """Return the kernel with the replicas that were asked for."""
     if isinstance(replicas, int):
@@ -477,23 +475,27 @@ def _draws(asked: Arguments, kernel: Kernel) -> bool:
 
 def _population(asked: Arguments, kernel: Kernel) -> Population:
     """Return the kernel of populations; what they have no use for is refused."""
-    said = asked.given(
+    asked.refuse(
+        "populations have no use for {}: drop it, or --particles.",
         "chains", "epochs", "schedule", "until", "burn_in", "burn_in_energy", "replicas", "thin",
         "force_accept", "start", "texts", "freeze", "resident", "length_prior", *_OF_CONSTRAINTS,
     )  # fmt: skip
-    for name in said:
-        flag = "--start-text" if name == "texts" else _flag(name)
-        raise InputError(f"populations have no use for {flag}: drop it, or --particles.")
-    if asked.populations < 1:
-        raise InputError(f"--populations must be 1 or more, not {asked.populations}.")
-    temperature = asked.target_temperature
-    if isinstance(temperature, LinearSchedule):
-        raise InputError("the target of populations is fixed: give one --target-temperature.")
-    if (isinstance(asked.length, tuple) and asked.length[0] != asked.length[1]) or resizes(kernel):
-        raise InputError(
+    temperature, length = asked.target_temperature, asked.length
+    refuse(
+        (
+            asked.populations < 1,
+            f"--populations must be 1 or more, not {asked.populations}.",
+        ),
+        (
+            isinstance(temperature, LinearSchedule),
+            "the target of populations is fixed: give one --target-temperature.",
+        ),
+        (
+            (isinstance(length, tuple) and length[0] != length[1]) or resizes(kernel),
             "the particles of a population have one length: give --length 20, for example, and "
-            "blanks of known length."
-        )
+            "blanks of known length.",
+        ),
+    )
     asked.chains, asked.burn_in = asked.particles * asked.populations, 0
     asked.target_temperature = 1.0  # the path has it
     if temperature != 1:
@@ -504,37 +506,33 @@ def _population(asked: Arguments, kernel: Kernel) -> Population:
 def _check_population(asked: Arguments, kernel: Population) -> None:
     """Refuse a population object without its path, or a run that does not fit it."""
     epochs = _most_epochs(asked) if asked.schedule is None else asked.schedule.epochs
-    if not kernel.path or epochs != len(kernel.path):
-        raise InputError(
+    refuse(
+        (
+            not kernel.path or epochs != len(kernel.path),
             f"a run of a population has an epoch for each point of its path: {len(kernel.path)}, "
-            f"not {epochs} (or give `particles` instead of the object, which finds a path)."
-        )
-    if asked.chains % kernel.particles or asked.resident is not None:
-        raise InputError(
+            f"not {epochs} (or give `particles` instead of the object, which finds a path).",
+        ),
+        (
+            asked.chains % kernel.particles or asked.resident is not None,
             f"chains are the particles of whole populations: a multiple of {kernel.particles}, "
-            "without `resident`."
-        )
+            "without `resident`.",
+        ),
+    )
 
 
 def _with_room(kernel: Kernel, asked: Arguments, model: MaskedModel) -> Kernel:
     """Return the kernel with spans that move every word of --contains at once, unless sized."""
-    usual = asked.moves is None or "span" in [
-        str(move).partition(":")[0].strip() for move, _ in listed_moves(asked.moves)
-    ]
-    if not asked.contains or not usual:
+    words, moves = words_of(asked.contains), listed_moves(asked.moves or "span")
+    if not words or "span" not in [str(move).partition(":")[0].strip() for move, _ in moves]:
         return kernel
-    room = ContainsWords(words_of(asked.contains)).longest(model) + 1
-    return kernel if room <= DEFAULT_SIZES[-1] else _widened(kernel, tuple(range(1, room + 1)))
+    sizes = tuple(range(1, ContainsWords(words).longest(model) + 2))
 
+    def widened(part: Kernel) -> Kernel:
+        if not isinstance(part, Metropolis) or not isinstance(part.move, Span):
+            return part
+        return replace(part, move=replace(part.move, sizes=sizes))
 
-def _widened(kernel: Kernel, sizes: tuple[int, ...]) -> Kernel:
-    if isinstance(kernel, Exchange):
-        return replace(kernel, kernel=_widened(kernel.kernel, sizes))
-    if isinstance(kernel, Mixture):
-        return replace(kernel, kernels=tuple(_widened(one, sizes) for one in kernel.kernels))
-    if not isinstance(kernel, Metropolis) or not isinstance(kernel.move, Span):
-        return kernel
-    return replace(kernel, move=replace(kernel.move, sizes=sizes))
+    return with_leaves(kernel, widened) if len(sizes) > len(DEFAULT_SIZES) else kernel
 
 
 def _most_epochs(asked: Arguments) -> int:
@@ -550,10 +548,6 @@ def _schedule(
     asked: Arguments, kernel: Kernel, block: LinearSchedule | None, loading: Loading
 ) -> tuple[Schedule, dict[str, Energy]]:
     """Return the schedule, and the energy of its burn-in by its name, if that is known."""
-    if asked.passes is not None and (asked.epochs is not None or asked.until is not None):
-        raise InputError(
-            "a run ends after --passes, or after --epochs or --until, not both: give one."
-        )
     if asked.schedule is not None:
         return asked.schedule, {}
     falling = asked.target_temperature
@@ -588,19 +582,24 @@ def _schedule(
 
 def _notes(asked: Arguments, schedule: Schedule) -> tuple[str, ...]:
     """Return what a user may want to know before the run begins."""
-    found = list[str]()
-    if asked.particles is not None:
-        found.append(
-            f"{asked.populations} populations of {asked.particles} particles go through "
-            f"{schedule.epochs} points, found by a pilot"
-        )
-    elif asked.passes is not None:
-        found.append(f"{asked.passes:,} passes of a chain are about {schedule.epochs:,} epochs")
-    count = len(asked.texts or ())
-    if count > 1:
-        each = f"{asked.chains} chain{'s' * (asked.chains > 1)}"
-        found.append(f"{count} texts start {each} each: {count * asked.chains} chains")
-    if asked.until is not None:
-        most = f"{schedule.epochs:,} epochs"
-        found.append(f"the run ends when it has converged, after at most {most}")
-    return tuple(found)
+    count, chains, epochs = len(asked.texts or ()), asked.chains, f"{schedule.epochs:,}"
+    notes = (
+        (
+            asked.particles is not None,
+            f"{asked.populations} populations of {asked.particles} particles go through {epochs} "
+            "points, found by a pilot",
+        ),
+        (
+            asked.passes is not None and asked.particles is None,
+            f"{asked.passes or 0:,} passes of a chain are about {epochs} epochs",
+        ),
+        (
+            count > 1,
+            f"{count} texts start {chains} chain{'s' * (chains > 1)} each: {count * chains} chains",
+        ),
+        (
+            asked.until is not None,
+            f"the run ends when it has converged, after at most {epochs} epochs",
+        ),
+    )
+    return tuple(note for holds, note in notes if holds)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from maskov import api
-from maskov.arguments import Arguments, arguments_of
+from maskov.arguments import arguments_of
 from maskov.config import field_hashes
 from maskov.energies import as_energy
-from maskov.errors import InputError, ModelError
+from maskov.errors import InputError, ModelError, refuse
 from maskov.models.scorer import Scorer
 from maskov.plan import Plan, check_checkpoints, workers_of
 from maskov.runs.coordinator import Coordinator
@@ -55,15 +55,20 @@ def execute(
 
 
 def execute_shown(
-    plan: Plan,
+    plan: Plan | Run,
     progress: bool,
     listener: Listener | None,
     stop: Callable[[], bool] | None,
 ) -> Run:
-    """Run the chains of a plan with a bar, if `progress` is to be shown and nobody listens."""
-    shown = listener is None and progress
-    schedule, until = plan.manifest.schedule, plan.manifest.config.until
-    with progress_bar(schedule.epochs, until is not None, shown=shown) as bar:
+    """Run the chains of a plan with a bar, if `progress` is to be shown and nobody listens.
+
+    A run that is complete is returned as it is.
+    """
+    if isinstance(plan, Run):
+        return plan
+    config, shown = plan.manifest.config, listener is None and progress
+    unit = "point" if plan.manifest.particles else "epoch"  # of the path of a population
+    with progress_bar(config.schedule.epochs, config.until is not None, unit, shown=shown) as bar:
         return execute(plan, listener or bar, stop)
 
 
@@ -85,6 +90,8 @@ def _work(
 
 def _continue(plan: Plan, listener: Listener | None, stop: Callable[[], bool] | None) -> Run:
     assert plan.out is not None
+    if (done := _finished(plan.out)) is not None:
+        return done
     with locked(plan.out):
         folder = Store.open(plan.out)
         folder.check_unchanged()
@@ -95,22 +102,9 @@ def _continue(plan: Plan, listener: Listener | None, stop: Callable[[], bool] | 
     return Run(Store.open(folder.path), folder.damaged, folder.recovered)
 
 
-def folder_of(run: str | Path | Run) -> Path:
-    """Return the folder of a run."""
-    if not isinstance(run, Run):
-        return Path(run)
-    if not run.store.durable:
-        raise InputError("this run has no folder to resume from: sample with `out`.")
-    return run.store.path
-
-
-def finished(**given: Any) -> Run | None:
-    """Return a run that is complete, with its files whole; None if there is work left.
-
-    It has the arguments of `maskov.resume`.
-    """
-    asked = _asked(given)
-    folder = Store.open(folder_of(asked.run))
+def _finished(path: Path) -> Run | None:
+    """Return a run that is complete, with its files whole; None if there is work left."""
+    folder = Store.open(path)
     folder.check_unchanged()
     if not Run(folder).finished:
         return None
@@ -119,39 +113,50 @@ def finished(**given: Any) -> Run | None:
     return Run(folder)
 
 
-def _asked(given: dict[str, Any]) -> Arguments:
-    """Return the arguments of `maskov.resume`."""
-    asked = arguments_of(api.resume, given, Run)
-    if workers_of(asked).threads is not None:
-        raise InputError("a run continues with the threads it began with: drop `threads`.")
-    check_checkpoints(asked.checkpoint_every)
-    return asked
-
-
-def plan_of_folder(**given: Any) -> Plan:
-    """Return the plan of a run that was begun, from the arguments of `maskov.resume`."""
-    asked = _asked(given)
-    path = folder_of(asked.run)
+def _begun(path: Path) -> Store:
+    """Open a folder of a run that can be continued."""
     folder = Store.open(path)
     folder.check_unchanged()
     folder.check_resumable()
-    manifest, trust, download = folder.manifest, asked.trust_remote_code, asked.allow_download
+    return folder
+
+
+def plan_of_folder(**given: Any) -> Plan | Run:
+    """Return the plan of a run that was begun, from the arguments of `maskov.resume`.
+
+    A run that is complete is returned itself.
+    """
+    asked = arguments_of(api.resume, given, Run)
+    workers, run = workers_of(asked), asked.run
+    check_checkpoints(asked.checkpoint_every)
+    refuse(
+        (
+            workers.threads is not None,
+            "a run continues with the threads it began with: drop `threads`.",
+        ),
+        (
+            isinstance(run, Run) and not run.store.durable,
+            "this run has no folder to resume from: sample with `out`.",
+        ),
+    )
+    path = run.store.path if isinstance(run, Run) else Path(run)
+    if (done := _finished(path)) is not None:
+        return done
+    manifest = _begun(path).manifest
+    trust, download = asked.trust_remote_code, asked.allow_download
     check_trusted(manifest, trust)
     model = asked.model or load_model(manifest, asked.device, trust, download)
     parts = GivenParts(asked.kernel, None if asked.energy is None else as_energy(asked.energy))
     found = rebuild(manifest, model, asked.trust_parts, download, parts)
     return Plan(
-        manifest, model, found.kernel, found.layout, workers_of(asked), path,
-        asked.checkpoint_every,
+        manifest, model, found.kernel, found.layout, workers, path, asked.checkpoint_every,
         resumes=True,
     )  # fmt: skip
 
 
 def plan_to_continue(plan: Plan, path: Path) -> Plan:
     """Return a plan that continues the run of a folder, if the same plan began it."""
-    folder = Store.open(path)
-    folder.check_unchanged()
-    folder.check_resumable()
+    folder = _begun(path)
     begun, now = field_hashes(folder.manifest), field_hashes(plan.manifest)
     for name in sorted(begun.keys() | now.keys()):
         if name.startswith(_DECIDING) and begun.get(name) != now.get(name):

@@ -1,7 +1,5 @@
 """Commands in this process, among small models; the untrained one where none is named."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

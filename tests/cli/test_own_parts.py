@@ -1,7 +1,5 @@
 """Custom parts, named by their import path: written, resumed, sent, reported."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """What cannot be is refused: one sentence on standard error, code 2, nothing written."""
 
-from __future__ import annotations
-
 import os
 import resource
 import sys
@@ -250,7 +248,8 @@ REFUSED = {
         --method ar --token-budget 9                | drop it
         --method ar --twin tiny-translation         | needs an autoregressive one
         --method ar --twin ./nowhere                | 'nowhere'
-        --method block-mh --block 0                 | --block must be at least 1
+        --method block-mh '--moves=site(block=0)'    | block
+        --method block-mh --moves span              | moves sites
         --epochs 3                                  | does not use --epochs
         --drafts red                                | does not use --drafts
         --twin tiny-twin                            | no use of --twin

@@ -1,7 +1,5 @@
 """Chains whose answers are known, and the manifest and traces of runs that never were."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -13,8 +11,8 @@ from maskov.config import (
     ModelConfig,
     ModelSource,
     RunConfig,
+    Schedule,
 )
-from maskov.schedules import Schedule
 
 
 def sticky(

@@ -1,7 +1,5 @@
 """Nested R-hat, effective sizes and Monte Carlo errors, against ArviZ and against theory."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

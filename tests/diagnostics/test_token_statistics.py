@@ -1,7 +1,5 @@
 """Token statistics: chains that agree on energies alone have not converged."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The verdict: each state where it belongs, with its reason; numbers only where there are any."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A tiny judge."""
 
-from __future__ import annotations
-
 import pytest
 
 import maskov

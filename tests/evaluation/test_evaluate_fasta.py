@@ -1,7 +1,5 @@
 """`maskov evaluate` of sequences: letters are words, records have names, a judge must be named."""
 
-from __future__ import annotations
-
 import json
 import lzma
 

@@ -1,7 +1,5 @@
 """Hard constraints: transition matrices over the sequences that meet them, and wrong versions."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Every expert and sums of them: values, transition matrices, samples, and wrong versions."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import re

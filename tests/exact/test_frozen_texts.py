@@ -1,7 +1,5 @@
 """Frozen tokens of texts: kernels leave the law of the rest, given these tokens, invariant."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

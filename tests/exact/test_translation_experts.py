@@ -1,7 +1,5 @@
 """An autoregressive translation model as an energy: values, transition matrices, wrong versions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory

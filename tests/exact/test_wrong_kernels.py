@@ -1,7 +1,5 @@
 """The matrices catch what goes wrong in other samplers: each mistake is made here and found."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Runs of replicas: one chain to the outside. resume/test_same_bytes.py stops and sends them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

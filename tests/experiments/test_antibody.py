@@ -1,7 +1,5 @@
 """The antibody experiment on tiny stand-ins for models and data."""
 
-from __future__ import annotations
-
 import json
 import math
 

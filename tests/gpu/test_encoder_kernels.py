@@ -3,8 +3,6 @@
 They run on a GPU; with TRITON_INTERPRET=1 (and numpy before 2.4) most run without one, slowly.
 """
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -6,8 +6,6 @@ Each mistake is made in a temporary copy of `src`, in which the text to be repla
 once. A mistake that no test notices needs a better test.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -84,10 +82,10 @@ MUTANTS = [
     # storage
     ("runs/store.py", "[row, first : first + len(rows)]", "[row, : len(rows)]", ENGINES),
     ("runs/state.py", "for file in reversed(_files(folder, group)):\n        state",
-     "for file in _files(folder, group):\n        state", "resume/test_faults.py"),
+     "for file in _files(folder, group):\n        state", "hostile/test_changed_runs.py"),
     ("runs/state.py", "else sites.groups or 0", "else 0", "resume/test_grouped_runs.py"),
     # configuration
-    ("schedules.py", "max(self.floor, self.start - self.rate * epoch)",
+    ("config.py", "max(self.floor, self.start - self.rate * epoch)",
      "self.start - self.rate * epoch", "unit/test_schedules.py"),
     ("energies/base.py", "{repr(float(weight)).removesuffix('.0')}*", "{weight:g}*",
      "models/test_experts_refused.py"),

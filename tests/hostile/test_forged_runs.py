@@ -1,7 +1,5 @@
 """Run folders that somebody made: they cost no memory, write nowhere, run and fetch nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """Every file that maskov reads, with anything in it: read correctly, or refused in one sentence."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """`antiberty`, `sapiens-vh` and `sapiens-vl` by name, from stand-ins with the packages' files."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """Translation models as folders: what is written is read, and damage is one sentence."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The conditional masked LM: passes against plain ones, sources, lengths, precision, identity."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """Energies by name: read back as they were written, and refused in one sentence."""
 
-from __future__ import annotations
-
 import re
 import shutil
 

@@ -1,7 +1,5 @@
 """Tokenizers that do not fit their model, or that never end: refused when the model is loaded."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Texts that a model reads before every sequence: its conditionals, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

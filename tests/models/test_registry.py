@@ -1,7 +1,5 @@
 """Models that come with the package: found by name, described, and of the right kind."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Label smoothing that is removed from a model: its scores, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """The models that ship: small enough, loadable, and as good as their cards say."""
 
-from __future__ import annotations
-
 import json
 import math
 

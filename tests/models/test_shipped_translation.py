@@ -1,7 +1,5 @@
 """The translation models of the repository: found by pair, small enough, and they translate."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Greedy and beam search against one without caches, and against all translations there are."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """A replayed epoch is the recorded one: same tokens, same rejections, and sums that add up."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from itertools import pairwise

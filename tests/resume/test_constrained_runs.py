@@ -1,7 +1,5 @@
 """Custom constraints, and what is refused; test_same_bytes.py has what runs hold."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 

@@ -4,8 +4,6 @@ A run leaves behind, at any moment, what its calls of `fsync` promise and nothin
 the content of its last one, of a folder the names of its last one. From that, it goes on.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

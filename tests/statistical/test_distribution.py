@@ -7,8 +7,6 @@ non-central χ². Every chain gives one sample, so samples are independent, and 
 say that the epochs are enough to forget the start. The seed is the first one tried.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Steps whose way back a truncated proposal rules out are counted, one by one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

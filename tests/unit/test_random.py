@@ -1,7 +1,5 @@
 """Random numbers depend on (seed, chain, step, purpose, index) and on nothing else."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

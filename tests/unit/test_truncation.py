@@ -1,7 +1,5 @@
 """Temperature, top-k, top-p and the defensive mixture: each alone, and in their stated order."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

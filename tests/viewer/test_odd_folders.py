@@ -1,7 +1,5 @@
 """Run folders made to keep their reader waiting, or to break its answers."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -14,8 +12,7 @@ import pytest
 from maskov.errors import RunError
 from maskov.ui.viewer import runs as runs_module
 from maskov.ui.viewer.live import LiveRuns
-from maskov.ui.viewer.player import Player
-from maskov.ui.viewer.runs import RunList, id_of
+from maskov.ui.viewer.runs import Player, RunList, id_of
 from maskov.ui.viewer.server import create_app
 from view_runs import make_run
 from web_server import ThreadServer

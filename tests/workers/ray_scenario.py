@@ -7,8 +7,6 @@ or a number: so many kills of either at random moments, over as many runs as tha
 with two nodes. Runs are then FOLDER/0, FOLDER/1 ...
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Processes that are killed, slow, or too many: the same bytes, or one sentence."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

@@ -4,8 +4,6 @@ Ray binds to the machine's own address and looks outward; here it has a network 
 nothing but the loopback in it.
 """
 
-from __future__ import annotations
-
 import builtins
 import importlib.util
 import json

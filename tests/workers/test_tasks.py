@@ -1,7 +1,5 @@
 """What a run comes to does not depend on who took which turn, when, and how often."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -54,13 +54,14 @@ def _run(given: dict[str, Any], json: bool, quiet: bool) -> None:
 @command_of(api.resume)
 def resume(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> None:
     """Continue a run that was stopped, from its last checkpoint."""
-    from maskov.sampling import finished, plan_of_folder
+    from maskov.runs import Run
+    from maskov.sampling import plan_of_folder
 
-    run = finished(**given)
-    if run is not None:
-        _print(run, None, json, quiet)
+    found = plan_of_folder(**given)
+    if isinstance(found, Run):
+        _print(found, None, json, quiet)
     else:
-        _carry_out(plan_of_folder(**given), json, quiet)
+        _carry_out(found, json, quiet)
 
 
 @command_of(api.rewrite, model=DEFAULT_MODEL)
@@ -126,14 +127,20 @@ def _carry_out(plan: Plan, json: bool, quiet: bool) -> None:
         return f"stopped and saved; continue with: maskov resume {plan.out}{trust}"
 
     epochs, most = config.schedule.epochs, config.until is not None
-    with _watched(plan.model, epochs, quiet, left, most) as watch:
+    unit = "point" if plan.manifest.particles else "epoch"  # of the path of a population
+    with _watched(plan.model, epochs, quiet, left, most, unit) as watch:
         run = execute(plan, *watch)
     _print(run, plan.model, json, quiet)
 
 
 @contextmanager
 def _watched(
-    model: MaskedModel, epochs: int, quiet: bool, left: Callable[[], str], most: bool = False
+    model: MaskedModel,
+    epochs: int,
+    quiet: bool,
+    left: Callable[[], str],
+    most: bool = False,
+    unit: str = "epoch",
 ) -> Iterator[tuple[Listener | None, Callable[[], bool]]]:
     """Yield who listens and who asks to stop: a view of the work, and signals that end it softly.
 
@@ -143,7 +150,7 @@ def _watched(
 
     with stop_on_signals() as stop:
         try:
-            with progress_for(model, epochs, quiet, most) or nullcontext() as view:
+            with progress_for(model, epochs, quiet, most, unit) as view:
                 yield view, watched_stop(stop, view)
         except (Interrupted, KeyboardInterrupt):
             say(left())

@@ -62,10 +62,8 @@ class NetworkEnergy(Energy):
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
         with LOADING:
-            import transformers
-
             network, tokenizer = load_checkpoint(
-                getattr(transformers, self.auto_class),
+                self.auto_class,
                 self.what,
                 self._source,
                 self._dtype,

@@ -26,7 +26,6 @@ from maskov.energies.base import CachedEnergy, Energy, MaskedEnergy, evaluated
 from maskov.energies.counting import at_temperature
 from maskov.energies.stages import AcceptanceStages, DelayedAcceptance, Stage, near_all, near_window
 from maskov.errors import InputError
-from maskov.grouping import groups_with, positions_of, unseen
 from maskov.kernels.base import Kernel, check_keeps_constraints, counted, log_ratio, with_tokens
 from maskov.kernels.gibbs import Gibbs
 from maskov.models.scorer import Scorer
@@ -44,7 +43,10 @@ from maskov.types import (
     Sequences,
     StepInfo,
     Tensor,
+    groups_with,
     inside,
+    positions_of,
+    unseen,
 )
 
 

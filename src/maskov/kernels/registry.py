@@ -13,6 +13,7 @@ from inspect import signature
 from types import MappingProxyType
 from typing import Any
 
+from maskov.config import LinearSchedule
 from maskov.constraints import (
     AllowedTokens,
     AvoidWords,
@@ -52,7 +53,6 @@ from maskov.parts import (
     recipe_of,
     split_outside,
 )
-from maskov.schedules import LinearSchedule
 
 KERNELS = ("mh", "gibbs", "mask-predict")
 # Sizes of the windows of spans by default: single sites, two and three neighbours.
@@ -261,12 +261,13 @@ def parse_sizes(given: int | str | tuple[int, ...]) -> tuple[int, ...]:
         ) from None
 
 
-# Moves as text such as `site:1,span:2`, or a list of names and objects, alone or with a weight.
-Moves = str | Sequence[str | Move | tuple[str | Move, float]]
+# Moves as text such as `site:1,span:2`, an object, or a list of both, alone or with a weight.
+Moves = str | Move | Sequence[str | Move | tuple[str | Move, float]]
 
 
 def listed_moves(given: Moves) -> list[tuple[str | Move, float]]:
     """Return each move, as text or an object, and the weight written with it."""
+    given = (given,) if isinstance(given, Move) else given
     entries = split_outside(given, ",") if isinstance(given, str) else given
     pairs = ((one, 1.0) if isinstance(one, str | Move) else one for one in entries)
     return [(move, float(weight)) for move, weight in pairs]

@@ -11,7 +11,7 @@ changes the length, in the old window. A single position is a window of one, a b
 span as many ranks as positions.
 
 A chain that caches the masked passes of its tokens has the pass of a window's last position: it
-masks the position alone or its whole group (`maskov.grouping`), in both directions.
+masks the position alone or its whole group (`maskov.types`), in both directions.
 
 Under constraints positions of one rank are drawn one after the other, from left to right: which
 tokens are allowed depends on those drawn so far.
@@ -25,7 +25,6 @@ from dataclasses import dataclass
 import torch
 
 from maskov.constraints import PartlyFilled
-from maskov.grouping import masked_with
 from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
 from maskov.moves.conditional import MaskedConditional
@@ -41,6 +40,7 @@ from maskov.types import (
     Sequences,
     Tensor,
     inside,
+    masked_with,
 )
 
 

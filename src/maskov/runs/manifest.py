@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from maskov.config import Inputs, Manifest, RunConfig
+from maskov.config import Inputs, LinearSchedule, Manifest, RunConfig, Schedule
 from maskov.energies.base import distinct_names
 from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError
@@ -23,7 +23,6 @@ from maskov.kernels.registry import energy_name, kernel_name, to_data
 from maskov.models import MaskedModel
 from maskov.moves import Resize, Site, Span, Sweep
 from maskov.parts import part_text
-from maskov.schedules import LinearSchedule, Schedule
 from maskov.starts import Layout
 from maskov.version import __version__
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 import torch
 
-from maskov.config import MOST_TRACED, Inputs
+from maskov.config import MOST_TRACED, Inputs, Schedule
 from maskov.energies.autoregressive import AutoregressiveTranslation, no_sources
 from maskov.energies.counting import (
     LengthPrior,
@@ -33,10 +33,8 @@ from maskov.random import CounterRng, Rng
 from maskov.runs.manifest import leaves_invariant, resizes, sweeps_of
 from maskov.runs.store import Store
 from maskov.runs.task_runner import Listener
-from maskov.schedules import Schedule
 from maskov.starts import Layout
-from maskov.tuning.lengths import weighed
-from maskov.tuning.tune import cautions, epochs_for, find_ladder, tune, tuned
+from maskov.tuning.tune import cautions, epochs_for, find_ladder, tune, tuned, weighed
 
 # Passes of a step, roughly.
 _PASSES = 3

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from maskov.config import Manifest, RunConfig, to_json
-from maskov.defaults import GROUPS
+from maskov.config import GROUPS, Manifest, RunConfig, Schedule, to_json
 from maskov.energies import Energy, grouped, parse_energy
 from maskov.energies.base import Sum
 from maskov.energies.counting import LengthPrior
@@ -21,7 +20,6 @@ from maskov.kernels.registry import energy_name, imported_parts, kernel_from_dat
 from maskov.models import MaskedModel, load
 from maskov.models.conditional.model import ConditionalModel
 from maskov.runs.inputs import layout_of
-from maskov.schedules import Schedule
 from maskov.starts import Layout
 
 

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from maskov.config import Manifest, PrecisionCheck
+from maskov.config import Manifest, PrecisionCheck, Schedule
 from maskov.energies import Norm, Raw
 from maskov.energies.stages import AcceptanceStages
 from maskov.errors import Interrupted, MaskovError
@@ -35,7 +35,6 @@ from maskov.runs.state import (
     traces_of,
 )
 from maskov.runs.task import Task, TaskOver, TaskResult
-from maskov.schedules import Schedule
 from maskov.starts import fill
 from maskov.types import Chains, Float, PartValues, Sequences, StepInfo, Tensor, Traces
 
