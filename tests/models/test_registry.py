@@ -6,7 +6,6 @@ import pytest
 
 import maskov
 import tiny_models
-import tiny_tokenizers
 from maskov import shipped
 
 ABOUT = {
@@ -29,7 +28,7 @@ def pretrained(tmp_path_factory):
     """A folder with a masked model and a judge, as the package ships them."""
     root = tmp_path_factory.mktemp("pretrained")
     describe(tiny_models.build("bert", root / "wiki-small"), kind="masked", default=True)
-    judge = tiny_models.build_gpt2(root / "wiki-judge", tiny_tokenizers.gpt2())
+    judge = tiny_models.build_gpt2(root / "wiki-judge", tiny_models.gpt2())
     describe(judge, kind="causal", default=True)
     (root / "__pycache__").mkdir()
     return root
