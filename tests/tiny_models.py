@@ -214,22 +214,14 @@ def texts_for(family: str) -> list[str]:
 
 
 _FAMILIES: dict[str, tuple[Callable[[], Any], Any, dict[str, Any]]] = {
-    "bert": (
-        lambda: bert(model_max_length=CAPACITY),
-        hf.BertForMaskedLM,
-        _SHAPE,
-    ),
+    "bert": (lambda: bert(model_max_length=CAPACITY), hf.BertForMaskedLM, _SHAPE),
     "distilbert": (bert, hf.DistilBertForMaskedLM, _DISTILBERT),
     "roberta": (roberta, hf.RobertaForMaskedLM, _OFFSET),
     "xlm-roberta": (xlm_roberta, hf.XLMRobertaForMaskedLM, _OFFSET),
     "camembert": (camembert, hf.CamembertForMaskedLM, _OFFSET),
     "albert": (albert, hf.AlbertForMaskedLM, _SHAPE | {"embedding_size": 12}),
     "electra": (bert, hf.ElectraForMaskedLM, _SHAPE | {"embedding_size": 12}),
-    "modernbert": (
-        lambda: modernbert(CAPACITY),
-        hf.ModernBertForMaskedLM,
-        _MODERNBERT | _NO_IDS,
-    ),
+    "modernbert": (lambda: modernbert(CAPACITY), hf.ModernBertForMaskedLM, _MODERNBERT | _NO_IDS),
     "esm": (esm, hf.EsmForMaskedLM, _ESM),
     # No family that maskov knows: its own forward must serve.
     "mpnet": (mpnet, hf.MPNetForMaskedLM, _OFFSET),

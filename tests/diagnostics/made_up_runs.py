@@ -4,15 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from maskov.config import (
-    Execution,
-    Inputs,
-    Manifest,
-    ModelConfig,
-    ModelSource,
-    RunConfig,
-    Schedule,
-)
+from maskov.config import Execution, Inputs, Manifest, ModelConfig, ModelSource, RunConfig, Schedule
 
 
 def sticky(

@@ -171,15 +171,6 @@ def test_the_command_lists_them(root, call):
     assert "22.9 MiB" in out
 
 
-def test_the_command_lists_the_built_in_ones_alone(nothing, call):
-    out = call("models", "--json")[1]
-    lines = [json.loads(line) for line in out.splitlines()]
-    assert [(line["name"], line["default"]) for line in lines] == [
-        ("untrained", True),
-        ("counterexample", False),
-    ]
-
-
 def test_the_judge_that_comes_with_the_package_is_the_default(root, call, tmp_path):
     (tmp_path / "texts.txt").write_text("the cat sat\na dog ran\n")
     code, out, _ = call("evaluate", str(tmp_path / "texts.txt"), "--json")

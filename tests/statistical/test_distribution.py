@@ -13,13 +13,7 @@ import torch
 from scipy import stats
 
 from maskov import Gibbs, MaskedConditional, Metropolis, Norm, Raw, Schedule, Sweep, sample
-from maskov.exact import (
-    all_states,
-    distribution,
-    stationary,
-    sweep_matrix,
-    transition_matrix,
-)
+from maskov.exact import all_states, distribution, stationary, sweep_matrix, transition_matrix
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
 from small import random_table
