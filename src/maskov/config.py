@@ -576,7 +576,9 @@ def from_json(kind: type[T], text: str) -> T:
     from pydantic import ValidationError
 
     try:
-        return typing.cast(T, _reader(kind).validate_json(text, strict=True, extra="forbid"))
+        return typing.cast(
+            T, _reader(typing.cast(Any, kind)).validate_json(text, strict=True, extra="forbid")
+        )
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "JSON"
