@@ -322,7 +322,8 @@ def execute_shown(
     if isinstance(plan, Run):
         return plan
     config, shown = plan.manifest.config, listener is None and progress
-    with progress_bar(config.schedule.epochs, config.until is not None, shown=shown) as bar:
+    unit = "point" if plan.manifest.particles else "epoch"  # of the path of a population
+    with progress_bar(config.schedule.epochs, config.until is not None, unit, shown=shown) as bar:
         return execute(plan, listener or bar, stop)
 
 

@@ -353,15 +353,3 @@ def test_similar_samples_are_one_row_that_opens(visit):
         expect(button).to_have_attribute("aria-expanded", "true")
         expect(button).to_be_focused()
     expect(rows).to_have_count(every)
-
-
-@pytest.mark.parametrize("view", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_five_samples_and_the_headline_come_first(visit, view):
-    page = visit("proteins", **view)
-    expect(page.locator(".first-samples li")).to_have_count(5)
-    assert page.evaluate("window.hacked") is None
-    expect(page.locator(".verdict strong").first).to_contain_text("The rule is exact")
-    top, charts = (page.locator(which).first.bounding_box()["y"] for which in (
-        ".first-samples", ".charts",
-    ))  # fmt: skip
-    assert top < charts

@@ -366,20 +366,6 @@ def test_a_run_is_started_watched_and_opened(visit):
     assert re.sub(r"\W+", "", shown) == re.sub(r"\W+", "", last)
 
 
-def test_a_run_is_stopped(visit):
-    page = visit()
-    page.get_by_label("Model").select_option("untrained")
-    page.get_by_label("Epochs").fill("200")
-    page.get_by_role("spinbutton", name="Chains").fill("16")
-    page.get_by_role("spinbutton", name="Tokens").fill("40")
-    page.get_by_role("button", name="Start and watch").click()
-    page.wait_for_url("**/live")
-    expect(page.locator("#chains .text")).to_have_count(16, timeout=PATIENCE)
-    page.get_by_role("button", name="Stop and save").click()
-    expect(page.locator("#state")).to_have_text("Stopped", timeout=PATIENCE)
-    expect(page.get_by_role("link", name="Open the run")).to_be_visible()
-
-
 def test_the_form_says_what_is_wrong(visit):
     page = visit()
     page.get_by_role("spinbutton", name="Chains").fill("99")
@@ -486,12 +472,6 @@ def test_outcomes_are_in_sight_on_a_phone(short):
         assert box["x"] + box["width"] <= 360
     expect(page.get_by_text("u is a random number")).to_be_visible()
     assert_nothing_is_cut_off(page)
-
-
-def test_live_has_its_button_while_nothing_runs(visit):
-    page = visit("live", **NARROW)
-    page.get_by_role("link", name="Start a run").click()
-    expect(page.get_by_role("button", name="Start and watch")).to_be_visible()
 
 
 def test_a_run_is_started_from_a_text_with_frozen_tokens_and_a_name(visit):

@@ -130,22 +130,6 @@ def test_losses_fall_on_copying(causal, precision):
     torch.testing.assert_close(network.words.weight.data, trainer.average[0], atol=0, rtol=0)
 
 
-@pytest.mark.parametrize("precision", ["autocast", "bfloat16"])
-def test_gradients_that_stay_in_place_give_the_same_weights(precision):
-    """What is recorded on a GPU runs as it is here, in gradients that are filled again."""
-    averages = []
-    with torch.random.fork_rng():
-        for record in (False, True):
-            torch.manual_seed(0)
-            network, loss, batches = _copying(False)
-            recipe = Training(rate=1e-2, weight_decay=0.0)
-            trainer = Trainer(network, loss, recipe, CPU, precision, record)
-            trainer.run(batches, None, 30)
-            averages.append(trainer.average)
-    for one, other in zip(*averages, strict=True):
-        torch.testing.assert_close(one, other, atol=0, rtol=0)
-
-
 def test_training_in_bfloat16_goes_on_as_if_never_stopped():
     def fresh() -> tuple[Trainer, object]:
         torch.manual_seed(0)

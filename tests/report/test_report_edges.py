@@ -98,23 +98,23 @@ def test_huge_runs_are_capped_and_say_so():
     run = drawn(chains=100_000, epochs=6)
     run.store.write_samples(0, small_run().samples * 1000)
     report = build([run])
-    (told,) = report.runs
-    assert len(told.shown_chains) == MOST_CHAINS
-    assert len(told.samples) == MOST_SAMPLES
-    assert told.samples_in_all == 3000
-    assert any("40 of 100,000 chains" in note for note in told.notes)
-    assert "1,000 of 3,000 samples" in told.notes[-1]
+    (told,) = report["runs"]
+    assert len(told["shown_chains"]) == MOST_CHAINS
+    assert len(told["samples"]) == MOST_SAMPLES
+    assert told["samples_in_all"] == 3000
+    assert any("40 of 100,000 chains" in note for note in told["notes"])
+    assert "1,000 of 3,000 samples" in told["notes"][-1]
     assert len(to_html(report)) < 2_000_000
 
 
 def test_long_runs_are_thinned_and_say_so():
     run = drawn(chains=2, epochs=MOST_EPOCHS + 100)
-    (told,) = build([run]).runs
-    assert len(told.epochs) == MOST_EPOCHS
-    assert told.epochs[-1] == MOST_EPOCHS + 100
-    at = told.epochs[77] - 1
-    assert told.energies["raw"]["chains"][1][77] == run.traces["energy_raw"][at, 1]
-    assert any(f"{MOST_EPOCHS} of {MOST_EPOCHS + 100} epochs" in note for note in told.notes)
+    (told,) = build([run])["runs"]
+    assert len(told["epochs"]) == MOST_EPOCHS
+    assert told["epochs"][-1] == MOST_EPOCHS + 100
+    at = told["epochs"][77] - 1
+    assert told["energies"]["raw"]["chains"][1][77] == run.traces["energy_raw"][at, 1]
+    assert any(f"{MOST_EPOCHS} of {MOST_EPOCHS + 100} epochs" in note for note in told["notes"])
 
 
 def test_runs_of_one_name_have_labels_of_their_own(tmp_path):
@@ -123,11 +123,11 @@ def test_runs_of_one_name_have_labels_of_their_own(tmp_path):
         maskov.sample(model, schedule=schedule, chains=1, length=3, out=tmp_path / name)
     paths = [tmp_path / name for name in ("a/run", "b/run", "a/run")]
     first, second, again = map(Run.open, paths)
-    assert [one.label for one in build([first]).runs] == ["run"]
-    assert [one.label for one in build([first, second]).runs] == ["a/run", "b/run"]
-    labels = [one.label for one in build([first, second, again]).runs]
+    assert [one["label"] for one in build([first])["runs"]] == ["run"]
+    assert [one["label"] for one in build([first, second])["runs"]] == ["a/run", "b/run"]
+    labels = [one["label"] for one in build([first, second, again])["runs"]]
     assert labels == ["run (1)", "run (2)", "run (3)"]
-    assert [one.label for one in build([small_run(), small_run()]).runs] == [
+    assert [one["label"] for one in build([small_run(), small_run()])["runs"]] == [
         "mh-raw (1)", "mh-raw (2)",
     ]  # fmt: skip
 

@@ -35,8 +35,10 @@ def test_translations_are_scored_given_their_own_source_and_shown_beside_it():
     run = maskov.sample(model, schedule=Schedule(epochs=2), chains=2)
     for sample, terms in zip(run.samples, score_samples(model, run.samples), strict=True):
         assert sum(terms["norm"]) == pytest.approx(sample.energy_norm)
-    (told,) = build([run]).runs
-    assert [one["source"] for one in told.samples] == [text for text in SOURCES for _ in range(2)]
+    (told,) = build([run])["runs"]
+    assert [one["source"] for one in told["samples"]] == [
+        text for text in SOURCES for _ in range(2)
+    ]
 
 
 def test_the_runs_own_model_is_loaded_again_and_another_is_refused(tmp_path):
@@ -44,13 +46,13 @@ def test_the_runs_own_model_is_loaded_again_and_another_is_refused(tmp_path):
     with pytest.raises(SystemExit):
         main([*words, "--out", str(tmp_path / "run"), "--quiet"])
     run = Run.open(tmp_path / "run")
-    (told,) = build([run], terms=True).runs
-    assert told.shaded
-    for one in told.samples:
+    (told,) = build([run], terms=True)["runs"]
+    assert told["shaded"]
+    for one in told["samples"]:
         # The run's own arithmetic was float32.
         assert sum(one["terms"]["raw"]) == pytest.approx(one["energy_raw"], rel=1e-4)
-    (one, other) = build([run, run], terms=True, samples=1).runs
-    assert one.samples == other.samples
+    (one, other) = build([run, run], terms=True, samples=1)["runs"]
+    assert one["samples"] == other["samples"]
     config = run.manifest.config
     other = replace(config, model=replace(config.model, fingerprint="0" * 64))
     run.store.manifest = replace(run.manifest, config=other)

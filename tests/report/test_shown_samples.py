@@ -127,7 +127,7 @@ def test_a_report_begins_with_five_samples_that_need_no_script():
     run = small_run(6, 20, thin=1)
     page, text = to_html(build([run])), to_markdown(build([run]))
     top = page[page.index("<main") : page.index('class="cards"')]
-    shown = build([run]).runs[0].first_samples
+    shown = build([run])["runs"][0]["first_samples"]
     assert len(shown) == len({one["text"] for one in shown}) > 1
     for one in shown:
         assert one["text"] in top

@@ -160,14 +160,6 @@ def test_what_cannot_be_is_refused(kernel, schedule, said):
         maskov.sample(MODEL, kernel, Schedule(3, **schedule), chains=1, length=4)
 
 
-def test_early_tests_are_off_for_groups_unless_asked_for():
-    assert Metropolis(Raw()).delayed == maskov.DelayedAcceptance(2)
-    assert Metropolis(Raw(groups=2)).delayed == maskov.DelayedAcceptance(0)
-    asked = maskov.DelayedAcceptance(1)
-    assert Metropolis(Raw(groups=2), delayed=asked).delayed == asked
-    assert Metropolis(Raw(), delayed=asked).with_energy(Raw(groups=2)).delayed == asked
-
-
 def test_parts_of_ones_own_in_burn_in_are_trusted_by_name(tmp_path, monkeypatch):
     (tmp_path / "burning.py").write_text("def letters(texts):\n    return [0.1] * len(texts)\n")
     monkeypatch.syspath_prepend(str(tmp_path))

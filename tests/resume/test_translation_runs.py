@@ -1,8 +1,6 @@
 """Runs of translations, with and without a twin: their manifests, commands and refusals."""
 
-import io
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -78,29 +76,6 @@ def test_another_model_is_refused(which, models, tmp_path):
     save(twin if which == "twin" else models / "tiny-translation", seed=7, causal=which == "twin")
     with pytest.raises(RunError, match="not the one this run began with"):
         maskov.resume(tmp_path / "run")
-
-
-@pytest.mark.parametrize("at", [30, 10**6], ids=["stopped", "finished"])
-def test_the_command_goes_on_and_prints(at, model, models, tmp_path, capfd, monkeypatch):
-    whole = translate(model, SOURCES, MH, out=tmp_path / "whole", seed=4, every_chain=True)
-    assert _stopped(models, MH, tmp_path / "run", at) is (at == 30)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
-    monkeypatch.chdir(tmp_path)
-    for words in (["--json", "-q"], []):
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(["resume", "run", *words])
-        out, err = capfd.readouterr()
-        assert not ended.value.code
-        assert "Traceback" not in err
-        if not words:
-            assert out.split()[:4] == ["chain", "E_raw", "E_norm", "text"]
-            assert len(out.splitlines()) == 1 + len(whole)
-            continue
-        lines = [json.loads(line) for line in out.splitlines()]
-        assert [(SOURCES[one["template"]], one["text"]) for one in lines] == [
-            (one.source, one.text) for one in whole
-        ]
 
 
 def _call(monkeypatch, capfd, tmp_path, *words):

@@ -86,9 +86,13 @@ def test_whoever_reads_the_folder_sees_the_epochs_that_were_run(whole):
     assert maskov.resume(whole.store.path, TABLE).manifest.stopped_at == end
     assert opened.to_arviz()["posterior"].sizes["draw"] == end - end // 2
     assert Replayer(opened, TABLE).epochs == end
-    report = maskov.ui.report.build([opened]).runs[0]
-    assert (report.finished, report.epochs_done, report.burn_in) == (True, end, end // 2)
-    assert f"stopped at epoch {end} of at most 2,000" in report.metadata["schedule"]
+    report = maskov.ui.report.build([opened])["runs"][0]
+    assert (*(report[name] for name in ("finished", "epochs_done", "burn_in")),) == (
+        True,
+        end,
+        end // 2,
+    )
+    assert f"stopped at epoch {end} of at most 2,000" in report["metadata"]["schedule"]
 
 
 def test_the_same_chains_as_a_run_of_so_many_epochs(whole):

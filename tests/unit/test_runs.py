@@ -73,16 +73,6 @@ def test_traces_say_what_happened_at_each_position(lock_step, tmp_path):
     assert not (moved & traces["rejected"][1:]).any()
 
 
-def test_positions_of_large_runs_are_not_traced(monkeypatch, tmp_path):
-    monkeypatch.setattr("maskov.runs.store._MOST_PLACES", 4 * 5 * 8 - 1)
-    for out in (None, tmp_path / "run"):
-        run = maskov.sample(
-            MODEL, Metropolis(Raw()), Schedule(epochs=4), chains=5, length=8, out=out
-        )
-        assert "tokens" not in run.traces
-        assert run.traces["steps"].sum() == 4 * 5 * 8
-
-
 def test_a_summary_counts_kept_epochs_and_has_errors_over_chains():
     schedule = Schedule(epochs=6, burn_in=2)
     run = maskov.sample(MODEL, Metropolis(Raw()), schedule, chains=7, length=5)

@@ -252,18 +252,6 @@ def test_padding_changes_nothing_that_the_twin_writes(beam, monkeypatch):
     assert len({len(line) for line in plain}) > 1
 
 
-def test_empty_lines_stay_where_they_are():
-    texts = ["", "red", " \t", "blue green white", ""]
-    found = translate(MODEL, texts, TranslationMethod("mh", epochs=2, chains=2), every_chain=True)
-    assert [one.source for one in found] == ["", "red", "red", " \t", *["blue green white"] * 2, ""]
-    assert [one.chain for one in found] == [0, 0, 1, 0, 0, 1, 0]
-    for one in found:
-        assert bool(one.text) is bool(one.source.strip())
-        assert (one.energy_norm == 0) is not one.source.strip()
-    assert [one.text for one in translate(MODEL, ["", ""])] == ["", ""]
-    assert translate(MODEL, []) == []
-
-
 # Picks.
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -127,14 +127,20 @@ def _carry_out(plan: Plan, json: bool, quiet: bool) -> None:
         return f"stopped and saved; continue with: maskov resume {plan.out}{trust}"
 
     epochs, most = config.schedule.epochs, config.until is not None
-    with _watched(plan.model, epochs, quiet, left, most) as watch:
+    unit = "point" if plan.manifest.particles else "epoch"  # of the path of a population
+    with _watched(plan.model, epochs, quiet, left, most, unit) as watch:
         run = execute(plan, *watch)
     _print(run, plan.model, json, quiet)
 
 
 @contextmanager
 def _watched(
-    model: MaskedModel, epochs: int, quiet: bool, left: Callable[[], str], most: bool = False
+    model: MaskedModel,
+    epochs: int,
+    quiet: bool,
+    left: Callable[[], str],
+    most: bool = False,
+    unit: str = "epoch",
 ) -> Iterator[tuple[Listener | None, Callable[[], bool]]]:
     """Yield who listens and who asks to stop: a view of the work, and signals that end it softly.
 
@@ -144,7 +150,7 @@ def _watched(
 
     with stop_on_signals() as stop:
         try:
-            with progress_for(model, epochs, quiet, most) or nullcontext() as view:
+            with progress_for(model, epochs, quiet, most, unit) as view:
                 yield view, watched_stop(stop, view)
         except (Interrupted, KeyboardInterrupt):
             say(left())

@@ -1,13 +1,12 @@
 """The data of a report, the same for HTML, Markdown and JSON: numbers, curves, how it was made.
 
-Curves are plain data, as the scripts of pages read them.
+All of it is plain data, as templates and the scripts of pages read it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import numpy.typing as npt
 from maskov.config import Manifest
 from maskov.diagnostics import Diagnosis
 from maskov.diagnostics.chains import kept_epochs
-from maskov.diagnostics.diagnosis import Table, mean_of_chains
+from maskov.diagnostics.diagnosis import mean_of_chains
 from maskov.diagnostics.verdict import part_of
 from maskov.errors import InputError
 from maskov.runs import Run
@@ -44,72 +43,10 @@ MOST_SHADED = 200
 
 ENERGIES = ("raw", "norm")
 _FEWEST_BINS, _MOST_BINS = 8, 50
+# A report, or that of one run, or a part of it.
+Data = dict[str, Any]
 # Kernels that hold the one that moves a chain.
 _AROUND = ("exchange", "population")
-
-
-@dataclass(frozen=True)
-class Number:
-    """A number and its standard error over chains, if any."""
-
-    name: str
-    value: float | None
-    standard_error: float | None = None
-
-
-@dataclass(frozen=True)
-class RunReport:
-    """The report of one run.
-
-    `verdict` has its headline and tone, `notes` the limits of the run, of its diagnosis, and of
-    what a report shows. `order` is the energy that ranks samples: the target's, `raw`, `norm` or
-    `target`. With `per_token`, all energies but those of samples are divided by lengths, and so is
-    the rank. Curves are over `epochs`, counted from 1; `shown_chains` have lines of their own. With
-    `particles`, those of each population, chains are particles and epochs are points of the path.
-    `first_samples` are a few for its top. `families` are the parents of a run that started from
-    FASTA, with fixed lengths.
-    """
-
-    label: str
-    verdict: dict[str, Any]
-    signature: str
-    notes: list[str]
-    metadata: dict[str, str]
-    finished: bool
-    chains: int
-    particles: int
-    epochs_done: int
-    burn_in: int
-    order: str
-    per_token: bool
-    numbers: list[Number]
-    tables: list[Table]
-    correlations: list[dict[str, Any]]
-    positions: dict[str, Any] | None
-    epochs: list[int]
-    shown_chains: list[int]
-    energies: dict[str, dict[str, Any]]
-    experts: dict[str, dict[str, Any]]
-    temperature: list[float] | None
-    accepted: dict[str, Any]
-    novel: dict[str, Any]
-    families: list[dict[str, Any]]
-    first_samples: list[dict[str, Any]]
-    samples: list[dict[str, Any]]
-    samples_in_all: int
-    shaded: bool
-    diagnosis: Diagnosis
-
-
-@dataclass(frozen=True)
-class Report:
-    """One or more runs; their histograms have common edges."""
-
-    title: str
-    version: str
-    runs: list[RunReport]
-    histograms: dict[str, dict[str, Any] | None]
-    cautions: list[str]
 
 
 def build(
@@ -121,8 +58,11 @@ def build(
     device: str | None = None,
     trust_remote_code: bool = False,
     allow_download: bool = False,
-) -> Report:
+) -> Data:
     """Build the report of some runs, with up to `samples` samples of each.
+
+    It has a `title`, the `runs`, `histograms` of their energies with common edges, and `cautions`:
+    why they should not be compared.
 
     With `terms`, models are loaded again, on `device` or where they ran, to compute the energy of
     every token; their remote code runs only with `trust_remote_code`, and they are downloaded only
@@ -145,26 +85,36 @@ def build(
         _run_report(run, traces, label, most, models if terms else None, per_token)
         for run, traces, label in zip(runs, every, labels, strict=True)
     ]
-    return Report(
-        title=title or " · ".join(labels),
-        version=__version__,
-        runs=reports,
-        histograms={
+    return {
+        "title": title or " · ".join(labels),
+        "version": __version__,
+        "runs": reports,
+        "histograms": {
             name: histogram(
                 [
-                    traces[f"energy_{name}"][one.burn_in :]
+                    traces[f"energy_{name}"][one["burn_in"] :]
                     for one, traces in zip(reports, every, strict=True)
                 ]
             )
             for name in ENERGIES
         },
-        cautions=_cautions(runs),
-    )
+        "cautions": _cautions(runs),
+    }
 
 
 def _run_report(
     run: Run, traces: Traces, label: str, most: int, models: LoadedModels | None, per_token: bool
-) -> RunReport:
+) -> Data:
+    """Return the report of one run.
+
+    `verdict` has its headline and tone, `notes` the limits of the run, of its diagnosis, and of
+    what a report shows. `order` is the energy that ranks samples: the target's, `raw`, `norm` or
+    `target`. With `per_token`, all energies but those of samples are divided by lengths, and so is
+    the rank. Curves are over `epochs`, counted from 1; `shown_chains` have lines of their own. With
+    `particles`, those of each population, chains are particles and epochs are points of the path.
+    `first_samples` are a few for its top. `families` are the parents of a run that started from
+    FASTA, with fixed lengths.
+    """
     manifest, summary, diagnosis, every = run.manifest, run.summary(), run.diagnose(), run.samples
     done, chains, burn_in = summary.epochs_done, summary.chains, summary.burn_in
     epochs, shown_chains = spaced(done, MOST_EPOCHS), spaced(chains, MOST_CHAINS)
@@ -187,63 +137,64 @@ def _run_report(
         ),
     }
 
-    def energy(name: str) -> Number:
-        mean = mean_of_chains(traces[f"energy_{name}"][burn_in:], manifest.particles)
-        return Number(f"E_{name}{' per token' * per_token}", *mean)
-
-    def rate(name: str, value: float | None) -> Number:
+    numbers: dict[str, tuple[float | None, float | None]] = {
+        f"E_{name}{' per token' * per_token}": mean_of_chains(
+            traces[f"energy_{name}"][burn_in:], manifest.particles
+        )
+        for name in ENERGIES
+    }
+    for name, rate in (("accepted", summary.acceptance_rate), ("novel", summary.novel_rate)):
         counts = traces[name][burn_in:], traces["steps"][burn_in:]
-        return Number(name, value, chain_rate_error(*counts, manifest.particles))
+        numbers[name] = rate, chain_rate_error(*counts, manifest.particles)
+    numbers["passes per step"] = summary.passes_per_step, None
 
-    def trace(values: Values) -> dict[str, Any]:
+    def trace(values: Values) -> Data:
         return {
             "spread": energy_spread(values),
             "chains": [listed(values[:, chain]) for chain in shown_chains],
         }
 
-    return RunReport(
-        label=label,
-        verdict=diagnosis.verdict.to_dict(),
-        signature=run.signature,
-        notes=[
+    return {
+        "label": label,
+        "verdict": diagnosis.verdict.to_dict(),
+        "signature": run.signature,
+        "notes": [
             *summary.notes,
             *diagnosis.notes,
             *(note for note, holds in remarks.items() if holds),
         ],
-        metadata=metadata(manifest),
-        finished=done >= summary.epochs,
-        chains=chains,
-        particles=manifest.particles,
-        epochs_done=done,
-        burn_in=burn_in,
-        order=order,
-        per_token=per_token,
-        numbers=[
-            *map(energy, ENERGIES),
-            rate("accepted", summary.acceptance_rate),
-            rate("novel", summary.novel_rate),
-            Number("passes per step", summary.passes_per_step),
+        "metadata": metadata(manifest),
+        "finished": done >= summary.epochs,
+        "chains": chains,
+        "particles": manifest.particles,
+        "epochs_done": done,
+        "burn_in": burn_in,
+        "order": order,
+        "per_token": per_token,
+        "numbers": [
+            {"name": name, "value": value, "standard_error": error}
+            for name, (value, error) in numbers.items()
         ],
-        tables=diagnosis.tables(),
-        correlations=correlations(diagnosis),
-        positions=position_curve(diagnosis),
-        epochs=[epoch + 1 for epoch in epochs],
-        shown_chains=shown_chains,
-        energies={name: trace(traces[f"energy_{name}"][epochs]) for name in ENERGIES},
-        experts={
+        "tables": diagnosis.tables(),
+        "correlations": correlations(diagnosis),
+        "positions": position_curve(diagnosis),
+        "epochs": [epoch + 1 for epoch in epochs],
+        "shown_chains": shown_chains,
+        "energies": {name: trace(traces[f"energy_{name}"][epochs]) for name in ENERGIES},
+        "experts": {
             name: trace(traces["expert_energy"][epochs, :, column])
             for column, name in enumerate(manifest.experts)
         },
-        temperature=None if temperature is None else [temperature[epoch] for epoch in epochs],
-        accepted=rate_spread(traces["accepted"][epochs], traces["steps"][epochs]),
-        novel=rate_spread(traces["novel"][epochs], traces["steps"][epochs]),
-        families=found,
-        first_samples=first_samples(manifest, every, order) if most else [],
-        samples=shown_samples(manifest, chosen, scored, order, per_token),
-        samples_in_all=len(every),
-        shaded=scored is not None,
-        diagnosis=diagnosis,
-    )
+        "temperature": None if temperature is None else [temperature[epoch] for epoch in epochs],
+        "accepted": rate_spread(traces["accepted"][epochs], traces["steps"][epochs]),
+        "novel": rate_spread(traces["novel"][epochs], traces["steps"][epochs]),
+        "families": found,
+        "first_samples": first_samples(manifest, every, order) if most else [],
+        "samples": shown_samples(manifest, chosen, scored, order, per_token),
+        "samples_in_all": len(every),
+        "shaded": scored is not None,
+        "diagnosis": diagnosis,
+    }
 
 
 def _done(run: Run) -> Traces:
@@ -281,7 +232,7 @@ def _cautions(runs: Sequence[Run]) -> list[str]:
     return [caution for caution, kinds in differ.items() if len(kinds) > 1]
 
 
-def energy_spread(values: Values) -> dict[str, Any]:
+def energy_spread(values: Values) -> Data:
     """Return the median over chains and the central 80 %; None where not traced."""
     curves = np.full((3, len(values)), np.nan)
     whole = np.isfinite(values).all(1)
@@ -290,7 +241,7 @@ def energy_spread(values: Values) -> dict[str, Any]:
     return dict(zip(("middle", "low", "high"), map(listed, curves), strict=True))
 
 
-def rate_spread(part: Values, whole: Values) -> dict[str, Any]:
+def rate_spread(part: Values, whole: Values) -> Data:
     """Return the rate over all chains, and the central 80 % of the chains' rates."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return energy_spread(part / whole) | {"middle": listed(part.sum(1) / whole.sum(1))}
@@ -304,7 +255,7 @@ def chain_rate_error(part: Values, whole: Values, particles: int) -> float | Non
     return float((done / steps).std(ddof=1) / np.sqrt(len(steps)))
 
 
-def histogram(groups: Sequence[Values]) -> dict[str, Any] | None:
+def histogram(groups: Sequence[Values]) -> Data | None:
     """Return the shares of energies of several runs between common edges; None without any."""
     finite = [values[np.isfinite(values)] for values in groups]
     pooled = np.concatenate([values.ravel() for values in finite])
@@ -322,7 +273,7 @@ def histogram(groups: Sequence[Values]) -> dict[str, Any] | None:
     return {"edges": edges.tolist(), "shares": [shares.tolist() for shares in counts]}
 
 
-def correlations(diagnosis: Diagnosis) -> list[dict[str, Any]]:
+def correlations(diagnosis: Diagnosis) -> list[Data]:
     """Return the autocorrelations of energies and tokens that are known, by lag in epochs."""
     curves: dict[str, tuple[list[float] | None, int]] = {
         name: (one.autocorrelation, one.spacing or 1) for name, one in diagnosis.energies.items()
@@ -336,7 +287,7 @@ def correlations(diagnosis: Diagnosis) -> list[dict[str, Any]]:
     ]
 
 
-def position_curve(diagnosis: Diagnosis) -> dict[str, Any] | None:
+def position_curve(diagnosis: Diagnosis) -> Data | None:
     """Pool the rates of templates by position, counted from 1, weighted by visits."""
     figures = diagnosis.tokens.positions if diagnosis.tokens is not None else []
     sums: dict[int, Any] = defaultdict(lambda: np.zeros(3))

@@ -26,7 +26,8 @@ from maskov.diagnostics.verdict import shown
 from maskov.errors import InputError
 from maskov.runs.files import write_atomically
 from maskov.runs.result import Run
-from maskov.ui.report.data import Number, Report, build
+from maskov.ui.escaping import printable
+from maskov.ui.report.data import Data, build
 
 _SCRIPTS = (
     "scales.js", "drawing.js", "charts.js", "proteins.js", "figures.js", "samples.js", "theme.js",
@@ -39,12 +40,12 @@ PAGE_DIGITS = 7
 _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".json": "json"}
 
 
-def to_html(report: Report) -> str:
+def to_html(report: Data) -> str:
     """Return the page."""
     return to_page(report)[0]
 
 
-def to_page(report: Report) -> tuple[str, str]:
+def to_page(report: Data) -> tuple[str, str]:
     """Return the page and its content security policy, which a server sends as a header too."""
     # One scope for all scripts, to define no globals.
     script = "(() => {\n" + _read(_SCRIPTS) + "})();\n"
@@ -56,15 +57,13 @@ def to_page(report: Report) -> tuple[str, str]:
     data = json_safe(report, PAGE_DIGITS)
     for run in data["runs"]:
         del run["diagnosis"]  # what the page shows of it has its own fields
-    template = _templates(False).get_template("report.html")
-    return template.render(
-        vars(report), policy=policy, script=script, style=style, data=data
-    ), policy
+    template = templates().get_template("report.html")
+    return template.render(report, policy=policy, script=script, style=style, data=data), policy
 
 
-def to_markdown(report: Report) -> str:
+def to_markdown(report: Data) -> str:
     """Return the tables of a report and the samples of lowest energy."""
-    return _templates(True).get_template("report.md").render(vars(report))
+    return templates(markdown=True).get_template("report.md").render(report)
 
 
 def to_json(report: Any) -> str:
@@ -91,9 +90,9 @@ def json_safe(value: Any, digits: int | None = None, infinities: bool = False) -
     return value if digits is None else float(f"{value:.{digits}g}")
 
 
-def with_error(number: Number) -> str:
+def with_error(number: Data) -> str:
     """Return value ± standard error, to two digits of the error; without an error, four digits."""
-    value, error = number.value, number.standard_error
+    value, error = number["value"], number["standard_error"]
     if value is None or error is None or not math.isfinite(error) or error <= 0:
         return shown(value, ".4g")
     places = max(0, 1 - math.floor(math.log10(error)))
@@ -109,7 +108,8 @@ def _in_markdown(value: Any) -> Markup:
 
 
 @cache
-def _templates(markdown: bool) -> Environment:
+def templates(markdown: bool = False) -> Environment:
+    """Return the templates, which escape what they are given."""
     environment = Environment(
         loader=PackageLoader("maskov.ui.report"),
         autoescape=True,
@@ -120,7 +120,8 @@ def _templates(markdown: bool) -> Environment:
         finalize=_in_markdown if markdown else None,
     )
     environment.filters |= {
-        "shown": shown, "with_error": with_error, "thousands": "{:,}".format
+        "shown": shown, "with_error": with_error, "thousands": "{:,}".format,
+        "printable": printable,
     }  # fmt: skip
     environment.policies["json.dumps_kwargs"] = {
         "ensure_ascii": False, "allow_nan": False, "separators": (",", ":")
@@ -156,7 +157,7 @@ def format_of(given: str | None, out: Path | None) -> str:
     return given or named or "html"
 
 
-def content_of(data: Report, kind: str) -> bytes:
+def content_of(data: Data, kind: str) -> bytes:
     """Return the file of a report."""
     # A broken decoder can produce lone surrogates, which cannot be encoded.
     return _FORMATS[kind](data).encode("utf-8", "replace")

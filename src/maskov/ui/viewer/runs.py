@@ -122,7 +122,7 @@ def verdict(path: Path, stamp: Stamp) -> dict[str, Any]:
 
 def overview(opened: OpenedRun, why_not: str | None) -> dict[str, Any]:
     """Return the run's report without samples, and why its chains cannot be replayed, if so."""
-    report = build([opened.run], samples=0).runs[0]
+    report = build([opened.run], samples=0)["runs"][0]
     data = json_safe(report, PAGE_DIGITS)
     del data["diagnosis"]
     return data | {  # type: ignore[no-any-return]
@@ -130,7 +130,7 @@ def overview(opened: OpenedRun, why_not: str | None) -> dict[str, Any]:
         "name": opened.path.name,
         "title": opened.title,
         "why_not_played": why_not,
-        "numbers": {number.name: with_error(number) for number in report.numbers},
+        "numbers": {number["name"]: with_error(number) for number in report["numbers"]},
     }
 
 
