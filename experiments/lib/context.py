@@ -24,7 +24,7 @@ from maskov.translation.autoregressive import AutoregressiveTranslator
 def model_weights_hash(model: Any) -> str:
     """Hash the full-precision weights, shape and vocabulary of a loaded model."""
     exact = getattr(model, "exact", None) or model
-    return weights_hash(exact.network, exact.tokenizer)
+    return weights_hash(exact.checkpoint, exact.tokenizer)
 
 
 BUNDLED_DATA = Path(__file__).parents[1] / "data"

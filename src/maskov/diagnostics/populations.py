@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from maskov.config import Manifest
 from maskov.diagnostics.chains import chain_templates
@@ -138,6 +137,8 @@ class PopulationSummary:
         Particles of one ancestor are alike, so families are compared, not particles: each counts
         with its mean, in proportion to its size.
         """
+        from scipy.special import chdtrc  # slow to import
+
         if len(self.energy) < 2:
             return math.nan
         means, errors = [], []
@@ -159,7 +160,7 @@ class PopulationSummary:
             return math.nan
         centre = (precision * means).sum() / precision.sum()
         chi2 = float((precision * (np.array(means) - centre) ** 2).sum())
-        return float(stats.chi2.sf(chi2, len(means) - 1))
+        return float(chdtrc(len(means) - 1, chi2))
 
     @property
     def problems(self) -> list[str]:

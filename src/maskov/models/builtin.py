@@ -15,6 +15,7 @@ import torch
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.huggingface import HuggingFaceModel
+from maskov.models.tokens import import_transformers
 from maskov.types import Float, Int, Tensor
 
 
@@ -162,12 +163,11 @@ def untrained(
     It makes every command work without a download. Its sentences mean nothing, and every output
     says so.
     """
-    from transformers import BertConfig, BertForMaskedLM, BertTokenizer
-
+    transformers = import_transformers()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     words = [*special, *dict.fromkeys(_WORDS.split())]
-    tokenizer = BertTokenizer(vocab={word: i for i, word in enumerate(words)})
-    config = BertConfig(
+    tokenizer = transformers.BertTokenizer(vocab={word: i for i, word in enumerate(words)})
+    config = transformers.BertConfig(
         vocab_size=len(words),
         hidden_size=64,
         num_hidden_layers=2,
@@ -178,7 +178,7 @@ def untrained(
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        network = BertForMaskedLM(config)
+        network = transformers.BertForMaskedLM(config)
     return HuggingFaceModel(
         network.to(device, dtype),
         tokenizer,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
-import torch.nn.functional as F
 
-from maskov.encoders import Encoder, Packed, Reading, TokenLayout, Uniform
+from maskov.encoders import Encoder, LMHead, Packed, Reading, TokenLayout, Uniform
 from maskov.errors import InputError, ModelError
 from maskov.models.base import MaskedModel, Queries, coarse
 from maskov.models.checkpoint import fingerprint, forbidden_ids
@@ -127,26 +126,6 @@ def without_smoothing(
     return scores + (1 - tail).clamp(min=FLOOR).log()
 
 
-@dataclass(frozen=True)
-class LMHead:
-    """A transform of the encoder's output and the projection onto the vocabulary."""
-
-    transform: Callable[[Tensor], Tensor]
-    weight: Float[Tensor, "vocabulary hidden"]
-    bias: Float[Tensor, " vocabulary"] | None = None
-
-    def logits(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, "masked vocabulary"]:
-        """Score the full vocabulary."""
-        return F.linear(hidden, self.weight, self.bias)
-
-    def logit_of(
-        self, hidden: Float[Tensor, "masked hidden"], tokens: Int[Tensor, " masked"]
-    ) -> Float[Tensor, " masked"]:
-        """Score one token per row, with one row of the projection."""
-        score = (hidden * self.weight[tokens]).sum(-1)
-        return score if self.bias is None else score + self.bias[tokens]
-
-
 class PackedModel(MaskedModel):
     """A network and its tokenizer, with our own encoder for its passes if it is a known one.
 
@@ -154,6 +133,8 @@ class PackedModel(MaskedModel):
     """
 
     network: Any
+    # The weights and settings that were loaded: the network, or what stands for it.
+    checkpoint: Any
     tokenizer: Any
     encoder: Encoder | None
     head: LMHead | None
@@ -288,7 +269,7 @@ class PackedModel(MaskedModel):
         inputs = {"mask": self.mask_id, "forbidden": forbidden_ids(self.forbidden)}
         if self.remove_smoothing:
             inputs["remove_smoothing"] = self.remove_smoothing
-        return fingerprint(self.network, self.tokenizer, **inputs, **self.other_inputs())
+        return fingerprint(self.checkpoint, self.tokenizer, **inputs, **self.other_inputs())
 
     @abstractmethod
     def other_inputs(self) -> dict[str, Any]:

@@ -51,8 +51,8 @@ class PickledModel:
         parts = pickle.loads(self.pickled, buffers=self.arrays)
         if isinstance(parts, MaskedModel):
             return parts
-        kind, (network, *others), caution, changes, texts = parts
-        plain: MaskedModel = kind(network.to(device), *others)
+        kind, (checkpoint, *others), caution, changes, texts = parts
+        plain: MaskedModel = kind(checkpoint.to(device), *others)
         plain.caution = caution
         model = adapted(plain, *changes)
         return model.given(texts) if isinstance(model, ConditionalModel) and texts else model
@@ -67,7 +67,7 @@ def _parts(model: MaskedModel) -> Any:
     sources = getattr(exact, "sources", None)
     return (
         type(exact),
-        (exact.network, exact.tokenizer, exact.name),
+        (exact.checkpoint, exact.tokenizer, exact.name),
         exact.caution,
         (exact.prefix, exact.extra_letters, exact.remove_smoothing, model.precision),
         sources and sources.texts,

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from maskov.errors import ModelError
 from maskov.models.checkpoint import ARCHITECTURE, check_files, read_config
 from maskov.models.conditional.network import TranslationNetwork, TranslationShape
-from maskov.models.tokens import silence_transformers
+from maskov.models.tokens import PlainTokenizer, import_transformers, silence_transformers
 from maskov.types import Tensor
 
 # The merges of a saved tokenizer, next to its Hugging Face files.
@@ -178,11 +178,12 @@ def load(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple[Transl
 
 def load_tokenizer(folder: Path) -> Any:
     """Read the tokenizer of a translation model."""
-    from transformers import PreTrainedTokenizerFast
-
+    tokenizer: Any = PlainTokenizer.read(folder)
     try:
-        with silence_transformers():
-            tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+        if tokenizer is None:
+            general = import_transformers().PreTrainedTokenizerFast
+            with silence_transformers():
+                tokenizer = general.from_pretrained(folder)
     except Exception as error:  # damaged files raise many kinds of errors
         raise ModelError(f"'{folder}' has no readable tokenizer.") from error
     for name in ("pad", "bos", "eos", "unk", "mask"):

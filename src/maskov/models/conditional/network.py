@@ -9,7 +9,7 @@ same weights and sizes, so that they can be compared.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -22,9 +22,8 @@ from maskov.encoders.blocks import (
     Embedding,
     EncoderNetwork,
     FeedForward,
-    LayerNorm,
 )
-from maskov.encoders.families import affine_of, norm_of
+from maskov.encoders.families import Weights
 from maskov.types import Bool, Float, Int, Tensor
 
 
@@ -288,44 +287,46 @@ def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
 
 def decoder_of(network: TranslationNetwork) -> Encoder:
     """Return the decoder of a masked network; it shares the weights but those of self-attention."""
-    layers = [cast(Layer, layer) for layer in network.decoder]
-    norms: list[Any] = [
-        norm
+    shape, weights = network.shape, Weights(network.state_dict())
+    width, eps = shape.width, shape.norm_epsilon
+    layers = [f"decoder.{number}" for number in range(shape.decoder_layers)]
+    norms = [
+        f"{layer}.{norm}"
         for layer in layers
-        for norm in (layer.attention_norm, layer.cross_norm, layer.inner_norm)
+        for norm in ("attention_norm", "cross_norm", "inner_norm")
     ]
     first = None
-    if network.shape.norm_first:
+    if shape.norm_first:
         # The norm before a sublayer is the one that follows the sublayer before it.
-        first, *norms = [*norms, network.decoder_norm]
+        first, *norms = [*norms, "decoder_norm"]
+    after = [weights.norm(name, width, eps) for name in norms]
     blocks = tuple(
-        _block(layer, *map(norm_of, norms[3 * number : 3 * number + 3]))
+        Block(
+            weights.affine(
+                {f"{layer}.attention.query": width, f"{layer}.attention.memory": 2 * width}, width
+            ),
+            weights.affine({f"{layer}.attention.out": width}, width),
+            after[3 * number],
+            FeedForward(
+                weights.affine({f"{layer}.widen": shape.inner}, width),
+                weights.affine({f"{layer}.narrow": width}, shape.inner),
+                gated=False,
+                activation=None,
+            ),
+            after[3 * number + 2],
+            cross=CrossAttention(
+                weights.affine({f"{layer}.cross.query": width}, width),
+                weights.affine({f"{layer}.cross.memory": 2 * width}, width),
+                weights.affine({f"{layer}.cross.out": width}, width),
+                after[3 * number + 1],
+            ),
+        )
         for number, layer in enumerate(layers)
     )
-    words, places = network.words.weight.detach(), network.target_positions.weight.detach()
-    return Encoder(
-        EncoderNetwork(
-            Embedding(words, places, None),
-            None if first is None else norm_of(first),
-            blocks,
-            network.shape.heads,
-            keeps_sum=network.shape.norm_first,
-        )
+    embedding = Embedding(
+        weights.take("words.weight", shape.vocabulary, width),
+        weights.take("target_positions.weight", shape.longest, width),
+        None,
     )
-
-
-def _block(
-    layer: Layer, after_attention: LayerNorm, after_cross: LayerNorm, after_feed: LayerNorm
-) -> Block:
-    own, cross = layer.attention, layer.cross
-    assert cross is not None
-    return Block(
-        affine_of(own.query, own.memory),
-        affine_of(own.out),
-        after_attention,
-        FeedForward(affine_of(layer.widen), affine_of(layer.narrow), gated=False, activation=None),
-        after_feed,
-        cross=CrossAttention(
-            affine_of(cross.query), affine_of(cross.memory), affine_of(cross.out), after_cross
-        ),
-    )
+    start = None if first is None else weights.norm(first, width, eps)
+    return Encoder(EncoderNetwork(embedding, start, blocks, shape.heads, shape.norm_first))
