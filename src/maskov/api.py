@@ -254,7 +254,8 @@ def sample(
     `RunError` for folders that cannot be written, and `Interrupted`; all are `MaskovError`.
     """
     given = locals()
-    from maskov.plan import execute_shown, plan
+    from maskov.plan import plan
+    from maskov.sampling import execute_shown
 
     return execute_shown(plan(**given), progress, listener, stop)
 
@@ -331,7 +332,7 @@ def resume(
     It raises what `sample` raises, `Interrupted` once `stop` returns true among it.
     """
     given = locals()
-    from maskov.plan import execute_shown, plan_of_folder
+    from maskov.sampling import execute_shown, plan_of_folder
 
     return execute_shown(plan_of_folder(**given), progress, listener, stop)
 

@@ -15,11 +15,14 @@ import math
 import typing
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from maskov.errors import InputError, RunError, refuse
 
-FORMAT = 6
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+FORMAT = 5
 # Epochs × chains of one run: its traces are kept in full.
 MOST_TRACED = 10**8
 # The epochs of a run, and the most of one that ends when it has converged, unless given.
@@ -417,8 +420,7 @@ class Manifest:
     `kernel` is the kernel's short name, `energy` that of its target, `order` and `block` those of
     its site move. `width` and `shortest` are the longest and the shortest that a sequence may be,
     `mean` the mean length at the start, `regions` how many parts of one may change their length.
-    `stopped_at` is the number of epochs after which a run with `until` had converged,
-    `samples_hash` the hash of the samples of a run that is over. `replicas`
+    `stopped_at` is the number of epochs after which a run with `until` had converged. `replicas`
     are those of each chain, and `ladder` their inverse temperatures once these are known. `experts`
     are the parts of the energy other than masked passes, `particles` are those of each population;
     `compares` says that a chain's target
@@ -450,7 +452,6 @@ class Manifest:
     particles: int = 0
     precision_check: PrecisionCheck | None = None
     stopped_at: int | None = None
-    samples_hash: str | None = None
     name: str = ""
     format: int = FORMAT
 
@@ -522,7 +523,7 @@ class Manifest:
 
 
 # What a run adds to its manifest on the way.
-_ADDED = ("precision_check", "stopped_at", "samples_hash")
+_ADDED = ("precision_check", "stopped_at")
 _HASH_LETTERS = 16
 
 
@@ -566,7 +567,7 @@ T = typing.TypeVar("T")
 
 
 @cache
-def _reader(kind: Any) -> Any:
+def _reader(kind: Any) -> TypeAdapter[Any]:
     # Whoever reads no description of a run needs no pydantic.
     from pydantic import TypeAdapter
 
@@ -578,9 +579,8 @@ def from_json(kind: type[T], text: str) -> T:
     from pydantic import ValidationError
 
     try:
-        return typing.cast(
-            T, _reader(typing.cast(Any, kind)).validate_json(text, strict=True, extra="forbid")
-        )
+        found: T = _reader(typing.cast(Any, kind)).validate_json(text, strict=True, extra="forbid")
+        return found
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "JSON"

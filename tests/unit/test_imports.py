@@ -33,7 +33,7 @@ LAYERS = [
     ["arguments"],
     ["api"],
     ["plan"],
-    ["likelihood", "scoring"],
+    ["likelihood", "sampling", "scoring"],
     ["rewriting", "translation"],
     ["public"],
     ["cli"],
