@@ -13,10 +13,10 @@ from torch.nn.utils.rnn import pad_sequence
 from maskov.energies.base import Energy
 from maskov.energies.networks import Loading, NetworkEnergy, check_lengths, contents, refuse_nan
 from maskov.errors import InputError, ModelError
+from maskov.models.autoregressive import AutoregressiveTranslator
 from maskov.models.base import MaskedModel, coarse
 from maskov.models.checkpoint import translation_folder
-from maskov.models.conditional.autoregressive import AutoregressiveModel
-from maskov.models.conditional.model import ConditionalModel, Sources
+from maskov.models.conditional import ConditionalModel, Sources
 from maskov.models.scorer import Batcher, token_budget
 from maskov.models.tokens import silence_transformers, token_ids
 from maskov.types import Float, Sequences, Tensor
@@ -169,10 +169,10 @@ class AutoregressiveTranslation(Energy):
         self._checked: MaskedModel | None = None
 
     @cached_property
-    def _model(self) -> AutoregressiveModel:
+    def _model(self) -> AutoregressiveTranslator:
         folder = translation_folder(self.name) or Path(self.name)
         device = torch.device(self._loading.device)
-        return AutoregressiveModel.load(folder, device, self.name, self._dtype)
+        return AutoregressiveTranslator.load(folder, device, self.name, self._dtype)
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Return −log p of each translation, its end included."""
