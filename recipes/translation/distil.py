@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 
 from maskov.models.autoregressive import AutoregressiveTranslator
+from maskov.models.network import load_translation
 from recipes.translation.corpus import MOST_TOKENS, read_lines, tokens_of
 from recipes.translation.train import PAIRS
 

@@ -36,6 +36,8 @@ from maskov.models.network import (
     TranslationNetwork,
     TranslationShape,
     load_tokenizer,
+    load_translation,
+    save_translation,
 )
 from recipes.trainer import BestAverage, Precision, Trainer, Training
 from recipes.translation.compiling import compiled, succeeds, tolerate_failures, uncompile

@@ -19,6 +19,7 @@ from maskov.models.network import (
     SpecialTokens,
     TranslationNetwork,
     TranslationShape,
+    load_translation,
 )
 
 CPU = torch.device("cpu")

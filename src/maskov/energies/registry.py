@@ -12,8 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from maskov.energies.autoregressive import Autoregressive, AutoregressiveTranslation
-from maskov.energies.base import Energy, TextEnergy
+from maskov.energies.base import Energy, Norm, Raw, TextEnergy
 from maskov.energies.counting import (
     Avoids,
     Contains,
@@ -25,9 +24,9 @@ from maskov.energies.counting import (
     PredictedLength,
     Repeats,
 )
-from maskov.energies.masked import Norm, OtherModel, Raw
-from maskov.energies.networks import Classifier, Loading, Similar
+from maskov.energies.networks import Autoregressive, Classifier, Loading, Similar
 from maskov.energies.ordered import Ordered
+from maskov.energies.other_models import AutoregressiveTranslation, OtherModel
 from maskov.errors import InputError
 from maskov.models.checkpoint import translation_folder
 from maskov.parts import is_import_path, load_part, parse_call, split_outside

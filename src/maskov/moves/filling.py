@@ -19,7 +19,7 @@ tokens are allowed depends on those drawn so far.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -27,7 +27,7 @@ import torch
 from maskov.constraints import PartlyFilled
 from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
-from maskov.moves.conditional import MaskedConditional
+from maskov.moves.base import MaskedConditional
 from maskov.random import Purpose, Rng
 from maskov.types import (
     Bool,
@@ -300,12 +300,7 @@ def draw(
     `filling` is what constraints are asked about, if there are some.
     """
     columns: list[tuple[Tensor, ...]] = []
-    # In portions, so that scores of the whole vocabulary fit in memory.
-    for begin in range(0, len(hidden), scorer.model.head_rows):
-        part = slice(begin, begin + scorer.model.head_rows)
-        logits = scorer.model.logits(hidden[part])
-        scorer.track_nan(logits)
-        log_q, stuck = _restricted(logits, conditional, scorer, filling, part)
+    for part, logits, log_q, stuck in _portions(hidden, conditional, scorer, filling):
         new = choose(log_q.exp(), part)
         forward = log_q.gather(1, new[:, None]).squeeze(1)
         score = logits.gather(1, new[:, None]).squeeze(1).double()
@@ -322,31 +317,35 @@ def log_q_of(
     filling: PartlyFilled | None = None,
 ) -> Float[Tensor, " masked"]:
     """Return log q of given tokens at masked positions; `filling` is that of `draw`."""
-    columns = []
+    columns = [
+        _gathered(log_q, tokens[part]).masked_fill(stuck, -torch.inf)
+        for part, _, log_q, stuck in _portions(hidden, conditional, scorer, filling)
+    ]
+    return torch.cat(columns)
+
+
+def _portions(
+    hidden: Float[Tensor, "masked hidden"],
+    conditional: MaskedConditional,
+    scorer: Scorer,
+    filling: PartlyFilled | None,
+) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
+    """Yield portions so small that scores of the whole vocabulary fit in memory.
+
+    Each with its logits, log q of all tokens under the constraints, and where these allow none.
+    """
     for begin in range(0, len(hidden), scorer.model.head_rows):
         part = slice(begin, begin + scorer.model.head_rows)
         logits = scorer.model.logits(hidden[part])
         scorer.track_nan(logits)
-        log_q, stuck = _restricted(logits, conditional, scorer, filling, part)
-        columns.append(_gathered(log_q, tokens[part]).masked_fill(stuck, -torch.inf))
-    return torch.cat(columns)
-
-
-def _restricted(
-    logits: Float[Tensor, "n vocabulary"],
-    conditional: MaskedConditional,
-    scorer: Scorer,
-    filling: PartlyFilled | None,
-    part: slice,
-) -> tuple[Float[Tensor, "n vocabulary"], Bool[Tensor, " n"]]:
-    """Return log q of all tokens under the constraints, and where these allow none."""
-    allowed, stuck = None, torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
-    if filling is not None:
-        allowed = conditional.allowed(filling.rows(part), scorer.model)
-        stuck = ~allowed.any(1)
-        # Drawn all the same, so that all numbers are numbers.
-        allowed = allowed | stuck[:, None]
-    return conditional.log_probabilities(logits, scorer.model.forbidden, allowed), stuck
+        allowed, stuck = None, torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
+        if filling is not None:
+            allowed = conditional.allowed(filling.rows(part), scorer.model)
+            stuck = ~allowed.any(1)
+            # Drawn all the same, so that all numbers are numbers.
+            allowed = allowed | stuck[:, None]
+        log_q = conditional.log_probabilities(logits, scorer.model.forbidden, allowed)
+        yield part, logits, log_q, stuck
 
 
 def _gathered(log_q: Tensor, tokens: Tensor) -> Tensor:

@@ -22,8 +22,7 @@ import torch
 
 from maskov.errors import InputError
 from maskov.models.scorer import Scorer
-from maskov.moves.base import Move
-from maskov.moves.conditional import MaskedConditional
+from maskov.moves.base import MaskedConditional, Move
 from maskov.moves.filling import Filling
 from maskov.random import Purpose, Rng
 from maskov.types import Bool, Chains, Int, Proposal, Tensor

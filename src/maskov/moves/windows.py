@@ -31,8 +31,7 @@ import torch
 
 from maskov.errors import InputError
 from maskov.models.scorer import Scorer
-from maskov.moves.base import Move
-from maskov.moves.conditional import MaskedConditional
+from maskov.moves.base import MaskedConditional, Move
 from maskov.moves.filling import Filling, Windows
 from maskov.random import Purpose, Rng
 from maskov.types import Bool, Chains, Float, Int, Proposal, Resized, Tensor

@@ -15,13 +15,13 @@ from typing import Literal
 import torch
 
 from maskov.config import MOST_TRACED, Inputs, Schedule
-from maskov.energies.autoregressive import AutoregressiveTranslation, no_sources
 from maskov.energies.counting import (
     LengthPrior,
     PredictedLength,
     no_length_predictor,
     parse_table,
 )
+from maskov.energies.other_models import AutoregressiveTranslation, no_sources
 from maskov.errors import InputError
 from maskov.execution.loop import kernel_at
 from maskov.kernels import Exchange, Kernel

@@ -13,8 +13,8 @@ import torch
 from maskov import api
 from maskov.arguments import Arguments, arguments_of
 from maskov.energies import Norm, Raw, parse_energy
-from maskov.energies.autoregressive import AutoregressiveTranslation
 from maskov.energies.networks import Loading
+from maskov.energies.other_models import AutoregressiveTranslation
 from maskov.errors import InputError, refuse
 from maskov.models.autoregressive import DEFAULT_BEAM, AutoregressiveTranslator
 from maskov.models.checkpoint import translation_folder

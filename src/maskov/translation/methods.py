@@ -12,9 +12,9 @@ import torch
 from maskov.arguments import Arguments
 from maskov.config import LinearSchedule, Schedule
 from maskov.energies import parse_energy
-from maskov.energies.autoregressive import AutoregressiveTranslation
 from maskov.energies.counting import PredictedLength
 from maskov.energies.networks import Loading
+from maskov.energies.other_models import AutoregressiveTranslation
 from maskov.energies.registry import weighted_terms
 from maskov.energies.stages import parse_delayed
 from maskov.errors import InputError, ModelError, refuse
