@@ -22,7 +22,7 @@ from maskov.errors import InputError, RunError, refuse
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-FORMAT = 6
+FORMAT = 5
 # Epochs × chains of one run: its traces are kept in full.
 MOST_TRACED = 10**8
 # The epochs of a run, and the most of one that ends when it has converged, unless given.
@@ -420,8 +420,7 @@ class Manifest:
     `kernel` is the kernel's short name, `energy` that of its target, `order` and `block` those of
     its site move. `width` and `shortest` are the longest and the shortest that a sequence may be,
     `mean` the mean length at the start, `regions` how many parts of one may change their length.
-    `stopped_at` is the number of epochs after which a run with `until` had converged,
-    `samples_hash` the hash of the samples of a run that is over. `replicas`
+    `stopped_at` is the number of epochs after which a run with `until` had converged. `replicas`
     are those of each chain, and `ladder` their inverse temperatures once these are known. `experts`
     are the parts of the energy other than masked passes, `particles` are those of each population;
     `compares` says that a chain's target
@@ -453,7 +452,6 @@ class Manifest:
     particles: int = 0
     precision_check: PrecisionCheck | None = None
     stopped_at: int | None = None
-    samples_hash: str | None = None
     name: str = ""
     format: int = FORMAT
 
@@ -525,7 +523,7 @@ class Manifest:
 
 
 # What a run adds to its manifest on the way.
-_ADDED = ("precision_check", "stopped_at", "samples_hash")
+_ADDED = ("precision_check", "stopped_at")
 _HASH_LETTERS = 16
 
 

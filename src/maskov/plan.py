@@ -500,7 +500,8 @@ def _population(asked: Arguments, kernel: Kernel) -> Population:
     asked.target_temperature = 1.0  # the path has it
     if temperature != 1:
         kernel = kernel.at(0, temperature, None)
-    return Population(kernel, Ordered(), asked.particles)
+    found = Population(kernel, Ordered(), asked.particles)
+    return found if asked.populations > 1 else found.even  # one has none to be compared with
 
 
 def _check_population(asked: Arguments, kernel: Population) -> None:

@@ -109,6 +109,7 @@ def _finished(path: Path) -> Run | None:
     if not Run(folder).finished:
         return None
     with locked(folder.path):
+        folder.restore_samples(folder.closed)
         write_library(folder, anew=False)
     return Run(folder)
 
