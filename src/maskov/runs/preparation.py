@@ -27,7 +27,7 @@ from maskov.execution.loop import kernel_at
 from maskov.kernels import Exchange, Kernel
 from maskov.kernels.base import BurnIn
 from maskov.models import MaskedModel
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng, Rng
 from maskov.runs.manifest import leaves_invariant, resizes, sweeps_of
