@@ -69,7 +69,14 @@ from maskov.options import findable, words_of
 from maskov.parts import is_import_path, load_part, parse_call
 from maskov.random import CounterRng
 from maskov.runs.inputs import inputs_of, layout_of, named_texts
-from maskov.runs.manifest import kernel_data, manifest_of, resizes
+from maskov.runs.manifest import (
+    kernel_data,
+    manifest_of,
+    models_of,
+    resizes,
+    usual_burn_in,
+    with_burn_in,
+)
 from maskov.runs.preparation import (
     check_blocks,
     check_comparable,
@@ -83,7 +90,6 @@ from maskov.runs.preparation import (
     threads,
     with_prior,
 )
-from maskov.runs.rebuild import models_of, usual_burn_in, with_burn_in
 from maskov.runs.store import Store
 from maskov.shipped import default_judge
 from maskov.starts import STARTS, Layout

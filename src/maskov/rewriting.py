@@ -38,11 +38,11 @@ from maskov.plan import (
     refuse_unused,
     workers_of,
 )
+from maskov.runs.coordinator import Listener
 from maskov.runs.inputs import named_texts
 from maskov.runs.manifest import resizes
 from maskov.runs.result import Run
 from maskov.runs.store import Store
-from maskov.runs.task_runner import Listener
 from maskov.sampling import execute, plan_to_continue
 from maskov.shipped import default_judge
 from maskov.texts import read_text

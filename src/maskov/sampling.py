@@ -15,13 +15,12 @@ from maskov.energies import as_energy
 from maskov.errors import InputError, ModelError, refuse
 from maskov.models.scorer import Scorer
 from maskov.plan import Plan, check_checkpoints, workers_of
-from maskov.runs.coordinator import Coordinator
+from maskov.runs.coordinator import Coordinator, Listener
 from maskov.runs.files import locked, new_folder
+from maskov.runs.manifest import GivenParts, check_trusted, load_model, rebuild
 from maskov.runs.preparation import tuned_kernel
-from maskov.runs.rebuild import GivenParts, check_trusted, load_model, rebuild
 from maskov.runs.result import Run, write_library
 from maskov.runs.store import Store
-from maskov.runs.task_runner import Listener
 from maskov.ui.terminal import progress_bar
 from maskov.workers.pools import carry_out
 

@@ -21,8 +21,8 @@ from maskov.models.conditional.model import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.plan import plan, workers_of
 from maskov.runs import Run, Sample
+from maskov.runs.coordinator import Listener
 from maskov.runs.store import Store
-from maskov.runs.task_runner import Listener
 from maskov.sampling import execute
 from maskov.texts import read_text
 from maskov.translation.autoregressive import DEFAULT_BEAM, AutoregressiveTranslator
