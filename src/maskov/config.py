@@ -15,12 +15,9 @@ import math
 import typing
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from maskov.errors import InputError, RunError, refuse
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 FORMAT = 6
 # Epochs × chains of one run: its traces are kept in full.
@@ -569,7 +566,7 @@ T = typing.TypeVar("T")
 
 
 @cache
-def _reader(kind: Any) -> TypeAdapter[Any]:
+def _reader(kind: Any) -> Any:
     # Whoever reads no description of a run needs no pydantic.
     from pydantic import TypeAdapter
 
@@ -581,8 +578,9 @@ def from_json(kind: type[T], text: str) -> T:
     from pydantic import ValidationError
 
     try:
-        found: T = _reader(typing.cast(Any, kind)).validate_json(text, strict=True, extra="forbid")
-        return found
+        return typing.cast(
+            T, _reader(typing.cast(Any, kind)).validate_json(text, strict=True, extra="forbid")
+        )
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "JSON"
