@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 import maskov
-from maskov.models.serialization import PickledModel
+from maskov.models.packed import PickledModel
 from maskov.runs.coordinator import Pool, Task, TaskResult
 from maskov.workers import pools as api
 from maskov.workers.processes import Job

@@ -66,14 +66,14 @@ if TYPE_CHECKING:
     from maskov.kernels import Kernel
     from maskov.likelihood import Evidence
     from maskov.models import MaskedModel
-    from maskov.models.conditional.model import ConditionalModel
+    from maskov.models.autoregressive import AutoregressiveTranslator
+    from maskov.models.conditional import ConditionalModel
     from maskov.moves import MaskedConditional
     from maskov.rewriting import Rewriter, Rewriting
     from maskov.runs.coordinator import Listener
     from maskov.runs.result import Run
     from maskov.scoring import Score
     from maskov.translation.api import Translation
-    from maskov.translation.autoregressive import AutoregressiveTranslator
     from maskov.translation.methods import TranslationMethod
 
 # The untrained stand-in if no model is shipped.

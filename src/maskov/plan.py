@@ -69,14 +69,10 @@ from maskov.runs.manifest import (
     with_burn_in,
 )
 from maskov.runs.preparation import (
-    check_blocks,
-    check_comparable,
-    check_converges,
     check_epochs,
-    check_order,
-    check_prior,
-    check_references,
-    check_translates,
+    check_kernel,
+    check_layout,
+    check_schedule,
     schedule_for_passes,
     threads,
     tuned_kernel,
@@ -156,10 +152,9 @@ def plan(**given: Any) -> Plan:
         Store.check_free(asked.out)
 
     model = given_model.load(asked.precision)
-    check_translates(kernel, model)
+    check_kernel(kernel, model)
     kernel = with_room(kernel, asked, model)
     kernel, prior = with_prior(kernel, asked.length_prior, model)
-    check_order(kernel)
     if asked.passes is None and asked.particles is None:
         check_epochs(schedule, asked.chains, asked.thin)
     scorer = Scorer(model, asked.token_budget, asked.stop)
@@ -170,11 +165,10 @@ def plan(**given: Any) -> Plan:
             model, lengths=asked.lengths, chains=asked.chains, seed=asked.seed,
             sampled=resizes(kernel), scorer=scorer, **_start(asked, model),
         )  # fmt: skip
-    check_references(kernel, inputs)
     constraints = kernel.conditional.constraints
     layout = layout_of(model, inputs, asked.chains, asked.seed, constraints)
     layout.check(model, constraints)
-    check_prior(kernel, layout)
+    check_layout(kernel, inputs, layout)
     running = with_burn_in(kernel, schedule, model, trust, trust_parts=True, known=known)
     if isinstance(kernel, Population) and not own:
         with threads(workers.threads or 1, model):
@@ -192,11 +186,7 @@ def plan(**given: Any) -> Plan:
                 "for more --passes or drop --burn-in-energy."
             )
         check_epochs(schedule, asked.chains, asked.thin)
-    if inputs.sources is None:  # translations may be short; a block is then all of one
-        check_blocks(kernel, schedule, layout)
-    if rule is not None:
-        check_converges(kernel, schedule, asked.thin, asked.trace)
-        check_comparable(kernel, inputs, layout)
+    check_schedule(kernel, schedule, inputs, layout, asked.thin, asked.trace, rule is not None)
     config = RunConfig(
         model=ModelConfig(
             name=model.name,

@@ -28,7 +28,8 @@ from maskov.kernels import (
     mask_predict,
 )
 from maskov.models import HuggingFaceModel, MaskedModel, TabularModel, counterexample, load
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.autoregressive import AutoregressiveTranslator
+from maskov.models.conditional import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.moves import LowestConfidence, MaskedConditional, Move, Site, Span, Sweep
 from maskov.random import Rng
@@ -36,7 +37,6 @@ from maskov.rewriting import Rewriter, Rewriting
 from maskov.runs import Run, Sample
 from maskov.scoring import Score, score_autoregressive
 from maskov.translation.api import Translation
-from maskov.translation.autoregressive import AutoregressiveTranslator
 from maskov.translation.methods import TranslationMethod
 from maskov.types import Chains, Proposal
 from maskov.version import __version__

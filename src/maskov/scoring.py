@@ -19,7 +19,7 @@ from maskov.energies.ordered import Ordered
 from maskov.errors import InputError
 from maskov.fasta import Record, causal_spellings, spelled
 from maskov.models import MaskedModel
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.models.tokens import spelling, words_of
 from maskov.shipped import default_judge, default_model

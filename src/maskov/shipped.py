@@ -70,7 +70,7 @@ BUILT_IN = (
     ),
 )
 
-# Models whose weights are in packages of other people, which `models/antibody.py` reads.
+# Models whose weights are in packages of other people, which `models/builtin.py` reads.
 PACKAGED = (
     Shipped(
         name="antiberty",

@@ -30,7 +30,7 @@ from maskov.cli.evaluating import read_sentences
 from maskov.config import to_json
 from maskov.evaluation.texts import copied
 from maskov.fasta import Record
-from maskov.models.conditional.checkpoint import Merges
+from maskov.models.tokens import Merges
 from maskov.options import read_lines
 from maskov.runs.state import START, pack, seal, unpack
 from mutations import anything, examples, or_refused

@@ -35,7 +35,7 @@ from maskov.kernels.registry import (
     to_data,
 )
 from maskov.models import MaskedModel, load
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional import ConditionalModel
 from maskov.moves import Resize, Site, Span, Sweep
 from maskov.parts import part_text
 from maskov.runs.inputs import layout_of

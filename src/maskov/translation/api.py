@@ -16,15 +16,15 @@ from maskov.energies import Norm, Raw, parse_energy
 from maskov.energies.networks import Loading
 from maskov.energies.other_models import AutoregressiveTranslation
 from maskov.errors import InputError, refuse
+from maskov.models.autoregressive import DEFAULT_BEAM, AutoregressiveTranslator
 from maskov.models.checkpoint import translation_folder
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.plan import execute, plan
 from maskov.runs import Run, Sample
 from maskov.runs.coordinator import Listener
 from maskov.runs.store import Store
 from maskov.texts import read_text
-from maskov.translation.autoregressive import DEFAULT_BEAM, AutoregressiveTranslator
 from maskov.translation.methods import (
     DEFAULT_LENGTHS,
     DRAFTS,
