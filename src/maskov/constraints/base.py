@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from maskov.models.base import MaskedModel
-from maskov.types import Bool, Int, Tensor, inside
+from maskov.types import Batch, Bool, Int, Tensor, inside
 
 # What `PartlyFilled.known` holds where no token is known.
 UNFILLED, OUTSIDE = -1, -2
@@ -33,7 +33,7 @@ _TABLES: WeakKeyDictionary[MaskedModel, dict[Any, Any]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
-class PartlyFilled:
+class PartlyFilled(Batch):
     """Sequences some of whose places are still `unfilled`; `place` is the one that is filled next.
 
     `reference` are the tokens of the text that a chain started from, padded with −1.
@@ -56,16 +56,6 @@ class PartlyFilled:
         width = self.tokens.shape[1]
         held = self.known.gather(1, place.clamp(0, width - 1)[:, None]).squeeze(1)
         return torch.where((place >= 0) & (place < width), held, OUTSIDE)
-
-    def rows(self, index: Tensor | slice) -> PartlyFilled:
-        """Return the chosen sequences."""
-        return PartlyFilled(
-            self.tokens[index],
-            self.lengths[index],
-            self.unfilled[index],
-            self.place[index],
-            self.reference[index],
-        )
 
 
 class Constraint(ABC):

@@ -231,7 +231,7 @@ class MaxEdits(_Closeness):
         rows = [column.expand(len(reference), -1)]
         for place in range(sequences.tokens.shape[1]):
             cost = _cost(sequences.known[:, place], reference)
-            rows.append(_next_row(rows[-1], cost, column))
+            rows.append(next_row(rows[-1], cost, column))
         return torch.stack(rows, dim=1)
 
     def _after(self, sequences: PartlyFilled) -> Int[Tensor, "n places reference"]:
@@ -241,7 +241,7 @@ class MaxEdits(_Closeness):
         rows = [torch.where(left < 0, _FAR, left)]
         for place in reversed(range(sequences.tokens.shape[1])):
             cost = _cost(sequences.known[:, place], reference).flip(1)
-            row = _next_row(rows[-1].flip(1), cost, column).flip(1)
+            row = next_row(rows[-1].flip(1), cost, column).flip(1)
             ended = (place >= sequences.lengths)[:, None]
             rows.append(torch.where(ended, rows[-1], row))
         return torch.stack(rows[::-1], dim=1)
@@ -259,7 +259,7 @@ def _cost(token: Int[Tensor, " n"], reference: Int[Tensor, "n reference"]) -> Te
     return torch.where(reference < 0, _FAR, 1 - fits.long())
 
 
-def _next_row(row: Tensor, cost: Tensor, column: Tensor) -> Tensor:
+def next_row(row: Tensor, cost: Tensor, column: Tensor) -> Tensor:
     """Return the distances with one token more."""
     replaced = torch.nn.functional.pad(row[:, :-1] + cost, (1, 0), value=_FAR)
     best = torch.minimum(row + 1, replaced)

@@ -334,13 +334,14 @@ def _portions(
 
     Each with its logits, log q of all tokens under the constraints, and where these allow none.
     """
+    place = torch.arange(len(hidden), device=hidden.device)
     for begin in range(0, len(hidden), scorer.model.head_rows):
         part = slice(begin, begin + scorer.model.head_rows)
         logits = scorer.model.logits(hidden[part])
         scorer.track_nan(logits)
         allowed, stuck = None, torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
         if filling is not None:
-            allowed = conditional.allowed(filling.rows(part), scorer.model)
+            allowed = conditional.allowed(filling.rows(place[part]), scorer.model)
             stuck = ~allowed.any(1)
             # Drawn all the same, so that all numbers are numbers.
             allowed = allowed | stuck[:, None]
