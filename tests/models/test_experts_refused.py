@@ -174,7 +174,7 @@ def _raises(error):
         (_raises(RuntimeError("broken")), r"failed \(RuntimeError: broken\)\."),
         (_raises(KeyError()), r"failed \(KeyError\)\."),
         (_raises(OSError(5, "lost")), "failed .*lost"),
-        (lambda texts: [float("nan")] * len(texts), "one number for each text"),
+        (lambda texts: [float("nan")] * len(texts), "is not a number"),
         (lambda texts: [0.0], "it returned 1 for 2"),
         (lambda texts: [0.0] * 5, "it returned 5 for 2"),
         (lambda texts: None, r"failed \(TypeError"),

@@ -26,9 +26,9 @@ import re2
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from maskov.constraints.positions import next_row
-from maskov.energies.base import Energy, Sum
-from maskov.energies.networks import contents, references
+from maskov.constraints.kinds import next_row
+from maskov.energies.base import Energy, Sum, contents
+from maskov.energies.networks import references
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
 from maskov.models.conditional.model import ConditionalModel
