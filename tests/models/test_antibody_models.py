@@ -8,7 +8,7 @@ import torch
 
 import maskov
 from maskov import ModelError, Record, shipped
-from maskov.models import antibody
+from maskov.models import builtin as antibody
 from maskov.options import findable
 from maskov.shipped import listed
 from plain_energies import site_terms

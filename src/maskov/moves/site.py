@@ -100,7 +100,9 @@ class Sweep(Positions):
         if chains.resizable:
             chain, step, free = chains.chain[rows], chains.step[rows], chains.free[rows]
             return random_rank(chain, step, free, rng, Purpose.POSITION) < self.block
-        rank, number = chains.rank[rows], chains.epoch_step[rows][:, None]
+        # A population may make more moves at a point than there are blocks.
+        number = chains.epoch_step[rows] % self.steps(chains)[rows].clamp(min=1)
+        rank, number = chains.rank[rows], number[:, None]
         return (rank >= number * self.block) & (rank < (number + 1) * self.block)
 
     def at(self, epoch: int, block: int | None) -> Sweep:

@@ -171,7 +171,7 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
     if isinstance(kernel, Population):
         parts.append(
             f"population:{kernel.particles},from={kernel.start},points={len(kernel.path)},"
-            f"moves={kernel.moves}"
+            f"moves={kernel.moves},longer={kernel.longer}"
         )
     early = [getattr(leaf, "delayed", None) for leaf in leaves(kernel)]
     names = dict.fromkeys(str(one) for one in early if isinstance(one, DelayedAcceptance))
